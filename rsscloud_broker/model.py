@@ -80,6 +80,8 @@ class Intent:
     :ivar unsubscribe: True to unsubscribe, False to subscribe.
     :ivar written: the topic as the subscriber wrote it, if that is not its normal form;
         else empty.
+    :ivar present: whether the subscriber is notified at once, as if the topic had changed, and so
+        gets its present content.  Only for ``IBroker.subscribe``: it is not stored.
     """
 
     topic: str
@@ -90,6 +92,7 @@ class Intent:
     options: SubscriptionOptions = field(factory=dict, hash=False, repr=False)
     unsubscribe: bool = False
     written: str = ""
+    present: bool = False
 
     @property
     def as_written(self) -> Intent:

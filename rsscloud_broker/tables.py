@@ -7,7 +7,7 @@ in SQLite and PostgreSQL.  They become seconds as floats when rows become model 
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Integer, MetaData
+from sqlalchemy import BigInteger, Column, ForeignKey, Integer, MetaData, Table
 
 MICROSECONDS = 1_000_000
 
@@ -46,3 +46,13 @@ def new_metadata() -> MetaData:
 
 #: The type of ids.  SQLite assigns ids by itself only for a column of type INTEGER.
 Key = BigInteger().with_variant(Integer(), "sqlite")
+
+_ACCOUNTS = Table("account", MetaData(), Column("id", Key, primary_key=True))
+
+
+def of_account() -> ForeignKey:
+    """Makes a column of an application refer to an account.
+
+    The rows with that column are deleted together with the account, whoever deletes it.
+    """
+    return ForeignKey(_ACCOUNTS.c.id, ondelete="CASCADE")

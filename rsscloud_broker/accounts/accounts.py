@@ -47,7 +47,7 @@ from rsscloud_broker.interfaces import (
     StoredPassword,
     Token,
 )
-from rsscloud_broker.interfaces.accounts import SCOPES
+from rsscloud_broker.interfaces.accounts import OF_EVERYBODY, SCOPES
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.wire.text import clean
 
@@ -297,4 +297,4 @@ async def _if_possible(storing: Awaitable[None]) -> None:
 
 def _scopes_of(account: Account) -> frozenset[str]:
     """What a person may do who has signed in to an account."""
-    return frozenset(SCOPES) if account.is_admin else frozenset()
+    return frozenset(SCOPES) if account.is_admin else OF_EVERYBODY

@@ -16,7 +16,7 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
 from rsscloud_broker.client.calls import call_form, call_soap, call_xmlrpc
-from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.client.web import ClientError, MakesRequests, Web
 from rsscloud_broker.wire.cloud import Cloud, InvalidCloud, clouds_of
 from rsscloud_broker.wire.xml import MalformedXML
 
@@ -64,7 +64,7 @@ async def find_cloud(web: Web, feed_url: str) -> Cloud:
     return clouds[0]
 
 
-async def register(web: Web, cloud: Cloud, topic: str, callback: Callback) -> str:
+async def register(web: MakesRequests, cloud: Cloud, topic: str, callback: Callback) -> str:
     """Register a callback for a topic, by the cloud's protocol.
 
     :returns: the cloud's sentence.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, Protocol
 
 from attrs import field, frozen
 from OpenSSL.crypto import Error as NoCertificate
@@ -106,6 +106,18 @@ class Reply:
         A 200 comes from some page that is not a hub.
         """
         return self.status in {202, 204}
+
+
+class MakesRequests(Protocol):
+    """What the clients of this package need to make requests: ``Web``, or ``GuardedWeb``."""
+
+    async def get(
+        self, url: str, headers: Mapping[str, str] | None = None, *, redirects: bool = True
+    ) -> Reply:
+        """See ``Web.get``."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
+        """See ``Web.post``."""
 
 
 @frozen

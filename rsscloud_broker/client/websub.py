@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
 
-from rsscloud_broker.client.web import ClientError, Reply, Web
+from rsscloud_broker.client.web import ClientError, MakesRequests, Reply, Web
 from rsscloud_broker.wire import links, websub, xml
 from rsscloud_broker.wire.text import clean, decode
 from rsscloud_broker.wire.websub import HubCall
@@ -52,7 +52,7 @@ async def publish(web: Web, hub: str, urls: Sequence[str]) -> str:
     :raises ClientError: the hub did not accept the request.
     """
     fields = [("hub.mode", "publish"), *(("hub.url", url) for url in urls)]
-    return await _ask(web, hub, fields)
+    return await ask_hub(web, hub, fields)
 
 
 async def find_hub(web: Web, url: str) -> tuple[str, str]:
@@ -108,8 +108,11 @@ def _elements(reply: Reply) -> list[etree._Element]:
     return list(page.iterfind("head/link"))
 
 
-async def _ask(web: Web, hub: str, fields: Sequence[tuple[str, str]]) -> str:
-    """Send a form to a hub, and return the sentence with which the hub answers."""
+async def ask_hub(web: MakesRequests, hub: str, fields: Sequence[tuple[str, str]]) -> str:
+    """Send a form to a hub, and return the sentence with which the hub answers.
+
+    :raises ClientError: the hub did not accept the request.
+    """
     reply = await web.post(hub, _FORM, urlencode(fields).encode("ascii"))
     answer = clean(decode(reply.body))[:200]
     if not reply.accepted:
@@ -259,7 +262,7 @@ class HubSubscriber:
         ]
         if self._secret:
             fields.append(("hub.secret", self._secret))
-        return await _ask(self._web, subscription.hub, fields)
+        return await ask_hub(self._web, subscription.hub, fields)
 
     async def _renew(self, subscription: _Subscription) -> None:
         try:

@@ -107,7 +107,8 @@ class Verifier:
         is_read = self._detector.reads(intent.topic)
         known = (fetched or topic) if is_read else None
         digest = known.digest if known else None
-        if is_read and self._detector.last_ping(intent.topic) != last_ping:
+        changed = self._detector.last_ping(intent.topic) != last_ping
+        if is_read and (changed or intent.present):
             digest = b""  # matches no content, so the subscriber is told of a change meanwhile
         subscription = await self._store.put_subscription(
             Subscription(

@@ -21,13 +21,17 @@ from zope.interface import Attribute, Interface, implementer
 from rsscloud_broker.interfaces.broker import IClock
 
 #: The scopes, with what each allows.  A session of an administrator has all of them,
-#: and other sessions have none.
+#: and other sessions have those in ``OF_EVERYBODY``.
 SCOPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "admin": "do everything that an administrator may do",
         "metrics": "read the metrics and the health of the broker",
+        "river": "read the river of the account, and change its reading list",
     }
 )
+
+#: The scopes of sessions that are not an administrator's: they concern the own account only.
+OF_EVERYBODY: Final = frozenset({"river"})
 
 
 class IAccount(Interface):

@@ -11,6 +11,8 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.portal import PasswordChecker, PasswordCheckerOptions
+from rsscloud_broker.apps.river.app import RiverOptions, make_river
+from rsscloud_broker.apps.river.schema import TABLES as RIVER_TABLES
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
@@ -253,4 +255,11 @@ password = CheckerMaker(
     "accepts the passwords that the broker stores",
     PasswordCheckerOptions,
     PasswordChecker,
+)
+river = AppMaker(
+    "river",
+    "a reading list for each account, and the items of its feeds as they arrive",
+    RiverOptions,
+    make_river,
+    RIVER_TABLES,
 )

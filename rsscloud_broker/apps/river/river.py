@@ -2,18 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
-from rsscloud_broker.apps.river.model import Arrival, Feed, Imported, Item
-from rsscloud_broker.interfaces import Caller
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rsscloud_broker.apps.river.discovery import Found, typed_url
+from rsscloud_broker.apps.river.intake import Intake
+from rsscloud_broker.apps.river.model import Arrival, Feed, Imported, InvalidFeed, Item
+from rsscloud_broker.apps.river.opml import FeedList, read_list
+from rsscloud_broker.apps.river.pushing import new_keys
+from rsscloud_broker.apps.river.records import Bounds, FeedRecord
+from rsscloud_broker.apps.river.status import shown
+from rsscloud_broker.apps.river.store import RiverStore
+from rsscloud_broker.apps.river.tending import Tending
+from rsscloud_broker.errors import OutboundError, Refused, TooMany, TopicUnreadable, Unavailable
+from rsscloud_broker.interfaces import Caller, IClock
+from rsscloud_broker.wire import opml
+
+#: How many URLs an account may have examined in an hour, and how many at the same time; how many
+#: all accounts together at the same time.
+PER_HOUR, AT_ONCE, ALL_AT_ONCE = 120, 3, 30
+_HOUR: Final = 3600
+
+#: How many failures of an import are listed.
+MAX_FAILURES: Final = 100
+
+#: The largest number that an id can be.
+_MAX_ID: Final = 2**63 - 1
 
 
 class River:
     """The reading lists of all accounts, and the items of their feeds."""
 
+    log = Logger()
+
+    def __init__(
+        self,
+        store: RiverStore,
+        intake: Intake,
+        tending: Tending,
+        clock: IClock,
+        bounds: Bounds,
+        in_thread: Callable[..., Awaitable[Any]],
+    ) -> None:
+        self._store = store
+        self._intake = intake
+        self._tending = tending
+        self._clock = clock
+        self._bounds = bounds
+        self._in_thread = in_thread
+        self._pace = _Pace(clock)
+
+    # --- the reading list -------------------------------------------------------
+
     async def feeds(self, caller: Caller) -> list[Feed]:
         """The feeds that an account follows, in the order of their titles."""
-        raise NotImplementedError
+        return await self._feeds_of(caller.account.id)
+
+    async def _feeds_of(self, account_id: int) -> list[Feed]:
+        found = await self._store.followed_feeds(account_id)
+        feeds = [self._shown(record, added_at) for record, added_at in found]
+        return sorted(feeds, key=lambda feed: (feed.title.casefold(), feed.id))
+
+    def _shown(self, record: FeedRecord, added_at: float) -> Feed:
+        now = self._clock.wall_seconds()
+        return shown(record, added_at, now, own=self._intake.is_own(record))
 
     async def subscribe(self, caller: Caller, url: str, source: str) -> Feed:
         """Follow the feed at a URL, or the feed of the page at a URL.
@@ -21,67 +78,228 @@ class River:
         If the account follows it already, nothing changes.
 
         :param url: as somebody typed it; ``https://`` may be missing.
-        :param source: the address of the caller; see ``IBroker.ping``.
+        :param source: the address of the caller, for the log.
         :raises InvalidFeed: there is no feed, or the account follows as many as it may.
-        :raises TooMany: the caller asks too often.
+        :raises TooMany: the account asks too often.
         :raises Forbidden, Unavailable: see ``IBroker.subscribe``.
         """
-        raise NotImplementedError
+        typed = typed_url(url)
+        account_id = caller.account.id
+        record = await self._store.feed_by_url(typed)
+        if record is None or record.reads_until is None:
+            await self._check_number(account_id)
+            with self._pace.of(account_id):
+                record = await self._found(caller, typed, source)
+        else:
+            await self._follow(account_id, record)
+        self._tending.wake()
+        return self._shown(record, self._clock.wall_seconds())
+
+    async def _found(self, caller: Caller, url: str, source: str) -> FeedRecord:
+        """Find a feed, and begin to read it."""
+        try:
+            found = await self._tending.find(url)
+        except OutboundError as error:
+            raise InvalidFeed(
+                f"{url} cannot be read: {error}; look whether the address is right"
+            ) from error
+        record = await self._add(found)
+        await self._follow(caller.account.id, record)
+        if record.reads_until is not None:
+            return record  # somebody else follows it
+        try:
+            record = await self._tending.begin(record, found)
+        except TopicUnreadable as error:
+            if found.document is None or error.lasting:
+                await self._end_again(caller, record)
+                raise InvalidFeed(str(error)) from error
+        except Refused:
+            await self._end_again(caller, record)
+            raise
+        name, feed = caller.name, record.url
+        self.log.info("{name} follows {feed}, from {source}.", name=name, feed=feed, source=source)
+        return record
+
+    async def _add(self, found: Found) -> FeedRecord:
+        """Store a feed.  The river tends it only later, since somebody does so now."""
+        now = self._clock.wall_seconds()
+        keys = new_keys()
+        later = {"is_found": True, "read_due_at": now + _HOUR}
+        return await self._store.add_feed(found.url, keys["key"], keys["secret"], now, later)
+
+    async def _end_again(self, caller: Caller, record: FeedRecord) -> None:
+        await self._store.unfollow_feed(caller.account.id, record.id)
+        await self._tending.end(record)
+
+    async def _follow(self, account_id: int, record: FeedRecord) -> None:
+        now = self._clock.wall_seconds()
+        if await self._store.follow_feed(account_id, record.id, now, self._bounds) is None:
+            raise self._too_many_feeds()
+
+    async def _check_number(self, account_id: int) -> None:
+        if await self._store.number_of_feeds(account_id) >= self._bounds.feeds:
+            raise self._too_many_feeds()
+
+    def _too_many_feeds(self) -> InvalidFeed:
+        return InvalidFeed(
+            f"you follow {self._bounds.feeds} feeds, as many as an account may; "
+            "end one of them first"
+        )
 
     async def unsubscribe(self, caller: Caller, feed_id: int) -> bool:
         """Follow a feed no more.
 
         :returns: whether the account followed it.
         """
-        raise NotImplementedError
+        record = await self._store.feed(feed_id) if 0 < feed_id <= _MAX_ID else None
+        if record is None or not await self._store.unfollow_feed(caller.account.id, feed_id):
+            return False
+        Deferred.fromCoroutine(self._end(record))
+        return True
+
+    async def _end(self, record: FeedRecord) -> None:
+        try:
+            await self._tending.end(record)
+        except Unavailable as error:  # the next sweep removes it
+            self.log.error("{url} is removed later: {error}", url=record.url, error=error)
+
+    # --- OPML -------------------------------------------------------------------
 
     async def import_opml(self, caller: Caller, data: bytes, source: str) -> Imported:
         """Follow all feeds in an OPML document.  They are read afterwards.
 
+        :param source: the address of the caller, for the log.
         :raises InvalidFeed: the document is no OPML, names no feed, or too many.
+        :raises TooMany: the account imports too often.
         """
-        raise NotImplementedError
+        with self._pace.of(caller.account.id):
+            named: FeedList = await self._in_thread(read_list, data)
+            limit = self._bounds.feeds
+            if not named.feeds:
+                raise InvalidFeed("the list names no feed: no outline in it has an xmlUrl")
+            if len(named.feeds) > limit:
+                raise InvalidFeed(
+                    f"the list names {len(named.feeds)} feeds, and an account may follow {limit}; "
+                    "nothing was imported: take some out, and import it again"
+                )
+            imported = await self._import(caller, named)
+        self.log.info(
+            "{name} imported {added} feeds, from {source}.",
+            name=caller.name,
+            added=imported.added,
+            source=source,
+        )
+        self._tending.wake()
+        return imported
+
+    async def _import(self, caller: Caller, named: FeedList) -> Imported:
+        failed = [(url, "lists that a list includes are not read") for url in named.included]
+        wanted: dict[str, tuple[str, str, str, str]] = {}
+        for written, title in named.feeds.items():
+            try:
+                url = typed_url(written)
+            except InvalidFeed as error:
+                failed.append((written[:200], str(error)))
+                continue
+            keys = new_keys()
+            wanted.setdefault(url, (url, title, keys["key"], keys["secret"]))
+        now = self._clock.wall_seconds()
+        rows = list(wanted.values())
+        results = await self._store.add_and_follow(caller.account.id, rows, now, self._bounds)
+        full = str(self._too_many_feeds())
+        failed += [
+            (row[0], full) for row, result in zip(rows, results, strict=True) if result is None
+        ]
+        return Imported(sum(map(bool, results)), tuple(failed[:MAX_FAILURES]))
 
     async def export_opml(self, caller: Caller) -> bytes:
         """The feeds that an account follows, as OPML 2.0 in UTF-8."""
-        raise NotImplementedError
+        feeds = await self.feeds(caller)
+        return opml.encode(f"Feeds of {caller.name}", [(feed.url, feed.title) for feed in feeds])
+
+    # --- items ------------------------------------------------------------------
 
     async def items(self, caller: Caller, before: int | None, limit: int) -> list[Item]:
         """The newest items of the feeds that an account follows, newest first.
 
         :param before: only items with a smaller id; None at first.
         """
-        raise NotImplementedError
+        return await self._store.items(caller.account.id, before, limit)
 
     async def items_after(self, caller: Caller, after: int, limit: int) -> list[Item]:
         """The oldest items with a greater id, oldest first."""
-        raise NotImplementedError
+        return await self._store.items_after(caller.account.id, after, limit)
 
     async def newest_id(self) -> int:
         """The id of the newest item of all feeds; 0 if there is none."""
-        raise NotImplementedError
+        return await self._store.newest_id()
 
     async def mark_seen(self, caller: Caller, item_id: int) -> None:
         """Remember that somebody has seen all items up to this one.  It never goes back."""
-        raise NotImplementedError
+        newest = await self._store.newest_id()
+        await self._store.mark_seen(caller.account.id, min(item_id, newest))
 
     async def last_seen(self, caller: Caller) -> int:
         """The id of the newest item that was marked as seen; 0 if none was."""
-        raise NotImplementedError
-
-    async def is_public(self, caller: Caller) -> bool:
-        """Whether everybody may read the river of an account, at
-        ``/river/river.js?account=NAME``.
-        """
-        raise NotImplementedError
-
-    async def set_public(self, caller: Caller, public: bool) -> None:
-        """Let everybody read the river of an account, or nobody else."""
-        raise NotImplementedError
+        return await self._store.last_seen(caller.account.id)
 
     def watch(self, callback: Callable[[Arrival], None]) -> Callable[[], None]:
         """Call a function whenever items of a feed have been stored.
 
         :returns: a function that ends this.
         """
-        raise NotImplementedError
+        return self._intake.watch(callback)
+
+    # --- public rivers ----------------------------------------------------------
+
+    async def is_public(self, caller: Caller) -> bool:
+        """Whether everybody may read the river of an account, at
+        ``/river/river.js?account=NAME``.
+        """
+        return await self._store.is_public(caller.account.id)
+
+    async def set_public(self, caller: Caller, public: bool) -> None:
+        """Let everybody read the river of an account, or nobody else."""
+        await self._store.set_public(caller.account.id, caller.name, public)
+
+    async def public_river(self, name: str, limit: int) -> tuple[list[Feed], list[Item]] | None:
+        """The feeds and the newest items of an account; None unless everybody may read them."""
+        account_id = await self._store.public_account(name)
+        if account_id is None:
+            return None
+        feeds = await self._feeds_of(account_id)
+        return feeds, await self._store.items(account_id, None, limit)
+
+
+class _Pace:
+    """Limits how often an account has the broker look at URLs of its choice."""
+
+    def __init__(self, clock: IClock) -> None:
+        self._clock = clock
+        self._hour = 0
+        self._in_hour: Counter[int] = Counter()
+        self._under_way: Counter[int] = Counter()
+
+    @contextmanager
+    def of(self, account_id: int) -> Iterator[None]:
+        """Count a request of an account while it lasts.
+
+        :raises TooMany: there are too many.
+        """
+        hour, passed = divmod(int(self._clock.seconds()), _HOUR)
+        if hour != self._hour:
+            self._hour = hour
+            self._in_hour.clear()
+        if self._in_hour[account_id] >= PER_HOUR:
+            reason = f"your account looked at {PER_HOUR} addresses in this hour"
+            raise TooMany(reason, _HOUR - passed)
+        if self._under_way[account_id] >= AT_ONCE or self._under_way.total() >= ALL_AT_ONCE:
+            raise TooMany("other addresses are still being looked at", 10)
+        self._in_hour[account_id] += 1
+        self._under_way[account_id] += 1
+        try:
+            yield
+        finally:
+            self._under_way[account_id] -= 1
+            if not self._under_way[account_id]:
+                del self._under_way[account_id]

@@ -1,0 +1,51 @@
+"""Makes the river from its parts."""
+
+from __future__ import annotations
+
+from attrs import field, frozen
+from attrs.validators import and_, ge, le
+
+from rsscloud_broker.apps.river.discovery import Discovery
+from rsscloud_broker.apps.river.door import RiverDoor
+from rsscloud_broker.apps.river.intake import Intake
+from rsscloud_broker.apps.river.pushing import Pushing
+from rsscloud_broker.apps.river.records import Bounds
+from rsscloud_broker.apps.river.river import River
+from rsscloud_broker.apps.river.store import RiverStore
+from rsscloud_broker.apps.river.tending import Tending
+from rsscloud_broker.client.outbound import GuardedWeb
+from rsscloud_broker.interfaces import App, AppParts
+
+_DAY = 86_400.0
+
+
+@frozen
+class RiverOptions:
+    """Options of the river.
+
+    :ivar max_feeds: how many feeds an account may follow.
+    :ivar items_per_feed: how many items of each feed are read and kept.
+    :ivar days: after how many days an item is deleted that is not in its feed any more.
+    """
+
+    max_feeds: int = field(default=500, validator=and_(ge(1), le(10_000)))
+    items_per_feed: int = field(default=200, validator=and_(ge(1), le(500)))
+    days: int = field(default=90, validator=ge(1))
+
+
+def make_river(options: RiverOptions, parts: AppParts) -> App:
+    """Make the application."""
+    bounds = Bounds(options.max_feeds, options.items_per_feed, options.days * _DAY)
+    store = RiverStore(parts.database)
+    intake = Intake(store, parts.topics, parts.clock, bounds, parts.public_url, parts.in_thread)
+    web = GuardedWeb(parts.outbound)
+    pushing = Pushing(store, intake, parts.broker, web, parts.clock, parts.public_url)
+    discovery = Discovery(parts.web, parts.in_thread)
+    tending = Tending(store, intake, pushing, discovery, parts.broker, parts.topics, parts.clock)
+    river = River(store, intake, tending, parts.clock, bounds, parts.in_thread)
+    return App(
+        "river",
+        front_doors=[RiverDoor(river, pushing, parts)],
+        notifiers=[intake],
+        services=[tending],
+    )

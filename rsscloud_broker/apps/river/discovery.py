@@ -1,0 +1,170 @@
+"""Finds the feed that somebody means by a URL: the feed itself, or the feed of a page.
+
+A page names its feeds in its head or in a Link header with ``rel="alternate"``.  If it names none,
+the usual paths of feeds are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Final
+from urllib.parse import urljoin
+
+from attrs import evolve, frozen
+from lxml import etree, html
+
+from rsscloud_broker.apps.river.cleaning import web_url, without_fragment
+from rsscloud_broker.apps.river.model import InvalidFeed
+from rsscloud_broker.apps.river.reading import header_offers, read_document
+from rsscloud_broker.apps.river.records import Document
+from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.interfaces import IOutbound, OutboundReply
+from rsscloud_broker.model import Content
+from rsscloud_broker.urls import normal_form
+from rsscloud_broker.wire import links
+from rsscloud_broker.wire.feed import UnreadableFeed
+from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.web_address import fault_of
+
+#: How many further URLs are tried for one page, and how many redirects are followed.
+MAX_TRIES, MAX_REDIRECTS = 6, 5
+#: The paths at which sites have their feeds, the most usual first.
+USUAL_PATHS: Final = ("/feed", "/rss.xml", "/atom.xml", "/feed.xml", "/index.xml", "/feed.json")
+
+#: Of a page only so many bytes are searched: links to feeds are in the head.
+_HEAD_BYTES: Final = 512 * 1024
+_FEED_TYPES: Final = frozenset(
+    {
+        *("application/rss+xml", "application/atom+xml", "application/rdf+xml"),
+        *("application/feed+json", "application/json", "application/xml", "text/xml"),
+    }
+)
+_PERMANENT: Final = frozenset({301, 308})
+
+
+@frozen
+class Found:
+    """A feed that was found.
+
+    :ivar url: its URL in normal form.
+    :ivar digest: the digest of the content that was read; empty if none was.
+    :ivar document: what was read there; None if the broker itself reads it.
+    """
+
+    url: str
+    digest: bytes = b""
+    document: Document | None = None
+
+
+def typed_url(text: str) -> str:
+    """The URL that somebody typed, perhaps without ``https://``, or with ``feed:``.
+
+    :raises InvalidFeed: it is no web address.
+    """
+    url = clean(text)
+    if url.lower().startswith("feed:"):
+        url = url[5:].removeprefix("//")
+    if "://" not in url:
+        url = f"https://{url}"
+    url = normal_form(without_fragment(url)) if not fault_of(url) else url
+    if fault := fault_of(url):
+        raise InvalidFeed(
+            f"{url[:100]}: {fault}; give the address of a feed or of a page, such as "
+            "https://example.org/"
+        )
+    return url
+
+
+class Discovery:
+    """Finds feeds.
+
+    :param web: makes the requests.
+    :param in_thread: calls a function in a thread.
+    """
+
+    def __init__(self, web: IOutbound, in_thread: Callable[..., Awaitable[Any]]) -> None:
+        self._web = web
+        self._in_thread = in_thread
+
+    async def find(self, url: str) -> Found:
+        """Find the feed at a URL, or the feed of the page at a URL.
+
+        :param url: as ``typed_url`` returns it.
+        :raises InvalidFeed: there is none.
+        :raises OutboundError: there was no answer.
+        """
+        reply = await self._get(url)
+        if not reply.success:
+            raise InvalidFeed(
+                f"{url} answered with HTTP status {reply.status}; look whether the address is right"
+            )
+        try:
+            return await self._read(url, reply)
+        except UnreadableFeed as error:
+            problem = error.reason
+        for candidate in await self._in_thread(_candidates, reply):
+            found = await self._try(candidate)
+            if found is not None:
+                return found
+        raise InvalidFeed(
+            f"{url} is no feed ({problem}), and names none that can be read; "
+            "give the address of the feed itself"
+        )
+
+    async def _try(self, url: str) -> Found | None:
+        try:
+            reply = await self._get(url)
+            return await self._read(url, reply) if reply.success else None
+        except (OutboundError, UnreadableFeed):
+            return None
+
+    async def _get(self, url: str) -> OutboundReply:
+        return await self._web.request("GET", url, {"accept": "*/*"}, redirects=MAX_REDIRECTS)
+
+    async def _read(self, url: str, reply: OutboundReply) -> Found:
+        base = reply.url or url
+        moved = bool(reply.hops) and all(status in _PERMANENT for status, _ in reply.hops)
+        kind = reply.headers.get("content-type", "")
+        document, digest = await self._in_thread(_read, reply.body, kind, base)
+        headers = header_offers(reply.headers.get("link", ""), base)
+        return Found(
+            normal_form(without_fragment(base if moved else url)),
+            digest,
+            evolve(document, offers=(*headers, *document.offers)),
+        )
+
+
+def _read(body: bytes, kind: str, url: str) -> tuple[Document, bytes]:
+    return read_document(body, kind, url), Content(body).digest
+
+
+def _candidates(reply: OutboundReply) -> Sequence[str]:
+    """The URLs at which the feed of a page may be, the likeliest first."""
+    named = [*_in_header(reply), *_in_page(reply)]
+    usual = [urljoin(reply.url, path) for path in USUAL_PATHS]
+    known = {normal_form(reply.url)}
+    found = (normal_form(without_fragment(url)) for url in (*named, *usual) if url)
+    return [url for url in dict.fromkeys(found) if url not in known][:MAX_TRIES]
+
+
+def _in_header(reply: OutboundReply) -> list[str]:
+    try:
+        found = links.parse(reply.headers.get("link", ""))
+    except links.MalformedLink:
+        return []
+    return [web_url(target, reply.url) for target in links.targets(found, "alternate")][:3]
+
+
+def _in_page(reply: OutboundReply) -> Iterator[str]:
+    """The URLs of the feeds that the head of a page names."""
+    try:
+        page = html.document_fromstring(reply.body[:_HEAD_BYTES])
+    except (etree.ParserError, ValueError):  # the page is empty
+        return
+    named = page.find("head/base")
+    base = urljoin(reply.url, (named.get("href") or "") if named is not None else "")
+    for element in page.iter("link"):
+        relations = (element.get("rel") or "").lower().split()
+        kind = (element.get("type") or "").partition(";")[0].strip().lower()
+        if ("alternate" in relations and kind in _FEED_TYPES) or "feed" in relations:
+            yield web_url(element.get("href") or "", base)

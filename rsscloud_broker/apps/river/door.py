@@ -1,0 +1,204 @@
+"""The paths of the river for programs, and for the hubs and clouds that push feeds.
+
+::
+
+    GET  /river.json?before=NUMBER       the newest items as a JSON Feed
+    GET  /river/opml                     the reading list
+    POST /river/opml                     follow the feeds of a list; its OPML is the body
+    GET  /river/river.js?account=NAME    the river of an account that has made it public
+
+Programs send an API token with the scope ``river``.
+
+::
+
+    GET  /river/websub/KEY?hub.mode=subscribe&hub.topic=...&hub.challenge=x91     200, x91
+    POST /river/websub/KEY               a document, signed                       202
+    GET  /river/rsscloud/KEY?url=...&challenge=x91                                200, x91
+    POST /river/rsscloud/KEY             url=...                                  200
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from twisted.web.server import Request
+from zope.interface import implementer
+
+from rsscloud_broker.apps.river import formats
+from rsscloud_broker.apps.river.model import InvalidFeed
+from rsscloud_broker.apps.river.opml import MAX_BYTES
+from rsscloud_broker.apps.river.pushing import CLOUD_PATH, WEBSUB_PATH, Pushing
+from rsscloud_broker.apps.river.river import River
+from rsscloud_broker.errors import ForgedForm
+from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
+from rsscloud_broker.interfaces.plugins import RoutesOnly
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.wire.text import decode
+from rsscloud_broker.wire.websub import BadRequest, parse_call
+
+#: How many items are in one answer.
+PAGE: Final = 100
+#: The largest document that a hub may push, in bytes.
+MAX_PUSH: Final = 2 * 1024 * 1024
+
+#: The scope of tokens.
+SCOPE: Final = "river"
+
+_JSON, _OPML, _SCRIPT = (
+    "application/json",
+    "text/x-opml; charset=utf-8",
+    "application/javascript; charset=utf-8",
+)
+_NO_STORE: Final = {"cache-control": "no-store"}
+
+
+@implementer(IFrontDoor)
+class RiverDoor(RoutesOnly):
+    """Serves the river to programs, and answers hubs and clouds."""
+
+    name = "river"
+
+    def __init__(self, river: River, pushing: Pushing, parts: AppParts) -> None:
+        self._river = river
+        self._pushing = pushing
+        self._callers = parts.callers
+        self._clock = parts.clock
+        self._public_url = parts.public_url
+
+    def routes(self) -> Sequence[Route]:
+        """See ``IFrontDoor``."""
+        return [
+            Route("/river.json", "GET", Answers(self._for_caller(self._json))),
+            Route("/river/opml", "GET", Answers(self._for_caller(self._export))),
+            Route(
+                "/river/opml", "POST", Answers(self._for_caller(self._import)), body_limit=MAX_BYTES
+            ),
+            Route(
+                "/river/river.js",
+                "GET",
+                Answers(self._river_js),
+                requires=frozenset({"account"}),
+                for_everybody=True,
+            ),
+            Route(f"{WEBSUB_PATH}*", "GET", Answers(self._verify)),
+            Route(f"{WEBSUB_PATH}*", "POST", Answers(self._receive), body_limit=MAX_PUSH),
+            Route(f"{CLOUD_PATH}*", "GET", Answers(self._challenge)),
+            Route(f"{CLOUD_PATH}*", "POST", Answers(self._pinged)),
+        ]
+
+    # --- for programs -------------------------------------------------------------
+
+    def _for_caller(
+        self, respond: Callable[[Request, Caller], Awaitable[Answer]]
+    ) -> Callable[[Request], Awaitable[Answer]]:
+        async def answer(request: Request) -> Answer:
+            caller = await self._callers.caller(request)
+            if caller is None:
+                needed = {"www-authenticate": 'Bearer realm="rsscloud-broker"', **_NO_STORE}
+                text = "Sign in, or send an API token: Authorization: Bearer TOKEN."
+                return _plain(401, text, needed)
+            if SCOPE not in caller.scopes:
+                return _plain(403, f"The token needs the scope {SCOPE}.", _NO_STORE)
+            try:
+                return await respond(request, caller)
+            except (InvalidFeed, ForgedForm) as error:
+                status = 403 if isinstance(error, ForgedForm) else 400
+                return _plain(status, f"This was not accepted: {error}.", _NO_STORE)
+
+        return answer
+
+    async def _json(self, request: Request, caller: Caller) -> Answer:
+        text = parameter(request, "before")
+        if text and not (text.isascii() and text.isdigit() and len(text) < 19):
+            return _plain(400, "before must be the number of an item.", _NO_STORE)
+        before = int(text) if text else None
+        items = await self._river.items(caller, before, PAGE)
+        feeds, seen = await self._river.feeds(caller), await self._river.last_seen(caller)
+        url = f"{self._public_url}/river.json"
+        more = f"{url}?before={items[-1].id}" if len(items) == PAGE else ""
+        title = f"The river of {caller.name}"
+        body = formats.json_feed(title, url, feeds, items, seen, more)
+        return Answer(body, "application/feed+json", headers=_NO_STORE)
+
+    async def _export(self, request: Request, caller: Caller) -> Answer:
+        body = await self._river.export_opml(caller)
+        name = {"content-disposition": f'attachment; filename="{caller.name}.opml"'}
+        return Answer(body, _OPML, headers={**name, **_NO_STORE})
+
+    async def _import(self, request: Request, caller: Caller) -> Answer:
+        self._callers.check_form(request, caller)
+        imported = await self._river.import_opml(caller, _body(request), _source(request))
+        failed = [{"url": url, "reason": reason} for url, reason in imported.failed]
+        body = json.dumps({"added": imported.added, "failed": failed}).encode()
+        return Answer(body, _JSON, headers=_NO_STORE)
+
+    async def _river_js(self, request: Request) -> Answer:
+        found = await self._river.public_river(parameter(request, "account"), PAGE)
+        if found is None:
+            return _plain(404, "No account with this name has made its river public.")
+        body = formats.river_js(*found, self._clock.wall_seconds())
+        return Answer(body, _SCRIPT, headers={"x-content-type-options": "nosniff"})
+
+    # --- for hubs -----------------------------------------------------------------
+
+    async def _verify(self, request: Request) -> Answer:
+        fields = [
+            (decode(name), decode(value))
+            for name, values in (request.args or {}).items()
+            for value in values
+        ]
+        try:
+            call = parse_call(fields)
+        except BadRequest as error:
+            return _plain(400, str(error))
+        if not await self._pushing.verify(_key(request), call):
+            return _plain(404, "Nobody here has asked for this.")
+        return _challenge_answer(call.challenge)
+
+    async def _receive(self, request: Request) -> Answer:
+        known = await self._pushing.receive(
+            _key(request),
+            _body(request),
+            request.getHeader("content-type") or "",
+            request.getHeader("x-hub-signature") or "",
+            _source(request),
+        )
+        return Answer(b"", PLAIN, 202) if known else _plain(410, "Nobody here has asked for this.")
+
+    # --- for clouds ---------------------------------------------------------------
+
+    async def _challenge(self, request: Request) -> Answer:
+        challenge = parameter(request, "challenge")
+        if not challenge:
+            return _plain(400, "url and challenge must come here, as a cloud sends them.")
+        if not await self._pushing.challenge(_key(request), parameter(request, "url")):
+            return _plain(404, "Nobody here has asked for this.")
+        return _challenge_answer(challenge)
+
+    async def _pinged(self, request: Request) -> Answer:
+        if not await self._pushing.pinged(_key(request), _source(request)):
+            return _plain(410, "Nobody here has asked for this.")
+        return _plain(200, "Thanks for the notification.")
+
+
+def _plain(status: int, text: str, headers: dict[str, str] | None = None) -> Answer:
+    return Answer(f"{text}\n".encode(), PLAIN, status, headers or {})
+
+
+def _challenge_answer(challenge: str) -> Answer:
+    return Answer(challenge.encode(), PLAIN, headers={"x-content-type-options": "nosniff"})
+
+
+def _key(request: Request) -> str:
+    return str(request.path.decode("latin-1").rpartition("/")[2])
+
+
+def _body(request: Request) -> bytes:
+    body: bytes = request.content.read() if request.content is not None else b""
+    return body
+
+
+def _source(request: Request) -> str:
+    return str(request.getClientAddress().host)

@@ -1,0 +1,270 @@
+"""Stores feeds and who follows them.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from attrs import asdict, fields
+from sqlalchemy import Connection, Row, delete, exists, func, insert, or_, select, update
+
+from rsscloud_broker.apps.river.records import Bounds, FeedRecord, Offer
+from rsscloud_broker.apps.river.schema import feed, follow, reader
+from rsscloud_broker.tables import to_micros, to_seconds, to_seconds_or_none
+from rsscloud_broker.wire.cloud import Cloud
+
+_TIMES: Final = frozenset(
+    {"asked_at", "verified_at", "pushes_until", "push_due_at", "pinged_at"}
+    | {"reads_until", "read_due_at"}
+)
+_COLUMNS: Final = [feed.c[name.name] for name in fields(FeedRecord)]
+
+#: What a new feed has besides its URL.
+_NEW: Final[Mapping[str, object]] = {
+    "title": "",
+    "link": "",
+    "is_found": False,
+    "offers": "[]",
+    "offer": 0,
+    "pushed": 0,
+    "found_by_poll": 0,
+    "missed": 0,
+    "failures": 0,
+    "problem": "",
+    "push_problem": "",
+    "turn": 0,
+}
+
+
+def feed_of(conn: Connection, feed_id: int) -> FeedRecord | None:
+    """A feed by its id."""
+    return _one(conn, feed.c.id == feed_id)
+
+
+def feed_by_key(conn: Connection, key: str) -> FeedRecord | None:
+    """A feed by the key in the paths of its callbacks."""
+    return _one(conn, feed.c.key == key)
+
+
+def feed_by_url(conn: Connection, url: str) -> FeedRecord | None:
+    """A feed by its URL in normal form."""
+    return _one(conn, feed.c.url == url)
+
+
+def add_feed(
+    conn: Connection, url: str, key: str, secret: str, now: float, values: Mapping[str, Any]
+) -> FeedRecord:
+    """Store a feed that is tended at once, unless it is stored already.
+
+    :param values: what is known of it, as for ``change_feed``.
+    """
+    found = feed_by_url(conn, url)
+    if found is None:
+        first = {**_NEW, "key": key, "secret": secret, "read_due_at": to_micros(now)}
+        conn.execute(insert(feed).values(url=url, **first | _columns(values)))
+        found = feed_by_url(conn, url)
+        assert found is not None
+    return found
+
+
+def change_feed(conn: Connection, feed_id: int, values: Mapping[str, Any]) -> FeedRecord | None:
+    """Change a feed.
+
+    :param values: by the names of ``FeedRecord``; times in seconds, offers as ``Offer``.
+    :returns: the feed as it is now; None if nobody follows it any more.
+    """
+    conn.execute(update(feed).where(feed.c.id == feed_id).values(**_columns(values)))
+    return feed_of(conn, feed_id)
+
+
+def move_feed(
+    conn: Connection, feed_id: int, url: str, values: Mapping[str, Any]
+) -> FeedRecord | None:
+    """Change a feed, and give it another URL.  If another feed has that URL, everybody who follows
+    this one follows that one instead.
+
+    :returns: the feed with that URL.
+    """
+    other = feed_by_url(conn, url)
+    if other is None or other.id == feed_id:
+        return change_feed(conn, feed_id, {**values, "url": url})
+    also = select(follow.c.account_id).where(follow.c.feed_id == other.id)
+    of_feed = (follow.c.feed_id == feed_id, follow.c.account_id.not_in(also))
+    conn.execute(update(follow).where(*of_feed).values(feed_id=other.id))
+    conn.execute(delete(feed).where(feed.c.id == feed_id))
+    return other
+
+
+def due_feeds(conn: Connection, now: float, furthest: float, limit: int) -> list[FeedRecord]:
+    """Feeds that are to be tended.
+
+    :param furthest: no feed is due later than this, unless the clock was set back.
+    """
+    now, furthest = to_micros(now), to_micros(furthest)
+    due = or_(
+        *(
+            condition
+            for column in (feed.c.read_due_at, feed.c.push_due_at)
+            for condition in (column <= now, column > furthest)
+        )
+    )
+    rows = conn.execute(select(*_COLUMNS).where(due).order_by(feed.c.read_due_at).limit(limit))
+    return [_record(row) for row in rows]
+
+
+def abandoned_feeds(conn: Connection, limit: int) -> list[FeedRecord]:
+    """Feeds that nobody follows, for instance because an account was deleted."""
+    followed = exists().where(follow.c.feed_id == feed.c.id)
+    rows = conn.execute(select(*_COLUMNS).where(~followed).order_by(feed.c.id).limit(limit))
+    return [_record(row) for row in rows]
+
+
+def remove_feed(conn: Connection, feed_id: int) -> bool:
+    """Delete a feed with its items, unless somebody follows it."""
+    followed = exists().where(follow.c.feed_id == feed_id)
+    return conn.execute(delete(feed).where(feed.c.id == feed_id, ~followed)).rowcount > 0
+
+
+# --- who follows ------------------------------------------------------------
+
+
+def follow_feed(
+    conn: Connection, account_id: int, feed_id: int, now: float, bounds: Bounds
+) -> bool | None:
+    """Have an account follow a feed.
+
+    :returns: whether it did not follow it before; None if it follows as many as it may.
+    """
+    mine = follow.c.account_id == account_id
+    if conn.execute(select(follow.c.feed_id).where(mine, follow.c.feed_id == feed_id)).first():
+        return False
+    if number_of_feeds(conn, account_id) >= bounds.feeds:
+        return None
+    values = {"account_id": account_id, "feed_id": feed_id, "added_at": to_micros(now)}
+    conn.execute(insert(follow).values(values))
+    return True
+
+
+def add_and_follow(
+    conn: Connection,
+    account_id: int,
+    urls: Iterable[tuple[str, str, str, str]],
+    now: float,
+    bounds: Bounds,
+) -> list[bool | None]:
+    """Have an account follow several feeds, which are read later.
+
+    :param urls: for each feed its URL, its title, and the key and the secret for a new feed.
+    :returns: for each what ``follow_feed`` returns.
+    """
+    results: list[bool | None] = []
+    for url, title, key, secret in urls:
+        if number_of_feeds(conn, account_id) >= bounds.feeds and feed_by_url(conn, url) is None:
+            results.append(None)
+            continue
+        added = add_feed(conn, url, key, secret, now, {"title": title})
+        results.append(follow_feed(conn, account_id, added.id, now, bounds))
+    return results
+
+
+def number_of_feeds(conn: Connection, account_id: int) -> int:
+    """How many feeds an account follows."""
+    mine = follow.c.account_id == account_id
+    return conn.execute(select(func.count()).select_from(follow).where(mine)).scalar_one()
+
+
+def unfollow_feed(conn: Connection, account_id: int, feed_id: int) -> bool:
+    """Have an account follow a feed no more.  Returns whether it did."""
+    mine = (follow.c.account_id == account_id, follow.c.feed_id == feed_id)
+    return conn.execute(delete(follow).where(*mine)).rowcount > 0
+
+
+def is_followed(conn: Connection, feed_id: int) -> bool:
+    """Whether anybody follows a feed."""
+    found = select(follow.c.feed_id).where(follow.c.feed_id == feed_id).limit(1)
+    return conn.execute(found).first() is not None
+
+
+def followed_feeds(conn: Connection, account_id: int) -> list[tuple[FeedRecord, float]]:
+    """The feeds that an account follows, with the times at which it began."""
+    wanted = select(*_COLUMNS, follow.c.added_at).join(follow, follow.c.feed_id == feed.c.id)
+    rows: Iterable[Row[Any]] = conn.execute(wanted.where(follow.c.account_id == account_id))
+    return [(_record(row), to_seconds(row.added_at)) for row in rows]
+
+
+# --- accounts ---------------------------------------------------------------
+
+
+def mark_seen(conn: Connection, account_id: int, item_id: int) -> None:
+    """Store the newest item that an account has seen, unless it has seen a newer one."""
+    _make_reader(conn, account_id)
+    mine = (reader.c.account_id == account_id, reader.c.seen < item_id)
+    conn.execute(update(reader).where(*mine).values(seen=item_id))
+
+
+def last_seen(conn: Connection, account_id: int) -> int:
+    """The newest item that an account has seen; 0 for none."""
+    mine = select(reader.c.seen).where(reader.c.account_id == account_id)
+    return conn.execute(mine).scalar() or 0
+
+
+def set_public(conn: Connection, account_id: int, name: str, public: bool) -> None:
+    """Store whether everybody may read the river of an account.
+
+    :param name: the name of the account.
+    """
+    _make_reader(conn, account_id)
+    mine = reader.c.account_id == account_id
+    conn.execute(update(reader).where(mine).values(is_public=public, name=name))
+
+
+def public_account(conn: Connection, name: str) -> int | None:
+    """The id of the account with a name, if everybody may read its river; else None."""
+    wanted = (reader.c.name == name, reader.c.is_public)
+    return conn.execute(select(reader.c.account_id).where(*wanted)).scalar()
+
+
+def is_public(conn: Connection, account_id: int) -> bool:
+    """Whether everybody may read the river of an account."""
+    mine = select(reader.c.is_public).where(reader.c.account_id == account_id)
+    return bool(conn.execute(mine).scalar())
+
+
+def _make_reader(conn: Connection, account_id: int) -> None:
+    mine = select(reader.c.account_id).where(reader.c.account_id == account_id)
+    if conn.execute(mine).first() is None:
+        conn.execute(insert(reader).values(account_id=account_id, seen=0, is_public=False, name=""))
+
+
+# --- rows -------------------------------------------------------------------
+
+
+def _one(conn: Connection, condition: Any) -> FeedRecord | None:
+    row = conn.execute(select(*_COLUMNS).where(condition)).first()
+    return None if row is None else _record(row)
+
+
+def _record(row: Row[Any]) -> FeedRecord:
+    values = {column.name: getattr(row, column.name) for column in _COLUMNS}
+    for name in _TIMES:
+        values[name] = to_seconds_or_none(values[name])
+    values["offers"] = tuple(map(_offer, json.loads(values["offers"])))
+    return FeedRecord(**values)
+
+
+def _offer(stored: dict[str, Any]) -> Offer:
+    cloud = stored.pop("cloud")
+    return Offer(**stored, cloud=None if cloud is None else Cloud(**cloud))
+
+
+def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    columns = dict(values)
+    for name in _TIMES & columns.keys():
+        columns[name] = None if columns[name] is None else to_micros(columns[name])
+    if "offers" in columns:
+        columns["offers"] = json.dumps([asdict(offer) for offer in columns["offers"]])
+    return columns

@@ -1,0 +1,216 @@
+"""Takes documents of feeds in, from the broker and from hubs, and stores their items.
+
+The broker reads the feeds: for it the river is an ordinary subscriber, with a notifier of its own
+that calls nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from hmac import compare_digest
+from secrets import token_urlsafe
+from typing import Any, Final
+
+from twisted.internet.defer import DeferredSemaphore
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rsscloud_broker.apps.river.items_sql import Stored
+from rsscloud_broker.apps.river.model import Arrival, Way
+from rsscloud_broker.apps.river.reading import read_document
+from rsscloud_broker.apps.river.records import Bounds, Document, FeedRecord, Offer
+from rsscloud_broker.apps.river.store import RiverStore
+from rsscloud_broker.interfaces import IClock, INotifier, ITopicView
+from rsscloud_broker.model import Callback, Denial, Intent, Notification, Outcome
+from rsscloud_broker.wire.feed import UnreadableFeed
+
+PROTOCOL: Final = "river"
+
+#: Seconds after a ping in which new items count as pushed.
+PING_COUNTS: Final = 600.0
+
+#: How many times in a row a poll may find what was not pushed.
+MAX_MISSED: Final = 2
+
+#: How many documents are read at the same time.  Threads stay free for others.
+AT_ONCE: Final = 1
+
+_KEY: Final = "key"
+
+
+@implementer(INotifier)
+class Intake:
+    """Stores documents, and is the notifier of the river's own subscriptions.
+
+    :param public_url: the broker's own URL, without a slash at the end.
+    :param in_thread: calls a function in a thread.
+    :ivar on_silent: called with a feed whose hub or cloud has missed new items.
+    """
+
+    protocol = PROTOCOL
+    carries_content = True
+    drop_after_failures = None
+    #: Only the river's own database can fail, and then the attempt is not counted.
+    retries = (5.0, 60.0, 600.0)
+
+    log = Logger()
+
+    def __init__(
+        self,
+        store: RiverStore,
+        topics: ITopicView,
+        clock: IClock,
+        bounds: Bounds,
+        public_url: str,
+        in_thread: Callable[..., Awaitable[Any]],
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._clock = clock
+        self._bounds = bounds
+        self._public_url = public_url
+        self._prefix = f"{public_url}/river/feeds/"
+        self._in_thread = in_thread
+        self._places = DeferredSemaphore(AT_ONCE)
+        self._key = token_urlsafe(24)
+        self._watchers: list[Callable[[Arrival], None]] = []
+        self.on_silent: Callable[[FeedRecord], Awaitable[None]]
+
+    # --- the broker's subscriber ------------------------------------------------
+
+    def intent(self, feed: FeedRecord, lease: int, *, present: bool = False) -> Intent:
+        """The intent by which the river subscribes to a feed, or unsubscribes."""
+        callback = Callback(f"{self._prefix}{feed.id}", PROTOCOL)
+        return Intent(feed.url, callback, lease, options={_KEY: self._key}, present=present)
+
+    async def verify(self, intent: Intent) -> Outcome:
+        """Confirm the river's own intents: nobody else has the key."""
+        if compare_digest(intent.options.get(_KEY, "").encode(), self._key.encode()):
+            return Outcome(True)
+        return Outcome(False, "only this broker's own river can subscribe by this protocol")
+
+    async def notify(self, notification: Notification) -> Outcome:
+        """Store the items of a feed that the broker has read."""
+        feed = await self._feed_of(notification.callback)
+        if feed is None:
+            return Outcome(False, "nobody follows this feed any more", gone=True)
+        content = notification.content
+        if content is None:
+            return Outcome(False, "there is no content: it is not kept any more")
+        try:
+            await self.take(feed, content.body, content.content_type, whole=True)
+        except UnreadableFeed as error:
+            await self._store.change_feed(feed.id, {"problem": _unreadable(error)})
+        return Outcome(True)
+
+    async def deny(self, denial: Denial) -> Outcome:
+        """Note that a feed has ended."""
+        feed = await self._feed_of(denial.callback)
+        if feed is not None:
+            ended = {"problem": f"it has ended: {denial.reason}", "reads_until": None}
+            await self._store.change_feed(feed.id, ended)
+        return Outcome(True)
+
+    async def _feed_of(self, callback: Callback) -> FeedRecord | None:
+        number = callback.url.removeprefix(self._prefix)
+        usable = number.isascii() and number.isdigit() and len(number) < 19
+        return await self._store.feed(int(number)) if usable else None
+
+    # --- documents --------------------------------------------------------------
+
+    async def take(
+        self, feed: FeedRecord, body: bytes, content_type: str, *, whole: bool
+    ) -> Stored | None:
+        """Read a document and store its items.
+
+        :param whole: whether the broker has read it; False if a hub has pushed it.
+        :returns: None if nobody follows the feed any more.
+        :raises UnreadableFeed: it is no feed.
+        """
+        await self._places.acquire()
+        try:
+            document = await self._in_thread(read_document, body, content_type, feed.url)
+        finally:
+            self._places.release()
+        return await self.keep(feed, document, whole=whole)
+
+    async def keep(self, feed: FeedRecord, document: Document, *, whole: bool) -> Stored | None:
+        """Store the items of a document, and tell those who watch."""
+        now = self._clock.wall_seconds()
+        values = self._learned(feed, document, now) if whole else {}
+        way: Way = "pushed" if not whole or await self._was_pinged(feed, now) else "polled"
+        stored = await self._store.store_document(
+            feed.id, document, way, whole, now, self._bounds, values
+        )
+        if stored is not None:
+            if stored.arrival.items:
+                self._tell(stored.arrival)
+            if stored.feed.missed >= MAX_MISSED:
+                await self.on_silent(stored.feed)
+        return stored
+
+    def is_own(self, feed: FeedRecord) -> bool:
+        """Whether this broker serves a feed, or is its hub or its cloud."""
+        return any(map(self.is_own_url, (feed.url, *(offer.url for offer in feed.offers))))
+
+    def is_own_url(self, url: str) -> bool:
+        """Whether this broker serves a URL."""
+        return url.startswith(f"{self._public_url}/")
+
+    async def _was_pinged(self, feed: FeedRecord, now: float) -> bool:
+        """Whether somebody has just said that a feed changed."""
+        pinged_at = feed.pinged_at
+        if self.is_own(feed) and feed.turn:
+            overview = await self._topics.overview(feed.url, newest=True)
+            pinged_at = overview.status.pinged_at if overview is not None else None
+        return pinged_at is not None and abs(now - pinged_at) < PING_COUNTS
+
+    def _learned(self, feed: FeedRecord, document: Document, now: float) -> Mapping[str, Any]:
+        """What a whole document says about its feed."""
+        values: dict[str, Any] = {"is_found": True, "problem": "", "failures": 0}
+        values |= {"title": document.title or feed.title, "link": document.link}
+        named = document.offers
+        if not any(offer.in_header for offer in named):  # only some requests show the headers
+            named = (*(offer for offer in feed.offers if offer.in_header), *named)
+        offers = tuple({(offer.kind, offer.url): offer for offer in reversed(named)}.values())[::-1]
+        if offers != feed.offers:
+            values |= {"offers": offers, **_kept_offer(feed, offers, now)}
+        return values
+
+    # --- watchers ---------------------------------------------------------------
+
+    def watch(self, callback: Callable[[Arrival], None]) -> Callable[[], None]:
+        """See ``River.watch``."""
+        self._watchers.append(callback)
+
+        def end() -> None:
+            if callback in self._watchers:
+                self._watchers.remove(callback)
+
+        return end
+
+    def _tell(self, arrival: Arrival) -> None:
+        for watcher in tuple(self._watchers):
+            try:
+                watcher(arrival)
+            except Exception:  # a bug of one must not keep others from being told
+                self.log.failure("Somebody who watches the river could not be told.")
+
+
+def _kept_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Mapping[str, Any]:
+    """Which of the new hubs and clouds of a feed is used: the same as before, or else the first."""
+    if feed.current in offers:
+        return {"offer": offers.index(feed.current)}
+    return {
+        "offer": 0,
+        "push_due_at": now if offers else None,
+        "asked_at": None,
+        "verified_at": None,
+        "pushes_until": None,
+        "missed": 0,
+        "push_problem": "",
+    }
+
+
+def _unreadable(error: UnreadableFeed) -> str:
+    return f"what its server sends cannot be read as a feed: {error.reason}"

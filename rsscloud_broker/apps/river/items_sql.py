@@ -1,0 +1,198 @@
+"""Stores items.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+
+Items that are in the present document of their feed are never deleted, however old: they would be
+taken for new ones when the feed changes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+from attrs import asdict, frozen
+from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
+
+from rsscloud_broker.apps.river.feeds_sql import change_feed, feed_of
+from rsscloud_broker.apps.river.model import Arrival, Enclosure, Item, SubItem, Way
+from rsscloud_broker.apps.river.records import Bounds, Document, Entry, FeedRecord
+from rsscloud_broker.apps.river.schema import follow, item
+from rsscloud_broker.tables import (
+    to_micros,
+    to_micros_or_none,
+    to_seconds,
+    to_seconds_or_none,
+)
+
+
+@frozen
+class Stored:
+    """What was stored of a document.
+
+    :ivar feed: the feed as it is now.
+    :ivar arrival: the items that are new.
+    """
+
+    feed: FeedRecord
+    arrival: Arrival
+
+
+def store_document(
+    conn: Connection,
+    feed_id: int,
+    document: Document,
+    way: Way,
+    whole: bool,
+    now: float,
+    bounds: Bounds,
+    values: Mapping[str, Any],
+) -> Stored | None:
+    """Store the items of a document: new ones are added, edited ones replaced.
+
+    :param way: how the document reached the river.
+    :param whole: whether it is the feed as its server sends it.  Hubs may push new items only.
+    :param values: what else has changed of the feed; see ``change_feed``.
+    :returns: None if nobody follows the feed any more.
+    """
+    feed = feed_of(conn, feed_id)
+    if feed is None:
+        return None
+    turn = feed.turn + whole
+    entries = document.entries[: bounds.items]
+    rows = [_row(feed_id, entry, way, turn, now) for entry in reversed(entries)]
+    known = _known(conn, feed_id, [row["guid_digest"] for row in rows])
+    fresh = [row for row in rows if row["guid_digest"] not in known]
+    if fresh:
+        conn.execute(insert(item), fresh)
+    for row in rows:
+        number, digest = known.get(row["guid_digest"], (0, row["digest"]))
+        if digest != row["digest"]:
+            edited = {name: row[name] for name in _EDITED}
+            conn.execute(update(item).where(item.c.id == number).values(edited))
+    if whole:
+        same = [number for number, _ in known.values()]
+        conn.execute(update(item).where(item.c.id.in_(same)).values(turn=turn))
+        _remove_old(conn, feed_id, turn, now, bounds)
+    changed = change_feed(
+        conn, feed_id, {"turn": turn, **values, **_counts(feed, len(fresh), way, now)}
+    )
+    added = _added(conn, feed_id, [row["guid_digest"] for row in fresh])
+    assert changed is not None
+    return Stored(changed, Arrival(tuple(added), _followers(conn, feed_id)))
+
+
+_EDITED = ("digest", "title", "text_html", "link", "more", "published_at")
+
+
+def _counts(feed: FeedRecord, new: int, way: Way, now: float) -> dict[str, int]:
+    """How new items reached the river.  Those in the first document are not counted."""
+    if way == "pushed":
+        return {"missed": 0, "pushed": feed.pushed + (new if feed.turn else 0)}
+    if new and feed.turn and feed.is_pushed(now):
+        return {"missed": feed.missed + 1, "found_by_poll": feed.found_by_poll + new}
+    return {}
+
+
+def _known(
+    conn: Connection, feed_id: int, digests: Sequence[bytes]
+) -> dict[bytes, tuple[int, bytes]]:
+    wanted = (item.c.feed_id == feed_id, item.c.guid_digest.in_(digests))
+    rows = conn.execute(select(item.c.guid_digest, item.c.id, item.c.digest).where(*wanted))
+    return {bytes(row.guid_digest): (row.id, bytes(row.digest)) for row in rows}
+
+
+def _added(conn: Connection, feed_id: int, digests: Sequence[bytes]) -> list[Item]:
+    wanted = (item.c.feed_id == feed_id, item.c.guid_digest.in_(digests))
+    return list(map(_item, conn.execute(select(item).where(*wanted).order_by(item.c.id))))
+
+
+def _followers(conn: Connection, feed_id: int) -> frozenset[int]:
+    found = select(follow.c.account_id).where(follow.c.feed_id == feed_id)
+    return frozenset(conn.execute(found).scalars())
+
+
+def _remove_old(conn: Connection, feed_id: int, turn: int, now: float, bounds: Bounds) -> None:
+    """Delete items that are no longer in the feed, and are too many or too old."""
+    newest = select(item.c.id).where(item.c.feed_id == feed_id).order_by(item.c.id.desc())
+    surplus = conn.execute(newest.offset(bounds.items).limit(1)).scalar() or 0
+    old = or_(item.c.id <= surplus, item.c.arrived_at < to_micros(now - bounds.seconds))
+    conn.execute(delete(item).where(item.c.feed_id == feed_id, item.c.turn < turn, old))
+
+
+# --- reading ----------------------------------------------------------------
+
+
+def items_before(conn: Connection, account_id: int, before: int | None, limit: int) -> list[Item]:
+    """See ``River.items``."""
+    wanted = [_followed_by(account_id)] + ([] if before is None else [item.c.id < before])
+    newest = select(item).where(and_(*wanted)).order_by(item.c.id.desc()).limit(limit)
+    return list(map(_item, conn.execute(newest)))
+
+
+def items_after(conn: Connection, account_id: int, after: int, limit: int) -> list[Item]:
+    """See ``River.items_after``."""
+    wanted = (_followed_by(account_id), item.c.id > after)
+    oldest = select(item).where(*wanted).order_by(item.c.id).limit(limit)
+    return list(map(_item, conn.execute(oldest)))
+
+
+def newest_id(conn: Connection) -> int:
+    """The id of the newest item; 0 if there is none."""
+    return conn.execute(select(func.max(item.c.id))).scalar() or 0
+
+
+def _followed_by(account_id: int) -> Any:
+    return item.c.feed_id.in_(select(follow.c.feed_id).where(follow.c.account_id == account_id))
+
+
+# --- rows -------------------------------------------------------------------
+
+
+def _row(feed_id: int, entry: Entry, way: Way, turn: int, now: float) -> dict[str, Any]:
+    more = json.dumps(
+        {
+            "enclosures": [asdict(each) for each in entry.enclosures],
+            "items": [asdict(each) for each in entry.items],
+        }
+    )
+    edited = (entry.title, entry.text_html, entry.link, more, entry.published_at)
+    return {
+        "feed_id": feed_id,
+        "guid": entry.guid,
+        "guid_digest": sha256(entry.guid.encode()).digest(),
+        "digest": sha256(repr(edited).encode()).digest(),
+        "title": entry.title,
+        "text_html": entry.text_html,
+        "link": entry.link,
+        "more": more,
+        "published_at": to_micros_or_none(entry.published_at),
+        "arrived_at": to_micros(now),
+        "how": way,
+        "turn": turn,
+    }
+
+
+def _item(row: Row[Any]) -> Item:
+    more = json.loads(row.more)
+    return Item(
+        id=row.id,
+        feed_id=row.feed_id,
+        guid=row.guid,
+        title=row.title,
+        text_html=row.text_html,
+        link=row.link,
+        enclosures=tuple(Enclosure(**each) for each in more["enclosures"]),
+        items=tuple(map(_sub_item, more["items"])),
+        published_at=to_seconds_or_none(row.published_at),
+        arrived_at=to_seconds(row.arrived_at),
+        how=row.how,
+    )
+
+
+def _sub_item(stored: dict[str, Any]) -> SubItem:
+    return SubItem(
+        stored["title"], stored["text_html"], stored["link"], tuple(map(_sub_item, stored["items"]))
+    )

@@ -1,0 +1,311 @@
+"""Subscribes to feeds at their own hubs (WebSub) and clouds (rssCloud), and takes what they push.
+
+A feed may name several hubs and clouds; one is used at a time.  If it fails, or misses new items,
+the next one is tried, and after the last one the first, after a day.  Meanwhile the broker polls.
+
+The callback of each feed has a path that only the hub knows.  A signed document is stored at once;
+for everything else that arrives there, the broker reads the feed itself.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from secrets import token_urlsafe
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from attrs import evolve
+from twisted.logger import Logger
+
+from rsscloud_broker.apps.river.intake import Intake
+from rsscloud_broker.apps.river.model import RETRY_AFTER
+from rsscloud_broker.apps.river.records import FeedRecord, Offer
+from rsscloud_broker.apps.river.store import RiverStore
+from rsscloud_broker.client.outbound import GuardedWeb
+from rsscloud_broker.client.subscriber import RENEW_AFTER, Callback, register
+from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.client.websub import ask_hub
+from rsscloud_broker.errors import Refused, TooMany
+from rsscloud_broker.interfaces import IBroker, IClock
+from rsscloud_broker.urls import normal_form
+from rsscloud_broker.wire import websub
+from rsscloud_broker.wire.feed import UnreadableFeed
+from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.websub import HubCall
+
+#: Seconds of the lease that the river asks a hub for, which is the longest that it takes, and of
+#: one without a length.
+LONGEST_LEASE, USUAL_LEASE = 14 * 86_400, 7 * 86_400
+#: The part of a lease after which it is renewed, and the shortest pause in seconds before that.
+RENEW_AT, SHORTEST_PAUSE = 0.75, 300.0
+#: Seconds in which a hub has to verify the intent, and a cloud to ask for its challenge.
+VERIFY_WITHIN: Final = 3600.0
+#: Seconds after which a renewal that failed is tried again, while the lease lasts.
+RETRY_SOON: Final = 300.0
+#: Seconds that a registration at a cloud lasts.
+CLOUD_LEASE: Final = 25 * 3600.0
+#: How many pushed documents may be in memory at the same time, and the seconds after which a hub
+#: may try again if there are more.
+MAX_PUSHES, FULL_PAUSE = 50, 60
+
+#: How many feeds that are being left may have hubs that have not verified that.
+MAX_LEAVING: Final = 1000
+
+#: The paths of the callbacks, before the key of a feed.
+WEBSUB_PATH, CLOUD_PATH = "/river/websub/", "/river/rsscloud/"
+
+#: How many characters of what a hub says are kept.
+_MAX_REASON: Final = 300
+
+
+def new_keys() -> Mapping[str, str]:
+    """A key for the paths of the callbacks of a feed, and a secret for signatures."""
+    return {"key": token_urlsafe(24), "secret": token_urlsafe(32)}
+
+
+class Pushing:
+    """Keeps the subscriptions at hubs and clouds.
+
+    :param web: calls hubs and clouds.
+    :param public_url: the broker's own URL, without a slash at the end.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        store: RiverStore,
+        intake: Intake,
+        broker: IBroker,
+        web: GuardedWeb,
+        clock: IClock,
+        public_url: str,
+    ) -> None:
+        self._store = store
+        self._intake = intake
+        self._broker = broker
+        self._web = web
+        self._clock = clock
+        self._public_url = public_url
+        self._taking = 0
+        self._leaving: OrderedDict[str, str] = OrderedDict()
+        intake.on_silent = self.missed
+
+    # --- subscribing ------------------------------------------------------------
+
+    async def tend(self, feed: FeedRecord) -> None:
+        """Do what is due for a feed: subscribe, renew, or give up a hub that did not verify."""
+        offer = feed.current
+        if offer is None or self._intake.is_own(feed):
+            await self._store.change_feed(feed.id, {"push_due_at": None})
+        elif feed.asked_at is not None:
+            await self._failed(
+                feed,
+                f"the hub {offer.url} took the request to subscribe, and did not verify it within "
+                "an hour",
+            )
+        elif offer.kind == "websub":
+            await self._ask_hub(feed, offer)
+        else:
+            await self._register(feed, offer)
+
+    async def _ask_hub(self, feed: FeedRecord, offer: Offer) -> None:
+        now = self._clock.wall_seconds()
+        waiting = {"asked_at": now, "push_due_at": now + VERIFY_WITHIN}
+        await self._store.change_feed(feed.id, waiting)
+        fields = self._fields(feed, offer, "subscribe")
+        fields += [
+            ("hub.secret", feed.secret),
+            ("hub.lease_seconds", str(LONGEST_LEASE)),
+        ]
+        try:
+            await ask_hub(self._web, offer.url, fields)
+        except ClientError as error:
+            await self._failed(feed, f"the hub did not take the subscription: {error}")
+
+    def _fields(self, feed: FeedRecord, offer: Offer, mode: str) -> list[tuple[str, str]]:
+        return [
+            ("hub.mode", mode),
+            ("hub.topic", offer.topic),
+            ("hub.callback", f"{self._public_url}{WEBSUB_PATH}{feed.key}"),
+        ]
+
+    async def _register(self, feed: FeedRecord, offer: Offer) -> None:
+        assert offer.cloud is not None
+        now = self._clock.wall_seconds()
+        waiting = {"asked_at": now, "push_due_at": now + VERIFY_WITHIN}
+        await self._store.change_feed(feed.id, waiting)
+        parts = urlsplit(self._public_url)
+        default = 443 if parts.scheme == "https" else 80
+        # A cloud calls port 443 over https; "https-post" is not known to all.
+        protocol = "https-post" if parts.scheme == "https" and parts.port else "http-post"
+        path, host = f"{CLOUD_PATH}{feed.key}", parts.hostname or ""
+        callback = Callback(protocol, parts.port or default, path, domain=host)
+        try:
+            await register(self._web, offer.cloud, offer.topic, callback)
+        except ClientError as error:
+            await self._failed(feed, f"the cloud did not take the registration: {error}")
+            return
+        now = self._clock.wall_seconds()
+        await self._confirmed(feed, now, CLOUD_LEASE, now + RENEW_AFTER)
+
+    async def _confirmed(self, feed: FeedRecord, now: float, lease: float, due: float) -> None:
+        offer = feed.current
+        self.log.info(
+            "{url}: {hub} pushes its changes for {lease:.0f} s.",
+            url=feed.url,
+            hub=offer.url if offer else "",
+            lease=lease,
+        )
+        values: dict[str, Any] = {"asked_at": None, "verified_at": now, "pushes_until": now + lease}
+        values |= {"push_due_at": due, "push_problem": "", "missed": 0}
+        await self._store.change_feed(feed.id, values)
+
+    async def _failed(self, feed: FeedRecord, reason: str) -> None:
+        """Try again soon while the lease lasts; else go on with the next hub or cloud."""
+        now = self._clock.wall_seconds()
+        reason = clean(reason).rstrip(".")[:_MAX_REASON]
+        self.log.warn("{url}: {reason}.", url=feed.url, reason=reason)
+        values: dict[str, Any] = {"push_problem": reason, "asked_at": None}
+        if feed.is_pushed(now):
+            values["push_due_at"] = now + RETRY_SOON
+        else:
+            values |= _next_offer(feed, now)
+        await self._store.change_feed(feed.id, values)
+
+    async def missed(self, feed: FeedRecord) -> None:
+        """Give up a hub or a cloud that missed new items."""
+        offer = feed.current
+        now = self._clock.wall_seconds()
+        name = "the feed's hub" if offer is None else f"the {_noun(offer)} {offer.url}"
+        reason = f"{name} did not tell of new items {feed.missed} times in a row"
+        self.log.warn("{url}: {reason}.", url=feed.url, reason=reason)
+        values = {"push_problem": reason, "asked_at": None, **_next_offer(feed, now)}
+        await self._store.change_feed(feed.id, values)
+
+    async def leave(self, feed: FeedRecord) -> None:
+        """Unsubscribe from a feed that nobody follows.  A cloud cannot be told."""
+        offer = feed.current
+        if offer is None or offer.kind != "websub" or feed.pushes_until is None:
+            return
+        self._leaving[feed.key] = offer.topic
+        if len(self._leaving) > MAX_LEAVING:
+            self._leaving.popitem(last=False)
+        try:
+            await ask_hub(self._web, offer.url, self._fields(feed, offer, "unsubscribe"))
+        except ClientError as error:
+            self.log.info(
+                "{url}: the subscription ends with its lease: {error}", url=feed.url, error=error
+            )
+
+    # --- the callbacks ----------------------------------------------------------
+
+    async def verify(self, key: str, call: HubCall) -> bool:
+        """Check a hub's verification of intent against what was asked, or note its denial.
+
+        :param key: the last segment of the callback's path.
+        :returns: whether to confirm it.
+        """
+        if call.mode == "unsubscribe":
+            return self._leaving.get(key) == call.topic
+        feed = await self._store.feed_by_key(key)
+        offer = feed.current if feed is not None else None
+        if feed is None or offer is None or offer.kind != "websub" or offer.topic != call.topic:
+            return False
+        if call.mode == "denied":
+            because = f": {call.reason}" if call.reason else ""
+            ended = f"the hub {offer.url} refused or ended the subscription{because}"
+            await self._failed(evolve(feed, pushes_until=None), ended)
+            return True
+        wanted = feed.asked_at is not None or feed.pushes_until is not None
+        if not wanted or not await self._store.is_followed(feed.id):
+            return False
+        lease = min(call.lease_seconds or USUAL_LEASE, LONGEST_LEASE)
+        now = self._clock.wall_seconds()
+        due = now + max(lease * RENEW_AT, SHORTEST_PAUSE)
+        await self._confirmed(feed, now, lease, due)
+        return True
+
+    async def challenge(self, key: str, url: str) -> bool:
+        """Whether the river has just asked a cloud to register a callback for a topic."""
+        feed = await self._store.feed_by_key(key)
+        offer = feed.current if feed is not None else None
+        if feed is None or offer is None or offer.kind != "rsscloud":
+            return False
+        return feed.asked_at is not None and normal_form(url) == normal_form(offer.topic)
+
+    async def receive(
+        self, key: str, body: bytes, content_type: str, signature: str, source: str
+    ) -> bool:
+        """Take what a hub has pushed.
+
+        :returns: whether anybody has subscribed to this.
+        :raises TooMany: too many documents are being taken.
+        """
+        feed = await self._store.feed_by_key(key)
+        if feed is None or not await self._store.is_followed(feed.id):
+            return False
+        if signature and not websub.is_signed(signature, body, feed.secret):
+            self.log.warn(
+                "{url}: a document with a wrong signature was ignored; it came from {source}.",
+                url=feed.url,
+                source=source,
+            )
+            return True
+        if signature and await self._take(feed, body, content_type):
+            source = ""  # the hub proved to be the one that was asked: it is not limited
+        await self._pinged(feed, source)
+        return True
+
+    async def _take(self, feed: FeedRecord, body: bytes, content_type: str) -> bool:
+        """Store a signed document.  Returns whether it is one of a feed."""
+        if self._taking >= MAX_PUSHES:
+            raise TooMany("as many documents are being taken as fit into memory", FULL_PAUSE)
+        self._taking += 1
+        try:
+            return await self._intake.take(feed, body, content_type, whole=False) is not None
+        except UnreadableFeed:
+            return False  # the broker reads the feed itself
+        finally:
+            self._taking -= 1
+
+    async def pinged(self, key: str, source: str) -> bool:
+        """Have the broker read a feed, since a cloud says that it changed.
+
+        :returns: whether anybody has subscribed to this.
+        :raises TooMany: the source pinged too often.
+        """
+        feed = await self._store.feed_by_key(key)
+        if feed is None or not await self._store.is_followed(feed.id):
+            return False
+        await self._pinged(feed, source)
+        return True
+
+    async def _pinged(self, feed: FeedRecord, source: str) -> None:
+        now = self._clock.wall_seconds()
+        await self._store.change_feed(feed.id, {"pinged_at": now, "missed": 0})
+        try:
+            await self._broker.publish([feed.url], source)
+        except TooMany:
+            raise
+        except Refused as error:
+            self.log.info("{url} is not read: {error}", url=feed.url, error=error)
+
+
+def _noun(offer: Offer) -> str:
+    return "hub" if offer.kind == "websub" else "cloud"
+
+
+def _next_offer(feed: FeedRecord, now: float) -> Mapping[str, Any]:
+    """Go on with the next hub or cloud of a feed; with the first again after a pause."""
+    following = feed.offer + 1
+    is_last = following >= len(feed.offers)
+    values: dict[str, Any] = {
+        "offer": 0 if is_last else following,
+        "push_due_at": now + RETRY_AFTER if is_last else now,
+        "pushes_until": None,
+        "verified_at": None,
+        "missed": 0,
+    }
+    return {**values, **new_keys()} if len(feed.offers) > 1 else values

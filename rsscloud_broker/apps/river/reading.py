@@ -1,0 +1,232 @@
+"""Reads a document of a feed: its title, its hubs and clouds, and its items.
+
+``wire.feed_tree`` parses XML first, hardened against attacks.  What it has accepted goes to
+feedparser, which knows the many ways in which feeds write items, and only then is HTML cleaned.
+A JSON Feed is read here.  The largest feeds take seconds: call this in a thread.
+"""
+
+from __future__ import annotations
+
+from calendar import timegm
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from io import BytesIO
+from time import struct_time
+from typing import Any, Final
+
+import feedparser
+import msgspec
+from attrs import evolve
+from lxml import etree
+
+from rsscloud_broker.apps.river import cleaning, sub_items
+from rsscloud_broker.apps.river.model import Enclosure, SubItem
+from rsscloud_broker.apps.river.records import Document, Entry, Offer
+from rsscloud_broker.wire import links, xml
+from rsscloud_broker.wire.feed import FeedFacts, read_feed
+from rsscloud_broker.wire.feed_tree import read_tree
+from rsscloud_broker.wire.feed_xml import ROOTS
+from rsscloud_broker.wire.text import clean
+
+#: How many items of a document are read: half of them at its beginning, half at its end.
+MAX_ENTRIES: Final = 500
+#: How many enclosures of an item are read, and how many characters of what identifies it.
+MAX_ENCLOSURES, MAX_GUID = 10, 1000
+#: The latest time that an item may say it was published at: the end of the year 9999.
+_LATEST: Final = 253_402_300_799.0
+
+
+def read_document(body: bytes, content_type: str, url: str) -> Document:
+    """Read a document.
+
+    :param url: the URL of the feed, against which links are resolved.
+    :raises UnreadableFeed: it is no feed, or declares entities.
+    """
+    facts = read_feed(body, content_type)
+    is_json = facts.format == "json feed"
+    entries = _of_json(body, url) if is_json else _of_xml(body, content_type, url)
+    return Document(
+        title=facts.title[: cleaning.MAX_TITLE],
+        link=cleaning.web_url(facts.link, url) if facts.link else "",
+        offers=_offers(facts, url),
+        entries=_newest_first(entries),
+    )
+
+
+def header_offers(link: str, url: str) -> tuple[Offer, ...]:
+    """The hubs that a Link header names (section 4 of WebSub).
+
+    :param url: the URL that gave the header.
+    """
+    try:
+        found = links.parse(link)
+    except links.MalformedLink:
+        return ()
+    own = links.targets(found, "self")
+    topic = cleaning.web_url(own[0], url) if own else ""
+    hubs = (cleaning.web_url(hub, url) for hub in links.targets(found, "hub"))
+    return tuple(Offer("websub", hub, topic or url, in_header=True) for hub in hubs if hub)
+
+
+def _offers(facts: FeedFacts, url: str) -> tuple[Offer, ...]:
+    """The hubs of a feed, then its clouds, as it prefers them."""
+    topic = cleaning.web_url(facts.self_link, url) if facts.self_link else ""
+    hubs = [cleaning.web_url(hub, url) for hub in facts.hubs]
+    return (
+        *(Offer("websub", hub, topic or url) for hub in hubs if hub),
+        *(Offer("rsscloud", cloud.url, url, cloud) for cloud in facts.clouds),
+    )
+
+
+def _newest_first(entries: list[Entry]) -> tuple[Entry, ...]:
+    """Entries in the order of their dates if each has one, and each once."""
+    if all(entry.published_at is not None for entry in entries):
+        entries = sorted(entries, key=lambda entry: -(entry.published_at or 0.0))
+    return tuple({entry.guid: entry for entry in reversed(entries)}.values())[::-1]
+
+
+# --- RSS and Atom -----------------------------------------------------------
+
+
+def _of_xml(body: bytes, content_type: str, url: str) -> list[Entry]:
+    root = read_tree(body, content_type, ROOTS).root
+    elements = list(_items(root))
+    half = MAX_ENTRIES // 2
+    for surplus in elements[half:-half]:
+        _remove(surplus)
+    kept = elements if len(elements) <= MAX_ENTRIES else elements[:half] + elements[-half:]
+    below = [sub_items.take_out(element, url) for element in kept]
+    parsed = feedparser.parse(
+        BytesIO(etree.tostring(root, encoding="utf-8", xml_declaration=True)),
+        response_headers={
+            "content-location": url,
+            "content-type": "application/xml; charset=utf-8",
+        },
+        sanitize_html=False,  # nh3 does that
+        resolve_relative_uris=False,
+    )
+    if len(parsed.entries) != len(below):
+        below = [()] * len(parsed.entries)
+    return [_entry(raw, items, url) for raw, items in zip(parsed.entries, below, strict=True)]
+
+
+def _items(root: etree._Element) -> Iterator[etree._Element]:
+    """The items of a feed, without those below them."""
+    waiting = [root]
+    while waiting:
+        element = waiting.pop()
+        if xml.local_name(element).lower() in {"item", "entry"}:
+            yield element
+        else:
+            waiting += reversed(element)
+
+
+def _remove(element: etree._Element) -> None:
+    parent = element.getparent()
+    if parent is not None:
+        parent.remove(element)
+
+
+def _entry(raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str) -> Entry:
+    detail = next(iter(raw.get("content") or ()), None) or raw.get("summary_detail") or {}
+    base = _text(detail, "base") or url
+    text = _text(detail, "value")
+    as_text = detail.get("type") == "text/plain" and "<" not in text
+    html = cleaning.safe_text(text) if as_text else cleaning.safe_html(text, base)
+    link = _text(raw, "link")
+    return _identified(
+        Entry(
+            guid=clean(_text(raw, "id")),
+            title=cleaning.plain(_text(raw, "title")),
+            text_html=html,
+            link=cleaning.web_url(link, url) if link else "",
+            enclosures=_enclosures(
+                (
+                    (_text(each, "href"), _text(each, "type"), each.get("length"))
+                    for each in raw.get("enclosures") or ()
+                ),
+                url,
+            ),
+            items=items,
+            published_at=_at(raw.get("published_parsed") or raw.get("updated_parsed")),
+        )
+    )
+
+
+def _at(parsed: struct_time | None) -> float | None:
+    try:
+        return None if parsed is None else float(timegm(parsed))
+    except (ValueError, OverflowError):
+        return None
+
+
+def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[Enclosure, ...]:
+    enclosures: list[Enclosure] = []
+    for href, media_type, length in found:
+        absolute = cleaning.web_url(href, url) if href else ""
+        if absolute and len(enclosures) < MAX_ENCLOSURES:
+            size = str(length or "")
+            number = int(size) if size.isascii() and size.isdigit() and len(size) < 16 else None
+            kind = clean(media_type).partition(";")[0].strip().lower()[:100]
+            enclosures.append(Enclosure(absolute, kind, number))
+    return tuple(enclosures)
+
+
+def _identified(entry: Entry) -> Entry:
+    """An entry with what identifies it: its own id, or its link, or else a hash of its text."""
+    guid = entry.guid or entry.link
+    if not guid:
+        files = " ".join(each.url for each in entry.enclosures)
+        text = f"{entry.title}\n{entry.text_html}\n{files}"
+        guid = f"sha256:{sha256(text.encode()).hexdigest()}"
+    if len(guid) > MAX_GUID:
+        guid = f"sha256:{sha256(guid.encode()).hexdigest()}"
+    return evolve(entry, guid=guid)
+
+
+def _text(holder: Any, name: str) -> str:
+    value = holder.get(name)
+    return value if isinstance(value, str) else ""
+
+
+# --- JSON Feed --------------------------------------------------------------
+
+
+def _of_json(body: bytes, url: str) -> list[Entry]:
+    feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
+    items = [item for item in feed.get("items") or () if isinstance(item, dict)]
+    return [_of_json_item(item, url) for item in items[:MAX_ENTRIES]]
+
+
+def _of_json_item(raw: Mapping[str, Any], url: str) -> Entry:
+    link = _text(raw, "url") or _text(raw, "external_url")
+    html, text = _text(raw, "content_html"), _text(raw, "content_text") or _text(raw, "summary")
+    attachments = raw.get("attachments")
+    number = raw.get("id")
+    return _identified(
+        Entry(
+            guid=clean(str(number) if isinstance(number, str | int | float) else ""),
+            title=clean(_text(raw, "title"))[: cleaning.MAX_TITLE],
+            text_html=cleaning.safe_html(html, url) if html else cleaning.safe_text(text),
+            link=cleaning.web_url(link, url) if link else "",
+            enclosures=_enclosures(
+                (
+                    (_text(each, "url"), _text(each, "mime_type"), each.get("size_in_bytes"))
+                    for each in (attachments if isinstance(attachments, list) else ())
+                    if isinstance(each, dict)
+                ),
+                url,
+            ),
+            published_at=_json_time(_text(raw, "date_published") or _text(raw, "date_modified")),
+        )
+    )
+
+
+def _json_time(text: str) -> float | None:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    return seconds if 0 <= seconds <= _LATEST else None

@@ -1,0 +1,117 @@
+"""The tables of the river.
+
+Times are stored as ``tables`` says.  A feed is stored once, whoever follows it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from rsscloud_broker.interfaces import AppTables
+from rsscloud_broker.tables import Key, new_metadata, of_account
+
+metadata = new_metadata()
+
+feed = Table(
+    "river_feed",
+    metadata,
+    Column("id", Key, primary_key=True),
+    # In normal form.
+    Column("url", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("link", Text, nullable=False),
+    # Whether the URL has been found to be that of a feed, and not that of a page.
+    Column("is_found", Boolean, nullable=False),
+    # The hubs and clouds of the feed as JSON, and the position of the one in use.
+    Column("offers", Text, nullable=False),
+    Column("offer", Integer, nullable=False),
+    # The last segment of the callbacks' paths, which only the hub knows, and the secret with which
+    # it signs.
+    Column("key", Text, nullable=False),
+    Column("secret", Text, nullable=False),
+    # When the river last asked the hub or the cloud, when that last confirmed, until when it will
+    # push, and when the river has to do something about it next.
+    Column("asked_at", BigInteger),
+    Column("verified_at", BigInteger),
+    Column("pushes_until", BigInteger),
+    Column("push_due_at", BigInteger, index=True),
+    # When the hub or the cloud last said that the feed changed.
+    Column("pinged_at", BigInteger),
+    # How many items came by a push first, how many were found by a poll although there should have
+    # been a push, and how many times in a row that happened.
+    Column("pushed", Integer, nullable=False),
+    Column("found_by_poll", Integer, nullable=False),
+    Column("missed", Integer, nullable=False),
+    # Until when the broker itself reads the feed for the river; null if it does not.  And when the
+    # river subscribes to it anew.
+    Column("reads_until", BigInteger),
+    Column("read_due_at", BigInteger, nullable=False, index=True),
+    # How many attempts to begin that failed in a row, and what went wrong, for people.
+    Column("failures", Integer, nullable=False),
+    Column("problem", Text, nullable=False),
+    Column("push_problem", Text, nullable=False),
+    # How many documents of the feed were stored.
+    Column("turn", Integer, nullable=False),
+    UniqueConstraint("url"),
+    UniqueConstraint("key"),
+    sqlite_autoincrement=True,
+)
+
+follow = Table(
+    "river_follow",
+    metadata,
+    Column("account_id", Key, of_account(), primary_key=True),
+    Column("feed_id", Key, ForeignKey("river_feed.id", ondelete="CASCADE"), primary_key=True),
+    Column("added_at", BigInteger, nullable=False),
+    Index("ix_river_follow_feed_id", "feed_id"),
+)
+
+reader = Table(
+    "river_reader",
+    metadata,
+    Column("account_id", Key, of_account(), primary_key=True, autoincrement=False),
+    # The newest item that was marked as seen.
+    Column("seen", BigInteger, nullable=False),
+    # Whether everybody may read the river of the account, and the account's name then.
+    Column("is_public", Boolean, nullable=False),
+    Column("name", Text, nullable=False, index=True),
+)
+
+item = Table(
+    "river_item",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("feed_id", Key, ForeignKey("river_feed.id", ondelete="CASCADE"), nullable=False),
+    Column("guid", Text, nullable=False),
+    # SHA-256 of the guid, and of all that may be edited.
+    Column("guid_digest", LargeBinary, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("text_html", Text, nullable=False),
+    Column("link", Text, nullable=False),
+    # Enclosures and items below it, as JSON.
+    Column("more", Text, nullable=False),
+    Column("published_at", BigInteger),
+    Column("arrived_at", BigInteger, nullable=False),
+    Column("how", Text, nullable=False),
+    # The last document of the feed that had it.
+    Column("turn", Integer, nullable=False),
+    UniqueConstraint("feed_id", "guid_digest"),
+    Index("ix_river_item_feed_id_id", "feed_id", "id"),
+    sqlite_autoincrement=True,
+)
+
+TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.river:migrations", "0001")

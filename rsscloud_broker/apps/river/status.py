@@ -1,0 +1,68 @@
+"""Says in words how the river learns of new items of a feed."""
+
+from __future__ import annotations
+
+from rsscloud_broker.apps.river.model import Feed, How
+from rsscloud_broker.apps.river.records import FeedRecord
+from rsscloud_broker.web.words import counted, iso
+
+
+def shown(record: FeedRecord, added_at: float, now: float, *, own: bool) -> Feed:
+    """A feed as somebody who follows it sees it.
+
+    :param own: whether this broker serves it, or is its hub or its cloud.
+    """
+    offer = record.current
+    pushed = offer is not None and record.is_pushed(now)
+    how: How = "own" if own else offer.kind if offer is not None and pushed else "polled"
+    return Feed(
+        id=record.id,
+        url=record.url,
+        title=record.title or record.url,
+        link=record.link,
+        how=how,
+        hub=offer.url if offer is not None and not own else "",
+        renew_at=record.push_due_at if how in {"websub", "rsscloud"} else None,
+        verified_at=record.verified_at,
+        pushed=record.pushed,
+        found_by_poll=record.found_by_poll,
+        status=_status(record, how),
+        added_at=added_at,
+    )
+
+
+def _status(record: FeedRecord, how: How) -> str:
+    if record.reads_until is None and record.problem:
+        return f"cannot be read now: {record.problem}; tried again {iso(record.read_due_at)}"
+    if record.reads_until is None:
+        return "will be read for the first time in a moment"
+    return "; ".join(filter(None, (_told(record, how), _counts(record, how), record.problem)))
+
+
+def _told(record: FeedRecord, how: How) -> str:
+    offer = record.current
+    if how == "own":
+        return "told by this broker itself"
+    if offer is None:
+        return "polled, since it names no hub and no cloud"
+    name = f"the {'hub' if offer.kind == 'websub' else 'cloud'} {offer.url}"
+    due = f"{iso(record.push_due_at)}" if record.push_due_at is not None else "not planned"
+    problem = record.push_problem
+    if how != "polled":
+        failed = f"the last renewal failed: {problem}" if problem else ""
+        return "; ".join(filter(None, (f"told by {name}; next renewal {due}", failed)))
+    if record.asked_at is not None:
+        return f"polled until {name} confirms the subscription"
+    because = f", since {problem}" if problem else ""
+    return f"polled{because}; {name} is asked {due}"
+
+
+def _counts(record: FeedRecord, how: How) -> str:
+    total = record.pushed + record.found_by_poll
+    if how == "polled" and not total:
+        return ""
+    return f"{record.pushed} of {counted(total, 'new item')} {_were(total)} pushed"
+
+
+def _were(number: int) -> str:
+    return "was" if number == 1 else "were"

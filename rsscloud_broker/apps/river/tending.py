@@ -1,0 +1,209 @@
+"""Follows feeds at the broker, and does in time what each feed needs.
+
+The river subscribes to each feed at the broker, which reads it: it polls, finds changes, shares
+fetches with other subscribers, and goes on after a restart.  Subscriptions are renewed half-way
+through their lease.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twisted.application.service import MultiService
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+
+from rsscloud_broker.apps.river.discovery import Discovery, Found
+from rsscloud_broker.apps.river.intake import Intake
+from rsscloud_broker.apps.river.pushing import Pushing
+from rsscloud_broker.apps.river.records import FeedRecord
+from rsscloud_broker.apps.river.store import RiverStore
+from rsscloud_broker.errors import OutboundError, OwnAddress, Refused, Unavailable
+from rsscloud_broker.interfaces import IBroker, IClock, ITopicView
+from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.wire.text import clean
+
+#: Seconds of a subscription at the broker; it is renewed after half of them.
+LEASE: Final = 14 * 86_400
+#: Seconds until a feed that cannot be read is tried again: at first, and at most.
+FIRST_PAUSE, LONGEST_PAUSE = 3600.0, 86_400.0
+#: Nothing is due later than this many seconds from now, unless the clock was set back.
+FURTHEST: Final = 15 * 86_400.0
+#: Seconds between two looks for feeds that are due, and between two for those nobody follows.
+PERIOD, SWEEP = 10.0, 600.0
+#: How many feeds are tended at the same time, and how many are removed at a time.
+AT_ONCE, REMOVED_AT_ONCE = 10, 100
+
+
+class Tending(MultiService):
+    """Tends the feeds that are due."""
+
+    log = Logger()
+
+    def __init__(
+        self,
+        store: RiverStore,
+        intake: Intake,
+        pushing: Pushing,
+        discovery: Discovery,
+        broker: IBroker,
+        topics: ITopicView,
+        clock: IClock,
+    ) -> None:
+        super().__init__()
+        self._store = store
+        self._intake = intake
+        self._pushing = pushing
+        self._discovery = discovery
+        self._broker = broker
+        self._topics = topics
+        self._clock = clock
+        self._under_way: dict[int, Deferred[None]] = {}
+        EachPeriod(clock, PERIOD, self.look, name="river").setServiceParent(self)
+        EachPeriod(clock, SWEEP, self.sweep, name="river's sweep").setServiceParent(self)
+
+    def stopService(self) -> Deferred[None] | None:
+        """Stop; what was under way is due again after the next start."""
+        stopped: Deferred[None] | None = super().stopService()
+        for each in tuple(self._under_way.values()):
+            each.cancel()
+        return stopped
+
+    async def look(self) -> None:
+        """Begin to tend the feeds that are due, as many as there are places."""
+        now = self._clock.wall_seconds()
+        due = await self._store.due_feeds(now, now + FURTHEST, 2 * AT_ONCE)
+        for feed in due:
+            if not self.running or len(self._under_way) >= AT_ONCE:
+                return
+            if feed.id not in self._under_way:
+                self._begin(feed)
+
+    def wake(self) -> None:
+        """Look for feeds that are due at once."""
+        if self.running:
+            Deferred.fromCoroutine(self._look_now())
+
+    async def _look_now(self) -> None:
+        try:
+            await self.look()
+        except Unavailable as error:
+            self.log.error("Feeds are tended later: {error}", error=error)
+
+    def _begin(self, feed: FeedRecord) -> None:
+        tending = self._under_way[feed.id] = Deferred.fromCoroutine(self._tend(feed))
+
+        def over(result: object) -> None:
+            del self._under_way[feed.id]
+            if len(self._under_way) == AT_ONCE - 1:
+                self.wake()
+
+        tending.addBoth(over)
+
+    async def _tend(self, feed: FeedRecord) -> None:
+        try:
+            await self._do(feed)
+        except CancelledError:
+            pass  # the service stops
+        except Unavailable as error:
+            self.log.error("{url} is tended later: {error}", url=feed.url, error=error)
+        except Exception:  # a bug must not be repeated at once, nor keep others waiting
+            self.log.failure("{url} could not be tended.", url=feed.url)
+            await self._put_off(feed, "the broker made a mistake")
+
+    async def _do(self, feed: FeedRecord) -> None:
+        if self._is_due(feed.read_due_at):
+            await self._read(feed)
+        current = await self._store.feed(feed.id)
+        if current is not None and self._is_due(current.push_due_at):
+            await self._pushing.tend(current)
+
+    def _is_due(self, at: float | None) -> bool:
+        now = self._clock.wall_seconds()
+        return at is not None and not now < at < now + FURTHEST
+
+    async def _read(self, feed: FeedRecord) -> None:
+        """Find a feed if need be, and subscribe to it at the broker."""
+        try:
+            if feed.is_found:
+                await self.subscribe(feed)
+            else:
+                found = await self.find(feed.url)
+                moved = await self._store.move_feed(feed.id, found.url, {"is_found": True})
+                if moved is not None:
+                    await self.begin(moved, found)
+        except (Refused, OutboundError) as error:
+            await self._put_off(feed, str(error))
+
+    async def find(self, url: str) -> Found:
+        """Find the feed at a URL.
+
+        :raises InvalidFeed: there is none.
+        :raises OutboundError: there was no answer.
+        """
+        if self._intake.is_own_url(url):
+            return Found(url)
+        try:
+            return await self._discovery.find(url)
+        except OwnAddress:
+            return Found(url)  # an application of this broker may serve it
+
+    async def begin(self, feed: FeedRecord, found: Found) -> FeedRecord:
+        """Store the items of a feed that was found, and subscribe to it at the broker.
+
+        :raises Refused: see ``IBroker.subscribe``.
+        """
+        if found.document is not None:
+            stored = await self._intake.keep(feed, found.document, whole=True)
+            feed = stored.feed if stored is not None else feed
+        await self.subscribe(feed, present=found.document is None)
+        if found.document is not None:
+            overview = await self._topics.overview(feed.url, newest=True)
+            if overview is None or overview.status.topic.digest != found.digest:
+                await self.subscribe(feed, present=True)  # it changed meanwhile
+        return await self._store.feed(feed.id) or feed
+
+    async def subscribe(self, feed: FeedRecord, *, present: bool = False) -> None:
+        """Subscribe to a feed at the broker, or renew that.
+
+        :param present: whether its present content is wanted.
+        :raises Refused: see ``IBroker.subscribe``.
+        """
+        await self._broker.subscribe(self._intake.intent(feed, LEASE, present=present))
+        now = self._clock.wall_seconds()
+        values = {"reads_until": now + LEASE, "read_due_at": now + LEASE / 2}
+        await self._store.change_feed(feed.id, {**values, "failures": 0, "is_found": True})
+
+    async def _put_off(self, feed: FeedRecord, reason: str) -> None:
+        """Try again later to subscribe to a feed."""
+        pause = min(FIRST_PAUSE * 2 ** min(feed.failures, 10), LONGEST_PAUSE)
+        due = self._clock.wall_seconds() + pause
+        problem = clean(reason).rstrip(".")[:300]
+        self.log.info("{url} is not read now: {reason}", url=feed.url, reason=problem)
+        values = {"failures": feed.failures + 1, "problem": problem, "read_due_at": due}
+        try:
+            await self._store.change_feed(feed.id, values)
+        except Unavailable as error:
+            self.log.error("{url} is tended later: {error}", url=feed.url, error=error)
+
+    # --- the end of following -----------------------------------------------------
+
+    async def sweep(self) -> None:
+        """Remove the feeds that nobody follows."""
+        for feed in await self._store.abandoned_feeds(REMOVED_AT_ONCE):
+            await self.end(feed)
+
+    async def end(self, feed: FeedRecord) -> None:
+        """Remove a feed, unless somebody follows it."""
+        if await self._store.is_followed(feed.id):
+            return
+        await self._pushing.leave(feed)
+        try:
+            await self._broker.unsubscribe(self._intake.intent(feed, LEASE))
+        except Refused as error:  # it ends with its lease
+            self.log.info("{url}: {error}", url=feed.url, error=error)
+        if not await self._store.remove_feed(feed.id):  # somebody has followed it meanwhile
+            now = self._clock.wall_seconds()
+            anew = {"read_due_at": now, "push_due_at": now, "asked_at": None}
+            await self._store.change_feed(feed.id, anew)
+            self.wake()
