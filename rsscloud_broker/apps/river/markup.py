@@ -9,6 +9,7 @@ so that people who cannot see the page can use it.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -55,6 +56,14 @@ _OTHERS: Final = {
 
 #: Elements whose texts nobody wrote for readers.
 _SILENT: Final = frozenset({"script", "style", "template", "noscript", "head", "title", "textarea"})
+
+#: Attributes that are whole numbers, by their elements.
+_NUMBERS: Final = {
+    "img": ("width", "height"),
+    "ol": ("start",),
+    **dict.fromkeys(("td", "th"), ("colspan", "rowspan")),
+}
+_NUMBER: Final = re.compile("[0-9]{1,4}")
 
 _LISTS: Final = frozenset({"ul", "ol"})
 
@@ -125,7 +134,7 @@ def _made(element: Any, parent: str, depth: int, in_link: bool) -> Any:
     inside = _inside(element, name if name in _PLAIN else parent, depth, in_link=in_link)
     if name not in _PLAIN:
         return tags.transparent(*inside)
-    made = Tag(name, children=inside)(**_direction(element), **_spans(element))
+    made = Tag(name, children=inside)(**_attributes(element))
     if parent in _LISTS and name != "li":
         return tags.li(made)
     if name == "table":
@@ -150,7 +159,9 @@ def _link(element: Any, depth: int) -> Any:
 def _image(element: Any) -> Tag | str:
     """A picture, which the browser loads when it comes near to the screen."""
     url = legal(element.get("src") or "").strip()
-    return picture(url, legal(element.get("alt") or "")) if is_web(url) else ""
+    if not is_web(url):
+        return ""
+    return picture(url, legal(element.get("alt") or ""))(**_numbers(element))
 
 
 def picture(url: str, description: str) -> Tag:
@@ -173,15 +184,17 @@ def host_of(url: str) -> str:
         return "a page"
 
 
-def _direction(element: Any) -> dict[str, str]:
-    """In which direction an element is written, if it says so."""
-    direction = (element.get("dir") or "").lower()
-    return {"dir": direction} if direction in {"ltr", "rtl", "auto"} else {}
+def _attributes(element: Any) -> dict[str, str]:
+    """What stays of the attributes of an element."""
+    kept = {}
+    if (direction := (element.get("dir") or "").lower()) in {"ltr", "rtl", "auto"}:
+        kept["dir"] = direction
+    if element.tag == "abbr" and (title := legal(element.get("title") or "")):
+        kept["title"] = title
+    return kept | _numbers(element)
 
 
-def _spans(element: Any) -> dict[str, str]:
-    """How many columns and rows a cell has."""
-    if element.tag not in {"td", "th"}:
-        return {}
-    found = {name: element.get(name) or "" for name in ("colspan", "rowspan")}
-    return {name: value for name, value in found.items() if value.isascii() and value.isdigit()}
+def _numbers(element: Any) -> dict[str, str]:
+    """Sizes of pictures, cells and the like."""
+    found = {name: element.get(name) or "" for name in _NUMBERS.get(element.tag, ())}
+    return {name: value for name, value in found.items() if _NUMBER.fullmatch(value)}

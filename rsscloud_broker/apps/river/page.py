@@ -71,9 +71,9 @@ class StreamLimits:
     :ivar of_address: of one address.
     """
 
-    streams: int = 1000
-    of_account: int = 10
-    of_address: int = 50
+    streams: int
+    of_account: int
+    of_address: int
 
 
 @implementer(IFrontDoor)
@@ -82,9 +82,7 @@ class RiverPageDoor(RoutesOnly):
 
     name = "river_page"
 
-    def __init__(self, parts: AppParts, river: River, limits: StreamLimits | None = None) -> None:
-        limits = limits or StreamLimits()
-
+    def __init__(self, parts: AppParts, river: River, limits: StreamLimits) -> None:
         def most() -> int:
             return min(limits.streams, parts.max_connections() // _SHARE)
 

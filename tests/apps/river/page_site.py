@@ -31,6 +31,8 @@ from tests.web.accounts_site import Browser
 
 PUBLIC_URL = "https://broker.example"
 
+LIMITS = StreamLimits(streams=1000, of_account=10, of_address=50)
+
 #: The time at which items arrived.
 AT = 1_790_683_200.0
 
@@ -143,7 +145,7 @@ class RiverSite(AccountHouse):
         self,
         case: SynchronousTestCase,
         http: Http | None = None,
-        limits: StreamLimits | None = None,
+        limits: StreamLimits = LIMITS,
     ) -> None:
         super().__init__(case, PATIENT)
         self.river = FakeRiver()

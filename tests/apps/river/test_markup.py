@@ -86,6 +86,17 @@ class ElementsTests(MarkupCase):
         for url in ("javascript:x()", "data:image/png;base64,xx", "/account", ""):
             self.assert_made(f'<img src="{url}">', "")
 
+    def test_numbers_and_titles_stay(self) -> None:
+        for text in (
+            '<ol start="3"><li>x</li></ol>',
+            '<abbr title="Hypertext &amp;c.">HT</abbr>',
+        ):
+            self.assert_made(text, text)
+        self.assert_made('<ol start="x"><li>x</li></ol>', "<ol><li>x</li></ol>")
+        made = self.made('<img src="http://x.example/" width="40" height="1e9">')
+        self.assertIn(' width="40"', made)
+        self.assertNotIn("height", made)
+
     def test_headings_are_smaller_than_those_of_the_page(self) -> None:
         self.assert_made("<h1>x</h1><h6>y</h6>", "<h4>x</h4><h4>y</h4>")
 

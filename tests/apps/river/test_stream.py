@@ -12,7 +12,7 @@ from rsscloud_broker.apps.river.stream import CHECK, MOST_MISSED, PART, SESSION_
 from rsscloud_broker.config import Http
 from rsscloud_broker.web import streams
 from rsscloud_broker.web.streams import HEARTBEAT, MAX_BACKLOG
-from tests.apps.river.page_site import UNAVAILABLE, EventReader, RiverSite, feed, item
+from tests.apps.river.page_site import LIMITS, UNAVAILABLE, EventReader, RiverSite, feed, item
 from tests.web.accounts_site import Browser
 
 #: The ids of the accounts of the site.
@@ -21,7 +21,7 @@ DAVE, ANNA = 1, 2
 
 class StreamCase(SynchronousTestCase):
     http = Http()
-    limits: StreamLimits | None = None
+    limits = LIMITS
 
     def setUp(self) -> None:
         self.site = RiverSite(self, self.http, self.limits)
