@@ -50,7 +50,7 @@ _BYTES: Final = (
 #: The controls that somebody sees, in the order of the document.
 _CONTROLS: Final = """
 [...document.querySelectorAll(
-    'a[href], button, input, select, textarea, summary, [tabindex="0"]'
+    'a[href], button, input, select, textarea, summary, audio, video, [tabindex="0"]'
 )].filter(each => !each.disabled && each.type !== 'hidden' && each.checkVisibility())
 """
 
@@ -134,7 +134,7 @@ class EveryPageTests(BrowserTestCase):
         """Walk through a page with the Tab key, from its top."""
         wanted = page.evaluate(f"{_CONTROLS}.length")
         walked: list[int] = []
-        # Boxes that scroll get the focus too, and a field for a time stops at each of its parts.
+        # Boxes that scroll get the focus too, and fields for times and players stop at each part.
         for _ in range(2 * wanted + 20):
             if len(walked) == wanted:
                 break
@@ -142,7 +142,7 @@ class EveryPageTests(BrowserTestCase):
             focus = page.evaluate(_FOCUS)
             if not walked and 'class="skip"' not in focus["name"]:
                 self.faults.append(f"Tab leads to {focus['name']} before the skip link")
-            # The browser itself marks the parts of a field after its first one.
+            # The browser itself marks the parts of a field or a player after its first one.
             if not focus["seen"] and focus["number"] not in walked[-1:]:
                 self.faults.append(f"nobody sees that {focus['name']} has the focus")
             if focus["number"] >= 0 and focus["number"] not in walked[-1:]:

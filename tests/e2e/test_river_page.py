@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from html import escape
 from urllib.parse import urlsplit
+from xml.sax.saxutils import quoteattr
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import ConsoleMessage, Page, Request, expect
 
 from tests.e2e.browser import BrowserTestCase, Watch
-from tests.e2e.fixture import Broker, run_here
+from tests.e2e.fixture import Broker, run_here, until
+from tests.e2e.hostile import together, xml_text
 from tests.e2e.servers import FEED, Origin
+from tests.e2e.test_xss import CHANGED, XSSTestCase
 
 PASSWORD = "correct horse"
 
@@ -166,7 +168,10 @@ class ReadingTests(RiverTestCase):
 
 class MediaTests(RiverTestCase):
     def test_pictures_and_sounds_of_others(self) -> None:
-        """The page shows pictures of other hosts, and plays sounds only when somebody wants so."""
+        """The page shows pictures of other hosts, and loads sounds only when somebody wants so.
+
+        Its policy forbids scripts as strictly as that of all other pages.
+        """
         broker, origin = self.started(), self.origin()
         picture = (
             b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\6\0\0\0\x1f\x15\xc4\x89\0\0\0\rIDAT"
@@ -183,7 +188,11 @@ class MediaTests(RiverTestCase):
         self.follow(tab, feed)
         watch = Watch(urlsplit(broker.url).netloc)
         watch.attach(tab.context)
-        tab.goto(f"{broker.url}/river")
+        answer = tab.goto(f"{broker.url}/river")
+        assert answer is not None
+        policy = answer.headers["content-security-policy"]
+        for part in ("default-src 'none';", "script-src 'self';", "connect-src 'self';"):
+            self.assertIn(part, policy)
         tab.wait_for_function("document.querySelector('.river-item img')?.naturalWidth === 1")
         expect(tab.locator("audio")).to_have_count(1)
         self.assertEqual(origin.requests["/a.mp3"], 0)
@@ -191,14 +200,88 @@ class MediaTests(RiverTestCase):
         self.assertEqual([fault for fault in watch.faults if fault not in asked], [])
         self.assertEqual(json.dumps(watch.requests).count("/a.mp3"), 0)
 
-    def test_a_script_of_a_stranger(self) -> None:
-        """The policy of the page forbids scripts as strictly as that of all other pages."""
-        broker = self.started()
-        tab = self.signed_in(broker, "/river")
-        answer = tab.goto(f"{broker.url}/river")
-        assert answer is not None
-        policy = answer.headers["content-security-policy"]
-        self.assertEqual(
-            re.findall("(?:default|script|style|connect)-src [^;]*", policy),
-            ["default-src 'none'", "style-src 'self'", "script-src 'self'", "connect-src 'self'"],
+
+class _RiverWatch(Watch):
+    """Watches pages that show pictures of strangers, which the browser asks for."""
+
+    def _requested(self, request: Request) -> None:
+        if request.resource_type not in {"image", "media"}:
+            super()._requested(request)
+
+    def _said(self, message: ConsoleMessage) -> None:
+        elsewhere = urlsplit(message.location["url"]).netloc != self.host
+        if not (elsewhere and message.text.startswith("Failed to load resource")):
+            super()._said(message)
+
+
+class StrangersTests(RiverTestCase, XSSTestCase):
+    """What strangers write into feeds, on the page and in the event stream.
+
+    The browser ignores the policy of the page, so that whatever is not cleaned runs.
+    """
+
+    changed = CHANGED.replace(" img, video, audio,", "").replace(
+        "const fits =", "const fits = /^(IMG|AUDIO|VIDEO)$/.test(element.tagName) ||"
+    )
+
+    def attacked(self, broker: Broker) -> None:
+        super().attacked(broker)
+        self.watch.faults.clear()
+        self.tab.context.remove_listener("request", self.watch._requested)
+        self.watch = _RiverWatch(self.watch.host)
+        self.watch.attach(self.tab.context)
+
+    def test_payloads(self) -> None:
+        broker, origin = self.started(), self.origin()
+        groups = together(8)
+        feeds = [
+            origin.feed(f"/{number}.xml", "".join(map(hostile, payloads)))
+            for number, payloads in enumerate(groups)
+        ]
+        self.attacked(broker)
+        self.signed_in(broker, "/river/feeds", self.tab)
+        outlines = "".join(f'<outline xmlUrl="{feed}"/>' for feed in feeds)
+        document = f"<opml version='2.0'><body>{outlines}</body></opml>"
+        self.submit(self.tab, "form[aria-labelledby=import]", {"text": document})
+        number = sum(map(len, groups))
+
+        def arrived() -> bool:
+            self.tab.goto(f"{broker.url}/river")
+            return self.tab.locator(".river-item").count() >= min(number, 50)
+
+        until(arrived, "the items in the river")
+        while True:
+            self.tab.evaluate(
+                "document.querySelectorAll('details').forEach(one => one.open = true)"
+            )
+            self.inspect(self.tab.url)
+            if not self.tab.locator("a[rel=next]").count():
+                break
+            with self.tab.expect_navigation():
+                self.tab.click("a[rel=next]")
+        self.look("/river/feeds")
+
+        self.tab.goto(f"{broker.url}/river")
+        expect(self.tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        for feed, payloads in zip(feeds, groups, strict=True):
+            publish(origin, feed, [hostile(payload, "new") for payload in payloads])
+            broker.ping(feed)
+        self.tab.wait_for_function(
+            f"document.querySelectorAll('.river-item.new').length >= {number}"
         )
+        self.inspect("the event stream")
+        self.assertEqual(self.faults, [])
+        self.assertIn("xss(", self.tab.inner_text("#river"))
+
+
+def hostile(payload: bytes, version: str = "") -> str:
+    """An item with a payload in each place."""
+    text = xml_text(payload)
+    words, value = escape(text, quote=False), quoteattr(text)
+    below = f"<rssCloud:item><title>{words}</title><link>{words}</link></rssCloud:item>"
+    return (
+        f'<item xmlns:rssCloud="http://rsscloud.co/"><title>{words}</title><link>{words}</link>'
+        f"<guid>{version}{words}</guid><description>{words}</description>"
+        f'<enclosure url={value} length="1" type="image/png"/>'
+        f'<enclosure url="http://files.example/" length={value} type={value}/>{below}</item>'
+    )

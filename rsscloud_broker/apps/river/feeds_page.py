@@ -22,7 +22,8 @@ from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.answers import Answer, Answers, parameter
 from rsscloud_broker.web.file_forms import Form, read_form
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import counted, moment, strangers
+from rsscloud_broker.web.words import clipped, counted, moment, strangers
+from rsscloud_broker.wire.text import clean
 
 PATH: Final = "/river/feeds"
 
@@ -196,7 +197,8 @@ def _feed(feed: Feed, caller: Caller, clock: IClock) -> Tag:
     facts += ["Followed since ", moment(feed.added_at, now), "."]
     fields = {"csrf": caller.csrf, "do": "unsubscribe", "id": str(feed.id)}
     hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
-    button = tags.button("Unfollow", tags.span(" ", strangers(feed.title, _TITLE), class_="away"))
+    name = f"Unfollow {clipped(clean(feed.title), _TITLE)}"
+    button = tags.button("Unfollow", **{"aria-label": name})
     return tags.li(
         tags.div(
             tags.strong(linked(feed.link, title)), " ", tags.span(word, class_=f"badge {kind}")

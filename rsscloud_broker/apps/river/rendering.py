@@ -19,7 +19,8 @@ from twisted.web.template import Tag, flattenString, tags
 from rsscloud_broker.apps.river.markup import elements, host_of, is_web, picture, plain
 from rsscloud_broker.apps.river.model import Enclosure, Feed, Item, SubItem
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import counted, iso, strangers
+from rsscloud_broker.web.words import clipped, counted, iso, strangers
+from rsscloud_broker.wire.text import clean
 
 #: A text of more characters is folded, and shows so many of them.
 LONG, EXCERPT = 1200, 280
@@ -128,7 +129,6 @@ def _below_of(item: SubItem, level: int) -> list[Any]:
 def _enclosure(enclosure: Enclosure) -> Tag:
     """A file of an item: shown or played if browsers do so, and with a link to it."""
     name = _file_name(enclosure.url)
-    about = ", ".join(filter(None, (enclosure.media_type, _size(enclosure.size))))
     link = linked(enclosure.url, tags.bdi(name))
     label = {"aria-label": name}
     shown: Any = ""
@@ -139,7 +139,16 @@ def _enclosure(enclosure: Enclosure) -> Tag:
         shown = tags.audio(controls="controls", preload="none", src=enclosure.url, **label)
     elif kind == "video":
         shown = tags.video(controls="controls", preload="none", src=enclosure.url, **label)
-    return tags.figure(shown, tags.figcaption(link, f" ({about})" if about else ""))
+    return tags.figure(shown, tags.figcaption(link, *_about(enclosure)))
+
+
+def _about(enclosure: Enclosure) -> list[Any]:
+    """The media type and the size of a file, in parentheses."""
+    size = _size(enclosure.size)
+    kind = strangers(enclosure.media_type) if enclosure.media_type else ""
+    if not (kind or size):
+        return []
+    return [" (", kind, ", " if kind and size else "", size, ")"]
 
 
 def _file_name(url: str) -> str:
@@ -148,13 +157,7 @@ def _file_name(url: str) -> str:
         path = unquote(urlsplit(url).path)
     except ValueError:
         return url[:_TITLE]
-    return strangers_text(path.rpartition("/")[2]) or host_of(url)
-
-
-def strangers_text(text: str) -> str:
-    """A text of a stranger on one line, for an attribute."""
-    (words,) = strangers(text, _TITLE).children
-    return str(words)
+    return clipped(clean(path.rpartition("/")[2]), _TITLE) or host_of(url)
 
 
 def _size(size: int | None) -> str:
