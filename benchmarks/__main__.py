@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 from attrs import evolve
 
-from benchmarks import black_holes, change_list, notify, pings, planning, start
+from benchmarks import black_holes, change_list, notify, pings, planning, rivers, start
 from benchmarks.processes import Failed, raise_file_limit
 from benchmarks.report import Line, as_page, as_text, machine
 from benchmarks.rows import Row, Settings
@@ -34,6 +34,7 @@ ROWS: dict[str, Row] = {
     "making-change-list": change_list.making,
     "black-holes": black_holes.latencies,
     "black-hole-names": black_holes.names,
+    "rivers": rivers.rivers,
     "start": start.start,
     "planning": planning.planning,
 }
