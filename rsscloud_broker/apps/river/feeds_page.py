@@ -1,8 +1,8 @@
 """The reading list: ``/river/feeds``, where people follow feeds and see how each reaches them.
 
 Each form on the page is sent by ``POST /river/feeds`` with ``csrf`` and ``do``, which says what to
-do: ``subscribe`` (``url``), ``unsubscribe`` (``id``) or ``import`` (``text``, or the file ``opml``
-by ``multipart/form-data``).
+do: ``subscribe`` (``url``), ``unsubscribe`` (``id``), ``import`` (``text``, or the file ``opml`` by
+``multipart/form-data``) or ``share`` (``public``: not empty if everybody may read the river).
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class FeedsPage:
         self._callers = parts.callers
         self._clock = parts.clock
         self._in_thread = parts.in_thread
+        self._public_url = parts.public_url
         self._river = river
         self._actions: dict[str, Callable[[Request, Caller], Awaitable[Answer]]] = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
             "import": self._import,
+            "share": self._share,
         }
 
     def routes(self) -> Sequence[Route]:
@@ -131,6 +133,12 @@ class FeedsPage:
         imported: Imported = await self._river.import_opml(caller, data, source)
         return await self._page(caller, done=_imported(imported), failed=imported.failed)
 
+    async def _share(self, request: Request, caller: Caller) -> Answer:
+        is_public = bool(parameter(request, "public"))
+        await self._river.set_public(caller, is_public)
+        who = "Everybody" if is_public else "Nobody but you"
+        return await self._page(caller, done=f"{who} may read your river now.")
+
     async def _page(
         self,
         caller: Caller,
@@ -142,6 +150,7 @@ class FeedsPage:
         status: int = 200,
     ) -> Answer:
         feeds = await self._river.feeds(caller)
+        is_public = await self._river.is_public(caller)
         page = await self._pages.render(
             "Reading list",
             "rsscloud_broker.apps.river:feeds.html",
@@ -155,6 +164,9 @@ class FeedsPage:
             count=counted(len(feeds), "feed"),
             feeds=[_feed(each, caller, self._clock) for each in feeds],
             nothing="" if feeds else "none",
+            public="public" if is_public else "",
+            private="" if is_public else "private",
+            river_js=f"{self._public_url}/river/river.js?account={caller.name}",
         )
         return Answer(page, status=status, headers=NO_STORE)
 

@@ -43,6 +43,7 @@ class FakeRiver(River):
     :ivar lists: the feeds that each account follows, by the account's id.
     :ivar stored: all items, in the order of their ids.
     :ivar seen: what each account has seen, by the account's id.
+    :ivar public: the ids of accounts whose rivers everybody may read.
     :ivar reads: the names of the methods that were called.
     :ivar failure: the exception that the methods for reading raise; None for none.
     :ivar watchers: those who want to hear of arrivals.
@@ -52,6 +53,7 @@ class FakeRiver(River):
         self.lists: dict[int, dict[int, Feed]] = {}
         self.stored: list[Item] = []
         self.seen: dict[int, int] = {}
+        self.public: set[int] = set()
         self.reads: list[str] = []
         self.failure: Exception | None = None
         self.imported = Imported(0)
@@ -132,6 +134,12 @@ class FakeRiver(River):
 
     async def last_seen(self, caller: Caller) -> int:
         return self.seen.get(caller.account.id, 0)
+
+    async def is_public(self, caller: Caller) -> bool:
+        return caller.account.id in self.public
+
+    async def set_public(self, caller: Caller, public: bool) -> None:
+        (self.public.add if public else self.public.discard)(caller.account.id)
 
     def watch(self, callback: Callable[[Arrival], None]) -> Callable[[], None]:
         self.watchers.append(callback)

@@ -123,6 +123,18 @@ class FormTests(FeedsCase):
             self.assertEqual(answer.status, 400)
             self.assertIn("You do not follow this feed", self.dave.said())
 
+    def test_share(self) -> None:
+        self.dave.get("/river/feeds")
+        address = "https://broker.example/river/river.js?account=dave"
+        self.assertNotIn(address, self.dave.page.text_content())
+        self.dave.send("Share")
+        self.assertEqual(self.dave.said(), "Everybody may read your river now.")
+        self.assertIn(address, self.dave.page.text_content())
+        self.assertEqual(self.river.public, {DAVE})
+        self.dave.send("Stop sharing")
+        self.assertEqual(self.dave.said(), "Nobody but you may read your river now.")
+        self.assertEqual(self.river.public, set())
+
     def test_forged_and_strange_forms(self) -> None:
         self.river.follow(DAVE, feed(7))
         fields = {"do": "unsubscribe", "id": "7"}
