@@ -238,6 +238,7 @@ class House:
             "soap": SoapNotifier(self.subscribers, RssCloudOptions()),
             "websub": WebSubNotifier(self.subscribers, WebSubOptions()),
         }
+        self.notifiers = notifiers
         self.public_directory = FilePath(case.mktemp())
         self.public_directory.makedirs()
         sink_parts = SinkParts(

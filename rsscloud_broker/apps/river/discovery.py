@@ -6,6 +6,7 @@ the usual paths of feeds are tried.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final
 from urllib.parse import urljoin
@@ -39,6 +40,8 @@ _FEED_TYPES: Final = frozenset(
         *("application/feed+json", "application/json", "application/xml", "text/xml"),
     }
 )
+#: Of another scheme than http; but not ``example.org:8080``.
+_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:(?![0-9])", re.IGNORECASE)
 _PERMANENT: Final = frozenset({301, 308})
 
 
@@ -64,7 +67,7 @@ def typed_url(text: str) -> str:
     url = clean(text)
     if url.lower().startswith("feed:"):
         url = url[5:].removeprefix("//")
-    if "://" not in url:
+    if not _SCHEME.match(url):
         url = f"https://{url}"
     url = normal_form(without_fragment(url)) if not fault_of(url) else url
     if fault := fault_of(url):
@@ -122,16 +125,13 @@ class Discovery:
         return await self._web.request("GET", url, {"accept": "*/*"}, redirects=MAX_REDIRECTS)
 
     async def _read(self, url: str, reply: OutboundReply) -> Found:
-        base = reply.url or url
         moved = bool(reply.hops) and all(status in _PERMANENT for status, _ in reply.hops)
+        own = normal_form(without_fragment(reply.url if moved else url))
         kind = reply.headers.get("content-type", "")
-        document, digest = await self._in_thread(_read, reply.body, kind, base)
-        headers = header_offers(reply.headers.get("link", ""), base)
-        return Found(
-            normal_form(without_fragment(base if moved else url)),
-            digest,
-            evolve(document, offers=(*headers, *document.offers)),
-        )
+        # Relative links are resolved as they will be when the broker reads the feed.
+        document, digest = await self._in_thread(_read, reply.body, kind, own)
+        headers = header_offers(reply.headers.get("link", ""), own)
+        return Found(own, digest, evolve(document, offers=(*headers, *document.offers)))
 
 
 def _read(body: bytes, kind: str, url: str) -> tuple[Document, bytes]:

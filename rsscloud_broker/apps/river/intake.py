@@ -18,7 +18,7 @@ from zope.interface import implementer
 from rsscloud_broker.apps.river.items_sql import Stored
 from rsscloud_broker.apps.river.model import Arrival, Way
 from rsscloud_broker.apps.river.reading import read_document
-from rsscloud_broker.apps.river.records import Bounds, Document, FeedRecord, Offer
+from rsscloud_broker.apps.river.records import Bounds, Document, FeedRecord, Offer, new_keys
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.interfaces import IClock, INotifier, ITopicView
 from rsscloud_broker.model import Callback, Denial, Intent, Notification, Outcome
@@ -209,6 +209,7 @@ def _kept_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Mapp
         "pushes_until": None,
         "missed": 0,
         "push_problem": "",
+        **({} if feed.current is None else new_keys()),
     }
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from secrets import token_urlsafe
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -20,7 +19,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.apps.river.intake import Intake
 from rsscloud_broker.apps.river.model import RETRY_AFTER
-from rsscloud_broker.apps.river.records import FeedRecord, Offer
+from rsscloud_broker.apps.river.records import FeedRecord, Offer, new_keys
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.client.subscriber import RENEW_AFTER, Callback, register
@@ -57,11 +56,6 @@ WEBSUB_PATH, CLOUD_PATH = "/river/websub/", "/river/rsscloud/"
 
 #: How many characters of what a hub says are kept.
 _MAX_REASON: Final = 300
-
-
-def new_keys() -> Mapping[str, str]:
-    """A key for the paths of the callbacks of a feed, and a secret for signatures."""
-    return {"key": token_urlsafe(24), "secret": token_urlsafe(32)}
 
 
 class Pushing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from secrets import token_urlsafe
 from typing import Literal
 
 from attrs import field, frozen
@@ -26,6 +28,11 @@ class Offer:
     topic: str
     cloud: Cloud | None = None
     in_header: bool = False
+
+
+def new_keys() -> Mapping[str, str]:
+    """A key for the paths of the callbacks of a feed, and a secret for signatures."""
+    return {"key": token_urlsafe(24), "secret": token_urlsafe(32)}
 
 
 @frozen

@@ -14,8 +14,7 @@ from rsscloud_broker.apps.river.discovery import Found, typed_url
 from rsscloud_broker.apps.river.intake import Intake
 from rsscloud_broker.apps.river.model import Arrival, Feed, Imported, InvalidFeed, Item
 from rsscloud_broker.apps.river.opml import FeedList, read_list
-from rsscloud_broker.apps.river.pushing import new_keys
-from rsscloud_broker.apps.river.records import Bounds, FeedRecord
+from rsscloud_broker.apps.river.records import Bounds, FeedRecord, new_keys
 from rsscloud_broker.apps.river.status import shown
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import Tending

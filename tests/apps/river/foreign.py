@@ -1,7 +1,7 @@
 """A foreign site with a WebSub hub and an rssCloud server of its own, as a program.
 
-None of it is made with the broker's code, nor with Twisted.  ``python foreign.py`` listens on a free
-port of loopback and prints it::
+None of it is made with the broker's code, nor with Twisted.  ``python foreign.py`` listens on a
+free port of loopback and prints it::
 
     GET  /blog/                     a page that names its feed
     GET  /NAME.xml                  a feed; NAME is hub, cloud, silent, forging, lying or plain
@@ -23,7 +23,8 @@ import urllib.error
 import urllib.request
 from collections import defaultdict
 from email.utils import formatdate
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from typing import cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 from xml.sax.saxutils import escape
 
@@ -36,12 +37,16 @@ HUBS = ("hub", "silent", "forging", "lying")
 
 
 class Site(BaseHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         pass
 
     @property
+    def port(self) -> int:
+        return cast(HTTPServer, self.server).server_port
+
+    @property
     def base(self) -> str:
-        return f"http://127.0.0.1:{self.server.server_address[1]}"
+        return f"http://127.0.0.1:{self.port}"
 
     def answer(self, status: int, body: bytes, kind: str = "text/plain") -> None:
         self.send_response(status)
@@ -83,9 +88,8 @@ class Site(BaseHTTPRequestHandler):
         if name in HUBS:
             extra = f'<atom:link rel="hub" href="{self.base}/hub"/>'
         elif name == "cloud":
-            port = self.server.server_address[1]
             extra = (
-                f'<cloud domain="127.0.0.1" port="{port}" path="/rsscloud" '
+                f'<cloud domain="127.0.0.1" port="{self.port}" path="/rsscloud" '
                 'registerProcedure="" protocol="http-post"/>'
             )
         items = "".join(
@@ -159,5 +163,5 @@ class Site(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
-    print(server.server_address[1], flush=True)
+    print(server.server_port, flush=True)  # noqa: T201 # for the test
     server.serve_forever()

@@ -1,0 +1,233 @@
+"""The river in a whole broker in memory, and the sites that it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from rsscloud_broker.apps.river.app import RiverOptions, make_river
+from rsscloud_broker.apps.river.door import RiverDoor
+from rsscloud_broker.apps.river.intake import Intake
+from rsscloud_broker.apps.river.model import Feed, Item
+from rsscloud_broker.apps.river.river import River
+from rsscloud_broker.apps.river.schema import metadata
+from rsscloud_broker.apps.river.tending import Tending
+from rsscloud_broker.config import RateLimitOptions
+from rsscloud_broker.front_doors.limits import bounded_site
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import AppParts, Caller, IDatabase, IOutbound, OutboundReply
+from rsscloud_broker.interfaces.accounts import ICallers
+from rsscloud_broker.storage import AccountStore
+from rsscloud_broker.testing import FakeOutbound, reply
+from rsscloud_broker.testing.fakes import OutboundRequest
+from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.wire import websub
+from tests.front_doors.exchange import Answer
+from tests.front_doors.fixture import PUBLIC_URL, House, Topics, _at_once
+
+BLOG = "http://blog.example/rss.xml"
+HUB = "http://hub.example/"
+DAY = 86_400.0
+
+RSS = (
+    '<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>A blog</title>'
+    "<link>http://blog.example/</link><description>of a test</description>%s</channel></rss>"
+)
+NAMES_HUB = f'<atom:link rel="hub" href="{HUB}"/><atom:link rel="self" href="{BLOG}"/>'
+NAMES_CLOUD = (
+    '<cloud domain="cloud.example" port="5337" path="/pleaseNotify" registerProcedure="" '
+    'protocol="http-post"/>'
+)
+CLOUD = "http://cloud.example:5337/pleaseNotify"
+
+
+def rss(*titles: str, head: str = "") -> bytes:
+    """A feed with an item for each title, the newest first."""
+    items = "".join(f"<item><title>{each}</title><guid>{each}</guid></item>" for each in titles)
+    return (RSS % (head + items)).encode()
+
+
+@implementer(IOutbound)
+class Web:
+    """The web: the pages that the broker's topics are, read by another client.
+
+    :ivar headers: the headers of answers, by URL.
+    :ivar held: None; or a list, to which each request adds a Deferred and waits until the test
+        fires it.
+    :ivar later: the pages of URLs from the moment on at which this client has read them.
+    """
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+        self.headers: dict[str, dict[str, str]] = {}
+        self.later: dict[str, bytes] = {}
+        self.requests: list[str] = []
+        self.held: list[Deferred[None]] | None = None
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        redirects: int = 0,
+    ) -> OutboundReply:
+        self.requests.append(url)
+        if self.held is not None:
+            gate: Deferred[None] = Deferred()
+            self.held.append(gate)
+            await gate
+        page = self._topics.pages.get(url)
+        if page is None:
+            return OutboundReply(404, {}, b"", url)
+        if url in self.later:
+            self._topics.pages[url] = self.later.pop(url)
+        return OutboundReply(200, self.headers.get(url, {}), page, url)
+
+
+@implementer(ICallers)
+class FakeCallers:
+    """Says that each request was made for one caller."""
+
+    def __init__(self) -> None:
+        self.now: Caller | None = None
+
+    async def caller(self, request: object) -> Caller | None:
+        return self.now
+
+    def check_form(self, request: object, caller: Caller) -> None:
+        pass
+
+    def sign_in_url(self, request: object) -> str:
+        return "/signin"
+
+
+class RiverHouse(House):
+    """A broker with a river.
+
+    :ivar dave, anna: callers with an account each.
+    :ivar hubs: answers the river's requests to hubs and clouds: 202 unless a test says otherwise.
+    """
+
+    def __init__(
+        self,
+        case: SynchronousTestCase,
+        options: RiverOptions | None = None,
+        limits: RateLimitOptions | None = None,
+    ) -> None:
+        super().__init__(case, limits=limits)
+        self._test = case
+        self.result(self.threads.write(metadata.create_all))
+        accounts = AccountStore(self.threads)
+        self.accounts = accounts
+        self.dave, self.anna = (
+            Caller(self.result(accounts.add_account(name, "", False, 0.0)), frozenset({"river"}))
+            for name in ("dave", "anna")
+        )
+        self.topics.pages.clear()
+        self.web = Web(self.topics)
+        self.hubs = FakeOutbound(otherwise=reply(202))
+        self.callers = FakeCallers()
+        parts: Any = self.parts
+        self.app_parts = AppParts(
+            broker=self.broker,
+            publisher=parts,
+            database=cast(IDatabase, self.threads),
+            accounts=parts,
+            callers=self.callers,
+            pages=Pages(),
+            topics=parts.topics,
+            web=self.web,
+            outbound=self.hubs,
+            clock=self.clock,
+            counters=self.counters,
+            directory=self.public_directory,
+            public_url=PUBLIC_URL,
+            has_hub=True,
+            has_cloud=True,
+            in_thread=_at_once,
+        )
+        app = make_river(options or RiverOptions(), self.app_parts)
+        (door,), (intake,), (tending,) = app.front_doors, app.notifiers, app.services
+        assert isinstance(door, RiverDoor)
+        assert isinstance(intake, Intake)
+        assert isinstance(tending, Tending)
+        self.intake, self.tending = intake, tending
+        self.river: River = door._river
+        self.store_of_river = self.intake._store
+        self.notifiers["river"] = self.intake
+        root = Root([door], PUBLIC_URL)
+        self.factory = bounded_site(root, self.limits, self.counters, None)
+        self.tending.startService()
+        case.addCleanup(self.tending.stopService)
+
+    def result(self, work: Any) -> Any:
+        """The result of something that has nothing to wait for."""
+        started = work if isinstance(work, Deferred) else Deferred.fromCoroutine(work)
+        return self._test.successResultOf(started)
+
+    def error(self, work: Any, *kinds: type[Exception]) -> Any:
+        """The error that a coroutine raises."""
+        return self._test.failureResultOf(Deferred.fromCoroutine(work), *kinds).value
+
+    def follow(self, url: str = BLOG, who: Caller | None = None) -> Feed:
+        """Have an account follow a feed, and do all that this needs."""
+        self.result(self.river.subscribe(who or self.dave, url, "192.0.2.7"))
+        return self.feed(url, who)
+
+    def feed(self, url: str = BLOG, who: Caller | None = None) -> Feed:
+        """A feed as an account sees it."""
+        found = self.result(self.river.feeds(who or self.dave))
+        (feed,) = [each for each in found if each.url == url]
+        assert isinstance(feed, Feed)
+        return feed
+
+    def items(self, who: Caller | None = None) -> list[Item]:
+        """The items of an account, newest first."""
+        found: list[Item] = self.result(self.river.items(who or self.dave, None, 1000))
+        return found
+
+    def titles(self, who: Caller | None = None) -> list[str]:
+        return [item.title for item in self.items(who)]
+
+    def poll(self, url: str = BLOG) -> None:
+        """Have the broker find out that a feed changed, as a poll does."""
+        self.result(self.broker._detector.check_now(url))
+        self.pass_time(2)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, so that all that is due in it is done."""
+        self.clock.pump([seconds / 4] * 4)
+
+    # --- a hub --------------------------------------------------------------------
+
+    def asked(self, url: str = HUB) -> list[dict[str, str]]:
+        """The forms that the river has sent to a hub or a cloud."""
+        return [_form(each) for each in self.hubs.requests if each.url == url]
+
+    def verify(self, form: Mapping[str, str], **changed: str) -> Answer:
+        """Verify the intent of a form at its callback, as a hub does."""
+        path = urlsplit(form["hub.callback"]).path
+        query = {
+            "hub.mode": form["hub.mode"],
+            "hub.topic": form["hub.topic"],
+            "hub.challenge": "x91",
+            "hub.lease_seconds": "864000",
+            **{f"hub.{name}": value for name, value in changed.items()},
+        }
+        return self.get(path, **query)
+
+    def push(self, form: Mapping[str, str], body: bytes, secret: str | None = None) -> Answer:
+        """Push a document to the callback of a form, signed."""
+        signature = websub.sign(body, form["hub.secret"] if secret is None else secret)
+        headers = {"Content-Type": "application/rss+xml", "X-Hub-Signature": signature}
+        return self.ask("POST", urlsplit(form["hub.callback"]).path, body, headers)
+
+
+def _form(request: OutboundRequest) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(request.body.decode()).items()}

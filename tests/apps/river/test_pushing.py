@@ -1,0 +1,369 @@
+"""Hubs and clouds: subscribing, renewing, pushes, and those that lie, fail or fall silent."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs, formatEvent
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.river.model import Feed
+from rsscloud_broker.apps.river.pushing import MAX_PUSHES
+from rsscloud_broker.config import RateLimitOptions
+from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.testing import OutboundRequest, reply
+from rsscloud_broker.testing.clock import About
+from rsscloud_broker.wire import websub, xmlrpc
+from tests.apps.river.house import (
+    BLOG,
+    CLOUD,
+    DAY,
+    HUB,
+    NAMES_CLOUD,
+    NAMES_HUB,
+    RiverHouse,
+    rss,
+)
+
+
+class HubCase(SynchronousTestCase):
+    """A blog with a hub."""
+
+    head = NAMES_HUB
+
+    def setUp(self) -> None:
+        self.house = RiverHouse(self)
+        self.pages = self.house.topics.pages
+        self.pages[BLOG] = self.feed("one")
+
+    def feed(self, *titles: str) -> bytes:
+        return rss(*titles, head=self.head)
+
+    def subscribed(self, **changed: str) -> dict[str, str]:
+        """Follow the blog; the form that the hub got, after it has verified the intent."""
+        self.house.follow()
+        form = self.house.asked()[-1]
+        answer = self.house.verify(form, **changed)
+        self.assertEqual((answer.status, answer.body), (200, b"x91"))
+        return form
+
+
+class HubTests(HubCase):
+    def test_subscribes_and_confirms_what_it_asked_for(self) -> None:
+        feed = self.house.follow()
+        (form,) = self.house.asked()
+        self.assertEqual(
+            (form["hub.mode"], form["hub.topic"], form["hub.lease_seconds"]),
+            ("subscribe", BLOG, str(14 * 86_400)),
+        )
+        self.assertLess(len(form["hub.secret"]), 200)
+        self.assertEqual(feed.how, "polled")
+        self.assertEqual(feed.status, f"polled until the hub {HUB} confirms the subscription")
+        self.assertEqual(self.house.verify(form).body, b"x91")
+        feed = self.house.feed()
+        now = self.house.clock.wall_seconds()
+        self.assertEqual((feed.how, feed.hub), ("websub", HUB))
+        self.assertEqual(feed.renew_at, About(now + 0.75 * 864_000))
+        self.assertEqual(feed.verified_at, About(now))
+        self.assertIn(f"told by the hub {HUB}; next renewal 2026-10-07T", feed.status)
+
+    def test_confirms_nothing_else(self) -> None:
+        self.house.follow()
+        (form,) = self.house.asked()
+        for changed in ({"topic": "http://other.example/"}, {"mode": "unsubscribe"}):
+            self.assertEqual(self.house.verify(form, **changed).status, 404)
+        another = {**form, "hub.callback": form["hub.callback"][:-1]}
+        self.assertEqual(self.house.verify(another).status, 404)
+        self.assertEqual(self.house.verify(form, challenge="").status, 400)
+        self.assertEqual(self.house.feed().how, "polled")
+
+    def test_a_signed_document_is_stored_at_once(self) -> None:
+        form = self.subscribed()
+        self.house.topics.silent = True  # the broker's own fetch takes long
+        self.assertEqual(self.house.push(form, self.feed("two")).status, 202)
+        (item, _) = self.house.items()
+        self.assertEqual((item.title, item.how), ("two", "pushed"))
+        feed = self.house.feed()
+        self.assertEqual((feed.pushed, feed.found_by_poll), (1, 0))
+        self.assertTrue(feed.status.endswith("; 1 of 1 new item was pushed"), feed.status)
+
+    def test_the_broker_reads_the_feed_too(self) -> None:
+        """Others who have subscribed to it here are told, and it is polled rarely."""
+        form = self.subscribed()
+        self.house.topics.fetched.clear()
+        self.pages[BLOG] = self.feed("two", "one")
+        self.house.push(form, self.feed("two"))
+        self.house.pass_time(2)
+        self.assertEqual(self.house.topics.fetched, [BLOG])
+        self.assertEqual(self.house.titles(), ["two", "one"])
+        self.assertEqual(self.house.feed().pushed, 1)
+
+    def test_a_forged_document_is_ignored(self) -> None:
+        form = self.subscribed()
+        self.house.topics.fetched.clear()
+        with capturedLogs() as logs:
+            answer = self.house.push(form, self.feed("forged"), secret="guess")
+        self.assertEqual(answer.status, 202)
+        self.house.pass_time(2)
+        self.assertEqual(self.house.titles(), ["one"])
+        self.assertEqual(self.house.topics.fetched, [])
+        self.assertIn("wrong signature", " ".join(map(str, map(formatEvent, logs))))
+
+    def test_an_unsigned_document_is_only_a_ping(self) -> None:
+        form = self.subscribed()
+        self.pages[BLOG] = self.feed("true", "one")
+        path = urlsplit(form["hub.callback"]).path
+        self.assertEqual(self.house.ask("POST", path, self.feed("forged")).status, 202)
+        self.house.pass_time(2)
+        self.assertEqual(self.house.titles(), ["true", "one"])
+        self.assertEqual(self.house.items()[0].how, "pushed")
+
+    def test_a_signed_document_that_is_no_feed_is_only_a_ping(self) -> None:
+        form = self.subscribed()
+        self.pages[BLOG] = self.feed("two", "one")
+        self.assertEqual(self.house.push(form, b"\x00 no feed").status, 202)
+        self.house.pass_time(2)
+        self.assertEqual(self.house.titles(), ["two", "one"])
+
+    def test_pushes_that_nobody_wants_are_gone(self) -> None:
+        form = self.subscribed()
+        another = {**form, "hub.callback": f"{form['hub.callback']}x"}
+        self.assertEqual(self.house.push(another, b"x").status, 410)
+        self.house.result(self.house.river.unsubscribe(self.house.dave, self.house.feed().id))
+        self.assertEqual(self.house.push(form, self.feed("two")).status, 410)
+
+    def test_pushes_wait_their_turn(self) -> None:
+        form = self.subscribed()
+        gates: list[Deferred[None]] = []
+
+        async def slowly(function: object, *args: object) -> object:
+            gate: Deferred[None] = Deferred()
+            gates.append(gate)
+            await gate
+            return function(*args)  # type: ignore[operator]
+
+        self.house.intake._in_thread = slowly
+        path, body = urlsplit(form["hub.callback"]).path, self.feed("two")
+        headers = {"X-Hub-Signature": websub.sign(body, form["hub.secret"])}
+        waiting = [
+            self.house.begin("POST", path, body, headers, f"192.0.2.{n}") for n in range(MAX_PUSHES)
+        ]
+        answer = self.house.push(form, body)
+        self.assertEqual((answer.status, answer.headers["retry-after"]), (429, "60"))
+        while gates:
+            gates.pop(0).callback(None)
+        self.assertEqual({each.answer("POST").status for each in waiting}, {202})
+        self.assertEqual(self.house.titles(), ["two", "one"])
+
+    def test_leaving_is_told_and_confirmed(self) -> None:
+        form = self.subscribed()
+        self.house.result(self.house.river.unsubscribe(self.house.dave, self.house.feed().id))
+        last = self.house.asked()[-1]
+        self.assertEqual((last["hub.mode"], last["hub.topic"]), ("unsubscribe", BLOG))
+        self.assertEqual(self.house.verify(last).body, b"x91")
+        self.assertEqual(self.house.verify(form).status, 404)
+
+    def test_renewed_in_time_as_the_hub_says(self) -> None:
+        for lease, after in (("86400", 0.75 * DAY), ("99999999", 0.75 * 14 * DAY), ("", 0)):
+            with self.subTest(lease):
+                self.setUp()
+                self.subscribed(lease_seconds=lease)
+                due = after or 0.75 * 7 * DAY
+                self.house.pass_time(due - 3600)
+                self.assertEqual(len(self.house.asked()), 1)
+                self.house.pass_time(3700)
+                self.assertEqual(len(self.house.asked()), 2)
+                first, second = self.house.asked()
+                self.assertEqual(first, second)
+                self.assertEqual(self.house.feed().how, "websub")
+                self.house.verify(second)
+                self.assertNotIn("failed", self.house.feed().status)
+
+    def test_a_renewal_that_fails_is_tried_again_while_the_lease_lasts(self) -> None:
+        self.subscribed(lease_seconds="86400")
+        self.house.hubs.otherwise = OutboundError("connection refused")
+        self.house.pass_time(0.75 * DAY + 60)
+        feed = self.house.feed()
+        self.assertEqual((feed.how, len(self.house.asked())), ("websub", 2))
+        self.assertIn("the last renewal failed: the hub did not take", feed.status)
+        self.house.hubs.otherwise = reply(202)
+        self.house.pass_time(320)
+        self.assertEqual(len(self.house.asked()), 3)
+        self.house.verify(self.house.asked()[-1])
+        self.assertNotIn("failed", self.house.feed().status)
+
+    def test_a_hub_that_does_not_answer_is_asked_each_day(self) -> None:
+        self.house.hubs.otherwise = OutboundError("connection refused")
+        feed = self.house.follow()
+        self.assertEqual(feed.how, "polled")
+        self.assertIn("since the hub did not take the subscription", feed.status)
+        self.assertIn("connection refused", feed.status)
+        self.house.pass_time(DAY - 60)
+        self.assertEqual(len(self.house.asked()), 1)
+        self.house.pass_time(120)
+        self.assertEqual(len(self.house.asked()), 2)
+
+    def test_a_hub_that_does_not_verify_is_given_up_after_an_hour(self) -> None:
+        self.house.follow()
+        self.house.pass_time(3700)
+        feed = self.house.feed()
+        self.assertEqual(feed.how, "polled")
+        self.assertIn("did not verify it within an hour", feed.status)
+        self.assertEqual(len(self.house.asked()), 1)
+        self.house.pass_time(DAY + 60)
+        self.assertEqual(len(self.house.asked()), 2)
+
+    def test_a_hub_that_denies_says_why(self) -> None:
+        form = self.subscribed()
+        self.assertEqual(self.house.verify(form, mode="denied", reason="not here").status, 200)
+        feed = self.house.feed()
+        self.assertEqual(feed.how, "polled")
+        self.assertIn("refused or ended the subscription: not here", feed.status)
+
+    def test_a_hub_that_dies_in_silence(self) -> None:
+        form = self.subscribed()
+        self.pages[BLOG] = self.feed("two", "one")
+        self.house.poll()
+        feed = self.house.feed()
+        self.assertEqual((feed.how, feed.pushed, feed.found_by_poll), ("websub", 0, 1))
+        self.pages[BLOG] = self.feed("three", "two", "one")
+        self.house.poll()
+        feed = self.house.feed()
+        self.assertEqual((feed.how, feed.pushed, feed.found_by_poll), ("polled", 0, 2))
+        self.assertIn("did not tell of new items 2 times in a row", feed.status)
+        self.assertIn("0 of 2 new items were pushed", feed.status)
+        self.house.pass_time(DAY + 60)
+        self.assertEqual(self.house.asked()[-1], form)
+        self.assertEqual(len(self.house.asked()), 2)
+        self.house.verify(form)
+        self.assertEqual(self.house.feed().how, "websub")
+
+    def test_one_missed_push_is_forgiven(self) -> None:
+        form = self.subscribed()
+        titles = ["one"]
+        for number in range(6):
+            titles.insert(0, f"item {number}")
+            self.pages[BLOG] = self.feed(*titles)
+            if number % 2:
+                self.house.push(form, self.pages[BLOG])
+                self.house.pass_time(3600)
+            else:
+                self.house.poll()
+        feed = self.house.feed()
+        self.assertEqual((feed.how, feed.pushed, feed.found_by_poll), ("websub", 3, 3))
+
+    def test_a_link_header_names_the_hub(self) -> None:
+        self.head = ""
+        self.pages[BLOG] = self.feed("one")
+        self.house.web.headers[BLOG] = {"link": f'<{HUB}>; rel="hub", <{BLOG}?x>; rel="self"'}
+        form = self.subscribed()
+        self.assertEqual(form["hub.topic"], f"{BLOG}?x")
+        self.pages[BLOG] = self.feed("two", "one")
+        self.house.poll()  # what the broker reads has no headers
+        self.assertEqual(self.house.feed().how, "websub")
+
+    def test_another_hub_is_used_when_the_feed_names_it(self) -> None:
+        form = self.subscribed()
+        self.head = NAMES_HUB.replace(HUB, "http://new.example/")
+        self.pages[BLOG] = self.feed("two", "one")
+        self.house.poll()
+        self.house.pass_time(20)
+        (another,) = self.house.asked("http://new.example/")
+        self.assertEqual(another["hub.topic"], form["hub.topic"])
+        self.assertNotEqual(another["hub.callback"], form["hub.callback"])
+        self.assertEqual(self.house.push(form, self.feed("old")).status, 410)
+
+
+class CloudTests(HubCase):
+    head = NAMES_CLOUD
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.challenges: list[tuple[int, bytes]] = []
+        self.house.hubs.answers[CLOUD] = self.register
+
+    def register(self, request: OutboundRequest) -> OutboundReply:
+        """Register as a cloud does: with a challenge."""
+        form = self.house.asked(CLOUD)[-1]
+        answer = self.house.get(form["path"], url=form["url1"], challenge="y82")
+        self.challenges.append((answer.status, answer.body))
+        return reply(200, b'<notifyResult success="true" msg="ok"/>')
+
+    def ping(self) -> int:
+        form = self.house.asked(CLOUD)[-1]
+        return self.house.form(form["path"], {"url": BLOG}).status
+
+    def test_registers_and_answers_the_challenge(self) -> None:
+        feed = self.house.follow()
+        (form,) = self.house.asked(CLOUD)
+        self.assertEqual(
+            (form["protocol"], form["domain"], form["port"], form["url1"]),
+            ("http-post", "broker.example", "5337", BLOG),
+        )
+        self.assertEqual(self.challenges, [(200, b"y82")])
+        self.assertEqual((feed.how, feed.hub), ("rsscloud", CLOUD))
+        self.assertEqual(feed.renew_at, About(self.house.clock.wall_seconds() + DAY))
+
+    def test_answers_no_other_challenge(self) -> None:
+        self.house.follow()
+        (form,) = self.house.asked(CLOUD)
+        for path, url in ((form["path"], BLOG), (f"{form['path']}x", BLOG)):
+            self.assertEqual(self.house.get(path, url=url, challenge="z").status, 404)
+        self.assertEqual(self.house.get(form["path"], url=BLOG).status, 400)
+
+    def test_a_ping_has_the_feed_read(self) -> None:
+        self.house.follow()
+        self.pages[BLOG] = self.feed("two", "one")
+        self.assertEqual(self.ping(), 200)
+        self.house.pass_time(2)
+        self.assertEqual([item.how for item in self.house.items()], ["pushed", "polled"])
+        self.assertIn("1 of 1 new item was pushed", self.house.feed().status)
+
+    def test_pings_are_limited(self) -> None:
+        self.house = RiverHouse(self, limits=RateLimitOptions(pings_burst=5))
+        self.house.topics.pages[BLOG] = self.feed("one")
+        self.house.hubs.answers[CLOUD] = self.register
+        self.house.follow()
+        self.assertEqual([self.ping() for _ in range(6)], [200] * 5 + [429])
+
+    def test_pings_that_nobody_wants_are_gone(self) -> None:
+        feed = self.house.follow()
+        self.house.result(self.house.river.unsubscribe(self.house.dave, feed.id))
+        self.assertEqual(self.ping(), 410)
+
+    def test_renewed_every_day(self) -> None:
+        self.house.follow()
+        for days in range(1, 4):
+            self.house.pass_time(DAY + 15)
+            self.assertEqual(len(self.house.asked(CLOUD)), days + 1)
+            self.assertEqual(self.house.feed().how, "rsscloud")
+
+    def test_a_cloud_that_refuses(self) -> None:
+        said = b'<notifyResult success="false" msg="the call failed"/>'
+        self.house.hubs.answers[CLOUD] = reply(200, said)
+        feed = self.house.follow()
+        self.assertEqual(feed.how, "polled")
+        self.assertIn("the cloud did not take the registration: the call failed", feed.status)
+
+    def test_after_the_hub_fails_the_cloud_is_used(self) -> None:
+        self.head = NAMES_HUB + NAMES_CLOUD
+        self.pages[BLOG] = self.feed("one")
+        self.house.hubs.answers[HUB] = reply(500)
+        feed: Feed = self.house.follow()
+        self.assertEqual(feed.hub, CLOUD)
+        self.house.pass_time(15)
+        self.assertEqual(self.house.feed().how, "rsscloud")
+
+    def test_the_registration_by_xml_rpc(self) -> None:
+        self.head = NAMES_CLOUD.replace("http-post", "xml-rpc").replace(
+            'registerProcedure=""', 'registerProcedure="cloud.notify"'
+        )
+        self.pages[BLOG] = self.feed("one")
+        answer = xmlrpc.encode_response(True)
+        self.house.hubs.answers[CLOUD] = reply(200, answer)
+        self.assertEqual(self.house.follow().how, "rsscloud")
+        (request,) = self.house.hubs.requests
+        for part in (b"cloud.notify", b"http-post", b"broker.example", BLOG.encode()):
+            self.assertIn(part, request.body)

@@ -1,0 +1,263 @@
+"""Reading documents: items in all formats, and what bad ones may not do."""
+
+from __future__ import annotations
+
+from html import escape
+
+from lxml import html
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.river import reading, sub_items
+from rsscloud_broker.apps.river.cleaning import MAX_HTML
+from rsscloud_broker.apps.river.model import Enclosure, SubItem
+from rsscloud_broker.apps.river.reading import header_offers, read_document
+from rsscloud_broker.apps.river.records import Entry, Offer
+from rsscloud_broker.wire.feed import UnreadableFeed
+from rsscloud_broker.wire.text import legal
+from tests.xss_payloads import ACTIVE, INERT
+
+URL = "http://blog.example/feeds/rss.xml"
+
+
+def rss(items: str, head: str = "") -> bytes:
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?><rss version="2.0" '
+        'xmlns:atom="http://www.w3.org/2005/Atom" xmlns:rssCloud="http://rsscloud.example/ns" '
+        'xmlns:content="http://purl.org/rss/1.0/modules/content/">'
+        f"<channel><title>A blog</title>{head}{items}</channel></rss>"
+    ).encode()
+
+
+def entries(body: bytes, kind: str = "application/rss+xml") -> list[Entry]:
+    return list(read_document(body, kind, URL).entries)
+
+
+class FormatTests(SynchronousTestCase):
+    def test_rss(self) -> None:
+        (entry,) = entries(
+            rss(
+                "<item><title>A &amp;amp; B</title><link>/posts/1</link>"
+                '<guid isPermaLink="false">tag:1</guid>'
+                "<pubDate>Thu, 01 Oct 2026 10:00:00 +0200</pubDate>"
+                "<description>short</description>"
+                "<content:encoded><![CDATA[<p>All <b>of</b> it</p>]]></content:encoded>"
+                '<enclosure url="/a.mp3" length="1024" type="Audio/MPEG"/></item>'
+            )
+        )
+        self.assertEqual(
+            (entry.guid, entry.title, entry.link),
+            ("tag:1", "A & B", "http://blog.example/posts/1"),
+        )
+        self.assertEqual(entry.text_html, "<p>All <b>of</b> it</p>")
+        self.assertEqual(entry.published_at, 1_790_841_600.0)
+        self.assertEqual(
+            entry.enclosures, (Enclosure("http://blog.example/a.mp3", "audio/mpeg", 1024),)
+        )
+
+    def test_atom(self) -> None:
+        body = (
+            '<feed xmlns="http://www.w3.org/2005/Atom" xml:base="http://other.example/">'
+            '<title>T</title><link rel="hub" href="http://hub.example/"/>'
+            '<link rel="self" href="http://blog.example/self"/>'
+            '<entry><id>urn:1</id><title type="text">5 &lt; 6</title><link href="/1"/>'
+            "<updated>2026-10-01T08:00:00Z</updated>"
+            '<content type="html">&lt;a href="x"&gt;x&lt;/a&gt;</content></entry>'
+            '<entry><id>urn:2</id><title>Plain</title><link href="/2"/>'
+            "<updated>2026-10-02T08:00:00Z</updated><summary>a &amp; b</summary></entry></feed>"
+        )
+        document = read_document(body.encode(), "application/atom+xml", URL)
+        second, first = document.entries  # the newer one comes first
+        self.assertEqual((first.guid, first.link), ("urn:1", "http://other.example/1"))
+        self.assertEqual(first.published_at, 1_790_841_600.0)
+        self.assertIn('<a href="http://other.example/x"', first.text_html)
+        self.assertEqual(second.text_html, "a &amp; b")
+        self.assertEqual(
+            document.offers, (Offer("websub", "http://hub.example/", "http://blog.example/self"),)
+        )
+
+    def test_rdf(self) -> None:
+        (entry,) = entries(
+            b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '
+            b'xmlns="http://purl.org/rss/1.0/"><channel rdf:about="x"><title>T</title></channel>'
+            b'<item rdf:about="http://a.example/1"><title>One</title><link>http://a.example/1</link>'
+            b"</item></rdf:RDF>"
+        )
+        self.assertEqual((entry.title, entry.guid), ("One", "http://a.example/1"))
+
+    def test_json(self) -> None:
+        body = (
+            b'{"version": "https://jsonfeed.org/version/1.1", "title": "T", "items": ['
+            b'{"id": 7, "url": "/7", "title": "Seven", "content_html": "<p>x<script>y</script>",'
+            b' "date_published": "2026-10-01T08:00:00Z", "attachments": [{"url": "/a.png", '
+            b'"mime_type": "image/png", "size_in_bytes": 9}, "nonsense"]},'
+            b'{"content_text": "a < b", "date_published": "no date"}, "nonsense"]}'
+        )
+        first, second = entries(body, "application/feed+json")
+        self.assertEqual(
+            (first.guid, first.title, first.link), ("7", "Seven", "http://blog.example/7")
+        )
+        self.assertEqual((first.text_html, first.published_at), ("<p>x</p>", 1_790_841_600.0))
+        self.assertEqual(
+            first.enclosures, (Enclosure("http://blog.example/a.png", "image/png", 9),)
+        )
+        self.assertEqual((second.text_html, second.published_at), ("a &lt; b", None))
+
+    def test_hubs_and_clouds_in_the_order_of_preference(self) -> None:
+        head = (
+            '<cloud domain="c.example" port="80" path="/p" registerProcedure="" protocol="soap"/>'
+            '<atom:link rel="hub" href="/hub"/><atom:link rel="hub" href="javascript:x"/>'
+        )
+        hub, cloud = read_document(rss("", head), "", URL).offers
+        self.assertEqual(hub, Offer("websub", "http://blog.example/hub", URL))
+        self.assertEqual((cloud.kind, cloud.url), ("rsscloud", "http://c.example/p"))
+
+    def test_hubs_in_headers(self) -> None:
+        self.assertEqual(
+            header_offers('</hub>; rel="hub"', URL),
+            (Offer("websub", "http://blog.example/hub", URL, in_header=True),),
+        )
+        self.assertEqual(header_offers("no link", URL), ())
+
+
+class IdentityTests(SynchronousTestCase):
+    def guids(self, items: str) -> list[str]:
+        return [entry.guid for entry in entries(rss(items))]
+
+    def test_guid_else_link_else_hash(self) -> None:
+        self.assertEqual(
+            self.guids("<item><guid>urn:g</guid><link>http://a.example/</link></item>"), ["urn:g"]
+        )
+        self.assertEqual(
+            self.guids("<item><link>http://a.example/</link></item>"), ["http://a.example/"]
+        )
+        one, two = self.guids("<item><title>a</title></item><item><title>b</title></item>")
+        self.assertTrue(one.startswith("sha256:") and two.startswith("sha256:"))
+        self.assertNotEqual(one, two)
+
+    def test_each_once(self) -> None:
+        (entry,) = entries(
+            rss("<item><guid>g</guid><title>new</title></item><item><guid>g</guid></item>")
+        )
+        self.assertEqual(entry.title, "new")
+
+    def test_endless_ids_become_hashes(self) -> None:
+        one, two = self.guids(
+            f"<item><guid>{'x' * 9999}</guid></item><item><guid>{'x' * 9998}</guid></item>"
+        )
+        self.assertTrue(one.startswith("sha256:"))
+        self.assertNotEqual(one, two)
+
+
+class HierarchyTests(SynchronousTestCase):
+    def test_sub_items_nest(self) -> None:
+        (entry,) = entries(
+            rss(
+                "<item><title>Top</title><description>top</description>"
+                "<rssCloud:item><title>One</title><link>/1</link>"
+                "<rssCloud:item><description>&lt;b&gt;deep&lt;/b&gt;</description></rssCloud:item>"
+                "</rssCloud:item><rssCloud:item><title>Two</title></rssCloud:item></item>"
+            )
+        )
+        self.assertEqual((entry.title, entry.text_html), ("Top", "top"))
+        deep = SubItem("", "<b>deep</b>")
+        self.assertEqual(
+            entry.items,
+            (SubItem("One", "", "http://blog.example/1", (deep,)), SubItem("Two")),
+        )
+
+    def test_bounds(self) -> None:
+        depth = sub_items.MAX_DEPTH + 30
+        deep = "<rssCloud:item>" * depth + "</rssCloud:item>" * depth
+        (entry,) = entries(rss(f"<item>{deep}</item>"))
+        levels, items = 0, entry.items
+        while items:
+            levels, items = levels + 1, items[0].items
+        self.assertEqual(levels, sub_items.MAX_DEPTH)
+        many = "<rssCloud:item><title>x</title></rssCloud:item>" * (sub_items.MAX_NUMBER + 9)
+        (entry,) = entries(rss(f"<item>{many}</item>"))
+        self.assertEqual(len(entry.items), sub_items.MAX_NUMBER)
+        large = f"<rssCloud:item><description>{'x' * 40_000}</description></rssCloud:item>" * 9
+        (entry,) = entries(rss(f"<item>{large}</item>"))
+        self.assertEqual(len(entry.items), 3)
+
+
+class BadDocumentTests(SynchronousTestCase):
+    def test_scripts_and_styles_are_taken_out(self) -> None:
+        for payload in (*ACTIVE, *INERT):
+            escaped = escape(legal(payload.decode("utf-8", "replace")))
+            items = (
+                f"<item><title>{escaped}</title><description>{escaped}</description>"
+                f"<link>{escaped}</link><rssCloud:item><description>{escaped}</description>"
+                "</rssCloud:item></item>"
+            )
+            for entry in entries(rss(items)):
+                for text in (entry.text_html, *(each.text_html for each in entry.items)):
+                    self.assert_harmless(text)
+                self.assertRegex(entry.link, r"\A(https?://.*)?\Z")
+
+    def assert_harmless(self, text: str) -> None:
+        page = html.fragment_fromstring(text, create_parent="div")
+        for element in page.iter():
+            self.assertNotIn(element.tag, {"script", "style", "iframe", "object", "svg", "form"})
+            for name, value in element.attrib.items():
+                self.assertFalse(name.startswith("on") or name == "style", text)
+                if name in {"href", "src"}:
+                    self.assertRegex(value, r"\Ahttps?://")
+            if element.tag == "a":
+                self.assertIn("noopener", element.get("rel", ""))
+
+    def test_links_and_images_are_absolute(self) -> None:
+        (entry,) = entries(
+            rss(
+                "<item><description>&lt;img src='/i.png' width='9' height='9e9' onload='x()'&gt;"
+                "&lt;a href='data:text/html,x' style='x'&gt;y&lt;/a&gt;</description></item>"
+            )
+        )
+        self.assertEqual(
+            entry.text_html,
+            '<img src="http://blog.example/i.png" width="9">'
+            '<a rel="nofollow noopener noreferrer">y</a>',
+        )
+
+    def test_javascript_links_and_enclosures_are_left_out(self) -> None:
+        (entry,) = entries(
+            rss(
+                "<item><link>javascript:alert(1)</link><title>x</title>"
+                '<enclosure url="file:///etc/passwd" length="-1" type="x"/>'
+                '<enclosure url="http://a.example/b" length="99999999999999999999"/></item>'
+            )
+        )
+        self.assertEqual(entry.link, "")
+        self.assertEqual(entry.enclosures, (Enclosure("http://a.example/b"),))
+
+    def test_refused(self) -> None:
+        bomb = '<!DOCTYPE rss [<!ENTITY a "{}">]><rss><channel><title>&a;</title></channel></rss>'
+        external = '<!DOCTYPE rss [<!ENTITY a SYSTEM "file:///etc/passwd">]><rss>&a;</rss>'
+        for body in (b"", b"hello", b"<html/>", bomb.format("x" * 99).encode(), external.encode()):
+            with self.assertRaises(UnreadableFeed):
+                read_document(body, "", URL)
+
+    def test_endless_texts_are_cut(self) -> None:
+        title, text = "t" * 9999, "&lt;b&gt;x" * 99_999
+        body = rss(f"<item><title>{title}</title><description>{text}</description></item>")
+        (entry,) = entries(body)
+        self.assertEqual(len(entry.title), 500)
+        self.assertLess(len(entry.text_html), 5 * MAX_HTML)
+
+    def test_many_items_are_read_from_both_ends(self) -> None:
+        items = "".join(f'<item><guid isPermaLink="false">{n}</guid></item>' for n in range(3000))
+        found = entries(rss(items))
+        self.assertEqual(len(found), reading.MAX_ENTRIES)
+        self.assertEqual((found[0].guid, found[-1].guid), ("0", "2999"))
+
+    def test_levels_without_end(self) -> None:
+        deep = "<rssCloud:item>" * 100_000 + "</rssCloud:item>" * 100_000
+        try:
+            (entry,) = entries(rss(f"<item><title>x</title>{deep}</item>"))
+        except UnreadableFeed:
+            return
+        self.assertEqual(entry.title, "x")
+
+    def test_malformed_feeds_are_read_as_well_as_may_be(self) -> None:
+        (entry,) = entries(b"<rss><channel><title>T & U</title><item><title>A & B</title></item>")
+        self.assertEqual(entry.title, "A & B")

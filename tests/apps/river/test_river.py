@@ -1,0 +1,396 @@
+"""Following feeds: reading them, bounds, OPML, the end."""
+
+from __future__ import annotations
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.river.app import RiverOptions
+from rsscloud_broker.apps.river.model import Arrival, Imported, InvalidFeed
+from rsscloud_broker.apps.river.opml import MAX_OUTLINES
+from rsscloud_broker.apps.river.river import AT_ONCE, PER_HOUR
+from rsscloud_broker.errors import CallbackFailed, TooMany
+from tests.apps.river.house import BLOG, DAY, RiverHouse, rss
+from tests.front_doors.fixture import PUBLIC_URL
+
+
+class FollowingTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = RiverHouse(self)
+        self.pages = self.house.topics.pages
+        self.pages[BLOG] = rss("two", "one")
+
+    def test_the_items_of_a_feed_are_there_at_once(self) -> None:
+        feed = self.house.follow()
+        self.assertEqual((feed.title, feed.link), ("A blog", "http://blog.example/"))
+        self.assertEqual((feed.how, feed.hub, feed.renew_at), ("polled", "", None))
+        self.assertEqual(feed.status, "polled, since it names no hub and no cloud")
+        self.assertEqual(self.house.titles(), ["two", "one"])
+        self.assertEqual([item.how for item in self.house.items()], ["polled"] * 2)
+
+    def test_what_the_broker_finds_arrives(self) -> None:
+        arrivals: list[Arrival] = []
+        feed = self.house.follow()
+        end = self.house.river.watch(arrivals.append)
+        self.pages[BLOG] = rss("three", "two", "one")
+        self.house.poll()
+        self.assertEqual(self.house.titles(), ["three", "two", "one"])
+        (arrival,) = arrivals
+        self.assertEqual([item.title for item in arrival.items], ["three"])
+        self.assertEqual(arrival.accounts, {self.house.dave.account.id})
+        self.assertEqual(arrival.item_ids, (self.house.result(self.house.river.newest_id()),))
+        self.assertEqual(arrival.items[0].feed_id, feed.id)
+        end()
+        end()  # a second time does nothing
+        self.pages[BLOG] = rss("four", "three", "two", "one")
+        self.house.poll()
+        self.assertEqual(len(arrivals), 1)
+
+    def test_a_watcher_with_a_bug_keeps_nobody_from_being_told(self) -> None:
+        self.house.follow()
+        arrivals: list[Arrival] = []
+        self.house.river.watch(lambda arrival: 1 / 0)  # type: ignore[arg-type]
+        self.house.river.watch(arrivals.append)
+        self.pages[BLOG] = rss("three", "two", "one")
+        self.house.poll()
+        self.assertEqual(len(arrivals), 1)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_change_between_two_fetches_is_not_missed(self) -> None:
+        """The feed changes after it was found and before the broker reads it."""
+        self.house.web.later[BLOG] = rss("three", "two", "one")
+        self.house.follow()
+        self.house.pass_time(2)
+        self.assertEqual(self.house.titles(), ["three", "two", "one"])
+
+    def test_an_edited_item_is_no_new_one(self) -> None:
+        self.house.follow()
+        before = self.house.items()
+        self.pages[BLOG] = rss("two", "one").replace(b"<title>one", b"<title>one, better")
+        self.house.poll()
+        self.assertEqual(self.house.titles(), ["two", "one, better"])
+        self.assertEqual([item.id for item in self.house.items()], [item.id for item in before])
+
+    def test_one_feed_for_all_who_follow_it(self) -> None:
+        self.house.follow()
+        fetched = len(self.house.topics.fetched)
+        self.house.follow(who=self.house.anna)
+        self.assertEqual(len(self.house.topics.fetched), fetched)
+        self.assertEqual(self.house.titles(self.house.anna), ["two", "one"])
+        self.assertEqual(len(self.house.subscriptions(BLOG)), 1)
+
+    def test_following_twice_changes_nothing(self) -> None:
+        first = self.house.follow()
+        self.assertEqual(self.house.follow(), first)
+
+    def test_nobody_sees_the_items_of_others(self) -> None:
+        self.house.follow()
+        self.assertEqual(self.house.titles(self.house.anna), [])
+        feed = self.house.feed()
+        self.assertFalse(self.house.result(self.house.river.unsubscribe(self.house.anna, feed.id)))
+        self.assertEqual(self.house.titles(), ["two", "one"])
+
+    def test_when_the_last_one_leaves_all_of_it_is_removed(self) -> None:
+        feed = self.house.follow()
+        self.house.follow(who=self.house.anna)
+        river = self.house.river
+        self.assertTrue(self.house.result(river.unsubscribe(self.house.dave, feed.id)))
+        self.assertEqual(len(self.house.subscriptions(BLOG)), 1)
+        self.assertTrue(self.house.result(river.unsubscribe(self.house.anna, feed.id)))
+        self.assertEqual(self.house.subscriptions(BLOG), [])
+        self.assertEqual(self.house.result(river.newest_id()), 0)
+        self.assertFalse(self.house.result(river.unsubscribe(self.house.anna, feed.id)))
+        self.assertFalse(self.house.result(river.unsubscribe(self.house.anna, 10**30)))
+
+    def test_numbers_are_never_given_twice(self) -> None:
+        """Otherwise new items would count as seen."""
+        feed = self.house.follow()
+        newest = self.house.items()[0].id
+        self.house.result(self.house.river.unsubscribe(self.house.dave, feed.id))
+        self.house.follow()
+        self.assertEqual([item.id for item in self.house.items()], [newest + 2, newest + 1])
+
+    def test_an_account_that_is_removed_takes_its_feeds_along(self) -> None:
+        self.house.follow()
+        self.house.result(self.house.accounts.remove_account("dave"))
+        self.house.pass_time(1200)
+        self.assertEqual(self.house.subscriptions(BLOG), [])
+
+    def test_the_subscription_is_renewed_for_ever(self) -> None:
+        self.house.follow()
+        for _ in range(40):
+            self.house.pass_time(DAY)
+        (subscription,) = self.house.subscriptions(BLOG)
+        self.assertGreater(subscription.lease.expires_at, self.house.clock.wall_seconds() + 6 * DAY)
+        self.assertEqual(self.house.titles(), ["two", "one"])
+
+    def test_a_clock_that_is_set_back_does_not_end_it(self) -> None:
+        self.house.clock.set_wall(400 * DAY)
+        self.house.follow()
+        self.house.clock.set_wall(-400 * DAY)
+        fetched = len(self.house.topics.fetched)
+        self.house.pass_time(60)
+        self.assertGreater(len(self.house.topics.fetched), fetched)
+        self.house.pass_time(60)
+        self.assertEqual(len(self.house.topics.fetched), fetched + 1)
+
+    def test_what_is_seen_never_goes_back(self) -> None:
+        self.house.follow()
+        river, dave = self.house.river, self.house.dave
+        newest, oldest = (item.id for item in self.house.items())
+        self.assertEqual(self.house.result(river.last_seen(dave)), 0)
+        for seen in (newest, oldest):
+            self.house.result(river.mark_seen(dave, seen))
+            self.assertEqual(self.house.result(river.last_seen(dave)), newest)
+        self.house.result(river.mark_seen(dave, 10**30))
+        self.assertEqual(self.house.result(river.last_seen(dave)), newest)
+        self.assertEqual(self.house.result(river.last_seen(self.house.anna)), 0)
+
+    def test_pages_of_items(self) -> None:
+        self.pages[BLOG] = rss("five", "four", "three", "two", "one")
+        self.house.follow()
+        river, dave = self.house.river, self.house.dave
+        first = self.house.result(river.items(dave, None, 2))
+        second = self.house.result(river.items(dave, first[-1].id, 2))
+        self.assertEqual(
+            [item.title for item in (*first, *second)], ["five", "four", "three", "two"]
+        )
+        after = self.house.result(river.items_after(dave, second[-1].id, 2))
+        self.assertEqual([item.title for item in after], ["three", "four"])
+
+    def test_not_followed_if_it_cannot_be(self) -> None:
+        self.pages["http://other.example/empty"] = b""
+        self.pages["http://other.example/words"] = b"<p>Hello, world"
+        for url, said in (
+            ("", "the URL names no host"),
+            ("ftp://blog.example/", "must begin with http:// or https://"),
+            ("http://other.example/none", "answered with HTTP status 404"),
+            ("http://other.example/empty", "is no feed (it is empty)"),
+            ("http://other.example/words", "names none that can be read"),
+        ):
+            error = self.house.error(
+                self.house.river.subscribe(self.house.dave, url, ""), InvalidFeed
+            )
+            self.assertIn(said, str(error))
+        self.assertEqual(self.house.result(self.house.river.feeds(self.house.dave)), [])
+
+    def test_own_feeds_are_told_by_the_broker(self) -> None:
+        own = f"{PUBLIC_URL}/feeds/joe/rss.xml"
+        self.pages[own] = rss("one")
+        feed = self.house.follow(own)
+        self.house.pass_time(2)
+        self.assertEqual(self.house.web.requests, [])
+        self.assertEqual(self.house.titles(), ["one"])
+        self.pages[own] = rss("two", "one")
+        self.house.result(self.house.broker.ping_topic(own, ""))
+        self.house.pass_time(2)
+        self.assertEqual([item.how for item in self.house.items()], ["pushed", "polled"])
+        feed = self.house.feed(own)
+        self.assertEqual((feed.how, feed.hub), ("own", ""))
+        said = "told by this broker itself; 1 of 1 new item was pushed"
+        self.assertEqual(feed.status, said)
+        missing = f"{PUBLIC_URL}/feeds/nobody/rss.xml"
+        self.house.error(self.house.river.subscribe(self.house.dave, missing, ""), InvalidFeed)
+        self.assertEqual(len(self.house.result(self.house.river.feeds(self.house.dave))), 1)
+
+    def test_a_feed_that_names_this_broker_is_told_by_it(self) -> None:
+        hub = f'<atom:link rel="hub" href="{PUBLIC_URL}/websub"/>'
+        self.pages[BLOG] = rss("one", head=hub)
+        self.assertEqual(self.house.follow().how, "own")
+        self.assertEqual(self.house.hubs.requests, [])
+
+    def test_a_feed_that_ends_says_so(self) -> None:
+        feed = self.house.follow()
+        self.house.topics.gone.add(BLOG)
+        self.house.error(self.house.broker.ping_topic(BLOG, ""), Exception)
+        self.house.pass_time(2)
+        feed = self.house.feed()
+        self.assertIn("it has ended", feed.status)
+        self.assertEqual(self.house.titles(), ["two", "one"])
+
+    def test_what_is_no_feed_any_more_says_so_and_comes_back(self) -> None:
+        self.house.follow()
+        self.pages[BLOG] = b"<html><body>down for maintenance</body></html>"
+        self.house.poll()
+        self.assertIn("cannot be read as a feed", self.house.feed().status)
+        self.pages[BLOG] = rss("three", "two", "one")
+        self.house.poll()
+        self.assertEqual(self.house.titles(), ["three", "two", "one"])
+        self.assertNotIn("cannot", self.house.feed().status)
+
+    def test_nobody_else_can_subscribe_by_the_protocol_of_the_river(self) -> None:
+        feed = self.house.follow()
+        record = self.house.result(self.house.store_of_river.feed(feed.id))
+        forged = evolve(self.house.intake.intent(record, 60), options={"key": "a guess"})
+        for verb in (self.house.broker.subscribe, self.house.broker.unsubscribe):
+            error = self.house.error(verb(forged), CallbackFailed)
+            self.assertIn("only this broker's own river", str(error))
+
+
+class ManyTests(SynchronousTestCase):
+    """How much an account may have."""
+
+    def setUp(self) -> None:
+        self.house = RiverHouse(self, RiverOptions(max_feeds=3, items_per_feed=3, days=30))
+        for number in range(6):
+            self.house.topics.pages[f"http://blog{number}.example/rss.xml"] = rss("one")
+
+    def test_feeds(self) -> None:
+        for number in range(3):
+            self.house.follow(f"http://blog{number}.example/rss.xml")
+        requests = len(self.house.web.requests)
+        work = self.house.river.subscribe(self.house.dave, "http://blog3.example/rss.xml", "")
+        said = str(self.house.error(work, InvalidFeed))
+        self.assertEqual(
+            said, "you follow 3 feeds, as many as an account may; end one of them first"
+        )
+        self.assertEqual(len(self.house.web.requests), requests)
+        self.house.follow("http://blog3.example/rss.xml", self.house.anna)
+        work = self.house.river.subscribe(self.house.dave, "http://blog3.example/rss.xml", "")
+        self.house.error(work, InvalidFeed)
+
+    def test_items_that_left_the_feed(self) -> None:
+        self.house.topics.pages[BLOG] = rss("five", "four", "three", "two", "one")
+        self.house.follow()
+        self.assertEqual(self.house.titles(), ["five", "four", "three"])
+        self.house.topics.pages[BLOG] = rss("six", "five", "four", "three", "two", "one")
+        self.house.poll()
+        self.assertEqual(self.house.titles(), ["six", "five", "four"])
+        self.house.topics.pages[BLOG] = rss("seven")
+        self.house.poll()
+        self.assertEqual(self.house.titles(), ["seven", "six", "five"])
+
+    def test_old_items_that_are_still_in_the_feed_stay(self) -> None:
+        """Otherwise they would come back as new ones."""
+        self.house.topics.pages[BLOG] = rss("two", "one")
+        self.house.follow()
+        self.house.pass_time(40 * DAY)
+        self.house.topics.pages[BLOG] = rss("three", "two")
+        self.house.poll()
+        self.assertEqual(self.house.titles(), ["three", "two"])
+
+    def test_addresses_in_an_hour(self) -> None:
+        ask = self.house.river.subscribe
+        for _ in range(PER_HOUR):
+            self.house.error(ask(self.house.dave, "http://none.example/", ""), InvalidFeed)
+        error = self.house.error(ask(self.house.dave, "http://none.example/", ""), TooMany)
+        self.assertLessEqual(error.retry_after, 3600)
+        self.house.error(ask(self.house.anna, "http://none.example/", ""), InvalidFeed)
+        self.house.pass_time(error.retry_after)
+        self.house.error(ask(self.house.dave, "http://none.example/", ""), InvalidFeed)
+
+    def test_addresses_at_the_same_time(self) -> None:
+        gates = self.house.web.held = []
+        waiting = [
+            Deferred.fromCoroutine(
+                self.house.river.subscribe(self.house.dave, f"http://blog{n}.example/rss.xml", "")
+            )
+            for n in range(AT_ONCE)
+        ]
+        work = self.house.river.subscribe(self.house.dave, "http://blog5.example/rss.xml", "")
+        self.house.error(work, TooMany)
+        self.house.web.held = None
+        for gate in gates:
+            gate.callback(None)
+        for each in waiting:
+            self.successResultOf(each)
+        self.house.follow("http://blog2.example/rss.xml")
+
+
+class ListTests(SynchronousTestCase):
+    """Import and export of OPML."""
+
+    def setUp(self) -> None:
+        self.house = RiverHouse(self, RiverOptions(max_feeds=5))
+        self.river, self.dave = self.house.river, self.house.dave
+        self.urls = [f"http://blog{number}.example/rss.xml" for number in range(6)]
+        for url in self.urls:
+            self.house.topics.pages[url] = rss("one")
+
+    def load(self, body: str) -> Imported:
+        opml = f'<opml version="2.0"><head/><body>{body}</body></opml>'
+        imported = self.house.result(self.river.import_opml(self.dave, opml.encode(), ""))
+        self.house.pass_time(2)
+        assert isinstance(imported, Imported)
+        return imported
+
+    def refused(self, data: bytes) -> str:
+        error = self.house.error(self.river.import_opml(self.dave, data, ""), InvalidFeed)
+        self.assertEqual(self.house.result(self.river.feeds(self.dave)), [])
+        return str(error)
+
+    def test_nested_outlines(self) -> None:
+        imported = self.load(
+            f'<outline text="folder"><outline text="deeper"><outline type="rss" text="A blog"'
+            f' xmlUrl="{self.urls[0]}"/></outline></outline>'
+            f'<outline type="RSS" text="Another" xmlurl="{self.urls[1]}"/>'
+            f'<outline type="rss" text="The same" xmlUrl="HTTP://BLOG1.example:80/rss.xml"/>'
+            f'<outline type="rss" text="Old" url="{self.urls[2]}"/>'
+            '<outline type="rss" text="Wrong" xmlUrl="javascript:alert(1)"/>'
+            '<outline type="include" text="Itself" url="http://blog0.example/list.opml"/>'
+        )
+        self.assertEqual(imported.added, 3)
+        self.assertEqual(
+            [url for url, _ in imported.failed],
+            ["http://blog0.example/list.opml", "javascript:alert(1)"],
+        )
+        feeds = self.house.result(self.river.feeds(self.dave))
+        self.assertEqual([feed.url for feed in feeds], self.urls[:3])
+        self.assertEqual(len(self.house.items()), 3)
+        self.assertNotIn("http://blog0.example/list.opml", self.house.web.requests)
+        self.assertEqual(self.load(f'<outline xmlUrl="{self.urls[0]}"/>').added, 0)
+
+    def test_the_export_can_be_imported(self) -> None:
+        self.load("".join(f'<outline text="&lt;{url}" xmlUrl="{url}"/>' for url in self.urls[:2]))
+        exported = self.house.result(self.river.export_opml(self.dave))
+        self.assertIn(b'title="A blog"', exported)
+        imported = self.house.result(self.river.import_opml(self.house.anna, exported, ""))
+        self.assertEqual((imported.added, imported.failed), (2, ()))
+
+    def test_a_page_becomes_its_feed(self) -> None:
+        page = '<head><link rel="alternate" type="application/atom+xml" href="{}"></head>'
+        self.house.topics.pages["http://page.example/"] = page.format(self.urls[0]).encode()
+        self.load(f'<outline xmlUrl="http://page.example/"/><outline xmlUrl="{self.urls[0]}"/>')
+        feeds = self.house.result(self.river.feeds(self.dave))
+        self.assertEqual([feed.url for feed in feeds], [self.urls[0]])
+        self.assertEqual(len(self.house.items()), 1)
+
+    def test_what_cannot_be_read_now_is_tried_again(self) -> None:
+        page = self.house.topics.pages.pop(self.urls[0])
+        self.load(f'<outline text="Down" xmlUrl="{self.urls[0]}"/>')
+        feed = self.house.feed(self.urls[0])
+        self.assertEqual(feed.title, "Down")
+        self.assertIn("cannot be read now", feed.status)
+        self.assertIn("404", feed.status)
+        self.house.topics.pages[self.urls[0]] = page
+        self.house.pass_time(3700)
+        self.assertEqual(len(self.house.items()), 1)
+        self.assertEqual(self.house.feed(self.urls[0]).title, "A blog")
+
+    def test_more_than_an_account_may_have(self) -> None:
+        outlines = "".join(f'<outline xmlUrl="http://x{n}.example/"/>' for n in range(1000))
+        opml = f"<opml><body>{outlines}</body></opml>".encode()
+        self.assertIn("names 1000 feeds, and an account may follow 5", self.refused(opml))
+        self.load("".join(f'<outline xmlUrl="{url}"/>' for url in self.urls[:3]))
+        imported = self.load("".join(f'<outline xmlUrl="{url}"/>' for url in self.urls[2:]))
+        self.assertEqual(imported.added, 2)
+        ((url, reason),) = imported.failed
+        self.assertEqual(url, self.urls[5])
+        self.assertIn("you follow 5 feeds", reason)
+
+    def test_bad_lists(self) -> None:
+        deep = b"<outline>" * 100_000 + b"</outline>" * 100_000
+        many = b'<outline xmlUrl="http://x.example/"/>' * (MAX_OUTLINES + 1)
+        bomb = b'<!DOCTYPE opml [<!ENTITY a "aaaa">]><opml><body>&a;</body></opml>'
+        for data, said in (
+            (b"", "the list cannot be read"),
+            (b"<opml><body>", "the list cannot be read"),
+            (b"<html/>", "no OPML, since its root element is html"),
+            (b"<opml><body/></opml>", "names no feed"),
+            (bomb, "DOCTYPE"),
+            (b"<opml><body>%b</body></opml>" % deep, "the list cannot be read"),
+            (b"<opml><body>%b</body></opml>" % many, "elements"),
+            (b" " * (6 * 1024 * 1024), "more than"),
+        ):
+            self.assertIn(said, self.refused(data))

@@ -1,0 +1,196 @@
+"""The tables of the river, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+from sqlalchemy import Connection, inspect
+from twisted.internet import reactor
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.apps.river.model import Enclosure, SubItem
+from rsscloud_broker.apps.river.records import Bounds, Document, Entry, FeedRecord, Offer, new_keys
+from rsscloud_broker.apps.river.schema import TABLES
+from rsscloud_broker.apps.river.store import RiverStore
+from rsscloud_broker.storage import AccountStore, Store, alembic_steps, migrate, open_database
+from rsscloud_broker.storage.threads import StoreThreads
+from rsscloud_broker.wire.cloud import Cloud
+from tests.postgresql import empty_database
+
+NOW = 1_790_683_200.5
+BOUNDS = Bounds(feeds=3, items=3, seconds=86_400.0)
+ENTRY = Entry(
+    "guid",
+    "A title \N{SNOWMAN}",
+    "<p>text</p>",
+    "http://blog.example/1",
+    (Enclosure("http://blog.example/a.mp3", "audio/mpeg", 12),),
+    (SubItem("one", items=(SubItem("two", "<b>x</b>", "http://blog.example/2"),)),),
+    NOW - 60,
+)
+
+
+class SQLiteTests(TestCase):
+    """On SQLite, in a file."""
+
+    def new_url(self) -> str:
+        return f"sqlite:///{Path(self.mktemp()).resolve()}/broker.db"
+
+    def setUp(self) -> None:
+        self.url = self.new_url()
+        migrate(self.url, {"river": TABLES})
+        threads = StoreThreads(IReactorFromThreads(reactor))
+        store = Store(IReactorFromThreads(reactor), self.url, threads)
+        store.startService()
+        self.addCleanup(store.stopService)
+        self.accounts = AccountStore(threads)
+        self.store: Any = RiverStore(threads)
+
+    async def account(self, name: str) -> int:
+        account = await self.accounts.add_account(name, "", False, NOW)
+        assert account is not None
+        return account.id
+
+    async def add(self, url: str = "http://blog.example/rss.xml") -> FeedRecord:
+        keys = new_keys()
+        feed = await self.store.add_feed(url, keys["key"], keys["secret"], NOW, {"title": "T"})
+        assert isinstance(feed, FeedRecord)
+        return feed
+
+    async def keep(self, feed: FeedRecord, *entries: Entry, way: str = "polled") -> Any:
+        document = Document("A blog", "http://blog.example/", (), entries)
+        return await self.store.store_document(
+            feed.id, document, way, True, NOW, BOUNDS, {"title": document.title}
+        )
+
+    def test_the_migration_makes_the_same_tables(self) -> None:
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            self._migrate(conn)
+            stepped = described(conn)
+        with open_database(self.url, writes=False) as conn:
+            self.assertEqual(described(conn), stepped)
+
+    def _migrate(self, conn: Connection) -> None:
+        alembic_steps.run(conn, TABLES.migrations, "river_alembic_version", TABLES.metadata)
+
+    async def test_feeds_are_kept_as_they_are(self) -> None:
+        feed = await self.add()
+        offers = (
+            Offer("websub", "http://hub.example/", feed.url, in_header=True),
+            Offer(
+                "rsscloud", "http://c.example/", feed.url, Cloud("c.example", 80, "/", "p", "soap")
+            ),
+        )
+        changed = await self.store.change_feed(
+            feed.id, {"offers": offers, "push_due_at": NOW, "pushes_until": None, "pushed": 7}
+        )
+        self.assertEqual(changed, evolve(feed, offers=offers, push_due_at=NOW, pushed=7))
+        for found in (
+            await self.store.feed(feed.id),
+            await self.store.feed_by_key(feed.key),
+            await self.add(),
+        ):
+            self.assertEqual(found, changed)
+
+    async def test_what_is_due(self) -> None:
+        feed = await self.add()
+        later = {"read_due_at": NOW + 50, "push_due_at": None}
+        for values, due in (
+            ({"read_due_at": NOW}, True),
+            (later, False),
+            ({**later, "push_due_at": NOW - 1}, True),
+            ({**later, "push_due_at": NOW + 1000}, True),  # the clock was set back
+        ):
+            changed = await self.store.change_feed(feed.id, values)
+            found = await self.store.due_feeds(NOW, NOW + 100, 10)
+            self.assertEqual(found, [changed] if due else [])
+
+    async def test_items_are_kept_as_they_are(self) -> None:
+        feed, account = await self.add(), await self.account("dave")
+        await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        stored = await self.keep(feed, ENTRY)
+        (item,) = stored.arrival.items
+        self.assertEqual(stored.arrival.accounts, {account})
+        self.assertEqual(await self.store.items(account, None, 10), [item])
+        self.assertEqual(await self.store.newest_id(), item.id)
+        kept = (item.guid, item.title, item.text_html, item.link, item.enclosures, item.items)
+        entry = (ENTRY.guid, ENTRY.title, ENTRY.text_html, ENTRY.link, ENTRY.enclosures)
+        self.assertEqual(kept, (*entry, ENTRY.items))
+        self.assertEqual((item.published_at, item.arrived_at), (NOW - 60, NOW))
+        edited = evolve(ENTRY, title="Edited")
+        stored = await self.keep(feed, edited)
+        self.assertEqual((stored.arrival.items, stored.feed.title), ((), "A blog"))
+        self.assertEqual(await self.store.items(account, None, 10), [evolve(item, title="Edited")])
+
+    async def test_bounds(self) -> None:
+        feed, account = await self.add(), await self.account("dave")
+        await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        await self.keep(feed, *(Entry(str(n)) for n in range(9)))
+        await self.keep(feed, Entry("new"))
+        items = await self.store.items(account, None, 10)
+        self.assertEqual([item.guid for item in items], ["new", "0", "1"])
+        rows = [(f"http://x{n}.example/", "", *new_keys().values()) for n in range(4)]
+        results = await self.store.add_and_follow(account, rows, NOW, BOUNDS)
+        self.assertEqual(results, [True, True, None, None])
+        self.assertIsNone(await self.store.feed_by_url(rows[2][0]))
+        self.assertEqual(await self.store.add_and_follow(account, rows[:1], NOW, BOUNDS), [False])
+
+    async def test_moving_to_a_feed_that_is_there_already(self) -> None:
+        old, new = await self.add("http://old.example/"), await self.add("http://new.example/")
+        dave, anna = await self.account("dave"), await self.account("anna")
+        for account, feeds in ((dave, (old,)), (anna, (old, new))):
+            for feed in feeds:
+                await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        moved = await self.store.move_feed(old.id, new.url, {"is_found": True})
+        self.assertEqual(moved.id, new.id)
+        self.assertIsNone(await self.store.feed(old.id))
+        for account in (dave, anna):
+            followed = await self.store.followed_feeds(account)
+            self.assertEqual([(feed.id, at) for feed, at in followed], [(new.id, NOW)])
+
+    async def test_accounts_take_all_along(self) -> None:
+        feed, account = await self.add(), await self.account("dave")
+        await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        await self.store.set_public(account, "dave", True)
+        await self.store.mark_seen(account, 7)
+        self.assertFalse(await self.store.remove_feed(feed.id))
+        self.assertEqual(await self.store.abandoned_feeds(10), [])
+        self.assertEqual(await self.store.public_account("dave"), account)
+        await self.accounts.remove_account("dave")
+        self.assertIsNone(await self.store.public_account("dave"))
+        self.assertEqual(await self.store.last_seen(account), 0)
+        self.assertEqual([each.id for each in await self.store.abandoned_feeds(10)], [feed.id])
+        await self.keep(feed, ENTRY)
+        self.assertTrue(await self.store.remove_feed(feed.id))
+        self.assertEqual(await self.store.newest_id(), 0)
+        self.assertIsNone(await self.keep(feed, ENTRY))
+
+
+class PostgreSQLTests(SQLiteTests):
+    """On PostgreSQL."""
+
+    def new_url(self) -> str:
+        return empty_database()
+
+
+def described(conn: Connection) -> dict[str, Any]:
+    """The columns, keys and indexes of the tables of the river."""
+    found = inspect(conn)
+    return {
+        name: (
+            [
+                (each["name"], str(each["type"]), each["nullable"])
+                for each in found.get_columns(name)
+            ],
+            found.get_pk_constraint(name),
+            sorted(map(str, found.get_foreign_keys(name))),
+            sorted(map(str, found.get_unique_constraints(name))),
+            sorted(map(str, found.get_indexes(name))),
+        )
+        for name in TABLES.metadata.tables
+    }
