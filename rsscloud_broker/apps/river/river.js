@@ -12,6 +12,8 @@
   const show = document.getElementById("river-show");
   const said = document.getElementById("river-said");
   const keys = document.getElementById("river-keys");
+  const older = document.querySelector(".pages a[rel=next]");
+  const title = document.title;
   let waiting = []; // sections, oldest first
   let newest = Number(river.dataset.newest);
   let source = null;
@@ -41,6 +43,8 @@
       const feed = items[index].closest(".river-feed");
       items[index].remove();
       if (!feed.querySelector(".river-item")) feed.remove();
+      const last = items[index - 1].id.replace("item-", "");
+      older?.setAttribute("href", `/river?before=${last}`); // so that none is left out
     }
   }
 
@@ -48,6 +52,7 @@
     const number = waiting.length;
     const text = number === 1 ? "1 new item" : `${number} new items`;
     show.textContent = text;
+    document.title = number ? `(${number}) ${title}` : title;
     news.hidden = number === 0;
     if (number) said.textContent = text;
   }

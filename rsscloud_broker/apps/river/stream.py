@@ -279,6 +279,8 @@ class RiverStreams:
         """Send a browser some of the items that it missed, and return them."""
         await self._readers.acquire()
         try:
+            if stream.over:
+                return []  # it has gone while it waited for its turn
             items = await self._river.items_after(stream.caller, stream.after, PART)
             if items:
                 events = await self._made(items, stream.caller)

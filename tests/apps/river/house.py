@@ -153,7 +153,7 @@ class RiverHouse(House):
             in_thread=_at_once,
         )
         app = make_river(options or RiverOptions(), self.app_parts)
-        (door,), (intake,), (tending,) = app.front_doors, app.notifiers, app.services
+        (door, _), (intake,), (tending,) = app.front_doors, app.notifiers, app.services
         assert isinstance(door, RiverDoor)
         assert isinstance(intake, Intake)
         assert isinstance(tending, Tending)
