@@ -503,12 +503,15 @@ class ExampleTests(SynchronousTestCase):
         )
         self.assertEqual(set(loaded.sinks), set(BUNDLED["sinks"]))
         self.assertEqual(set(loaded.checkers), {"password"})
+        self.assertEqual(set(loaded.apps), set(BUNDLED["apps"]))
 
     def test_options_of_the_bundled_plugins(self) -> None:
         """The example has each option, with its default."""
         loaded = self.uncommented()
         for kind, makers in BUNDLED.items():
             tables = getattr(loaded, kind)
+            if kind == "apps":  # they run only if their tables say so
+                tables = {name: {**table, "enabled": True} for name, table in tables.items()}
             for maker, options in select(makers, tables, kind, "example.toml"):
                 with self.subTest(maker.name):
                     self.assertEqual(options, maker.options())
@@ -520,4 +523,5 @@ class ExampleTests(SynchronousTestCase):
         for configuration in (self.uncommented(), Config()):
             for kind, makers in BUNDLED.items():
                 chosen = select(makers, getattr(configuration, kind), kind)
-                self.assertEqual([maker.name for maker, _ in chosen], sorted(makers))
+                running = [] if kind == "apps" else sorted(makers)
+                self.assertEqual([maker.name for maker, _ in chosen], running)

@@ -21,7 +21,7 @@ from zope.interface import Attribute, Interface, implementer
 from rsscloud_broker.interfaces.broker import IClock
 
 #: The scopes, with what each allows.  A session of an administrator has all of them,
-#: and other sessions have those in ``OF_EVERYBODY``.
+#: and other sessions have those of ``OF_EVERYBODY``.
 SCOPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "admin": "do everything that an administrator may do",
@@ -30,7 +30,7 @@ SCOPES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-#: The scopes of sessions that are not an administrator's: they concern the own account only.
+#: The scopes that each account has.
 OF_EVERYBODY: Final = frozenset({"river"})
 
 

@@ -142,7 +142,6 @@ class AccountPage:
             sessions=[_session(each, caller) for each in sessions],
             tokens=[_token(each, caller) for each in tokens] or tags.li("There is none yet."),
             scopes=[_scope(*each) for each in scopes.items()],
-            no_scopes="" if scopes else "none",
         )
         return Answer(page, status=status if problem else 200, headers=NO_STORE)
 

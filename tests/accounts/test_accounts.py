@@ -61,7 +61,7 @@ class SigningInTests(AccountsTestCase):
         self.assertEqual(caller.scopes, SCOPES.keys())
         self.assertEqual(caller.csrf, signed_in.caller.csrf)
         anna = self.sign_in("anna").caller
-        self.assertEqual((anna.is_admin, anna.scopes), (False, set()))
+        self.assertEqual((anna.is_admin, anna.scopes), (False, {"river"}))
 
     def test_names_as_people_type_them(self) -> None:
         self.assertEqual(self.sign_in(" Dave\t").caller.name, "dave")
@@ -371,7 +371,7 @@ class TokenTests(AccountsTestCase):
 
     def test_others_get_fewer_scopes(self) -> None:
         anna = self.sign_in("anna").caller
-        self.assertEqual(list(self.accounts.scopes_for(anna)), [])
+        self.assertEqual(list(self.accounts.scopes_for(anna)), ["river"])
         self.assertEqual(self.accounts.scopes_for(self.sign_in().caller), SCOPES)
         for scope in ("admin", "metrics"):
             self.error(

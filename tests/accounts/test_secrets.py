@@ -59,7 +59,7 @@ class SecretsTests(SynchronousTestCase):
         for name, scopes, days, said in (
             ("", {"metrics"}, None, "1 to 80 characters"),
             ("x" * 81, {"metrics"}, None, "1 to 80 characters"),
-            ("x", set(), None, "a token needs a scope; the scopes are admin, metrics"),
+            ("x", set(), None, "a token needs a scope; the scopes are admin, metrics, river"),
             ("x", {"metrics", "everything"}, None, "'everything' is no scope"),
             ("x", {"admin"}, None, "only the account of an administrator"),
             ("x", {"metrics"}, 0, "1 to 3650 days"),

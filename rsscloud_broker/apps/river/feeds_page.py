@@ -94,7 +94,9 @@ class FeedsPage:
         except Refused as error:
             status = 429 if isinstance(error, TooMany) else 400
             typed = parameter(request, "url")[:2048]
-            return await self._page(caller, problem=_sentence(error), typed=typed, status=status)
+            return await self._page(
+                caller, problem=_sentence(str(error)), typed=typed, status=status
+            )
 
     async def _read_files(self, request: Request) -> None:
         """Put the fields and files of a form with files where those of other forms are.
@@ -171,8 +173,8 @@ class FeedsPage:
         return Answer(page, status=status, headers=NO_STORE)
 
 
-def _sentence(error: Exception) -> str:
-    text = str(error)
+def _sentence(text: str) -> str:
+    """A clause as a sentence."""
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
@@ -216,7 +218,7 @@ def _feed(feed: Feed, caller: Caller, clock: IClock) -> Tag:
             tags.strong(linked(feed.link, title)), " ", tags.span(word, class_=f"badge {kind}")
         ),
         tags.div(tags.bdi(linked(feed.url, feed.url)), class_="where"),
-        tags.div(feed.status, class_="where") if feed.status else "",
+        tags.div(_sentence(feed.status), class_="where") if feed.status else "",
         tags.div(*facts, class_="where"),
         tags.form(*hidden, button, action=PATH, method="post"),
     )

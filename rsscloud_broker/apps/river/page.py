@@ -172,7 +172,7 @@ class RiverPage:
             news=f"{counted(number, 'item')} new since your last visit" if number else "",
             items=tags.div(made, id="river", **about),
             nothing="" if items else "nothing",
-            feeds=counted(len(feeds), "feed") if feeds else "",
+            feeds=_those(len(feeds)) if feeds else "",
             no_feeds="" if feeds else "none",
             older=_link("Older items", older, "next"),
             newer="" if is_live else _link("Newer items", newer, "prev"),
@@ -222,6 +222,10 @@ class RiverEvents:
             after = _number(parameter(request, "after"))
         self._streams.add(request, caller, after, address)
         return None
+
+
+def _those(number: int) -> str:
+    return "the feed" if number == 1 else f"the {number:,} feeds"
 
 
 def _number(text: str) -> int | None:

@@ -147,7 +147,7 @@ class Pushing:
     async def _confirmed(self, feed: FeedRecord, now: float, lease: float, due: float) -> None:
         offer = feed.current
         self.log.info(
-            "{url}: {hub} pushes its changes for {lease:.0f} s.",
+            "{hub} pushes the changes of the feed {url} for {lease:.0f} s.",
             url=feed.url,
             hub=offer.url if offer else "",
             lease=lease,
@@ -160,7 +160,7 @@ class Pushing:
         """Try again soon while the lease lasts; else go on with the next hub or cloud."""
         now = self._clock.wall_seconds()
         reason = clean(reason).rstrip(".")[:_MAX_REASON]
-        self.log.warn("{url}: {reason}.", url=feed.url, reason=reason)
+        self.log.warn("The feed {url} is not pushed: {reason}.", url=feed.url, reason=reason)
         values: dict[str, Any] = {"push_problem": reason, "asked_at": None}
         if feed.is_pushed(now):
             values["push_due_at"] = now + RETRY_SOON
@@ -174,7 +174,7 @@ class Pushing:
         now = self._clock.wall_seconds()
         name = "the feed's hub" if offer is None else f"the {_noun(offer)} {offer.url}"
         reason = f"{name} did not tell of new items {feed.missed} times in a row"
-        self.log.warn("{url}: {reason}.", url=feed.url, reason=reason)
+        self.log.warn("The feed {url} is not pushed: {reason}.", url=feed.url, reason=reason)
         values = {"push_problem": reason, "asked_at": None, **_next_offer(feed, now)}
         await self._store.change_feed(feed.id, values)
 
@@ -190,7 +190,9 @@ class Pushing:
             await ask_hub(self._web, offer.url, self._fields(feed, offer, "unsubscribe"))
         except ClientError as error:
             self.log.info(
-                "{url}: the subscription ends with its lease: {error}", url=feed.url, error=error
+                "The river's subscription to {url} ends with its lease: {error}",
+                url=feed.url,
+                error=error,
             )
 
     # --- the callbacks ----------------------------------------------------------
@@ -242,7 +244,7 @@ class Pushing:
             return False
         if signature and not websub.is_signed(signature, body, feed.secret):
             self.log.warn(
-                "{url}: a document with a wrong signature was ignored; it came from {source}.",
+                "A document from {source} with a wrong signature was ignored, for the feed {url}.",
                 url=feed.url,
                 source=source,
             )
@@ -284,7 +286,7 @@ class Pushing:
         except TooMany:
             raise
         except Refused as error:
-            self.log.info("{url} is not read: {error}", url=feed.url, error=error)
+            self.log.info("The feed {url} is not read now: {error}", url=feed.url, error=error)
 
 
 def _noun(offer: Offer) -> str:

@@ -160,7 +160,7 @@ class River:
         try:
             await self._tending.end(record)
         except Unavailable as error:  # the next sweep removes it
-            self.log.error("{url} is removed later: {error}", url=record.url, error=error)
+            self.log.error("The feed {url} is removed later: {error}", url=record.url, error=error)
 
     # --- OPML -------------------------------------------------------------------
 

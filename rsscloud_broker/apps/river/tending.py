@@ -106,9 +106,9 @@ class Tending(MultiService):
         except CancelledError:
             pass  # the service stops
         except Unavailable as error:
-            self.log.error("{url} is tended later: {error}", url=feed.url, error=error)
+            self.log.error("The feed {url} is tended later: {error}", url=feed.url, error=error)
         except Exception:  # a bug must not be repeated at once, nor keep others waiting
-            self.log.failure("{url} could not be tended.", url=feed.url)
+            self.log.failure("The feed {url} could not be tended.", url=feed.url)
             await self._put_off(feed, "the broker made a mistake")
 
     async def _do(self, feed: FeedRecord) -> None:
@@ -179,12 +179,12 @@ class Tending(MultiService):
         pause = min(FIRST_PAUSE * 2 ** min(feed.failures, 10), LONGEST_PAUSE)
         due = self._clock.wall_seconds() + pause
         problem = clean(reason).rstrip(".")[:300]
-        self.log.info("{url} is not read now: {reason}", url=feed.url, reason=problem)
+        self.log.info("The feed {url} is not read now: {error}", url=feed.url, error=problem)
         values = {"failures": feed.failures + 1, "problem": problem, "read_due_at": due}
         try:
             await self._store.change_feed(feed.id, values)
         except Unavailable as error:
-            self.log.error("{url} is tended later: {error}", url=feed.url, error=error)
+            self.log.error("The feed {url} is tended later: {error}", url=feed.url, error=error)
 
     # --- the end of following -----------------------------------------------------
 
@@ -201,7 +201,11 @@ class Tending(MultiService):
         try:
             await self._broker.unsubscribe(self._intake.intent(feed, LEASE))
         except Refused as error:  # it ends with its lease
-            self.log.info("{url}: {error}", url=feed.url, error=error)
+            self.log.info(
+                "The river's subscription to {url} ends with its lease: {error}",
+                url=feed.url,
+                error=error,
+            )
         if not await self._store.remove_feed(feed.id):  # somebody has followed it meanwhile
             now = self._clock.wall_seconds()
             anew = {"read_due_at": now, "push_due_at": now, "asked_at": None}

@@ -72,7 +72,7 @@ class ListTests(FeedsCase):
         by_title = {row.split()[0]: row for row in self.rows()}
         for words in (
             "pushed by hub.example",
-            "told by the hub hub.example",
+            "Told by the hub hub.example.",
             "Next renewal in 3 days.",
             "Last confirmed 2 hours ago.",
             "12 items came by a push first, 1 item by a poll.",
