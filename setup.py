@@ -15,6 +15,9 @@ setup(
         "rsscloud_broker": [
             "py.typed",
             "example.toml",
+            "apps/*/*.css",
+            "apps/*/*.html",
+            "apps/*/*.js",
             "storage/migrations/*.mako",
             "web/*.css",
             "web/admin/*.html",
