@@ -30,10 +30,10 @@ from tests.e2e.fixture import request
 #: The most bytes of a page with all that it loads.
 MOST_BYTES: Final = 100_000
 
-_AXE: Final = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+AXE: Final = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 
 #: What makes a page hard or impossible to use for some people, in the words of axe-core.
-_SERIOUS: Final = """
+SERIOUS: Final = """
 async () => {
     const {violations} = await axe.run(document, {resultTypes: ['violations'], preload: false});
     return violations
@@ -107,7 +107,7 @@ class EveryPageTests(BrowserTestCase):
         self.assertEqual(answer.status, shown.status)
         self.weigh(page)
         self.faults += watch.faults
-        page.evaluate(_AXE)
+        page.evaluate(AXE)
         for width in (DESK, PHONE, SMALL):
             page.set_viewport_size({"width": width, "height": HEIGHT})
             self.look(page, f"{shown.name}-{width}")
@@ -120,7 +120,7 @@ class EveryPageTests(BrowserTestCase):
             page.emulate_media(color_scheme=scheme)
             picture = f"{name}-{scheme}"
             page.screenshot(path=SCREENSHOTS / f"{picture}.png", full_page=True)
-            found = [*page.evaluate(_SERIOUS), *overflowing(page)]
+            found = [*page.evaluate(SERIOUS), *overflowing(page)]
             self.faults += [f"{picture}: {each}" for each in found]
 
     def weigh(self, page: Page) -> None:

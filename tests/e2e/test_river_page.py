@@ -13,6 +13,7 @@ from tests.e2e.browser import BrowserTestCase, Watch
 from tests.e2e.fixture import Broker, run_here, until
 from tests.e2e.hostile import together, xml_text
 from tests.e2e.servers import FEED, Origin
+from tests.e2e.test_every_page import AXE, SERIOUS
 from tests.e2e.test_xss import CHANGED, XSSTestCase
 
 PASSWORD = "correct horse"
@@ -263,6 +264,8 @@ class StrangersTests(RiverTestCase, XSSTestCase):
                 "document.querySelectorAll('details').forEach(one => one.open = true)"
             )
             self.inspect(self.tab.url)
+            self.tab.evaluate(AXE)
+            self.faults += self.tab.evaluate(SERIOUS)
             if not self.tab.locator("a[rel=next]").count():
                 break
             with self.tab.expect_navigation():
