@@ -172,6 +172,9 @@ class Broker:
             raise
         return record.changed
 
+    async def distrust_pings(self, url: str) -> None:
+        await self._store.forget_ping(topic_of(url), self._clock.wall_seconds())
+
     def admit_examination(self, url: str, source: str) -> str:
         """Count a fetch of a URL that changes nothing here, or refuse it.
 
@@ -224,10 +227,7 @@ class Broker:
         return notes
 
     def _check_space(self) -> None:
-        """Raise if the disk has too little space for new data.
-
-        :raises Unavailable: the disk is nearly full.
-        """
+        """Raise ``Unavailable`` if the disk has too little space for new data."""
         if self._space is not None:
             self._space.check()
 

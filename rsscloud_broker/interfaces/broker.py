@@ -99,6 +99,12 @@ class IBroker(Interface):
             content is pushed.
         """
 
+    def distrust_pings(url: str) -> Awaitable[None]:
+        """Poll a topic as if nobody had ever pinged it, since its pings have stopped.
+
+        The broker polls topics that are pinged rarely.  After the next ping it does so again.
+        """
+
     def push_content(topic: str, content: Content, source: str) -> Awaitable[bool]:
         """Distribute pushed content to the subscribers of a topic, unchanged and without a fetch.
 

@@ -165,6 +165,9 @@ class IStore(IStatistics):
         polls are planned.
         """
 
+    def forget_ping(url: str, at: float) -> Awaitable[None]:
+        """Forget when a topic was last pinged, and make its next poll due now if it is polled."""
+
     def checks_due(limit: int) -> Awaitable[list[Check]]:
         """The topics that wait to be fetched, longest waiting first."""
 

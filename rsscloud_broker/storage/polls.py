@@ -131,6 +131,14 @@ def plan_polls(conn: Connection, plans: Sequence[PollPlan]) -> None:
     )
 
 
+def forget_ping(conn: Connection, url: str, at: float) -> None:
+    """See ``IStore.forget_ping``."""
+    of_url = topic.c.id == key_of(url)
+    conn.execute(update(topic).where(of_url).values(pinged_at=None))
+    polled = (of_url, topic.c.next_poll_at.is_not(None))
+    conn.execute(update(topic).where(*polled).values(next_poll_at=to_micros(at)))
+
+
 def make_due(conn: Connection, keys: Collection[int], at: int) -> None:
     """Make polls of topics due that have subscriptions and no poll yet.
 

@@ -201,6 +201,7 @@ class Store(Service):
     move_topic = writing(moves.move_topic)
     polls_due = reading(polls.polls_due)
     plan_polls = writing(polls.plan_polls)
+    forget_ping = writing(polls.forget_ping)
     checks_due = reading(topics.checks_due)
     request_content = writing(topics.request_content)
     drop_check = writing(topics.drop_check)

@@ -273,6 +273,7 @@ class FakeBroker:
     :ivar pinged: the topics given to ``ping_topic``.
     :ivar sources: the addresses that pings of all kinds and pushes came from, in order.
     :ivar published: the URLs given to ``publish``, call by call.
+    :ivar distrusted: the topics given to ``distrust_pings``.
     :ivar pushed: the topics given to ``push_content``, each with its content.
     :ivar intents: the intents given to ``subscribe``.
     :ivar unsubscribed: the intents given to ``unsubscribe``.
@@ -290,6 +291,7 @@ class FakeBroker:
         self.pinged: list[str] = []
         self.sources: list[str] = []
         self.published: list[tuple[str, ...]] = []
+        self.distrusted: list[str] = []
         self.pushed: list[tuple[str, Content]] = []
         self.intents: list[Intent] = []
         self.unsubscribed: list[Intent] = []
@@ -318,6 +320,10 @@ class FakeBroker:
         self.published.append(tuple(urls))
         self.sources.append(source)
         return {url: self.problems[url] for url in urls if url in self.problems}
+
+    async def distrust_pings(self, url: str) -> None:
+        self._fail("distrust_pings")
+        self.distrusted.append(url)
 
     async def push_content(self, topic: str, content: Content, source: str) -> bool:
         self._fail("push_content")

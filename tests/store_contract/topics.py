@@ -179,6 +179,20 @@ class TopicsContract(HubContract):
         await self.store.put_subscription(a_subscription(granted_at=2000))
         self.assertEqual(await self.polls(2000), [FEED])
 
+    async def test_topic_whose_pings_are_forgotten(self) -> None:
+        await self.store.record_fetch(evolve(a_fetch(), pinged=True), None)
+        await self.store.forget_ping(FEED, 2000)
+        self.assertIsNone((await self.status()).pinged_at)
+        self.assertEqual(await self.polls(), [])  # nobody has subscribed to it
+        await self.store.put_subscription(a_subscription())
+        await self.store.record_fetch(evolve(a_fetch(), pinged=True), None)
+        await self.store.plan_polls([a_plan(5000)])
+        self.assertIsNotNone((await self.status()).pinged_at)
+        await self.store.forget_ping(FEED, 3000)
+        status = await self.status()
+        self.assertEqual((status.pinged_at, status.next_poll_at), (None, 3000))
+        await self.store.forget_ping("http://nobody.example/", 3000)
+
     async def test_polls_are_due_longest_due_first(self) -> None:
         for url in (FEED, OTHER_FEED, _THIRD_FEED):
             await self.store.put_subscription(a_subscription(url))

@@ -20,6 +20,7 @@ Programs send an API token with the scope ``river``.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -42,6 +43,9 @@ from rsscloud_broker.wire.websub import BadRequest, parse_call
 PAGE: Final = 100
 #: The largest document that a hub may push, in bytes.
 MAX_PUSH: Final = 2 * 1024 * 1024
+
+#: How many public rivers are remembered, and for how many seconds.
+REMEMBERED, REMEMBERED_SECONDS = 100, 5.0
 
 #: The scope of tokens.
 SCOPE: Final = "river"
@@ -66,6 +70,8 @@ class RiverDoor(RoutesOnly):
         self._callers = parts.callers
         self._clock = parts.clock
         self._public_url = parts.public_url
+        self._in_thread = parts.in_thread
+        self._made: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
 
     def routes(self) -> Sequence[Route]:
         """See ``IFrontDoor``."""
@@ -119,7 +125,7 @@ class RiverDoor(RoutesOnly):
         url = f"{self._public_url}/river.json"
         more = f"{url}?before={items[-1].id}" if len(items) == PAGE else ""
         title = f"The river of {caller.name}"
-        body = formats.json_feed(title, url, feeds, items, seen, more)
+        body = await self._in_thread(formats.json_feed, title, url, feeds, items, seen, more)
         return Answer(body, "application/feed+json", headers=_NO_STORE)
 
     async def _export(self, request: Request, caller: Caller) -> Answer:
@@ -135,11 +141,26 @@ class RiverDoor(RoutesOnly):
         return Answer(body, _JSON, headers=_NO_STORE)
 
     async def _river_js(self, request: Request) -> Answer:
-        found = await self._river.public_river(parameter(request, "account"), PAGE)
-        if found is None:
+        name = parameter(request, "account")
+        made_at, body = self._made.get(name, (float("-inf"), b""))
+        if self._clock.seconds() - made_at > REMEMBERED_SECONDS:
+            body = await self._make_river_js(name)
+        if not body:
             return _plain(404, "No account with this name has made its river public.")
-        body = formats.river_js(*found, self._clock.wall_seconds())
         return Answer(body, _SCRIPT, headers={"x-content-type-options": "nosniff"})
+
+    async def _make_river_js(self, name: str) -> bytes:
+        """The river of an account as river.js, which is remembered; empty if it is not public."""
+        found = await self._river.public_river(name, PAGE)
+        self._made.pop(name, None)
+        if found is None:
+            return b""
+        now = self._clock.wall_seconds()
+        body: bytes = await self._in_thread(formats.river_js, *found, now)
+        self._made[name] = (self._clock.seconds(), body)
+        if len(self._made) > REMEMBERED:
+            self._made.popitem(last=False)
+        return body
 
     # --- for hubs -----------------------------------------------------------------
 

@@ -62,7 +62,8 @@ def store_document(
         return None
     turn = feed.turn + whole
     entries = document.entries[: bounds.items]
-    rows = [_row(feed_id, entry, way, turn, now) for entry in reversed(entries)]
+    # What is only pushed is not known to be in the feed, and may be deleted.
+    rows = [_row(feed_id, entry, way, turn - (not whole), now) for entry in reversed(entries)]
     known = _known(conn, feed_id, [row["guid_digest"] for row in rows])
     fresh = [row for row in rows if row["guid_digest"] not in known]
     if fresh:
@@ -75,7 +76,7 @@ def store_document(
     if whole:
         same = [number for number, _ in known.values()]
         conn.execute(update(item).where(item.c.id.in_(same)).values(turn=turn))
-        _remove_old(conn, feed_id, turn, now, bounds)
+    _remove_old(conn, feed_id, turn, now, bounds)
     changed = change_feed(
         conn, feed_id, {"turn": turn, **values, **_counts(feed, len(fresh), way, now)}
     )

@@ -166,6 +166,7 @@ class Pushing:
             values["push_due_at"] = now + RETRY_SOON
         else:
             values |= _next_offer(feed, now)
+            await self._broker.distrust_pings(feed.url)
         await self._store.change_feed(feed.id, values)
 
     async def missed(self, feed: FeedRecord) -> None:
@@ -177,6 +178,7 @@ class Pushing:
         self.log.warn("The feed {url} is not pushed: {reason}.", url=feed.url, reason=reason)
         values = {"push_problem": reason, "asked_at": None, **_next_offer(feed, now)}
         await self._store.change_feed(feed.id, values)
+        await self._broker.distrust_pings(feed.url)
 
     async def leave(self, feed: FeedRecord) -> None:
         """Unsubscribe from a feed that nobody follows.  A cloud cannot be told."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from twisted.internet.defer import Deferred
+from twisted.internet.defer import TimeoutError as TimedOut
 from twisted.logger import Logger
 
 from rsscloud_broker.apps.river.discovery import Found, typed_url
@@ -26,6 +27,9 @@ from rsscloud_broker.wire import opml
 #: all accounts together at the same time.
 PER_HOUR, AT_ONCE, ALL_AT_ONCE = 120, 3, 30
 _HOUR: Final = 3600
+
+#: Seconds within which a feed must be found for somebody who waits.
+FIND_WITHIN: Final = 45.0
 
 #: How many failures of an import are listed.
 MAX_FAILURES: Final = 100
@@ -96,8 +100,13 @@ class River:
 
     async def _found(self, caller: Caller, url: str, source: str) -> FeedRecord:
         """Find a feed, and begin to read it."""
+        finding = Deferred.fromCoroutine(self._tending.find(url))
         try:
-            found = await self._tending.find(url)
+            found = await finding.addTimeout(FIND_WITHIN, self._clock)
+        except TimedOut as error:
+            raise InvalidFeed(
+                f"{url} did not answer within {FIND_WITHIN:g} seconds; try again later"
+            ) from error
         except OutboundError as error:
             raise InvalidFeed(
                 f"{url} cannot be read: {error}; look whether the address is right"

@@ -59,8 +59,10 @@ class Tending(MultiService):
         self._topics = topics
         self._clock = clock
         self._under_way: dict[int, Deferred[None]] = {}
-        EachPeriod(clock, PERIOD, self.look, name="river").setServiceParent(self)
-        EachPeriod(clock, SWEEP, self.sweep, name="river's sweep").setServiceParent(self)
+        looking = EachPeriod(clock, PERIOD, self.look, name="river", at_start=True)
+        sweeping = EachPeriod(clock, SWEEP, self.sweep, name="river's sweep", at_start=True)
+        for each in (looking, sweeping):
+            each.setServiceParent(self)
 
     def stopService(self) -> Deferred[None] | None:
         """Stop; what was under way is due again after the next start."""

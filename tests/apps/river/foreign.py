@@ -6,7 +6,7 @@ free port of loopback and prints it::
     GET  /blog/                     a page that names its feed
     GET  /NAME.xml                  a feed; NAME is hub, cloud, silent, forging, lying or plain
     POST /post/NAME title=...       adds an item; the hub or the cloud tells its subscribers
-    GET  /told                      how many subscribers were told, and what they answered
+    GET  /told                      who was told and what they answered; how many are subscribed
     POST /hub, /rsscloud            for subscribers
 
 The hub of ``silent`` takes subscriptions and tells nobody.  That of ``forging`` signs with another
@@ -32,7 +32,6 @@ ITEMS: dict[str, list[str]] = defaultdict(list)
 SUBSCRIBERS: dict[str, dict[str, str]] = defaultdict(dict)
 REGISTERED: dict[str, set[str]] = defaultdict(set)
 TOLD: list[tuple[str, str, int]] = []
-FETCHED: dict[str, int] = defaultdict(int)
 HUBS = ("hub", "silent", "forging", "lying")
 
 
@@ -62,9 +61,13 @@ class Site(BaseHTTPRequestHandler):
             link = '<link rel="alternate" type="application/rss+xml" href="/plain.xml">'
             self.answer(200, f"<html><head>{link}</head></html>".encode(), "text/html")
         elif path == "/told":
-            self.answer(200, json.dumps({"told": TOLD, "fetched": FETCHED}).encode())
+            self.answer(
+                200,
+                json.dumps(
+                    {"told": TOLD, "subscribers": sum(map(len, SUBSCRIBERS.values()))}
+                ).encode(),
+            )
         elif path.endswith(".xml"):
-            FETCHED[name] += 1
             self.answer(200, self.feed(name), "application/rss+xml")
         else:
             self.answer(404, b"nothing here")
@@ -106,10 +109,10 @@ class Site(BaseHTTPRequestHandler):
     def post(self, name: str, title: str) -> None:
         ITEMS[name].append(title)
         topic = f"{self.base}/{name}.xml"
-        for callback, secret in SUBSCRIBERS[topic].items():
+        for callback, secret in tuple(SUBSCRIBERS[topic].items()):
             if name != "silent":
                 self.push(name, topic, callback, secret)
-        for callback in REGISTERED[topic]:
+        for callback in tuple(REGISTERED[topic]):
             self.tell(topic, callback, urlencode({"url": topic}).encode(), {})
         self.answer(200, formatdate().encode())
 

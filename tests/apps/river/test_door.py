@@ -100,4 +100,5 @@ class DoorTests(SynchronousTestCase):
         )
         self.assertIn("docs", river_js["metadata"])
         self.house.result(river.set_public(dave, False))
+        self.house.pass_time(10)
         self.assertEqual(self.house.get(path, account="dave").status, 404)

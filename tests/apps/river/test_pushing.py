@@ -127,6 +127,14 @@ class HubTests(HubCase):
         self.house.pass_time(2)
         self.assertEqual(self.house.titles(), ["two", "one"])
 
+    def test_endless_items_of_a_hub_do_not_fill_the_disk(self) -> None:
+        """And what is in the feed stays: otherwise it would come back as new."""
+        form = self.subscribed()
+        for number in range(4):
+            self.house.push(form, self.feed(*(f"item {number} {each}" for each in range(150))))
+        titles = self.house.titles()
+        self.assertEqual((len(titles), titles[0], titles[-1]), (201, "item 3 0", "one"))
+
     def test_pushes_that_nobody_wants_are_gone(self) -> None:
         form = self.subscribed()
         another = {**form, "hub.callback": f"{form['hub.callback']}x"}
@@ -224,6 +232,7 @@ class HubTests(HubCase):
 
     def test_a_hub_that_dies_in_silence(self) -> None:
         form = self.subscribed()
+        self.house.result(self.house.broker.ping_topic(BLOG, ""))
         self.pages[BLOG] = self.feed("two", "one")
         self.house.poll()
         feed = self.house.feed()
@@ -234,6 +243,8 @@ class HubTests(HubCase):
         self.assertEqual((feed.how, feed.pushed, feed.found_by_poll), ("polled", 0, 2))
         self.assertIn("did not tell of new items 2 times in a row", feed.status)
         self.assertIn("0 of 2 new items were pushed", feed.status)
+        status = self.house.result(self.house.store.topic_status(BLOG))
+        self.assertIsNone(status.pinged_at)  # so the broker polls as often as it changes
         self.house.pass_time(DAY + 60)
         self.assertEqual(self.house.asked()[-1], form)
         self.assertEqual(len(self.house.asked()), 2)

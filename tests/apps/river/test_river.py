@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.river.app import RiverOptions
 from rsscloud_broker.apps.river.model import Arrival, Imported, InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_OUTLINES
-from rsscloud_broker.apps.river.river import AT_ONCE, PER_HOUR
+from rsscloud_broker.apps.river.river import AT_ONCE, FIND_WITHIN, PER_HOUR
 from rsscloud_broker.errors import CallbackFailed, TooMany
 from tests.apps.river.house import BLOG, DAY, RiverHouse, rss
 from tests.front_doors.fixture import PUBLIC_URL
@@ -174,6 +174,16 @@ class FollowingTests(SynchronousTestCase):
             )
             self.assertIn(said, str(error))
         self.assertEqual(self.house.result(self.house.river.feeds(self.house.dave)), [])
+
+    def test_not_followed_if_it_takes_too_long(self) -> None:
+        self.house.web.held = []
+        waiting = Deferred.fromCoroutine(self.house.river.subscribe(self.house.dave, BLOG, ""))
+        self.assertNoResult(waiting)
+        self.house.pass_time(FIND_WITHIN + 1)
+        error = self.failureResultOf(waiting, InvalidFeed).value
+        self.assertIn("did not answer within 45 seconds", str(error))
+        self.house.web.held = None
+        self.house.follow()
 
     def test_own_feeds_are_told_by_the_broker(self) -> None:
         own = f"{PUBLIC_URL}/feeds/joe/rss.xml"

@@ -1,0 +1,169 @@
+"""The river of a running broker: foreign hubs and clouds, another broker, restarts, PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+from tests import apps
+from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, run_here, until
+from tests.postgresql import empty_database
+from tests.processes import Process
+
+HOUR = 3600.0
+
+
+class Foreign:
+    """A foreign site in a process of its own; see ``tests/apps/river/foreign.py``."""
+
+    def __init__(self, case: EndToEndTestCase) -> None:
+        program = Path(apps.__file__).parent / "river" / "foreign.py"
+        self.process = Process(case, [sys.executable, str(program)])
+        self.url = f"http://127.0.0.1:{self.process.wait_for('[0-9]+')[0]}"
+
+    def post(self, name: str, title: str) -> None:
+        post_form(f"{self.url}/post/{name}", {"title": title})
+
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = json.loads(request(f"{self.url}/told").body)
+        return state
+
+
+class RiverTestCase(EndToEndTestCase):
+    """A broker with an account, whose token a program has."""
+
+    def reader(self, configuration: str = "") -> Broker:
+        broker = self.own_broker(configuration)
+        where = ("--config", broker.configuration, "--data", broker.data)
+        run_here("account", "add", "dave", "--no-password", *where).check_returncode()
+        made = run_here("account", "token", "add", "dave", "--scope", "river", *where)
+        made.check_returncode()
+        self.token = {"Authorization": f"Bearer {made.stdout.split()[-1]}"}
+        broker.start()
+        return broker
+
+    def river(self, broker: Broker) -> dict[str, Any]:
+        answer = request(f"{broker.url}/river.json", headers=self.token)
+        self.assertEqual(answer.status, 200, answer.text)
+        river: dict[str, Any] = json.loads(answer.body)
+        return river
+
+    def follow(self, broker: Broker, *urls: str) -> None:
+        outlines = "".join(f"<outline xmlUrl={quoteattr(url)}/>" for url in urls)
+        opml = f'<opml version="2.0"><head/><body>{outlines}</body></opml>'.encode()
+        answer = request(f"{broker.url}/river/opml", "POST", opml, self.token)
+        self.assertEqual(json.loads(answer.body), {"added": len(urls), "failed": []})
+
+    def feed(self, broker: Broker, url: str) -> dict[str, Any]:
+        found: list[dict[str, Any]] = self.river(broker)["_river"]["feeds"]
+        return next((feed for feed in found if feed["url"] == url), {})
+
+    def wait_for_how(self, broker: Broker, url: str, how: str) -> None:
+        until(lambda: self.feed(broker, url).get("how") == how, f"{url} to be {how}")
+
+    def arrived(self, broker: Broker) -> dict[str, str]:
+        """The titles of the items, with how they arrived."""
+        items = self.river(broker)["items"]
+        return {item["title"]: item["_river"]["how"] for item in items}
+
+
+class ForeignTests(RiverTestCase):
+    def test_foreign_hubs_and_clouds(self) -> None:
+        foreign = Foreign(self)
+        names = ("hub", "cloud", "silent", "forging", "lying")
+        urls = {name: f"{foreign.url}/{name}.xml" for name in names}
+        for name in (*names, "plain"):
+            foreign.post(name, f"{name} 1")
+        broker = self.reader()
+        self.follow(broker, f"{foreign.url}/blog/", *urls.values())
+        for name, how in (("hub", "websub"), ("cloud", "rsscloud"), ("silent", "websub")):
+            self.wait_for_how(broker, urls[name], how)
+        until(lambda: len(self.arrived(broker)) == 6, "the first items")
+        self.assertEqual(self.feed(broker, f"{foreign.url}/plain.xml")["how"], "polled")
+
+        for name in names:
+            foreign.post(name, f"{name} 2")
+        until(lambda: {"hub 2", "cloud 2"} <= self.arrived(broker).keys(), "what was pushed")
+        arrived = self.arrived(broker)
+        self.assertEqual((arrived["hub 2"], arrived["cloud 2"]), ("pushed", "pushed"))
+        self.assertFalse({"silent 2", "forging 2", "lying 2"} & arrived.keys())
+        self.assertIn("1 of 1 new item was pushed", self.feed(broker, urls["hub"])["status"])
+        self.assertIn("wrong signature", broker.log)
+
+        # Somebody else makes the broker read it, as a rare poll would, twice.
+        for number in (3, 4):
+            foreign.post("silent", f"silent {number}")
+            broker.ping(urls["silent"])
+            title = f"silent {number}"
+            until(lambda title=title: title in self.arrived(broker), "what was missed")  # type: ignore[misc]
+        self.wait_for_how(broker, urls["silent"], "polled")
+        self.assertIn("did not tell of new items", self.feed(broker, urls["silent"])["status"])
+
+    def test_renewed_after_a_crash_and_a_day(self) -> None:
+        foreign = Foreign(self)
+        url = f"{foreign.url}/cloud.xml"
+        foreign.post("cloud", "one")
+        broker = self.reader()
+        self.follow(broker, url)
+        self.wait_for_how(broker, url, "rsscloud")
+        before = self.feed(broker, url)["renew_at"]
+        broker.kill()
+        broker.start(ahead=30 * HOUR)
+        until(lambda: (self.feed(broker, url)["renew_at"] or "") > before, "the renewal")
+        foreign.post("cloud", "two")
+        until(lambda: self.arrived(broker).get("two") == "pushed", "what was pushed")
+
+    def test_nothing_is_left_when_nobody_follows(self) -> None:
+        foreign = Foreign(self)
+        url = f"{foreign.url}/hub.xml"
+        foreign.post("hub", "one")
+        broker = self.reader()
+        self.follow(broker, url)
+        self.wait_for_how(broker, url, "websub")
+        where = ("--config", broker.configuration, "--data", broker.data)
+        run_here("account", "remove", "dave", *where).check_returncode()
+        self.assertEqual(foreign.state()["subscribers"], 1)
+        broker.restart()
+        until(lambda: foreign.state()["subscribers"] == 0, "the hub to be told")
+
+
+class OwnKindTests(RiverTestCase):
+    def test_another_broker_is_hub_and_cloud(self) -> None:
+        other = self.own_broker()
+        other.start()
+        origin = self.origin()
+        hub = f'<link xmlns="http://www.w3.org/2005/Atom" rel="hub" href="{other.url}/websub"/>'
+        cloud = (
+            f'<cloud domain="127.0.0.1" port="{other.port}" path="/rsscloud/pleaseNotify" '
+            'registerProcedure="" protocol="http-post"/>'
+        )
+        item = "<item><title>{0}</title><guid>{0}</guid></item>"
+        by_hub = origin.feed("/hub.xml", elements=hub + item.format("hub 1"))
+        by_cloud = origin.feed("/cloud.xml", elements=cloud + item.format("cloud 1"))
+        broker = self.reader()
+        self.follow(broker, by_hub, by_cloud)
+        self.wait_for_how(broker, by_hub, "websub")
+        self.wait_for_how(broker, by_cloud, "rsscloud")
+        origin.feed("/hub.xml", elements=hub + item.format("hub 2") + item.format("hub 1"))
+        origin.feed("/cloud.xml", elements=cloud + item.format("cloud 2") + item.format("cloud 1"))
+        other.ping(by_hub)
+        other.ping(by_cloud)
+        until(lambda: {"hub 2", "cloud 2"} <= self.arrived(broker).keys(), "what was pushed")
+        arrived = self.arrived(broker)
+        self.assertEqual((arrived["hub 2"], arrived["cloud 2"]), ("pushed", "pushed"))
+
+    def test_on_postgresql(self) -> None:
+        origin = self.origin()
+        item = "<item><title>{0}</title><guid>{0}</guid></item>"
+        feed = origin.feed(elements=item.format("one"))
+        broker = self.reader(f'database = "{empty_database()}"\n')
+        self.follow(broker, feed)
+        until(lambda: "one" in self.arrived(broker), "the first item")
+        origin.feed(elements=item.format("two") + item.format("one"))
+        broker.ping(feed)
+        until(lambda: "two" in self.arrived(broker), "the second item")
+        broker.restart()
+        self.assertEqual(list(self.arrived(broker)), ["two", "one"])
