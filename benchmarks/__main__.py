@@ -20,6 +20,7 @@ from benchmarks import (
     pings,
     planning,
     relay,
+    rivers,
     simplefeed,
     start,
 )
@@ -47,6 +48,7 @@ ROWS: dict[str, Row] = {
     "black-holes": black_holes.latencies,
     "black-hole-names": black_holes.names,
     "relay": relay.relay,
+    "rivers": rivers.rivers,
     "start": start.start,
     "planning": planning.planning,
     "append": simplefeed.appending,

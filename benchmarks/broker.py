@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from urllib.parse import urlencode
 from attrs import frozen
 from sqlalchemy import insert
 
-from benchmarks.processes import Deadline, Failed, Running, environment, free_port
+from benchmarks.processes import TOP, Deadline, Failed, Running, environment, free_port
 from rsscloud_broker.config import Config
 from rsscloud_broker.model import Ping
 from rsscloud_broker.storage import import_document, migrate, open_database
@@ -154,7 +155,9 @@ class Broker(Running):
     :param trusted: a file with the only trusted authority; None for those of the system.
     :param name_server: the port of the only name server; None for those of the system.
     :param polls: whether topics are polled.
-    :param more: further tables of the configuration, in TOML.
+    :param port: where the broker listens; 0 for a port that is free.
+    :param top, more: more keys at the top of the configuration, and more tables.
+    :param plugins: a directory with further plugins; None for none.
     """
 
     def __init__(
@@ -164,14 +167,17 @@ class Broker(Running):
         trusted: Path | None = None,
         name_server: int | None = None,
         polls: bool = False,
+        port: int = 0,
+        top: str = "",
         more: str = "",
+        plugins: Path | None = None,
     ) -> None:
         self.data = data
-        self.port = free_port()
+        self.port = port or free_port()
         self._deadline = deadline
         config = data.directory / "broker.toml"
         config.write_text(
-            f"data = {json.dumps(str(data.directory))}\n"
+            f"data = {json.dumps(str(data.directory))}\n{top}"
             f'listen = ["tcp:{self.port}:interface=127.0.0.1:backlog=4096"]\n'
             "[http]\nmax_connections = 50000\n"
             "[sinks.change_list]\nmax_lines = 1000000\n"
@@ -183,6 +189,9 @@ class Broker(Running):
             encoding="utf-8",
         )
         self._log = data.directory / "twistd.log"
+        extra = {"SSL_CERT_FILE": str(trusted)} if trusted else {}
+        if plugins is not None:
+            extra["PYTHONPATH"] = f"{plugins}{os.pathsep}{TOP}"
         self.started_at = time.monotonic()
         super().__init__(
             [
@@ -194,7 +203,7 @@ class Broker(Running):
                 f"--config={config}",
             ],
             cwd=data.directory,
-            env=environment({"SSL_CERT_FILE": str(trusted)} if trusted else {}),
+            env=environment(extra),
             stdin=subprocess.DEVNULL,
         )
         try:

@@ -6,6 +6,7 @@
 ``/agent``       the same with ``twisted.web.client.Agent`` and a pool
 ``/bytes``       serves constant bytes, with an ETag
 ``/file``        serves a file of as many bytes, by ``twisted.web.static``
+``/events``      a stream of server-sent events: what is posted to ``/post``
 ===============  ====================================================================
 """
 
@@ -139,6 +140,30 @@ class _Bytes(Resource):
         return b"" if request.setETag(b'"same"') is CACHED else self._bytes
 
 
+class _Events(Resource):
+    """Streams what is posted to everybody who reads."""
+
+    isLeaf = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._readers: list[Request] = []
+
+    def render_GET(self, request: Request) -> int:
+        self._readers.append(request)
+        request.notifyFinish().addErrback(lambda failure: self._readers.remove(request))
+        request.setHeader(b"content-type", b"text/event-stream")
+        request.write(b": the floor\n\n")
+        return NOT_DONE_YET
+
+    def render_POST(self, request: Request) -> bytes:
+        assert request.content is not None
+        event = b"data: %s\n\n" % request.content.read()
+        for reader in self._readers:
+            reader.write(event)
+        return b"Posted.\n"
+
+
 def main() -> None:
     """Serve until the process is terminated."""
     size = control.arguments()["size"]
@@ -147,6 +172,9 @@ def main() -> None:
     root.putChild(b"bare", _PingedTopic(_fetch_bare))
     root.putChild(b"agent", _PingedTopic(_FetchByAgent()))
     root.putChild(b"bytes", _Bytes(size))
+    events = _Events()
+    root.putChild(b"events", events)
+    root.putChild(b"post", events)
     with NamedTemporaryFile() as file:
         file.write(bytes(size))
         file.flush()

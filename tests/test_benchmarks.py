@@ -91,6 +91,9 @@ class RowTests(SynchronousTestCase):
     def test_black_hole_names(self) -> None:
         self.run_row("black-hole-names", 2)
 
+    def test_rivers(self) -> None:
+        self.run_row("rivers", 2)
+
     def test_planning(self) -> None:
         self.run_row("planning", 2, floor=False)
 

@@ -45,8 +45,8 @@ class Answers(Resource):
     An answer with status 200 gets an ETag if it has none, and a client that has the same version
     gets 304.
 
-    :param respond: takes the request and returns the answer; None if it has answered the request
-        itself.
+    :param respond: takes the request and returns the answer; or None if it answers the request
+        itself, as with a stream of events.
     """
 
     isLeaf = True
@@ -61,6 +61,7 @@ class Answers(Resource):
         return NOT_DONE_YET
 
     async def _answer(self, request: Request) -> None:
+        answer: Answer | None
         try:
             answer = await self._respond(request)
         except CancelledError:

@@ -14,14 +14,12 @@ Anybody may read both, so they show no more than ``disclosure`` allows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlencode
 
 from attrs import field, frozen
 from attrs.validators import ge
-from twisted.web.http import OK
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import NOT_DONE_YET, Request
 from twisted.web.template import Flattenable, Tag, tags
@@ -42,6 +40,7 @@ from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.event_stream import Watchers
 from rsscloud_broker.web.log_lines import line_of
+from rsscloud_broker.web.streams import EVENT_ID, Places, address_of, last_event_id, set_headers
 from rsscloud_broker.wire.text import clean, decode
 
 #: How many entries are on a page.
@@ -49,9 +48,6 @@ ON_PAGE: Final = 100
 
 #: The parameters of a filter.
 _FILTER: Final = ("topic", "host", "kind", "outcome")
-
-#: The id of an entry in a request.  No log has as many entries.
-_ID: Final = re.compile("[0-9]{1,18}")
 
 #: Of all connections, those who watch the log may have one in so many.
 _SHARE: Final = 2
@@ -93,8 +89,10 @@ class EventLogDoor(RoutesOnly):
             parts.clock,
             disclosed,
             lambda entry: line_of(entry).as_json(),
-            lambda: min(options.watchers, parts.max_connections() // _SHARE),
-            options.watchers_per_address,
+            Places(
+                lambda: min(options.watchers, parts.max_connections() // _SHARE),
+                options.watchers_per_address,
+            ),
         )
         self._resources = {
             "/log": Answers(LogPage(event_log, parts).answer),
@@ -131,7 +129,7 @@ class Asked:
         }
         faults = []
         key = values.pop(number, "")
-        if key and not _ID.fullmatch(key):
+        if key and not EVENT_ID.fullmatch(key):
             faults.append(
                 f"The parameter {number} is the number of an entry, of 18 digits at most."
             )
@@ -242,35 +240,23 @@ class LogEvents(Resource):
         self._watchers = watchers
 
     def render_HEAD(self, request: Request) -> bytes:
-        self._set_headers(request)
+        set_headers(request)
         return b""
 
     def render_GET(self, request: Request) -> bytes | int:
         asked = Asked.of(request, "after")
         if asked.fault:
             return _plain(request, 400, asked.fault)
-        address = str(request.getClientAddress().host)
+        address = address_of(request)
         if not self._watchers.has_room(address):
             request.setHeader("retry-after", "60")
             return _plain(
                 request, 503, "As many people watch the log as may. Please reload it later."
             )
-        self._set_headers(request)
-        after = _last_event_id(request)
+        set_headers(request)
+        after = last_event_id(request)
         self._watchers.add(request, asked.wanted, asked.number if after is None else after, address)
         return NOT_DONE_YET
-
-    def _set_headers(self, request: Request) -> None:
-        request.setResponseCode(OK)
-        request.setHeader("content-type", "text/event-stream; charset=utf-8")
-        request.setHeader("cache-control", "no-store")
-        request.setHeader("x-accel-buffering", "no")  # nginx would gather the lines
-
-
-def _last_event_id(request: Request) -> int | None:
-    """The id after which a browser goes on whose connection broke; None if it says none."""
-    (sent, *_) = request.requestHeaders.getRawHeaders("last-event-id") or [""]
-    return int(sent) if _ID.fullmatch(sent) else None
 
 
 def _plain(request: Request, status: int, text: str) -> bytes:

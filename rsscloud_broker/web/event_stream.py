@@ -4,10 +4,7 @@ However many people watch, the log is read once every half second, and not at al
 watches.  ``Watchers`` keeps the last entries in memory, so that a browser whose connection broke
 gets what it missed without a read of its own.  Watchers with the same filter share their text.
 
-Each watcher gets what it reads: if its connection is full, up to ``MAX_BACKLOG`` bytes wait for it,
-and then the broker cuts it off.  The browser connects again by itself, and says where it was.
-
-The stream has these events (https://html.spec.whatwg.org/multipage/server-sent-events.html)::
+``streams`` says what happens to a browser that reads slowly.  The stream has these events::
 
     id: 1234
     data: {"id": 1234, "at": "2026-11-22T10:30:00Z", "before": "A ping for ", ...}
@@ -23,7 +20,7 @@ The stream has these events (https://html.spec.whatwg.org/multipage/server-sent-
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -31,22 +28,17 @@ from typing import Final
 
 from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IPushProducer
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.web.server import Request
-from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, IEventLog
 from rsscloud_broker.log_entries import LogEntry, LogFilter
-from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.web.streams import HEARTBEAT, Places, Stream, in_turns
 
 #: Seconds between two reads of the log.
 PAUSE: Final = 0.5
-
-#: Seconds after which something is sent, so that no proxy closes a silent connection.
-HEARTBEAT: Final = 15.0
 
 #: How many entries are read at a time, and how many are kept in memory.
 READ, KEPT = 5000, 2000
@@ -54,58 +46,22 @@ READ, KEPT = 5000, 2000
 #: How many lines a watcher gets at a time; the others are counted.  Nobody reads more.
 LINES: Final = 25
 
-#: How many bytes wait for a watcher that does not read, beside those in its connection's buffer.
-MAX_BACKLOG: Final = 64 * 1024
-
-#: How many watchers are written to in one turn of the reactor, so that nothing else waits long;
-#: and how many of those who have just come, for each of whom all that is kept is searched.
-AT_ONCE, ADMITTED_AT_ONCE = 50, 10
+#: How many of those who have just come are admitted in one turn of the reactor, since for each of
+#: them all that is kept is searched.
+ADMITTED_AT_ONCE: Final = 10
 
 _EVERYTHING: Final = LogFilter()
 _GAP: Final = b"event: gap\ndata: 0\n\n"
 
 
-@implementer(IPushProducer)
 @define(eq=False)
-class Watcher:
+class Watcher(Stream):
     """One browser that watches the log.
 
     :ivar wanted: which entries it wants.
-    :ivar over: whether the connection has ended.
     """
 
-    request: Request
-    wanted: LogFilter
-    over: bool = False
-    _paused: bool = False
-    _backlog: deque[bytes] = field(factory=deque)
-    _bytes: int = 0
-
-    def send(self, data: bytes) -> None:
-        """Send some bytes as soon as the browser reads; cut it off if too many wait."""
-        if self.over or not data:
-            return
-        if not self._paused:
-            self.request.write(data)
-            return
-        self._backlog.append(data)
-        self._bytes += len(data)
-        channel = self.request.channel
-        if self._bytes > MAX_BACKLOG and channel is not None:
-            channel.forceAbortClient()
-
-    def pauseProducing(self) -> None:
-        self._paused = True
-
-    def resumeProducing(self) -> None:
-        self._paused = False
-        while self._backlog and not self._paused and not self.over:
-            data = self._backlog.popleft()
-            self._bytes -= len(data)
-            self.request.write(data)
-
-    def stopProducing(self) -> None:
-        self.over = True
+    wanted: LogFilter = field(kw_only=True)
 
 
 @define(eq=False)
@@ -127,8 +83,7 @@ class Watchers:
 
     :param disclosed: returns an entry with only what watchers may see.
     :param show: the data of such an entry, on one line.
-    :param most: returns how many may watch at the same time.
-    :param most_of_address: how many of them may come from one address.
+    :param places: counts those who watch, by address.
     """
 
     log = Logger()
@@ -139,18 +94,15 @@ class Watchers:
         clock: IClock,
         disclosed: Callable[[LogEntry], LogEntry],
         show: Callable[[LogEntry], bytes],
-        most: Callable[[], int],
-        most_of_address: int,
+        places: Places,
     ) -> None:
         self._event_log = event_log
         self._clock = clock
         self._disclosed = disclosed
         self._show = show
-        self._most = most
-        self._most_of_address = most_of_address
+        self._places = places
         self._joining: dict[Watcher, int | None] = {}  # each with the last entry that it has seen
         self._watchers: dict[Watcher, None] = {}
-        self._of_address: Counter[str] = Counter()
         self._kept: deque[_Shown] = deque(maxlen=KEPT)
         # The id of the last entry that was read; None until the first read.
         self._position: int | None = None
@@ -164,32 +116,25 @@ class Watchers:
         return len(self._watchers) + len(self._joining)
 
     def has_room(self, address: str) -> bool:
-        """Whether one more may watch from an address."""
-        full = len(self) >= self._most()
-        return not full and self._of_address[bucket_of(address)] < self._most_of_address
+        """Whether one more may watch from an address; see ``streams.address_of``."""
+        return self._places.has_room(address)
 
     def add(self, request: Request, wanted: LogFilter, after: int | None, address: str) -> None:
         """Stream entries to a browser until it goes away.
 
         :param after: the id of the last entry that it has seen; None to begin with the next one.
         """
-        bucket = bucket_of(address)
-        self._of_address[bucket] += 1
-        watcher = Watcher(request, wanted)
+        self._places.take(address)
+        watcher = Watcher(request, wanted=wanted)
 
-        def gone(result: object) -> None:
-            watcher.over = True
+        def gone() -> None:
             self._joining.pop(watcher, None)
             self._watchers.pop(watcher, None)
-            self._of_address[bucket] -= 1
-            if not self._of_address[bucket]:
-                del self._of_address[bucket]
+            self._places.leave(address)
             if not self and self._pause is not None:
                 self._pause.cancel()
 
-        request.notifyFinish().addBoth(gone)
-        request.registerProducer(watcher, True)
-        watcher.send(b": the event log\n\n")
+        watcher.begin(b"the event log", gone)
         if self._has_read:
             self._watchers[watcher] = None
             watcher.send(self._missed(wanted, after))
@@ -323,12 +268,11 @@ class Watchers:
 
     async def _send(self, data: Mapping[LogFilter, bytes], watchers: Sequence[Watcher]) -> None:
         """Send each watcher the bytes for its filter, a few in each turn of the reactor."""
-        for start in range(0, len(watchers), AT_ONCE):
-            if start:
-                await deferLater(self._clock, 0)
-            for watcher in watchers[start : start + AT_ONCE]:
-                if some := data.get(watcher.wanted):
-                    watcher.send(some)
+
+        def send(watcher: Watcher) -> None:
+            watcher.send(data.get(watcher.wanted, b""))
+
+        await in_turns(self._clock, send, watchers)
 
 
 def _key(of: LogEntry | LogFilter) -> tuple[str, ...]:

@@ -8,10 +8,12 @@ links to one that is not in the table.
 from __future__ import annotations
 
 import atexit
+import json
 import shutil
 import tempfile
 from base64 import b64decode
 from pathlib import Path
+from typing import Final
 from urllib.parse import quote
 
 from attrs import frozen
@@ -90,6 +92,8 @@ PAGES = (
     PageOfBroker("message_with_link", "/people/dave/2"),
     PageOfBroker("write", "/write", is_private=True),
     PageOfBroker("write_again", "/write?id=1", is_private=True),
+    PageOfBroker("river", "/river", is_private=True),
+    PageOfBroker("river_feeds", "/river/feeds", is_private=True),
     PageOfBroker("not_found", "/nothing", 404),
     PageOfBroker("not_a_page", "/RPC2", 405),
 )
@@ -121,9 +125,42 @@ def busy_broker() -> Busy:
             *("account", "add", ACCOUNT, "--admin", "--password-stdin", "--data", broker.data),
             stdin=PASSWORD,
         ).check_returncode()
+        where = ("--config", broker.configuration, "--data", broker.data)
+        made = run_here("account", "token", "add", ACCOUNT, "--scope", "river", *where)
         broker.start()
+        _read(broker, made.stdout.strip())
         _shared.append(Busy(broker, _used(broker)))
     return _shared[0]
+
+
+#: Items of a feed with all that the river shows, but for pictures, which would come from elsewhere.
+_ITEMS: Final = f"""
+<item><title>A table</title><link>http://site.example/1</link><description>
+&lt;h2&gt;Night trains&lt;/h2&gt;&lt;ul&gt;&lt;li&gt;one&lt;/li&gt;&lt;/ul&gt;
+&lt;table&gt;&lt;tr&gt;&lt;th&gt;From&lt;/th&gt;&lt;td&gt;Wien&lt;/td&gt;&lt;/tr&gt;&lt;/table&gt;
+</description><enclosure url="http://files.example/song.mp3" length="1000" type="audio/mpeg"/>
+</item>
+<item><description>{"A long text. " * 200}</description><guid>2</guid></item>
+<item xmlns:rssCloud="http://rsscloud.co/"><title>{"W" * 200}</title><guid>3</guid>
+<rssCloud:item><title>Below</title></rssCloud:item></item>
+"""
+
+
+def _read(broker: Broker, token: str) -> None:
+    """Put some items into the river of the account at a broker."""
+    origin = Origin()
+    origin.start()
+    feed = origin.feed("/items.xml", _ITEMS)
+    opml = f'<opml version="2.0"><body><outline xmlUrl="{feed}"/></body></opml>'
+    headers = {"authorization": f"Bearer {token}", "content-type": "text/x-opml"}
+    answer = request(f"{broker.url}/river/opml", "POST", opml.encode(), headers)
+    assert answer.status == 200, answer.text
+
+    def read() -> bool:
+        river = request(f"{broker.url}/river.json", headers=headers)
+        return len(json.loads(river.body)["items"]) == 3
+
+    until(read, "the items in the river")
 
 
 def _used(broker: Broker) -> str:

@@ -30,10 +30,10 @@ from tests.e2e.fixture import request
 #: The most bytes of a page with all that it loads.
 MOST_BYTES: Final = 100_000
 
-_AXE: Final = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+AXE: Final = files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 
 #: What makes a page hard or impossible to use for some people, in the words of axe-core.
-_SERIOUS: Final = """
+SERIOUS: Final = """
 async () => {
     const {violations} = await axe.run(document, {resultTypes: ['violations'], preload: false});
     return violations
@@ -50,7 +50,7 @@ _BYTES: Final = (
 #: The controls that somebody sees, in the order of the document.
 _CONTROLS: Final = """
 [...document.querySelectorAll(
-    'a[href], button, input, select, textarea, summary, [tabindex="0"]'
+    'a[href], button, input, select, textarea, summary, audio, video, [tabindex="0"]'
 )].filter(each => !each.disabled && each.type !== 'hidden' && each.checkVisibility())
 """
 
@@ -107,7 +107,7 @@ class EveryPageTests(BrowserTestCase):
         self.assertEqual(answer.status, shown.status)
         self.weigh(page)
         self.faults += watch.faults
-        page.evaluate(_AXE)
+        page.evaluate(AXE)
         self.look(page, shown.name, DESK, "dark")  # at every width the colours are the same
         for width in (DESK, PHONE, SMALL):
             self.look(page, shown.name, width, "light")
@@ -120,7 +120,7 @@ class EveryPageTests(BrowserTestCase):
         page.emulate_media(color_scheme=scheme)
         picture = f"{name}-{width}-{scheme}"
         page.screenshot(path=SCREENSHOTS / f"{picture}.png", full_page=True)
-        found = [*page.evaluate(_SERIOUS), *overflowing(page)]
+        found = [*page.evaluate(SERIOUS), *overflowing(page)]
         self.faults += [f"{picture}: {each}" for each in found]
 
     def weigh(self, page: Page) -> None:
@@ -134,7 +134,7 @@ class EveryPageTests(BrowserTestCase):
         """Walk through a page with the Tab key, from its top."""
         wanted = page.evaluate(f"{_CONTROLS}.length")
         walked: list[int] = []
-        # Boxes that scroll get the focus too, and a field for a time stops at each of its parts.
+        # Boxes that scroll get the focus too, and fields for times and players stop at each part.
         for _ in range(2 * wanted + 20):
             if len(walked) == wanted:
                 break
@@ -142,7 +142,7 @@ class EveryPageTests(BrowserTestCase):
             focus = page.evaluate(_FOCUS)
             if not walked and 'class="skip"' not in focus["name"]:
                 self.faults.append(f"Tab leads to {focus['name']} before the skip link")
-            # The browser itself marks the parts of a field after its first one.
+            # The browser itself marks the parts of a field or a player after its first one.
             if not focus["seen"] and focus["number"] not in walked[-1:]:
                 self.faults.append(f"nobody sees that {focus['name']} has the focus")
             if focus["number"] >= 0 and focus["number"] not in walked[-1:]:

@@ -36,7 +36,7 @@ _REGISTRATION: Final = ("url", "url1", "protocol", "domain", "port", "path", "no
 #: What a payload has changed in a page: sentences.  A page has one of each part of the frame, no
 #: elements that nobody put into a template, no handlers, and links to the web only.  A text that
 #: changes the direction of writing is alone in its paragraph, cell or <bdi>: it turns nothing else.
-_CHANGED: Final = r"""
+CHANGED: Final = r"""
 () => {
     if (document.querySelector('parsererror')) return ['it is not well-formed'];
     const all = [...document.querySelectorAll('*')];
@@ -117,7 +117,12 @@ _NUMBER: Final = re.compile(r"(?:xss\(|canary\.example/)\D*(\d+)")
 
 
 class XSSTestCase(BrowserTestCase):
-    """Opens pages, and collects what payloads have done in them."""
+    """Opens pages, and collects what payloads have done in them.
+
+    :cvar changed: the script that finds what a payload has changed in a page.
+    """
+
+    changed = CHANGED
 
     def setUp(self) -> None:
         super().setUp()
@@ -142,7 +147,7 @@ class XSSTestCase(BrowserTestCase):
 
     def inspect(self, what: str) -> None:
         """Collect what payloads have done in the page that is open."""
-        found = [*self.tab.evaluate(_CHANGED), *self.watch.faults]
+        found = [*self.tab.evaluate(self.changed), *self.watch.faults]
         if self.tab.evaluate("document.contentType") == "text/html":
             found += overflowing(self.tab)
         if urlsplit(self.tab.url).netloc != self.watch.host:
@@ -249,5 +254,5 @@ class PayloadsTests(XSSTestCase):
         ):
             self.tab.goto(self.broker.url)
             self.tab.evaluate("html => document.querySelector('h1').outerHTML += html", payload)
-            found = [*self.tab.evaluate(_CHANGED), *overflowing(self.tab)]
+            found = [*self.tab.evaluate(CHANGED), *overflowing(self.tab)]
             self.assertIn(fault, found)

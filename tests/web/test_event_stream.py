@@ -13,14 +13,8 @@ from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.log_entries import LogEntry
 from rsscloud_broker.web.event_log import EventLogDoorOptions
-from rsscloud_broker.web.event_stream import (
-    ADMITTED_AT_ONCE,
-    HEARTBEAT,
-    KEPT,
-    LINES,
-    MAX_BACKLOG,
-    PAUSE,
-)
+from rsscloud_broker.web.event_stream import ADMITTED_AT_ONCE, KEPT, LINES, PAUSE
+from rsscloud_broker.web.streams import HEARTBEAT, MAX_BACKLOG
 from tests.front_doors.exchange import Exchange
 from tests.front_doors.fixture import CALLER, NOON, House
 

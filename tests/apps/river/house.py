@@ -158,7 +158,7 @@ class RiverHouse(House):
             rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
         )
         app = make_river(options or RiverOptions(), self.app_parts)
-        (door,), (intake,), (tending,) = app.front_doors, app.notifiers, app.services
+        (door, _), (intake,), (tending,) = app.front_doors, app.notifiers, app.services
         assert isinstance(door, RiverDoor)
         assert isinstance(intake, Intake)
         assert isinstance(tending, Tending)

@@ -1,0 +1,224 @@
+"""The reading list: ``/river/feeds``, where people follow feeds and see how each reaches them.
+
+Each form on the page is sent by ``POST /river/feeds`` with ``csrf`` and ``do``, which says what to
+do: ``subscribe`` (``url``), ``unsubscribe`` (``id``), ``import`` (``text``, or the file ``opml`` by
+``multipart/form-data``) or ``share`` (``public``: not empty if everybody may read the river).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.apps.river.markup import host_of
+from rsscloud_broker.apps.river.model import Feed, Imported, InvalidFeed
+from rsscloud_broker.apps.river.river import River
+from rsscloud_broker.errors import ForgedForm, Refused, TooMany
+from rsscloud_broker.interfaces import AppParts, Caller, IClock, Route
+from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
+from rsscloud_broker.web.answers import Answer, Answers, parameter
+from rsscloud_broker.web.file_forms import Form, read_form
+from rsscloud_broker.web.pages import linked
+from rsscloud_broker.web.words import clipped, counted, moment, strangers
+from rsscloud_broker.wire.text import clean
+
+PATH: Final = "/river/feeds"
+
+#: How many bytes an OPML document may have, with the rest of its form.
+MAX_OPML: Final = 4_000_000
+
+_TYPES: Final = frozenset({"multipart/form-data", "application/x-www-form-urlencoded"})
+
+#: How many of the feeds that an import could not follow are named.
+_NAMED: Final = 50
+
+_TITLE: Final = 200
+
+#: How a feed is followed: the word, the class of its badge.
+_HOW: Final = {
+    "websub": ("pushed by a hub", "good"),
+    "rsscloud": ("pushed by rssCloud", "good"),
+    "own": ("at this broker", "good"),
+    "polled": ("polled", ""),
+}
+
+
+class FeedsPage:
+    """Shows the reading list, and does what its forms ask for."""
+
+    def __init__(self, parts: AppParts, river: River) -> None:
+        self._pages = parts.pages
+        self._callers = parts.callers
+        self._clock = parts.clock
+        self._in_thread = parts.in_thread
+        self._public_url = parts.public_url
+        self._river = river
+        self._actions: dict[str, Callable[[Request, Caller], Awaitable[Answer]]] = {
+            "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "import": self._import,
+            "share": self._share,
+        }
+
+    def routes(self) -> Sequence[Route]:
+        """The routes of the page."""
+        return [
+            Route(PATH, "GET", Answers(self.show)),
+            Route(PATH, "POST", Answers(self.act), content_types=_TYPES, body_limit=MAX_OPML),
+        ]
+
+    async def show(self, request: Request) -> Answer:
+        """The page; who has not signed in is led to the form."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect(self._callers.sign_in_url(request))
+        return await self._page(caller)
+
+    async def act(self, request: Request) -> Answer:
+        """Do what a form asks for."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect(self._callers.sign_in_url(request))
+        try:
+            await self._read_files(request)
+            action = self._actions.get(parameter(request, "do"))
+            self._callers.check_form(request, caller)
+            if action is None:
+                raise InvalidFeed("this form asks for nothing known here")
+            return await action(request, caller)
+        except ForgedForm as error:
+            return refused(error)
+        except Refused as error:
+            status = 429 if isinstance(error, TooMany) else 400
+            typed = parameter(request, "url")[:2048]
+            return await self._page(
+                caller, problem=_sentence(str(error)), typed=typed, status=status
+            )
+
+    async def _read_files(self, request: Request) -> None:
+        """Put the fields and files of a form with files where those of other forms are.
+
+        :raises InvalidForm: it is no such form.
+        """
+        kind = request.getHeader("content-type") or ""
+        if not kind.strip().lower().startswith("multipart/form-data"):
+            return
+        assert request.content is not None  # Twisted sets it
+        form: Form = await self._in_thread(read_form, request.content.read(), kind)
+        request.args = {name.encode(): [value.encode()] for name, value in form.fields}
+        request.args |= {name.encode(): [file.data] for name, file in form.files}
+
+    async def _subscribe(self, request: Request, caller: Caller) -> Answer:
+        source = str(request.getClientAddress().host)
+        feed = await self._river.subscribe(caller, parameter(request, "url").strip(), source)
+        done = tags.transparent("You follow ", strangers(feed.title, _TITLE), " now.")
+        return await self._page(caller, done=done)
+
+    async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
+        key = parameter(request, "id")
+        number = int(key) if key.isascii() and key.isdigit() and len(key) < 19 else None
+        if number is None or not await self._river.unsubscribe(caller, number):
+            raise InvalidFeed("you do not follow this feed; you may have left it already")
+        return await self._page(caller, done="You do not follow this feed any more.")
+
+    async def _import(self, request: Request, caller: Caller) -> Answer:
+        args = request.args or {}
+        data = next(
+            (data for name in (b"opml", b"text") for data in args.get(name, ()) if data), b""
+        )
+        if not data.strip():
+            raise InvalidFeed("there is no OPML: choose a file, or paste the document")
+        source = str(request.getClientAddress().host)
+        imported: Imported = await self._river.import_opml(caller, data, source)
+        return await self._page(caller, done=_imported(imported), failed=imported.failed)
+
+    async def _share(self, request: Request, caller: Caller) -> Answer:
+        is_public = bool(parameter(request, "public"))
+        await self._river.set_public(caller, is_public)
+        who = "Everybody" if is_public else "Nobody but you"
+        return await self._page(caller, done=f"{who} may read your river now.")
+
+    async def _page(
+        self,
+        caller: Caller,
+        *,
+        problem: str = "",
+        done: Tag | str = "",
+        typed: str = "",
+        failed: Sequence[tuple[str, str]] = (),
+        status: int = 200,
+    ) -> Answer:
+        feeds = await self._river.feeds(caller)
+        is_public = await self._river.is_public(caller)
+        page = await self._pages.render(
+            "Reading list",
+            "rsscloud_broker.apps.river:feeds.html",
+            caller,
+            here="/river",
+            csrf=caller.csrf,
+            problem=problem,
+            done=done,
+            typed=typed,
+            failed=[_failed(*each) for each in failed[:_NAMED]],
+            count=counted(len(feeds), "feed"),
+            feeds=[_feed(each, caller, self._clock) for each in feeds],
+            nothing="" if feeds else "none",
+            public="public" if is_public else "",
+            private="" if is_public else "private",
+            river_js=f"{self._public_url}/river/river.js?account={caller.name}",
+        )
+        return Answer(page, status=status, headers=NO_STORE)
+
+
+def _sentence(text: str) -> str:
+    """A clause as a sentence."""
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def _imported(imported: Imported) -> str:
+    """What an import did, for people."""
+    text = f"You follow {counted(imported.added, 'feed')} more now. The broker reads them soon."
+    if not imported.added:
+        text = "You follow no more feeds than before."
+    if failed := len(imported.failed):
+        text += f" {counted(failed, 'feed')} could not be followed"
+        text += ":" if failed <= _NAMED else f"; the first {_NAMED} are:"
+    return text
+
+
+def _failed(url: str, reason: str) -> Tag:
+    return tags.li(strangers(url, _TITLE), f": {reason}")
+
+
+def _feed(feed: Feed, caller: Caller, clock: IClock) -> Tag:
+    """An item of the reading list."""
+    now = clock.wall_seconds()
+    title = strangers(feed.title, _TITLE)
+    word, kind = _HOW[feed.how]
+    if feed.how == "websub" and feed.hub:
+        word = f"pushed by {host_of(feed.hub)}"
+    facts: list[Flattenable] = []
+    if feed.renew_at is not None:
+        facts += ["Next renewal ", moment(feed.renew_at, now), ". "]
+    if feed.verified_at is not None:
+        facts += ["Last confirmed ", moment(feed.verified_at, now), ". "]
+    if feed.pushed or feed.found_by_poll:
+        pushed, polled = counted(feed.pushed, "item"), counted(feed.found_by_poll, "item")
+        facts.append(f"{pushed} came by a push first, {polled} by a poll. ")
+    facts += ["Followed since ", moment(feed.added_at, now), "."]
+    fields = {"csrf": caller.csrf, "do": "unsubscribe", "id": str(feed.id)}
+    hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
+    name = f"Unfollow {clipped(clean(feed.title), _TITLE)}"
+    button = tags.button("Unfollow", **{"aria-label": name})
+    return tags.li(
+        tags.div(
+            tags.strong(linked(feed.link, title)), " ", tags.span(word, class_=f"badge {kind}")
+        ),
+        tags.div(tags.bdi(linked(feed.url, feed.url)), class_="where"),
+        tags.div(_sentence(feed.status), class_="where") if feed.status else "",
+        tags.div(*facts, class_="where"),
+        tags.form(*hidden, button, action=PATH, method="post"),
+    )

@@ -1,0 +1,262 @@
+"""The river for people: the page ``/river``, its event stream, and the reading list.
+
+::
+
+    GET  /river?before=ID        the newest items, or those before an item, newest first
+    GET  /river?after=ID         those after an item
+    POST /river/seen             remember that somebody has seen an item: csrf, id
+    GET  /river/events?after=ID  new items as they arrive: see ``stream``
+    GET  /river/feeds            the reading list: see ``feeds_page``
+
+All of it is for somebody who has signed in.  Without scripts the page is a list with links to older
+and newer items; with them new items appear as they arrive, and keys lead from item to item.
+
+Images, sounds and videos of items come from the hosts of strangers.  So the policy of this page
+(CSP) lets browsers load pictures and media from any host, and nothing else; the policy of all other
+pages stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+from twisted.python.filepath import FilePath
+from twisted.web.resource import IResource
+from twisted.web.server import Request
+from twisted.web.template import Tag, tags
+from zope.interface import implementer
+
+from rsscloud_broker.apps.river.feeds_page import FeedsPage
+from rsscloud_broker.apps.river.model import Item
+from rsscloud_broker.apps.river.rendering import groups
+from rsscloud_broker.apps.river.river import River
+from rsscloud_broker.apps.river.stream import RiverStreams
+from rsscloud_broker.apps.river.visits import Visits
+from rsscloud_broker.errors import ForgedForm
+from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.web.assets import Asset
+from rsscloud_broker.web.streams import EVENT_ID, Places, address_of, last_event_id, set_headers
+from rsscloud_broker.web.words import counted
+
+#: How many items are on a page, and how many characters their texts have: a page with more ends
+#: earlier.
+ON_PAGE, CHARACTERS_ON_PAGE = 50, 200_000
+
+#: Of all connections, those who watch rivers may have one in so many.
+_SHARE: Final = 2
+
+_POLICY: Final = "content-security-policy"
+_OWN_IMAGES: Final = "img-src 'self'"
+_ALL_MEDIA: Final = "img-src 'self' https: http:; media-src https: http:"
+
+_MANY: Final = (
+    "As many browsers show rivers as may, or as many of yours. Close other pages of the river, and "
+    "load it again later."
+)
+_SIGNED_OUT: Final = "Sign in to see your river."
+
+_FILES: Final = FilePath(__file__).parent()
+
+
+@frozen
+class StreamLimits:
+    """How many streams of new items may be open at the same time.
+
+    :ivar streams: in all; never more than half of the connections that the broker accepts.
+    :ivar of_account: of one account.
+    :ivar of_address: of one address.
+    """
+
+    streams: int
+    of_account: int
+    of_address: int
+
+
+@implementer(IFrontDoor)
+class RiverPageDoor(RoutesOnly):
+    """The front door for the pages of the river."""
+
+    name = "river_page"
+
+    def __init__(self, parts: AppParts, river: River, limits: StreamLimits) -> None:
+        def most() -> int:
+            return min(limits.streams, parts.max_connections() // _SHARE)
+
+        streams = RiverStreams(
+            river,
+            parts.callers,
+            parts.clock,
+            parts.in_thread,
+            Places(most, limits.of_address),
+            Places(most, limits.of_account),
+        )
+        page = RiverPage(parts, river)
+        feeds = FeedsPage(parts, river)
+        style = Asset(_FILES.child("river.css"), "text/css; charset=utf-8")
+        script = Asset(_FILES.child("river.js"), "text/javascript; charset=utf-8")
+        self._resources: dict[tuple[str, str], IResource] = {
+            ("GET", "/river"): Answers(page.show),
+            ("POST", "/river/seen"): Answers(page.seen),
+            ("GET", "/river/events"): Answers(RiverEvents(parts, streams).answer),
+            ("GET", "/river/page.css"): style,
+            ("GET", "/river/page.js"): script,
+        }
+        self._routes = feeds.routes()
+
+    def routes(self) -> Sequence[Route]:
+        own = [Route(path, method, each) for (method, path), each in self._resources.items()]
+        return [*own, *self._routes]
+
+
+class RiverPage:
+    """The page ``/river``."""
+
+    def __init__(self, parts: AppParts, river: River) -> None:
+        self._pages = parts.pages
+        self._callers = parts.callers
+        self._in_thread = parts.in_thread
+        self._river = river
+        self._visits = Visits(parts.clock)
+
+    async def show(self, request: Request) -> Answer:
+        """The page; who has not signed in is led to the form."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return redirect(self._callers.sign_in_url(request))
+        before, after = (_number(parameter(request, name)) for name in ("before", "after"))
+        newest = await self._river.newest_id()
+        if after is not None:
+            found = await self._river.items_after(caller, after, ON_PAGE + 1)
+            if len(found) <= ON_PAGE:
+                return redirect("/river")  # they are the newest
+            items, has_older = _fitting(found[:ON_PAGE])[::-1], True
+        else:
+            found = await self._river.items(caller, before, ON_PAGE + 1)
+            items = _fitting(found[:ON_PAGE])
+            has_older = len(found) > len(items)
+        is_live = before is None and after is None
+        last_seen = await self._river.last_seen(caller)
+        seen = self._visits.seen_before(caller.account.id, last_seen)
+        if is_live and newest > last_seen and not _is_prefetch(request):
+            await self._river.mark_seen(caller, newest)
+        page = await self._page(caller, items, newest, seen, is_live=is_live, has_older=has_older)
+        return Answer(page, headers={**NO_STORE, **_media_allowed(request)})
+
+    async def _page(
+        self,
+        caller: Caller,
+        items: Sequence[Item],
+        newest: int,
+        seen: int,
+        *,
+        is_live: bool,
+        has_older: bool,
+    ) -> bytes:
+        feeds = {feed.id: feed for feed in await self._river.feeds(caller)}
+        made: list[Tag] = await self._in_thread(groups, items, feeds, seen)
+        number = sum(item.id > seen for item in items) if seen and is_live else 0
+        about = {"data-csrf": caller.csrf, "data-newest": str(newest)}
+        if is_live:
+            about["data-stream"] = f"/river/events?after={newest}"
+        older = f"/river?before={items[-1].id}" if items and has_older else ""
+        newer = f"/river?after={items[0].id}" if items else "/river"
+        return await self._pages.render(
+            "River",
+            "rsscloud_broker.apps.river:river.html",
+            caller,
+            here="/river",
+            news=f"{counted(number, 'item')} new since your last visit" if number else "",
+            items=tags.div(made, id="river", **about),
+            nothing="" if items else "nothing",
+            feeds=_those(len(feeds)) if feeds else "",
+            no_feeds="" if feeds else "none",
+            older=_link("Older items", older, "next"),
+            newer="" if is_live else _link("Newer items", newer, "prev"),
+            newest="" if is_live else _link("Newest items", "/river", ""),
+            pages="some" if older or not is_live else "",
+        )
+
+    async def seen(self, request: Request) -> Answer:
+        """Remember that somebody has seen an item that arrived while the page was open."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
+        try:
+            self._callers.check_form(request, caller)
+        except ForgedForm as error:
+            return refused(error)
+        number = _number(parameter(request, "id"))
+        if number is None:
+            return Answer(b"The id is the number of an item.\n", PLAIN, 400, NO_STORE)
+        await self._river.mark_seen(caller, min(number, await self._river.newest_id()))
+        return Answer(b"Seen.\n", PLAIN, headers=NO_STORE)
+
+
+class RiverEvents:
+    """The event stream ``/river/events``."""
+
+    def __init__(self, parts: AppParts, streams: RiverStreams) -> None:
+        self._callers = parts.callers
+        self._streams = streams
+
+    async def answer(self, request: Request) -> Answer | None:
+        """Begin a stream, or say why there is none."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None:
+            return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
+        address = address_of(request)
+        if not self._streams.has_room(caller, address):
+            return Answer(f"{_MANY}\n".encode(), PLAIN, 503, {**NO_STORE, "retry-after": "60"})
+        if request.channel is None:
+            return None  # the browser has gone meanwhile
+        set_headers(request)
+        if request.method == b"HEAD":
+            request.finish()
+            return None
+        after = last_event_id(request)
+        if after is None:
+            after = _number(parameter(request, "after"))
+        self._streams.add(request, caller, after, address)
+        return None
+
+
+def _those(number: int) -> str:
+    return "the feed" if number == 1 else f"the {number:,} feeds"
+
+
+def _number(text: str) -> int | None:
+    """The id of an item; None if a text is none."""
+    return int(text) if EVENT_ID.fullmatch(text) else None
+
+
+def _fitting(items: Sequence[Item]) -> list[Item]:
+    """As many of the first items as fit on a page: at least one."""
+    fitting: list[Item] = []
+    characters = 0
+    for item in items:
+        characters += len(item.text_html)
+        if fitting and characters > CHARACTERS_ON_PAGE:
+            break
+        fitting.append(item)
+    return fitting
+
+
+def _link(text: str, url: str, relation: str) -> Tag | str:
+    more = {"rel": relation} if relation else {}
+    return tags.a(text, href=url, **more) if url else ""
+
+
+def _is_prefetch(request: Request) -> bool:
+    """Whether nobody looks at the page: a browser only prepares for somebody who may."""
+    purpose = request.getHeader("sec-purpose") or ""
+    return request.method == b"HEAD" or purpose.startswith("prefetch")
+
+
+def _media_allowed(request: Request) -> dict[str, str]:
+    """The policy of the page: that of all pages, with pictures and media of other hosts."""
+    (policy, *_) = request.responseHeaders.getRawHeaders(_POLICY) or [""]
+    return {_POLICY: policy.replace(_OWN_IMAGES, _ALL_MEDIA)}

@@ -1,0 +1,189 @@
+"""Makes the elements of the page that show feeds and items.
+
+The page and the event stream show an item in the same way: the stream sends the elements of an item
+as HTML, which the script puts into the page.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from twisted.python.failure import Failure
+from twisted.web.template import Tag, flattenString, tags
+
+from rsscloud_broker.apps.river.markup import elements, host_of, is_web, picture, plain
+from rsscloud_broker.apps.river.model import Enclosure, Feed, Item, SubItem
+from rsscloud_broker.web.pages import linked
+from rsscloud_broker.web.words import clipped, counted, iso, strangers
+from rsscloud_broker.wire.text import clean
+
+#: A text of more characters is folded, and shows so many of them.
+LONG, EXCERPT = 1200, 280
+
+#: How many enclosures of an item are shown, and how many levels of items below it.
+MAX_ENCLOSURES, MAX_LEVELS = 20, 20
+
+#: How many characters of a title are shown.
+_TITLE: Final = 300
+
+_UNITS: Final = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB"))
+
+
+def groups(items: Iterable[Item], feeds: Mapping[int, Feed], seen: int) -> list[Tag]:
+    """Items as sections, each with the items of one feed that arrived one after another.
+
+    :param items: newest first.
+    :param feeds: the feeds by id.
+    :param seen: items with a greater id are new; 0 if none is marked.
+    """
+    made: list[Tag] = []
+    was_new = False
+    for (feed_id, is_new), some in groupby(
+        items, lambda item: (item.feed_id, bool(seen) and item.id > seen)
+    ):
+        if was_new and not is_new:
+            made.append(_line())
+        was_new = is_new
+        articles = [article(item, is_new) for item in some]
+        made.append(section(feed_id, feeds.get(feed_id), articles))
+    if was_new:
+        made.append(_line())
+    return made
+
+
+def _line() -> Tag:
+    """The line between what is new and what is not."""
+    return tags.p("New since your last visit", class_="since", id="since")
+
+
+def section(feed_id: int, feed: Feed | None, articles: Sequence[Tag]) -> Tag:
+    """Items of one feed below its title."""
+    title = strangers(feed.title, _TITLE) if feed else tags.bdi("A feed")
+    link = feed.link if feed else ""
+    heading = linked(link, title) if is_web(link) else title
+    return tags.section(
+        tags.h2(heading), *articles, class_="river-feed", **{"data-feed": str(feed_id)}
+    )
+
+
+def article(item: Item, is_new: bool = False) -> Tag:
+    """One item."""
+    title: Any = strangers(item.title, _TITLE) if item.title.strip() else ""
+    mark = tags.span("New: ", class_="away") if is_new else ""
+    at = item.arrived_at if item.published_at is None else item.published_at
+    when = tags.time(_minute(at), datetime=iso(at))
+    if title:
+        title = tags.h3(mark, linked(item.link, title) if is_web(item.link) else title)
+        mark = ""
+    permanent = linked(item.link, when) if is_web(item.link) and not title else when
+    return tags.article(
+        title,
+        tags.div(mark, *_text(item.text_html), class_="text", dir="auto")
+        if item.text_html.strip() or mark
+        else "",
+        [_enclosure(each) for each in item.enclosures[:MAX_ENCLOSURES] if is_web(each.url)],
+        _below(item.items, 1),
+        tags.p(permanent, class_="where"),
+        id=f"item-{item.id}",
+        class_="river-item new" if is_new else "river-item",
+        tabindex="-1",
+    )
+
+
+def _text(text: str) -> list[Any]:
+    """The text of an item, folded if it is long."""
+    if len(text) <= LONG or len(words := plain(text)) <= LONG:
+        return elements(text)
+    return [
+        tags.details(
+            tags.summary(tags.span(f"{words[:EXCERPT].rstrip()}…"), class_="excerpt"),
+            *elements(text),
+        )
+    ]
+
+
+def _below(items: Sequence[SubItem], level: int) -> Tag | str:
+    """The items below an item, folded."""
+    if not items or level > MAX_LEVELS:
+        return ""
+    return tags.details(
+        tags.summary(f"{counted(len(items), 'item')} below"),
+        tags.ul(*[tags.li(*_below_of(each, level)) for each in items]),
+        class_="below",
+    )
+
+
+def _below_of(item: SubItem, level: int) -> list[Any]:
+    title: Any = strangers(item.title, _TITLE) if item.title.strip() else ""
+    if title:
+        title = tags.div(linked(item.link, title) if is_web(item.link) else title)
+    text = tags.div(*elements(item.text_html), dir="auto") if item.text_html.strip() else ""
+    return [title, text, _below(item.items, level + 1)]
+
+
+def _enclosure(enclosure: Enclosure) -> Tag:
+    """A file of an item: shown or played if browsers do so, and with a link to it."""
+    name = _file_name(enclosure.url)
+    link = linked(enclosure.url, tags.bdi(name))
+    label = {"aria-label": name}
+    shown: Any = ""
+    kind = enclosure.media_type.partition("/")[0]
+    if kind == "image":
+        shown = picture(enclosure.url, name)
+    elif kind == "audio":
+        shown = tags.audio(controls="controls", preload="none", src=enclosure.url, **label)
+    elif kind == "video":
+        shown = tags.video(controls="controls", preload="none", src=enclosure.url, **label)
+    return tags.figure(shown, tags.figcaption(link, *_about(enclosure)))
+
+
+def _about(enclosure: Enclosure) -> list[Any]:
+    """The media type and the size of a file, in parentheses."""
+    size = _size(enclosure.size)
+    kind = strangers(enclosure.media_type) if enclosure.media_type else ""
+    if not (kind or size):
+        return []
+    return [" (", kind, ", " if kind and size else "", size, ")"]
+
+
+def _file_name(url: str) -> str:
+    """What a file is called, for people."""
+    try:
+        path = unquote(urlsplit(url).path)
+    except ValueError:
+        return url[:_TITLE]
+    return clipped(clean(path.rpartition("/")[2]), _TITLE) or host_of(url)
+
+
+def _size(size: int | None) -> str:
+    for unit, name in _UNITS:
+        if size and size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} bytes" if size else ""
+
+
+def _minute(at: float) -> str:
+    """A time to the minute: "2026-11-21 02:30"."""
+    return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%d %H:%M")
+
+
+def event(item: Item, feed: Feed | None) -> bytes:
+    """The event that tells a browser of a new item."""
+    shown = section(item.feed_id, feed, [article(item, is_new=True)])
+    data = json.dumps({"id": item.id, "feed": item.feed_id, "html": _html(shown)})
+    return b"id: %d\ndata: %s\n\n" % (item.id, data.encode("ascii"))
+
+
+def _html(tag: Tag) -> str:
+    """The HTML of an element that waits for nothing."""
+    found: list[bytes] = []
+    failures: list[Failure] = []
+    flattenString(None, tag).addCallbacks(found.append, failures.append)
+    for failure in failures:
+        failure.raiseException()
+    return found[0].decode("utf-8")

@@ -1,0 +1,176 @@
+"""Sends server-sent events to browsers, however slowly they read and however many there are.
+
+A `Stream` is one browser that reads events.  If its connection is full, up to ``MAX_BACKLOG`` bytes
+wait for it, and then the broker cuts it off.  The browser connects again by itself, and says where
+it was (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+
+`Places` counts the streams, since each holds a connection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from attrs import define, field
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IPushProducer
+from twisted.internet.task import deferLater
+from twisted.web.http import OK
+from twisted.web.server import Request
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.sources import bucket_of
+
+T = TypeVar("T")
+
+#: Seconds after which something is sent, so that no proxy closes a silent connection.
+HEARTBEAT: Final = 15.0
+
+#: How many bytes wait for a browser that does not read, beside those in its connection's buffer.
+MAX_BACKLOG: Final = 64 * 1024
+
+#: How many streams are written to in one turn of the reactor, so that nothing else waits long.
+AT_ONCE: Final = 50
+
+#: The id of an event in a request.  No table has as many rows.
+EVENT_ID: Final = re.compile("[0-9]{1,18}")
+
+
+@implementer(IPushProducer)
+@define(eq=False)
+class Stream:
+    """One browser that reads events.
+
+    :ivar over: whether the connection has ended.
+    """
+
+    request: Request
+    over: bool = False
+    _paused: bool = False
+    _backlog: deque[bytes] = field(factory=deque)
+    _bytes: int = 0
+    _waiting: list[Deferred[None]] = field(factory=list)
+
+    def begin(self, comment: bytes, gone: Callable[[], None]) -> None:
+        """Begin to stream.
+
+        :param comment: a word that the browser ignores, which shows that the stream is open.
+        :param gone: called once when the connection has ended.
+        """
+
+        def end(result: object) -> None:
+            self.stopProducing()
+            gone()
+
+        self.request.notifyFinish().addBoth(end)
+        self.request.registerProducer(self, True)
+        self.send(b": %s\n\n" % comment)
+
+    def send(self, data: bytes) -> None:
+        """Send some bytes as soon as the browser reads; cut it off if too many wait."""
+        if self.over or not data:
+            return
+        if not self._paused:
+            self.request.write(data)
+            return
+        self._backlog.append(data)
+        self._bytes += len(data)
+        if self._bytes > MAX_BACKLOG:
+            self.cut_off()
+
+    async def drained(self) -> None:
+        """Wait until the browser has read what was sent, or has gone."""
+        if self._paused and not self.over:
+            waiting: Deferred[None] = Deferred()
+            self._waiting.append(waiting)
+            await waiting
+
+    def cut_off(self) -> None:
+        """End the connection at once.  The browser connects again."""
+        if self.request.channel is not None:
+            self.request.channel.forceAbortClient()
+
+    def pauseProducing(self) -> None:
+        self._paused = True
+
+    def resumeProducing(self) -> None:
+        self._paused = False
+        while self._backlog and not self._paused and not self.over:
+            data = self._backlog.popleft()
+            self._bytes -= len(data)
+            self.request.write(data)
+        if not self._paused:
+            self._go_on()
+
+    def stopProducing(self) -> None:
+        self.over = True
+        self._go_on()
+
+    def _go_on(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.callback(None)
+
+
+class Places:
+    """Counts streams: in all, and of each address or account.
+
+    :param most: returns how many there may be in all.
+    :param most_of_each: how many of them one address or one account may have.
+    """
+
+    def __init__(self, most: Callable[[], int], most_of_each: int) -> None:
+        self._most = most
+        self._most_of_each = most_of_each
+        self._taken: Counter[str] = Counter()
+        self._all = 0
+
+    def has_room(self, key: str) -> bool:
+        """Whether one more stream of an address or an account may begin."""
+        return self._all < self._most() and self._taken[key] < self._most_of_each
+
+    def take(self, key: str) -> None:
+        """Count a stream that begins."""
+        self._all += 1
+        self._taken[key] += 1
+
+    def leave(self, key: str) -> None:
+        """Count a stream that has ended."""
+        self._all -= 1
+        self._taken[key] -= 1
+        if not self._taken[key]:
+            del self._taken[key]
+
+
+def address_of(request: Request) -> str:
+    """The key of a client's address in `Places`: its IPv4 address, or its IPv6 network of 64 bits,
+    which one client may have to itself.
+    """
+    return bucket_of(str(request.getClientAddress().host))
+
+
+def set_headers(request: Request) -> None:
+    """Set the headers of the answer that is a stream."""
+    request.setResponseCode(OK)
+    request.setHeader("content-type", "text/event-stream; charset=utf-8")
+    request.setHeader("cache-control", "no-store")
+    request.setHeader("x-accel-buffering", "no")  # nginx would gather the lines
+
+
+def last_event_id(request: Request) -> int | None:
+    """The id after which a browser goes on whose connection broke; None if it says none."""
+    (sent, *_) = request.requestHeaders.getRawHeaders("last-event-id") or [""]
+    return int(sent) if EVENT_ID.fullmatch(sent) else None
+
+
+async def in_turns(clock: IClock, each: Callable[[T], None], items: Sequence[T]) -> None:
+    """Call a function with each of some items, ``AT_ONCE`` of them in each turn of the reactor."""
+    for start in range(0, len(items), AT_ONCE):
+        if start:
+            await deferLater(clock, 0)
+        for item in items[start : start + AT_ONCE]:
+            each(item)

@@ -1,0 +1,289 @@
+"""The pages of the river behind the real site and real accounts, with a river in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from lxml import html
+from twisted.internet.defer import Deferred, execute
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.river.model import Arrival, Feed, Imported, InvalidFeed, Item
+from rsscloud_broker.apps.river.page import RiverPageDoor, StreamLimits
+from rsscloud_broker.apps.river.river import River
+from rsscloud_broker.config import Http
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.testing import FakeBroker, FakeOutbound, FakeTopicView, front_door_parts
+from rsscloud_broker.web.assets import AssetsDoor
+from rsscloud_broker.web.callers import Callers
+from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
+from tests.accounts.fixture import PATIENT, AccountHouse
+from tests.front_doors.exchange import Exchange, address, request_bytes
+from tests.web.accounts_site import Browser
+
+PUBLIC_URL = "https://broker.example"
+
+LIMITS = StreamLimits(streams=1000, of_account=10, of_address=50)
+
+#: The time at which items arrived.
+AT = 1_790_683_200.0
+
+
+class FakeRiver(River):
+    """A river in memory, in which the test puts feeds and items.
+
+    :ivar lists: the feeds that each account follows, by the account's id.
+    :ivar stored: all items, in the order of their ids.
+    :ivar seen: what each account has seen, by the account's id.
+    :ivar public: the ids of accounts whose rivers everybody may read.
+    :ivar reads: the names of the methods that were called.
+    :ivar failure: the exception that the methods for reading raise; None for none.
+    :ivar watchers: those who want to hear of arrivals.
+    """
+
+    def __init__(self) -> None:
+        self.lists: dict[int, dict[int, Feed]] = {}
+        self.stored: list[Item] = []
+        self.seen: dict[int, int] = {}
+        self.public: set[int] = set()
+        self.reads: list[str] = []
+        self.failure: Exception | None = None
+        self.imported = Imported(0)
+        self.documents: list[bytes] = []
+        self.refusal: Exception | None = None
+        self.watchers: list[Callable[[Arrival], None]] = []
+        self.waiting: Deferred[None] | None = None
+
+    # what tests do
+
+    def follow(self, account: int, feed: Feed) -> None:
+        self.lists.setdefault(account, {})[feed.id] = feed
+
+    def store(self, *items: Item) -> None:
+        """Store items that nobody announces."""
+        self.stored += items
+
+    def arrive(self, *items: Item) -> None:
+        """Store items of one feed, and announce them."""
+        self.store(*items)
+        self.announce(*items)
+
+    def announce(self, *items: Item) -> None:
+        accounts = [key for key, feeds in self.lists.items() if items[0].feed_id in feeds]
+        for watcher in list(self.watchers):
+            watcher(Arrival(items, frozenset(accounts)))
+
+    def _read(self, name: str) -> None:
+        self.reads.append(name)
+        if self.failure is not None:
+            raise self.failure
+
+    def _of(self, caller: Caller) -> list[Item]:
+        feeds = self.lists.get(caller.account.id, {})
+        return [item for item in self.stored if item.feed_id in feeds]
+
+    # the river
+
+    async def feeds(self, caller: Caller) -> list[Feed]:
+        self._read("feeds")
+        return sorted(self.lists.get(caller.account.id, {}).values(), key=lambda each: each.title)
+
+    async def subscribe(self, caller: Caller, url: str, source: str) -> Feed:
+        self.documents.append(f"{url} {source}".encode())
+        if self.refusal is not None:
+            raise self.refusal
+        feed = Feed(100 + len(self.lists.get(caller.account.id, {})), url, f"Feed of {url}")
+        self.follow(caller.account.id, feed)
+        return feed
+
+    async def unsubscribe(self, caller: Caller, feed_id: int) -> bool:
+        return self.lists.get(caller.account.id, {}).pop(feed_id, None) is not None
+
+    async def import_opml(self, caller: Caller, data: bytes, source: str) -> Imported:
+        if not data.startswith(b"<opml"):
+            raise InvalidFeed("this is no OPML")
+        self.documents.append(data)
+        return self.imported
+
+    async def items(self, caller: Caller, before: int | None, limit: int) -> list[Item]:
+        self._read("items")
+        found = [each for each in self._of(caller) if before is None or each.id < before]
+        return found[::-1][:limit]
+
+    async def items_after(self, caller: Caller, after: int, limit: int) -> list[Item]:
+        self._read("items_after")
+        if self.waiting is not None:
+            await self.waiting
+        return [each for each in self._of(caller) if each.id > after][:limit]
+
+    async def newest_id(self) -> int:
+        self._read("newest_id")
+        return self.stored[-1].id if self.stored else 0
+
+    async def mark_seen(self, caller: Caller, item_id: int) -> None:
+        key = caller.account.id
+        self.seen[key] = max(self.seen.get(key, 0), item_id)
+
+    async def last_seen(self, caller: Caller) -> int:
+        return self.seen.get(caller.account.id, 0)
+
+    async def is_public(self, caller: Caller) -> bool:
+        return caller.account.id in self.public
+
+    async def set_public(self, caller: Caller, public: bool) -> None:
+        (self.public.add if public else self.public.discard)(caller.account.id)
+
+    def watch(self, callback: Callable[[Arrival], None]) -> Callable[[], None]:
+        self.watchers.append(callback)
+        return lambda: self.watchers.remove(callback)
+
+
+class RiverSite(AccountHouse):
+    """A site with the pages of the river and of accounts."""
+
+    def __init__(
+        self,
+        case: SynchronousTestCase,
+        http: Http | None = None,
+        limits: StreamLimits = LIMITS,
+    ) -> None:
+        super().__init__(case, PATIENT)
+        self.river = FakeRiver()
+        callers = Callers(self.accounts, PUBLIC_URL)
+        pages = Pages()
+        shared: dict[str, Any] = {
+            "pages": pages,
+            "clock": self.clock,
+            "public_url": PUBLIC_URL,
+            "running": frozenset({"accounts", "river"}),
+            "accounts": self.accounts,
+            "callers": callers,
+        }
+        nothing = cast(Any, None)
+        self.limits = HTTPLimits(http or Http(), self.clock)
+        parts = AppParts(
+            broker=FakeBroker(),
+            publisher=nothing,
+            database=nothing,
+            topics=FakeTopicView(),
+            web=FakeOutbound(),
+            outbound=FakeOutbound(),
+            counters=Counters(),
+            directory=FilePath("no-such-directory"),
+            has_hub=True,
+            has_cloud=True,
+            in_thread=execute,
+            max_connections=lambda: self.limits.http.max_connections,
+            **shared,
+        )
+        self.door = RiverPageDoor(parts, self.river, limits)
+        doors = [
+            AssetsDoor(),
+            AccountsDoor(AccountsOptions(), front_door_parts(**shared)),
+            self.door,
+        ]
+        root = Root(doors, PUBLIC_URL)
+        pages.link_to(root.pages)
+        self.factory = bounded_site(root, self.limits, Counters(), pages.error)
+
+    def browser(self, name: str = "dave", source: str = "192.0.2.7") -> Browser:
+        """A browser in which somebody has signed in."""
+        browser = Browser(self, source)
+        browser.sign_in(name)
+        return browser
+
+
+class EventReader:
+    """A browser that reads the event stream.
+
+    :param browser: has the cookies.
+    """
+
+    def __init__(
+        self,
+        site: RiverSite,
+        browser: Browser,
+        query: str = "",
+        last: str = "",
+        source: str = "192.0.2.7",
+    ) -> None:
+        where = address(source)
+        self.exchange = Exchange(site.factory.buildProtocol(where), where)
+        headers = {
+            "Cookie": "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+        }
+        if last:
+            headers["Last-Event-ID"] = last
+        self.exchange.send(request_bytes("GET", f"/river/events{query}", headers=headers))
+
+    @property
+    def is_open(self) -> bool:
+        return self.exchange.open
+
+    @property
+    def status(self) -> int:
+        return int(self.exchange.transport.value()[9:12])
+
+    @property
+    def text(self) -> str:
+        """The body that has come so far."""
+        _, _, rest = self.exchange.transport.value().partition(b"\r\n\r\n")
+        body = b""
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            body += rest[: int(size, 16)]
+            rest = rest[int(size, 16) + 2 :]
+        return body.decode()
+
+    def events(self) -> list[Mapping[str, Any]]:
+        """The items that have come, and other events by their names."""
+        found: list[Mapping[str, Any]] = []
+        for block in self.text.split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line[1:])
+            if "event" in fields:
+                found.append({"id": fields["event"]})
+            elif "data" in fields:
+                found.append(json.loads(fields["data"]))
+        return found
+
+    def ids(self) -> list[Any]:
+        """The ids of the items that have come."""
+        return [event["id"] for event in self.events()]
+
+    def sections(self) -> list[Any]:
+        """The elements of the items that have come."""
+        return [html.fragment_fromstring(event["html"]) for event in self.events()]
+
+    def pause(self) -> None:
+        """Say that the buffers of the connection are full."""
+        producer: Any = self.exchange.transport.producer
+        producer.pauseProducing()
+
+    def resume(self) -> None:
+        producer: Any = self.exchange.transport.producer
+        producer.resumeProducing()
+
+    def leave(self) -> None:
+        self.exchange.transport.loseConnection()
+
+
+def feed(key: int = 1, title: str = "A feed", **more: Any) -> Feed:
+    return Feed(key, f"http://feeds.example/{key}.xml", title, added_at=AT, **more)
+
+
+def item(key: int, feed_id: int = 1, title: str = "", **more: Any) -> Item:
+    shown = title or f"Item {key}"
+    link = f"http://site.example/{key}"
+    given = {"link": link, "arrived_at": AT, "text_html": f"<p>Text {key}</p>", **more}
+    return Item(key, feed_id, f"guid-{key}", shown, **given)
+
+
+UNAVAILABLE = Unavailable("no disk")

@@ -1,0 +1,187 @@
+"""The reading list /river/feeds: what it shows, and what its forms do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.river.feeds_page import MAX_OPML
+from rsscloud_broker.apps.river.model import Imported, InvalidFeed
+from rsscloud_broker.errors import TooMany
+from tests.apps.river.page_site import RiverSite, feed
+from tests.web.accounts_site import Browser
+
+DAVE = 1
+OPML = b"<opml version='2.0'/>"
+
+
+class FeedsCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.site = RiverSite(self)
+        self.river = self.site.river
+        self.dave = self.site.browser()
+
+    def rows(self) -> list[str]:
+        self.assertEqual(self.dave.get("/river/feeds").status, 200)
+        return [
+            " ".join(each.text_content().split()) for each in self.dave.page.xpath("//main//li")
+        ]
+
+    def upload(self, csrf: str, *parts: tuple[str, str, bytes]) -> Any:
+        """Send the form for imports as browsers do.
+
+        :param parts: names of fields, file names (empty for none) and contents.
+        """
+        body = b""
+        for name, file, data in (("csrf", "", csrf.encode()), ("do", "", b"import"), *parts):
+            more = f'; filename="{file}"' if file else ""
+            head = f'--x\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
+            body += head.encode() + data + b"\r\n"
+        kind = "multipart/form-data; boundary=x"
+        body += b"--x--\r\n"
+        return self.dave.ask("POST", "/river/feeds", body, {"Content-Type": kind})
+
+    def csrf(self) -> str:
+        self.dave.get("/river/feeds")
+        return str(self.dave.page.xpath("string(//main//input[@name='csrf']/@value)"))
+
+
+class ListTests(FeedsCase):
+    def test_who_has_not_signed_in_is_led_to_the_form(self) -> None:
+        stranger = Browser(self.site)
+        for answer in (stranger.get("/river/feeds"), stranger.post("/river/feeds", {"do": "x"})):
+            self.assertEqual(answer.status, 303)
+            self.assertEqual(answer.headers["location"], "/signin?next=/river/feeds")
+
+    def test_how_each_feed_is_followed(self) -> None:
+        now = self.site.clock.wall_seconds()
+        more = {
+            "how": "websub",
+            "hub": "https://hub.example/x",
+            "renew_at": now + 3 * 86_400 + 10,
+            "verified_at": now - 7200,
+            "pushed": 12,
+            "found_by_poll": 1,
+            "status": "told by the hub hub.example",
+        }
+        self.river.follow(DAVE, feed(1, "First", **more))
+        self.river.follow(DAVE, feed(2, "Second", how="rsscloud"))
+        self.river.follow(DAVE, feed(3, "Third", how="own"))
+        self.river.follow(DAVE, feed(4, "Fourth"))
+        by_title = {row.split()[0]: row for row in self.rows()}
+        for words in (
+            "pushed by hub.example",
+            "Told by the hub hub.example.",
+            "Next renewal in 3 days.",
+            "Last confirmed 2 hours ago.",
+            "12 items came by a push first, 1 item by a poll.",
+        ):
+            self.assertIn(words, by_title["First"])
+        self.assertIn("pushed by rssCloud", by_title["Second"])
+        self.assertIn("at this broker", by_title["Third"])
+        self.assertIn("polled", by_title["Fourth"])
+
+    def test_strangers_write_nothing_but_text(self) -> None:
+        bad = "<script>x()</script>"
+        self.river.follow(DAVE, feed(1, bad, link="javascript:x()", status=bad))
+        self.assertIn(bad, self.rows()[0])
+        self.assertEqual(self.dave.page.xpath("//script | //a[contains(@href, 'script:')]"), [])
+
+
+class FormTests(FeedsCase):
+    def test_follow(self) -> None:
+        self.dave.get("/river/feeds")
+        answer = self.dave.send("Follow", url=" site.example ")
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(self.dave.said(), "You follow Feed of site.example now.")
+        self.assertEqual(self.river.documents, [b"site.example 192.0.2.7"])
+        self.assertEqual(len(self.rows()), 1)
+
+    def test_what_cannot_be_followed(self) -> None:
+        for error, status in (
+            (InvalidFeed("there is no feed at this page"), 400),
+            (TooMany("you asked too often", 60), 429),
+        ):
+            self.river.refusal = error
+            self.dave.get("/river/feeds")
+            answer = self.dave.send("Follow", url="http://site.example/")
+            self.assertEqual(answer.status, status)
+            text = str(error)
+            self.assertIn(f"{text[0].upper()}{text[1:]}", self.dave.said())
+            typed = self.dave.page.xpath("string(//input[@name='url']/@value)")
+            self.assertEqual(typed, "http://site.example/")
+
+    def test_unfollow(self) -> None:
+        self.river.follow(DAVE, feed(7, "First"))
+        csrf = self.csrf()
+        fields = {"csrf": csrf, "do": "unsubscribe", "id": "7"}
+        self.assertEqual(self.dave.post("/river/feeds", fields).status, 200)
+        self.assertEqual(self.river.lists[DAVE], {})
+        for key in ("7", "x", "9" * 40):
+            answer = self.dave.post("/river/feeds", fields | {"id": key})
+            self.assertEqual(answer.status, 400)
+            self.assertIn("You do not follow this feed", self.dave.said())
+
+    def test_share(self) -> None:
+        self.dave.get("/river/feeds")
+        address = "https://broker.example/river/river.js?account=dave"
+        self.assertNotIn(address, self.dave.page.text_content())
+        self.dave.send("Share")
+        self.assertEqual(self.dave.said(), "Everybody may read your river now.")
+        self.assertIn(address, self.dave.page.text_content())
+        self.assertEqual(self.river.public, {DAVE})
+        self.dave.send("Stop sharing")
+        self.assertEqual(self.dave.said(), "Nobody but you may read your river now.")
+        self.assertEqual(self.river.public, set())
+
+    def test_forged_and_strange_forms(self) -> None:
+        self.river.follow(DAVE, feed(7))
+        fields = {"do": "unsubscribe", "id": "7"}
+        self.assertEqual(self.dave.post("/river/feeds", fields).status, 403)
+        self.assertEqual(self.upload("wrong", ("opml", "a.opml", OPML)).status, 403)
+        csrf = self.csrf()
+        self.assertEqual(self.dave.post("/river/feeds", {"csrf": csrf, "do": "x"}).status, 400)
+        self.assertIn(7, self.river.lists[DAVE])
+        self.assertEqual(self.river.documents, [])
+
+
+class ImportTests(FeedsCase):
+    def test_a_file(self) -> None:
+        self.river.imported = Imported(3)
+        answer = self.upload(self.csrf(), ("opml", "my.opml", OPML), ("text", "", b""))
+        self.assertEqual((answer.status, self.river.documents), (200, [OPML]))
+        self.assertIn("You follow 3 feeds more now", self.dave.said())
+
+    def test_a_text(self) -> None:
+        csrf = self.csrf()
+        self.upload(csrf, ("opml", "", b""), ("text", "", OPML))
+        self.dave.post("/river/feeds", {"csrf": csrf, "do": "import", "text": OPML.decode()})
+        self.assertEqual(self.river.documents, [OPML, OPML])
+
+    def test_what_could_not_be_followed(self) -> None:
+        failed = tuple((f"http://{n}.example/<b>", "it is <i>no</i> feed") for n in range(60))
+        self.river.imported = Imported(0, failed)
+        self.upload(self.csrf(), ("opml", "my.opml", OPML))
+        self.assertIn("60 feeds could not be followed; the first 50 are:", self.dave.said())
+        found = self.dave.page.xpath("//*[@role='status']//li")
+        self.assertEqual(len(found), 50)
+        self.assertEqual(found[0].text_content(), "http://0.example/<b>: it is <i>no</i> feed")
+
+    def test_no_document(self) -> None:
+        for parts in ([], [("opml", "a.txt", b"x")]):
+            answer = self.upload(self.csrf(), *parts)
+            self.assertEqual(answer.status, 400)
+            self.assertIn("OPML", self.dave.said("//*[@role='alert']"))
+
+    def test_a_form_that_is_none(self) -> None:
+        kind = {"Content-Type": "multipart/form-data; boundary=x"}
+        answer = self.dave.ask("POST", "/river/feeds", b"nonsense", kind)
+        self.assertEqual(answer.status, 400)
+        self.assertIn("form", self.dave.said("//*[@role='alert']"))
+
+    def test_large_documents(self) -> None:
+        large = OPML + b" " * (MAX_OPML - 10_000)
+        self.assertEqual(self.upload(self.csrf(), ("opml", "a.opml", large)).status, 200)
+        too_large = OPML + b" " * MAX_OPML
+        self.assertEqual(self.upload(self.csrf(), ("opml", "a.opml", too_large)).status, 413)

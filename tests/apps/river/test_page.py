@@ -1,0 +1,270 @@
+"""The page /river: what it shows, to whom, and what it remembers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.river import page
+from rsscloud_broker.apps.river.model import Enclosure, Item, SubItem
+from rsscloud_broker.apps.river.page import ON_PAGE
+from rsscloud_broker.apps.river.rendering import EXCERPT, LONG
+from rsscloud_broker.apps.river.visits import VISIT
+from tests.apps.river.page_site import UNAVAILABLE, RiverSite, feed, item
+from tests.web.accounts_site import Browser
+
+DAVE = 1
+
+
+class PageCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.site = RiverSite(self)
+        self.river = self.site.river
+        self.dave = self.site.browser()
+        self.river.follow(DAVE, feed(1, "First", link="http://first.example/"))
+        self.river.follow(DAVE, feed(2, "Second"))
+
+    def shown(self, path: str = "/river", **headers: str) -> Any:
+        """The page, parsed."""
+        answer = self.dave.get(path, **headers)
+        self.assertEqual(answer.status, 200, answer.text)
+        return self.dave.page
+
+    def ids(self, path: str = "/river") -> list[int]:
+        """The ids of the items on the page."""
+        found = self.shown(path).xpath("//article/@id")
+        return [int(each.removeprefix("item-")) for each in found]
+
+    def one(self, **about: Any) -> Any:
+        """The element of the only item."""
+        self.river.store(item(1, **about))
+        (article,) = self.shown().xpath("//article")
+        return article
+
+
+class PageTests(PageCase):
+    def test_who_has_not_signed_in_is_led_to_the_form(self) -> None:
+        answer = Browser(self.site).get("/river?before=7")
+        self.assertEqual(answer.status, 303)
+        self.assertEqual(answer.headers["location"], "/signin?next=/river%3Fbefore%3D7")
+
+    def test_items_newest_first_grouped_as_they_arrived(self) -> None:
+        self.river.store(item(1, 1), item(2, 1), item(3, 2), item(4, 1))
+        found = self.shown().xpath("//section[@data-feed]")
+        groups = [
+            (each.xpath("string(h2)"), [*map(str, each.xpath("article/@id"))]) for each in found
+        ]
+        self.assertEqual(
+            groups,
+            [("First", ["item-4"]), ("Second", ["item-3"]), ("First", ["item-2", "item-1"])],
+        )
+        self.assertEqual(found[0].xpath("string(h2/a/@href)"), "http://first.example/")
+        self.assertEqual(found[1].xpath("h2/a"), [])
+
+    def test_an_item(self) -> None:
+        article = self.one(title="A title", published_at=1_790_000_000.0)
+        self.assertEqual(article.xpath("string(h3/a)"), "A title")
+        self.assertEqual(article.xpath("string(h3/a/@href)"), "http://site.example/1")
+        self.assertEqual(article.xpath("string(.//time)"), "2026-09-21 14:13")
+        self.assertEqual(article.xpath("string(.//time/@datetime)"), "2026-09-21T14:13:20Z")
+        self.assertEqual(article.xpath("string(div/p)"), "Text 1")
+
+    def test_an_item_without_a_title_is_linked_by_its_time(self) -> None:
+        self.river.store(Item(1, 1, "g", "", "<p>x</p>", "http://site.example/1"))
+        (article,) = self.shown().xpath("//article")
+        self.assertEqual(article.xpath("h3"), [])
+        self.assertEqual(article.xpath("string(p/a/@href)"), "http://site.example/1")
+
+    def test_links_that_are_none(self) -> None:
+        article = self.one(link="javascript:alert(1)")
+        self.assertEqual(article.xpath(".//a"), [])
+
+    def test_links_of_strangers(self) -> None:
+        article = self.one(text_html='<a href="http://x.example/" onclick="x()">x</a>')
+        (link,) = article.xpath("div//a")
+        self.assertEqual(
+            dict(link.attrib), {"href": "http://x.example/", "rel": "nofollow ugc noopener"}
+        )
+
+    def test_enclosures(self) -> None:
+        files = tuple(
+            Enclosure(f"http://files.example/{name}", media_type, size)
+            for name, media_type, size in (
+                ("a%20picture.png", "image/png", 1500),
+                ("a.mp3", "audio/mpeg", 2_500_000),
+                ("a.mp4", "video/mp4", None),
+                ("a.pdf", "application/pdf", 12),
+            )
+        )
+        files += (Enclosure("javascript:x()", "image/png"),)
+        article = self.one(enclosures=files)
+        found = article.xpath("figure")
+        self.assertEqual(
+            [" ".join(each.text_content().split()) for each in found],
+            [
+                "a picture.png (image/png, 1.5 kB)",
+                "a.mp3 (audio/mpeg, 2.5 MB)",
+                "a.mp4 (video/mp4)",
+                "a.pdf (application/pdf, 12 bytes)",
+            ],
+        )
+        (picture,), (audio,), (video,) = (
+            article.xpath(f"figure/{name}") for name in ("img", "audio", "video")
+        )
+        self.assertEqual((picture.get("alt"), picture.get("loading")), ("a picture.png", "lazy"))
+        for player in audio, video:
+            self.assertEqual((player.get("preload"), player.get("controls")), ("none", "controls"))
+        self.assertEqual(len(article.xpath("figure//a")), 4)
+
+    def test_items_below_are_folded(self) -> None:
+        below = SubItem("Reply", "<b>bold</b>", "http://site.example/r", (SubItem("", "deeper"),))
+        article = self.one(items=(below, SubItem("Other")))
+        (outer,) = article.xpath("details")
+        self.assertEqual(outer.xpath("string(summary)"), "2 items below")
+        first, second = outer.xpath("ul/li")
+        self.assertEqual(first.xpath("string(div/a)"), "Reply")
+        self.assertEqual(first.xpath("string(details/summary)"), "1 item below")
+        self.assertEqual(first.xpath("string(details/ul/li)"), "deeper")
+        self.assertEqual(second.xpath("string()"), "Other")
+
+    def test_a_long_text_is_folded(self) -> None:
+        article = self.one(text_html=f"<p>{'word ' * (LONG // 4)}</p>")
+        (folded,) = article.xpath("div/details")
+        self.assertLessEqual(len(folded.xpath("string(summary)")), EXCERPT + 1)
+        self.assertGreater(len(folded.xpath("string(p)")), LONG)
+
+    def test_a_short_text_with_much_markup_is_not_folded(self) -> None:
+        article = self.one(text_html=f"<p>word</p>{'<p><br></p>' * LONG}")
+        self.assertEqual(article.xpath("div/details"), [])
+
+    def test_nothing_yet(self) -> None:
+        self.assertIn("There is nothing here yet", self.shown().text_content())
+
+    def test_who_follows_nothing_is_told_how(self) -> None:
+        self.river.lists.clear()
+        page = self.shown()
+        self.assertIn("You follow no feed yet", page.text_content())
+        self.assertTrue(page.xpath("//main//a[@href='/river/feeds']"))
+
+    def test_no_database(self) -> None:
+        self.river.failure = UNAVAILABLE
+        self.assertEqual(self.dave.get("/river").status, 503)
+
+    def test_headers(self) -> None:
+        answer = self.dave.get("/river")
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        policy = answer.headers["content-security-policy"]
+        self.assertIn("img-src 'self' https: http:; media-src https: http:;", policy)
+        self.assertIn("default-src 'none'; style-src 'self';", policy)
+        other = self.dave.get("/river/feeds").headers["content-security-policy"]
+        self.assertIn("img-src 'self';", other)
+        self.assertNotIn("media-src", other)
+
+    def test_assets(self) -> None:
+        for name, kind in (("page.css", "text/css"), ("page.js", "text/javascript")):
+            answer = self.dave.get(f"/river/{name}")
+            self.assertEqual((answer.status, answer.headers.get_content_type()), (200, kind))
+
+
+class PagingTests(PageCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.all = list(range(1, 2 * ON_PAGE + 11))
+        self.river.store(*map(item, self.all))
+
+    def link(self, relation: str) -> str:
+        return str(self.dave.page.xpath(f"string(//nav//a[@rel='{relation}']/@href)"))
+
+    def test_older_and_newer(self) -> None:
+        newest = self.all[: -ON_PAGE - 1 : -1]
+        self.assertEqual(self.ids(), newest)
+        self.assertEqual(self.link("prev"), "")
+        older = self.link("next")
+        self.assertEqual(self.ids(older), self.all[-ON_PAGE - 1 : -2 * ON_PAGE - 1 : -1])
+        self.assertEqual(self.dave.page.xpath("//@data-stream"), [])
+        self.assertEqual(self.ids(self.link("next")), self.all[9::-1])
+        self.assertEqual(self.link("next"), "")
+        self.assertEqual(self.ids(self.link("prev")), self.all[ON_PAGE + 9 : 9 : -1])
+        answer = self.dave.get(self.link("prev"))
+        self.assertEqual((answer.status, answer.headers["location"]), (303, "/river"))
+
+    def test_numbers_that_are_none(self) -> None:
+        for number in ("x", "-1", "9" * 40, ""):
+            self.assertEqual(len(self.ids(f"/river?before={number}")), ON_PAGE)
+
+    def test_a_page_with_long_texts_ends_earlier(self) -> None:
+        self.patch(page, "CHARACTERS_ON_PAGE", 40)  # a text has 15 or 16
+        self.assertEqual(self.ids(), self.all[:-3:-1])
+        self.assertEqual(self.ids(self.link("next")), self.all[-3:-5:-1])
+        self.patch(page, "CHARACTERS_ON_PAGE", 1)
+        self.assertEqual(self.ids(), self.all[:-2:-1])
+
+
+class NewsTests(PageCase):
+    def marked(self, path: str = "/river") -> list[str]:
+        """The items that are marked as new, and the line below them."""
+        found = self.shown(path).xpath("//article[contains(@class, 'new')] | //*[@id='since']")
+        return [str(each.get("id")) for each in found]
+
+    def test_nothing_is_marked_at_the_first_visit(self) -> None:
+        self.river.store(item(1), item(2))
+        self.assertEqual(self.marked(), [])
+        self.assertEqual(self.river.seen, {DAVE: 2})
+
+    def test_what_is_new_since_the_last_visit_is_marked(self) -> None:
+        self.river.store(item(1))
+        self.shown()
+        self.site.clock.advance(VISIT + 1)
+        self.river.store(item(2), item(3))
+        self.assertEqual(self.marked(), ["item-3", "item-2", "since"])
+        page = self.dave.page
+        self.assertIn("2 items new since your last visit", page.text_content())
+        self.assertEqual(page.xpath("string(//article[@id='item-3']/h3)"), "New: Item 3")
+        # The items of one feed have two headings, above and below the line.
+        self.assertEqual(len(page.xpath("//section")), 2)
+
+    def test_the_marks_stay_during_a_visit(self) -> None:
+        self.test_what_is_new_since_the_last_visit_is_marked()
+        self.site.clock.advance(VISIT - 1)
+        self.assertEqual(self.marked(), ["item-3", "item-2", "since"])
+        self.site.clock.advance(VISIT + 1)
+        self.assertEqual(self.marked(), [])
+
+    def test_all_items_of_the_page_are_new(self) -> None:
+        self.river.seen[DAVE] = 1
+        self.river.store(item(2))
+        self.assertEqual(self.marked(), ["item-2", "since"])
+
+    def test_a_page_that_nobody_looks_at_is_no_visit(self) -> None:
+        self.river.store(item(1))
+        self.dave.get("/river", Sec_Purpose="prefetch;prerender")
+        self.dave.ask("HEAD", "/river")
+        self.assertEqual(self.river.seen, {})
+
+    def test_older_pages_mark_nothing_as_seen(self) -> None:
+        self.river.store(item(1), item(2))
+        self.shown("/river?before=2")
+        self.assertEqual(self.river.seen, {})
+
+    def csrf(self) -> str:
+        return str(self.shown().xpath("string(//@data-csrf)"))
+
+    def test_items_that_arrive_are_seen(self) -> None:
+        csrf = self.csrf()
+        self.river.store(item(1), item(2))
+        answer = self.dave.post("/river/seen", {"csrf": csrf, "id": "2"})
+        self.assertEqual((answer.status, self.river.seen), (200, {DAVE: 2}))
+
+    def test_nobody_has_seen_what_does_not_exist(self) -> None:
+        csrf = self.csrf()
+        self.river.store(item(1))
+        self.dave.post("/river/seen", {"csrf": csrf, "id": "9" * 18})
+        self.assertEqual(self.river.seen, {DAVE: 1})
+
+    def test_refused_notes_of_what_was_seen(self) -> None:
+        csrf = self.csrf()
+        self.assertEqual(self.dave.post("/river/seen", {"id": "1"}).status, 403)
+        self.assertEqual(self.dave.post("/river/seen", {"csrf": csrf, "id": "x"}).status, 400)
+        self.assertEqual(Browser(self.site).post("/river/seen", {"id": "1"}).status, 401)
+        self.assertEqual(self.river.seen, {})

@@ -1,0 +1,300 @@
+"""The event stream of the river: who gets which items, and what streams may cost."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.river import rendering
+from rsscloud_broker.apps.river.page import StreamLimits
+from rsscloud_broker.apps.river.stream import CHECK, MOST_MISSED, PART, SESSION_CHECK
+from rsscloud_broker.config import Http
+from rsscloud_broker.web import streams
+from rsscloud_broker.web.streams import HEARTBEAT, MAX_BACKLOG
+from tests.apps.river.page_site import LIMITS, UNAVAILABLE, EventReader, RiverSite, feed, item
+from tests.web.accounts_site import Browser
+
+#: The ids of the accounts of the site.
+DAVE, ANNA = 1, 2
+
+
+class StreamCase(SynchronousTestCase):
+    http = Http()
+    limits = LIMITS
+
+    def setUp(self) -> None:
+        self.site = RiverSite(self, self.http, self.limits)
+        self.river = self.site.river
+        self.dave, self.anna = (self.site.browser(name) for name in ("dave", "anna"))
+        self.river.follow(DAVE, feed(1, "First"))
+        self.river.follow(DAVE, feed(2, "Second"))
+        self.river.follow(ANNA, feed(2, "Second"))
+
+    def watch(
+        self, browser: Browser, query: str = "", last: str = "", source: str = "192.0.2.7"
+    ) -> EventReader:
+        return EventReader(self.site, browser, query, last, source)
+
+    def wait(self, seconds: float = CHECK) -> None:
+        """Let time pass, and then all turns that are due at once."""
+        self.site.clock.advance(seconds)
+        for _ in range(50):
+            self.site.clock.advance(0)
+
+
+class StreamTests(StreamCase):
+    def test_each_gets_the_items_of_the_feeds_that_the_account_follows(self) -> None:
+        dave, anna = self.watch(self.dave), self.watch(self.anna)
+        self.river.arrive(item(1, 1))
+        self.river.arrive(item(2, 2))
+        self.assertEqual((dave.ids(), anna.ids()), ([1, 2], [2]))
+        first, second = dave.sections()
+        self.assertEqual(first.get("data-feed"), "1")
+        self.assertEqual(first.xpath("string(.//h2)"), "First")
+        self.assertEqual(second.xpath("string(.//h2)"), "Second")
+        self.assertEqual(second.xpath("string(.//article/@id)"), "item-2")
+
+    def test_headers(self) -> None:
+        head = self.watch(self.dave).exchange.transport.value().partition(b"\r\n\r\n")[0].lower()
+        for line in (
+            b"content-type: text/event-stream",
+            b"cache-control: no-store",
+            b"x-accel-buffering: no",
+        ):
+            self.assertIn(line, head)
+        answer = self.dave.ask("HEAD", "/river/events")
+        self.assertEqual(answer.headers.get_content_type(), "text/event-stream")
+
+    def test_who_has_not_signed_in_gets_nothing(self) -> None:
+        reader = self.watch(Browser(self.site))
+        self.assertEqual(reader.status, 401)
+        self.assertIn("Sign in", reader.exchange.answer().text)
+
+    def test_one_read_for_all_and_none_when_nobody_watches(self) -> None:
+        readers = [self.watch(self.dave, source=f"192.0.2.{n}") for n in range(5)]
+        readers += [self.watch(self.anna, source=f"192.0.2.{n}") for n in range(5)]
+        self.river.reads.clear()
+        self.river.arrive(item(1, 2), item(2, 2))
+        self.assertEqual([reader.ids() for reader in readers], [[1, 2]] * 10)
+        self.assertEqual(self.river.reads, ["feeds"])  # the title of the feed
+        self.river.arrive(item(3, 2))
+        self.assertEqual(self.river.reads, ["feeds"])
+        for reader in readers:
+            reader.leave()
+        self.river.reads.clear()
+        self.wait()
+        self.wait()
+        self.assertEqual((self.river.reads, self.river.watchers), ([], []))
+
+    def test_it_goes_on_where_the_page_ended(self) -> None:
+        self.river.store(*map(item, range(1, 6)))
+        self.assertEqual(self.watch(self.dave, "?after=3").ids(), [4, 5])
+        self.assertEqual(self.watch(self.anna, "?after=3").ids(), [])
+
+    def test_it_goes_on_after_a_broken_connection(self) -> None:
+        reader = self.watch(self.dave)
+        self.river.arrive(item(1))
+        reader.leave()
+        self.river.arrive(item(2))
+        self.river.arrive(item(3))
+        again = self.watch(self.dave, "?after=0", last="1")  # the header is newer than the URL
+        self.assertEqual(again.ids(), [2, 3])
+        self.river.arrive(item(4))
+        self.assertEqual(again.ids(), [2, 3, 4])
+
+    def test_many_missed_items_come_in_parts(self) -> None:
+        number = 2 * PART + 5
+        self.river.store(*map(item, range(1, number + 1)))
+        reader = self.watch(self.dave, "?after=0")
+        self.assertEqual(reader.ids(), list(range(1, number + 1)))
+        self.assertEqual(self.river.reads.count("items_after"), 3)
+
+    def test_too_many_missed_items_are_a_gap(self) -> None:
+        number = MOST_MISSED + 5
+        self.river.store(*map(item, range(1, number + 1)))
+        reader = self.watch(self.dave, "?after=0")
+        self.assertEqual(reader.ids(), [*range(1, MOST_MISSED + 1), "gap"])
+        self.assertIn(f"event: gap\nid: {number}\n", reader.text)
+        self.river.arrive(item(number + 1))
+        self.assertEqual(reader.ids()[-1], number + 1)
+
+    def test_what_arrives_while_a_browser_catches_up_comes_once(self) -> None:
+        self.river.store(item(1))
+        self.river.waiting = Deferred()
+        reader, other = self.watch(self.dave, "?after=0"), self.watch(self.dave, "?after=1")
+        self.river.arrive(item(2))
+        self.river.waiting.callback(None)
+        self.river.waiting = None
+        self.river.arrive(item(3))
+        self.assertEqual((reader.ids(), other.ids()), ([1, 2, 3], [2, 3]))
+
+    def test_strange_ids_begin_with_the_next_item(self) -> None:
+        self.river.store(item(1))
+        readers = [self.watch(self.dave, last=last) for last in ("x", "-1", "9" * 30)]
+        readers.append(self.watch(self.dave, f"?after={'9' * 5000}"))
+        self.assertEqual([reader.ids() for reader in readers], [[]] * 4)
+        self.river.arrive(item(2))
+        self.assertEqual([reader.ids() for reader in readers], [[2]] * 4)
+
+    def test_items_that_another_process_has_stored(self) -> None:
+        """Nobody announces them here, so the id of the newest item is looked at."""
+        dave, anna = self.watch(self.dave), self.watch(self.anna)
+        self.river.arrive(item(1, 1))
+        self.river.store(item(2, 1), item(3, 2))
+        for _ in range(3):
+            self.wait()
+        self.assertEqual((dave.ids(), anna.ids()), ([1, 2, 3], [3]))
+        self.river.arrive(item(4, 2))
+        self.assertEqual((dave.ids(), anna.ids()), ([1, 2, 3, 4], [3, 4]))
+
+    def test_heartbeat(self) -> None:
+        self.river.store(item(7))
+        anna = self.watch(self.anna)
+        before = len(anna.text)
+        for _ in range(int(HEARTBEAT / CHECK) + 2):
+            self.wait()
+        # It says up to where nothing was missed, though nothing of it was for this account.
+        self.assertEqual(anna.text[before:], "id: 7\n\n")
+
+    def test_a_stream_ends_with_its_session(self) -> None:
+        dave, anna = self.watch(self.dave), self.watch(self.anna)
+        self.dave.get("/river/feeds")
+        self.dave.send("Sign out")
+        self.wait(SESSION_CHECK + CHECK)
+        self.wait()
+        self.assertEqual((dave.is_open, anna.is_open), (False, True))
+        self.river.arrive(item(1, 2))
+        self.assertEqual((dave.ids(), anna.ids()), ([], [1]))
+
+    def test_who_has_left_a_feed_gets_nothing_of_it(self) -> None:
+        reader = self.watch(self.dave)
+        del self.river.lists[DAVE][1]
+        self.river.arrive(item(1, 1))
+        self.assertEqual(reader.ids(), [])
+
+    def test_an_item_that_was_edited_comes_as_it_is_now(self) -> None:
+        self.watch(self.dave)
+        self.river.arrive(item(1, title="Before"))
+        self.river.stored[0] = item(1, title="After")
+        again = self.watch(self.dave, last="0")
+        (section,) = again.sections()
+        self.assertEqual(section.xpath("string(.//h3)"), "New: After")
+
+
+class TroubleTests(StreamCase):
+    http = Http(idle_timeout=30.0)
+
+    def test_a_database_that_is_out_of_reach(self) -> None:
+        self.river.failure = UNAVAILABLE
+        reader = self.watch(self.dave, "?after=0")
+        with capturedLogs() as logged:
+            self.wait()
+        self.assertEqual(len(logged), 1)
+        self.river.failure = None
+        self.river.store(item(1))
+        self.wait()
+        self.assertEqual(reader.ids(), [1])
+
+    def test_who_cannot_catch_up_comes_again(self) -> None:
+        self.watch(self.anna)
+        self.river.store(item(1))
+        for _ in range(3):
+            self.wait()
+        for failure in (UNAVAILABLE, ValueError("a bug")):
+            self.river.failure = failure
+            self.assertFalse(self.watch(self.dave, "?after=0").is_open)
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 1)
+
+    def test_what_could_not_be_sent_is_read(self) -> None:
+        reader, shown = self.watch(self.dave), rendering.article
+        self.patch(rendering, "article", lambda *args, **more: 1 / 0)
+        self.river.waiting = Deferred()
+        self.river.arrive(item(1))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual(reader.ids(), [])
+        self.patch(rendering, "article", shown)
+        self.river.waiting.callback(None)
+        self.river.waiting = None
+        self.river.arrive(item(2))
+        self.assertEqual(reader.ids(), [1, 2])
+
+    def test_who_does_not_read_gets_what_waits_when_it_reads_again(self) -> None:
+        reader = self.watch(self.dave)
+        reader.pause()
+        self.river.arrive(item(1))
+        self.river.arrive(item(2))
+        self.assertEqual(reader.ids(), [])
+        reader.resume()
+        self.assertEqual(reader.ids(), [1, 2])
+
+    def test_who_does_not_read_is_cut_off_when_too_much_waits(self) -> None:
+        reader, other = self.watch(self.dave), self.watch(self.dave)
+        reader.pause()
+        key = 0
+        while reader.is_open and len(other.text) < 3 * MAX_BACKLOG:
+            key += 1
+            self.river.arrive(item(key, text_html=f"<p>{'a ' * 400}</p>"))
+        self.assertFalse(reader.is_open)
+        self.assertTrue(other.is_open)
+        self.assertTrue(MAX_BACKLOG < len(other.text) < MAX_BACKLOG + 5000, len(other.text))
+
+    def test_who_catches_up_slowly_is_read_for_slowly(self) -> None:
+        self.river.store(*map(item, range(1, 4 * PART)))
+        self.river.waiting = Deferred()
+        reader = self.watch(self.dave, "?after=0")
+        reader.pause()
+        self.river.waiting.callback(None)
+        self.river.waiting = None
+        self.assertEqual(self.river.reads.count("items_after"), 1)
+        reader.resume()
+        self.assertEqual(reader.ids(), list(range(1, 4 * PART)))
+
+    def test_many_are_written_to_in_turns(self) -> None:
+        self.patch(streams, "AT_ONCE", 4)
+        readers = [self.watch(self.dave, source=f"192.0.2.{n}") for n in range(10)]
+        self.river.arrive(item(1))
+        self.assertEqual([reader.ids() for reader in readers].count([1]), 4)
+        for _ in range(2):
+            self.site.clock.advance(0)
+        self.assertEqual([reader.ids() for reader in readers], [[1]] * 10)
+
+
+class LimitTests(StreamCase):
+    http = Http(max_connections=14)
+    limits = StreamLimits(streams=5, of_account=3, of_address=4)
+
+    def statuses(self, browser: Browser, *sources: str) -> list[int]:
+        return [self.watch(browser, source=source).status for source in sources]
+
+    def test_of_an_account(self) -> None:
+        sources = [f"192.0.2.{n}" for n in range(4)]
+        self.assertEqual(self.statuses(self.dave, *sources), [200, 200, 200, 503])
+        self.assertEqual(self.statuses(self.anna, "192.0.2.1"), [200])
+
+    def test_of_an_address(self) -> None:
+        self.assertEqual(self.statuses(self.dave, *["192.0.2.1"] * 3), [200] * 3)
+        self.assertEqual(self.statuses(self.anna, *["192.0.2.1"] * 2), [200, 503])
+
+    def test_of_all(self) -> None:
+        self.assertEqual(self.statuses(self.dave, *["192.0.2.1"] * 3), [200] * 3)
+        self.assertEqual(self.statuses(self.anna, *["192.0.2.2"] * 3), [200, 200, 503])
+
+    def test_who_leaves_makes_room(self) -> None:
+        readers = [self.watch(self.dave) for _ in range(3)]
+        readers[0].leave()
+        self.assertEqual(self.statuses(self.dave, *["192.0.2.7"] * 2), [200, 503])
+
+    def test_refusal_says_what_to_do(self) -> None:
+        for _ in range(3):
+            self.watch(self.dave)
+        answer = self.watch(self.dave).exchange.answer()
+        self.assertEqual(answer.headers["retry-after"], "60")
+        self.assertIn("Close other pages of the river", answer.text)
+
+
+class ShareTests(StreamCase):
+    def test_half_of_the_connections_stay_free(self) -> None:
+        self.site.limits.change(Http(max_connections=14))
+        readers = [self.watch(self.dave, source=f"192.0.2.{n}") for n in range(8)]
+        self.assertEqual([reader.status for reader in readers], [200] * 7 + [503])

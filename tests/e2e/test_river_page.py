@@ -1,0 +1,298 @@
+"""The river of a running broker, read in a real browser, and by many at the same time."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from urllib.parse import urlsplit
+from xml.sax.saxutils import quoteattr
+
+from playwright.sync_api import ConsoleMessage, Page, Request, expect
+
+from tests.e2e.browser import BrowserTestCase, Watch
+from tests.e2e.fixture import Broker, run_here, until
+from tests.e2e.hostile import together, xml_text
+from tests.e2e.servers import FEED, Origin
+from tests.e2e.test_every_page import AXE, SERIOUS
+from tests.e2e.test_xss import CHANGED, XSSTestCase
+
+PASSWORD = "correct horse"
+
+
+def shown(key: int, text: str = "", more: str = "") -> str:
+    """An item of a feed."""
+    return (
+        f"<item><title>Item {key}</title><link>http://nighttrain.example.org/{key}</link>"
+        f"<guid isPermaLink='false'>guid-{key}</guid>"
+        f"<description>{escape(text or f'<p>Text {key}</p>')}</description>{more}</item>"
+    )
+
+
+def publish(origin: Origin, url: str, items: list[str]) -> None:
+    """Put items into a feed."""
+    origin.pages[urlsplit(url).path] = FEED % "".join(items).encode()
+
+
+class RiverTestCase(BrowserTestCase):
+    def started(self, configuration: str = "") -> Broker:
+        """A running broker with an account."""
+        broker = self.own_broker(configuration)
+        self.add_account(broker, "dave")
+        broker.start()
+        return broker
+
+    def add_account(self, broker: Broker, name: str) -> None:
+        where = ("--config", broker.configuration, "--data", broker.data)
+        added = ("account", "add", name, "--password-stdin", *where)
+        run_here(*added, stdin=PASSWORD).check_returncode()
+
+    def signed_in(self, broker: Broker, path: str, tab: Page | None = None) -> Page:
+        """A page of the broker in a browser in which Dave has signed in."""
+        tab = tab or self.page()
+        tab.goto(f"{broker.url}{path}")
+        self.submit(tab, "main form", {"name": "dave", "password": PASSWORD})
+        expect(tab).to_have_url(f"{broker.url}{path}")
+        return tab
+
+    def follow(self, tab: Page, url: str) -> None:
+        self.submit(tab, "form[aria-labelledby=follow]", {"url": url})
+        expect(tab.get_by_role("status")).to_contain_text("You follow")
+
+
+class ReadingTests(RiverTestCase):
+    def test_reading(self) -> None:
+        """Somebody follows a feed by its page, and sees new items as they arrive."""
+        broker, origin = self.started(), self.origin()
+        items = [shown(1)]
+        feed = origin.feed(elements="".join(items))
+        page = f'<html><link rel="alternate" type="application/rss+xml" href="{feed}"></html>'
+        origin.pages["/"] = page.encode()
+        tab = self.signed_in(broker, "/river/feeds")
+        self.follow(tab, origin.url("/"))
+        expect(tab.locator(".rows li")).to_contain_text("Night Train Diary")
+        expect(tab.locator(".rows li")).to_contain_text(feed)
+
+        tab.goto(f"{broker.url}/river")
+        expect(tab.locator(".river-item h3")).to_have_text(["Item 1"])
+        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        items.insert(0, shown(2))
+        publish(origin, feed, items)
+        broker.ping(feed)
+        expect(tab.locator(".river-item h3")).to_have_text(["New: Item 2", "Item 1"])
+        expect(tab.locator(".river-feed h2")).to_have_text(["Night Train Diary"] * 2)
+        items.insert(0, shown(3))
+        publish(origin, feed, items)
+        broker.ping(feed)
+        titles = tab.locator(".river-item h3")
+        expect(titles).to_have_text(["New: Item 3", "New: Item 2", "Item 1"])
+        expect(tab.locator(".river-feed h2")).to_have_count(2)  # one heading for what is new
+
+        # Without scripts there is the same to read.
+        bare = self.page(java_script_enabled=False)
+        self.signed_in(broker, "/river", bare)
+        expect(bare.locator(".river-item")).to_have_count(3)
+        self.assertFalse(bare.is_visible("#river-live"))
+
+    def test_keys(self) -> None:
+        broker, origin = self.started(), self.origin()
+        items = [shown(key) for key in (3, 2, 1)]
+        feed = origin.feed(elements="".join(items))
+        tab = self.signed_in(broker, "/river/feeds")
+        self.follow(tab, feed)
+        tab.goto(f"{broker.url}/river")
+        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        titles = tab.locator(".river-item h3")
+        # Nothing moves below somebody who reads.
+        tab.keyboard.press("j")
+        tab.keyboard.press("j")
+        expect(tab.locator(":focus h3")).to_have_text("Item 2")
+        items.insert(0, shown(4))
+        publish(origin, feed, items)
+        broker.ping(feed)
+        expect(tab.locator("#river-show")).to_have_text("1 new item")
+        expect(titles).to_have_count(3)
+        expect(tab).to_have_title("(1) River")
+        tab.keyboard.press("n")
+        expect(titles).to_have_count(4)
+        expect(tab).to_have_title("River")
+        expect(tab.locator(":focus h3")).to_have_text("New: Item 4")
+        tab.keyboard.press("j")
+        tab.keyboard.press("k")
+        self.opens(tab, "http://nighttrain.example.org/4")
+
+        # Who has switched the keys off types for other programs, such as screen readers.
+        tab.goto(f"{broker.url}/river")
+        tab.click(".keys summary")
+        tab.uncheck("#river-keys")
+        tab.reload()
+        tab.keyboard.press("j")
+        self.assertEqual(tab.locator(":focus").count(), 0)
+
+    def opens(self, tab: Page, url: str) -> None:
+        """Enter leads to the page of the item."""
+        tab.route(url, lambda route: route.fulfill(body="the page", content_type="text/plain"))
+        with tab.expect_navigation():
+            tab.keyboard.press("Enter")
+        expect(tab).to_have_url(url)
+
+    def test_a_broken_connection(self) -> None:
+        """Nothing is lost while the broker is away."""
+        broker, origin = self.started(), self.origin()
+        items = [shown(1)]
+        feed = origin.feed(elements="".join(items))
+        tab = self.signed_in(broker, "/river/feeds")
+        self.follow(tab, feed)
+        tab.goto(f"{broker.url}/river")
+        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        broker.kill()
+        expect(tab.locator("#river-state")).to_have_text("Connecting again…")
+        broker.start()
+        items.insert(0, shown(2))
+        publish(origin, feed, items)
+        broker.ping(feed)
+        expect(tab.locator(".river-item h3")).to_have_text(["New: Item 2", "Item 1"])
+
+    def test_import_and_export(self) -> None:
+        broker, origin = self.started(), self.origin()
+        feed = origin.feed(elements=shown(1))
+        tab = self.signed_in(broker, "/river/feeds")
+        document = f'<opml version="2.0"><body><outline text="x" xmlUrl="{feed}"/></body></opml>'
+        tab.set_input_files(
+            "[type=file]",
+            {"name": "my.opml", "mimeType": "text/x-opml", "buffer": document.encode()},
+        )
+        with tab.expect_navigation():
+            tab.click("form[aria-labelledby=import] button")
+        expect(tab.get_by_role("status")).to_contain_text("You follow 1 feed more now")
+        with tab.expect_download() as download:
+            tab.click("text=Export yours")
+        self.assertIn(feed, download.value.path().read_text())
+        tab.goto(f"{broker.url}/river")
+        expect(tab.locator(".river-item h3")).to_have_text(["Item 1"])
+        tab.goto(f"{broker.url}/river/feeds")
+        with tab.expect_navigation():
+            tab.click("text=Unfollow")
+        expect(tab.locator(".rows li")).to_have_count(0)
+
+
+class MediaTests(RiverTestCase):
+    def test_pictures_and_sounds_of_others(self) -> None:
+        """The page shows pictures of other hosts, and loads sounds only when somebody wants so.
+
+        Its policy forbids scripts as strictly as that of all other pages.
+        """
+        broker, origin = self.started(), self.origin()
+        picture = (
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\6\0\0\0\x1f\x15\xc4\x89\0\0\0\rIDAT"
+            b"x\x9cc\xf8\x0f\x04\0\t\xfb\3\xfd\xfb^k+\0\0\0\0IEND\xaeB`\x82"
+        )
+        origin.pages["/i.png"] = origin.pages["/a.mp3"] = picture
+        enclosures = (
+            f'<enclosure url="{origin.url("/a.mp3")}" length="1" type="audio/mpeg"/>',
+            f'<enclosure url="{origin.url("/i.png")}" length="1" type="image/png"/>',
+        )
+        items = [shown(number, more=each) for number, each in enumerate(enclosures)]
+        feed = origin.feed(elements="".join(items))
+        tab = self.signed_in(broker, "/river/feeds")
+        self.follow(tab, feed)
+        watch = Watch(urlsplit(broker.url).netloc)
+        watch.attach(tab.context)
+        answer = tab.goto(f"{broker.url}/river")
+        assert answer is not None
+        policy = answer.headers["content-security-policy"]
+        for part in ("default-src 'none';", "script-src 'self';", "connect-src 'self';"):
+            self.assertIn(part, policy)
+        tab.wait_for_function("document.querySelector('.river-item img')?.naturalWidth === 1")
+        expect(tab.locator("audio")).to_have_count(1)
+        self.assertEqual(origin.requests["/a.mp3"], 0)
+        asked = [f"asked for {origin.url('/i.png')}"]
+        self.assertEqual([fault for fault in watch.faults if fault not in asked], [])
+        self.assertEqual(json.dumps(watch.requests).count("/a.mp3"), 0)
+
+
+class _RiverWatch(Watch):
+    """Watches pages that show pictures of strangers, which the browser asks for."""
+
+    def _requested(self, request: Request) -> None:
+        if request.resource_type not in {"image", "media"}:
+            super()._requested(request)
+
+    def _said(self, message: ConsoleMessage) -> None:
+        elsewhere = urlsplit(message.location["url"]).netloc != self.host
+        if not (elsewhere and message.text.startswith("Failed to load resource")):
+            super()._said(message)
+
+
+class StrangersTests(RiverTestCase, XSSTestCase):
+    """What strangers write into feeds, on the page and in the event stream.
+
+    The browser ignores the policy of the page, so that whatever is not cleaned runs.
+    """
+
+    changed = CHANGED.replace(" img, video, audio,", "").replace(
+        "const fits =", "const fits = /^(IMG|AUDIO|VIDEO)$/.test(element.tagName) ||"
+    )
+
+    def attacked(self, broker: Broker) -> None:
+        super().attacked(broker)
+        self.watch.faults.clear()
+        self.tab.context.remove_listener("request", self.watch._requested)
+        self.watch = _RiverWatch(self.watch.host)
+        self.watch.attach(self.tab.context)
+
+    def test_payloads(self) -> None:
+        broker, origin = self.started(), self.origin()
+        groups = together(8)
+        feeds = [
+            origin.feed(f"/{number}.xml", "".join(map(hostile, payloads)))
+            for number, payloads in enumerate(groups)
+        ]
+        self.attacked(broker)
+        self.signed_in(broker, "/river/feeds", self.tab)
+        outlines = "".join(f'<outline xmlUrl="{feed}"/>' for feed in feeds)
+        document = f"<opml version='2.0'><body>{outlines}</body></opml>"
+        self.submit(self.tab, "form[aria-labelledby=import]", {"text": document})
+        number = sum(map(len, groups))
+
+        def arrived() -> bool:
+            self.tab.goto(f"{broker.url}/river")
+            return self.tab.locator(".river-item").count() >= min(number, 50)
+
+        until(arrived, "the items in the river")
+        while True:
+            self.tab.evaluate(
+                "document.querySelectorAll('details').forEach(one => one.open = true)"
+            )
+            self.inspect(self.tab.url)
+            self.tab.evaluate(AXE)
+            self.faults += self.tab.evaluate(SERIOUS)
+            if not self.tab.locator("a[rel=next]").count():
+                break
+            with self.tab.expect_navigation():
+                self.tab.click("a[rel=next]")
+        self.look("/river/feeds")
+
+        self.tab.goto(f"{broker.url}/river")
+        expect(self.tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        for feed, payloads in zip(feeds, groups, strict=True):
+            publish(origin, feed, [hostile(payload, "new") for payload in payloads])
+            broker.ping(feed)
+        self.tab.wait_for_function(
+            f"document.querySelectorAll('.river-item.new').length >= {number}"
+        )
+        self.inspect("the event stream")
+        self.assertEqual(self.faults, [])
+        self.assertIn("xss(", self.tab.inner_text("#river"))
+
+
+def hostile(payload: bytes, version: str = "") -> str:
+    """An item with a payload in each place."""
+    text = xml_text(payload)
+    words, value = escape(text, quote=False), quoteattr(text)
+    below = f"<rssCloud:item><title>{words}</title><link>{words}</link></rssCloud:item>"
+    return (
+        f'<item xmlns:rssCloud="http://rsscloud.co/"><title>{words}</title><link>{words}</link>'
+        f"<guid>{version}{words}</guid><description>{words}</description>"
+        f'<enclosure url={value} length="1" type="image/png"/>'
+        f'<enclosure url="http://files.example/" length={value} type={value}/>{below}</item>'
+    )

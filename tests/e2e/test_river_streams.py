@@ -1,0 +1,190 @@
+"""The rivers of a broker in a process of its own, watched by a thousand browsers."""
+
+from __future__ import annotations
+
+import json
+import re
+import selectors
+import socket
+import time
+
+from rsscloud_broker.accounts.secrets import digest_of, new_secret
+from rsscloud_broker.storage import open_database
+from rsscloud_broker.storage.accounts import add_session, stored_password
+from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, request, run_here, until
+from tests.e2e.servers import FEED
+from tests.postgresql import borrowed_database
+
+STREAMS = 1000
+
+_CONFIGURATION = f"""
+[http]
+max_connections = {3 * STREAMS}
+max_connections_per_address = {3 * STREAMS}
+[apps.river]
+enabled = true
+streams = {STREAMS}
+streams_per_account = {STREAMS // 2}
+streams_per_address = {STREAMS}
+"""
+
+
+class Streams:
+    """Many clients of the event stream, in one thread."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._selector = selectors.DefaultSelector()
+        self.received: dict[socket.socket, bytes] = {}
+
+    def open(self, cookie: str, last: int = 0) -> socket.socket:
+        """Begin to watch."""
+        client = socket.create_connection(("127.0.0.1", self._port), TIMEOUT)
+        head = f"GET /river/events HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n"
+        if last:
+            head += f"Last-Event-ID: {last}\r\n"
+        client.sendall(f"{head}\r\n".encode())
+        self._selector.register(client, selectors.EVENT_READ)
+        self.received[client] = b""
+        return client
+
+    def read(self) -> None:
+        """Read what has come, and wait for a moment if nothing has."""
+        for key, _ in self._selector.select(0.1):
+            assert isinstance(key.fileobj, socket.socket)
+            data = key.fileobj.recv(65_536)
+            self.received[key.fileobj] += data
+            if not data:
+                self._selector.unregister(key.fileobj)
+
+    def have(self, some: list[socket.socket], text: str) -> bool:
+        """Whether a text has come to each of some clients by now."""
+        self.read()
+        return all(text.encode() in self.received[client] for client in some)
+
+    def ids(self, client: socket.socket) -> list[int]:
+        """The items that have come to a client."""
+        data = re.findall(rb"^data: (\{.*\})\r?$", self.received[client], re.MULTILINE)
+        return [json.loads(each)["id"] for each in data]
+
+    def close(self) -> None:
+        for client in self.received:
+            client.close()
+        self._selector.close()
+
+
+class StreamsTests(EndToEndTestCase):
+    def prepared(self, database: str = "") -> Broker:
+        """A running broker with two accounts, which follow one feed each.
+
+        :param database: the URL of its database; empty for its own file.
+        """
+        line = f'database = "{database}"\n' if database else ""
+        broker = self.own_broker(line + _CONFIGURATION)
+        self.database = database or broker.database
+        self.feeds: dict[str, str] = {}
+        self.cookies: dict[str, str] = {}
+        self.source = self.origin()
+        where = ("--config", broker.configuration, "--data", broker.data)
+        tokens = {}
+        for name in ("dave", "anna"):
+            added = ("account", "add", name, "--password-stdin", *where)
+            run_here(*added, stdin="correct horse").check_returncode()
+            made = run_here("account", "token", "add", name, "--scope", "river", *where)
+            tokens[name] = made.stdout.strip()
+        broker.start()
+        for name, token in tokens.items():
+            self.feeds[name] = self.source.feed(f"/{name}.xml")
+            self.put(name, 1)
+            opml = f'<opml version="2.0"><body><outline xmlUrl="{self.feeds[name]}"/></body></opml>'
+            headers = {"authorization": f"Bearer {token}", "content-type": "text/x-opml"}
+            request(f"{broker.url}/river/opml", "POST", opml.encode(), headers)
+            self.wait_for_item(broker, headers)
+            self.cookies[name] = self.session(name)
+        return broker
+
+    def wait_for_item(self, broker: Broker, headers: dict[str, str]) -> None:
+        """Wait until the first item is in the river of an account."""
+
+        def items() -> list[object]:
+            answer = request(f"{broker.url}/river.json", headers=headers)
+            found: list[object] = json.loads(answer.body)["items"]
+            return found
+
+        until(items, "the first item")
+
+    def session(self, name: str) -> str:
+        """The cookie of a new session."""
+        secret, now = new_secret(), time.time()
+        with open_database(self.database) as connection:
+            stored = stored_password(connection, name)
+            assert stored is not None
+            digest = digest_of(secret)
+            key = stored.account.id
+            add_session(connection, key, stored.hash, digest, now, now + 9999, "", "", b"", 10)
+        return f"rsscloud-session={secret}"
+
+    def put(self, name: str, *keys: int) -> None:
+        """Put items into the feed of an account."""
+        items = "".join(
+            f"<item><title>{name} {key}</title><guid>{key}</guid></item>" for key in keys
+        )
+        self.source.pages[f"/{name}.xml"] = FEED % items.encode()
+
+    def publish(self, broker: Broker, name: str, *keys: int) -> None:
+        self.put(name, *keys)
+        broker.ping(self.feeds[name])
+
+    def streams(self, broker: Broker) -> Streams:
+        streams = Streams(broker.port)
+        self.addCleanup(streams.close)
+        return streams
+
+    def test_a_thousand_watch(self) -> None:
+        broker = self.prepared()
+        streams = self.streams(broker)
+        dave, anna = (
+            [streams.open(self.cookies[name]) for _ in range(STREAMS // 2)]
+            for name in ("dave", "anna")
+        )
+        until(lambda: streams.have(dave + anna, ": the river"), "all to be answered")
+        began = time.monotonic()
+        self.publish(broker, "dave", 1, 2)
+        until(lambda: streams.have(dave, "dave 2"), "the item in all rivers that follow its feed")
+        self.assertLess(time.monotonic() - began, 10.0)
+        self.publish(broker, "anna", 1, 2)
+        until(lambda: streams.have(anna, "anna 2"), "the item in the other rivers")
+        for client in dave:
+            self.assertEqual(len(streams.ids(client)), 1)
+            self.assertNotIn(b"anna", streams.received[client])
+        for client in anna:
+            self.assertEqual(len(streams.ids(client)), 1)
+            self.assertNotIn(b"dave", streams.received[client])
+        self.assertEqual(request(f"{broker.url}/").status, 200)
+        more = request(f"{broker.url}/river/events", headers={"Cookie": self.cookies["dave"]})
+        self.assertEqual(more.status, 503)
+
+    def go_on(self, broker: Broker) -> None:
+        """Watch, break the connection, and go on without a loss."""
+        streams = self.streams(broker)
+        client = streams.open(self.cookies["dave"])
+        until(lambda: streams.have([client], ": the river"), "the stream")
+        self.publish(broker, "dave", 1, 2)
+        until(lambda: streams.have([client], "dave 2"), "the first item")
+        (last,) = streams.ids(client)
+        broker.kill()
+        broker.start()
+        self.publish(broker, "dave", 1, 2, 3, 4)
+        again = self.streams(broker)
+        client = again.open(self.cookies["dave"], last)
+        until(lambda: again.have([client], "dave 3") and again.have([client], "dave 4"), "the rest")
+        self.publish(broker, "dave", 1, 2, 3, 4, 5)
+        until(lambda: again.have([client], "dave 5"), "the next item")
+        ids = again.ids(client)
+        self.assertEqual((len(ids), sorted(set(ids))), (3, ids))
+
+    def test_who_was_away_goes_on(self) -> None:
+        self.go_on(self.prepared())
+
+    def test_who_was_away_goes_on_with_postgresql(self) -> None:
+        self.go_on(self.prepared(self.enterContext(borrowed_database())))
