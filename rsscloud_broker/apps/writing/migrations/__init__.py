@@ -1,0 +1,1 @@
+"""The steps that migrate the tables of the authoring tool, run by Alembic."""
