@@ -127,6 +127,8 @@ class Broker:
         self._admission.ping(source)
         check_ping(ping)
         self._access.check_publish(*map(normal_form, ping.named_urls))
+        if ping.origin:  # it may have come by a list already, with a time in whole seconds
+            repeat_window = max(repeat_window, 1.0)
         record = await self._store.add_ping(ping, repeat_window)
         if record.repeat:
             self._counters.repeats.inc()

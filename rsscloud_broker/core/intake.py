@@ -61,16 +61,16 @@ class PingIntake:
     async def take_in(self, pings: Sequence[Ping], precision: float) -> Intake:
         if self._space is not None:
             self._space.check()
-        abroad = [ping for ping in pings if not self._access.came_back(ping.origin)]
-        allowed = [ping for ping in abroad if self._is_allowed(ping)]
-        taken = 0
-        for start in range(0, len(allowed), PORTION):
+        taken = refused = 0
+        for start in range(0, len(pings), PORTION):
             if start:  # other work gets its turn, and sinks handle the events
                 await deferLater(self._clock, 0)
-            taken += await self._record(allowed[start : start + PORTION], precision)
-        return Intake(
-            taken, len(pings) - len(abroad) + len(allowed) - taken, len(abroad) - len(allowed)
-        )
+            portion = pings[start : start + PORTION]
+            abroad = [ping for ping in portion if not self._access.came_back(ping.origin)]
+            allowed = [ping for ping in abroad if self._is_allowed(ping)]
+            refused += len(abroad) - len(allowed)
+            taken += await self._record(allowed, precision) if allowed else 0
+        return Intake(taken, len(pings) - taken - refused, refused)
 
     def _is_allowed(self, ping: Ping) -> bool:
         try:

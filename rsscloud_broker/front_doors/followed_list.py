@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -135,6 +135,40 @@ class FollowParts:
     in_thread: Any
 
 
+@frozen
+class _Understood:
+    """A document that was read, and what is new in it.
+
+    :ivar new: the pings with exact times that the last reading of the list had not.
+    :ivar rough: the pings with rough times that may be new.
+    :ivar keys: stand for all pings with exact times.
+    """
+
+    found: ReadList
+    new: Sequence[Ping]
+    rough: Sequence[Ping]
+    keys: frozenset[int]
+
+
+def _understand(read: Callable[[], ReadList], seen: frozenset[int], since: float) -> _Understood:
+    """Read a document, and find out what is new in it.
+
+    :param seen: the keys of the last reading.
+    :param since: pings with rough times from before this time are not new.
+    :raises NotAList: the document is not a change list.
+    """
+    found = read()
+    keyed = {
+        hash((ping.name, ping.url, ping.rss_url, ping.received_at)): ping for ping in found.exact
+    }
+    return _Understood(
+        found,
+        [ping for key, ping in keyed.items() if key not in seen],
+        [ping for ping in found.rough if ping.received_at >= since],
+        frozenset(keyed),
+    )
+
+
 class CannotRead(Exception):
     """A list or an archive cannot be read now.  The text says why, as a clause.
 
@@ -236,13 +270,15 @@ class ListFollower:
         if reply.status == 304:
             self._parts.counters.follow_reads.labels(self._label, "unchanged").inc()
             return
-        found = await self._understood(reply, None)
-        await self._take_in(found, of_list=True)
+        understood = await self._understood(reply, None)
+        await self._take_in(understood)
+        self._seen = understood.keys
+        found = understood.found
         missing = self._missing(found, SHORT_COVERS if source.is_short else LONG_COVERS)
         if missing is not None and source.is_short:
-            found_longer = await self._understood(await self._get(source.longer, {}), None)
-            await self._take_in(found_longer)
-            missing = self._missing(found_longer, LONG_COVERS)
+            longer = await self._understood(await self._get(source.longer, {}), None)
+            await self._take_in(longer)
+            missing = self._missing(longer.found, LONG_COVERS)
         changes = {} if missing is None else self._noted(missing)
         validators = Validators(
             reply.headers.get("etag", "")[:1000], reply.headers.get("last-modified", "")[:100]
@@ -337,7 +373,11 @@ class ListFollower:
             f"its server answered with status {reply.status}", retry_after(reply.headers)
         )
 
-    async def _understood(self, reply: OutboundReply, made_at: float | None) -> ReadList:
+    async def _understood(self, reply: OutboundReply, made_at: float | None) -> _Understood:
+        """Read a document, in a thread.
+
+        :param made_at: when it was made, if it does not say so; None for the answer's ``Date``.
+        """
         read = partial(
             read_list,
             reply.body,
@@ -348,34 +388,27 @@ class ListFollower:
             source=site_of(self._source.url),
             limit=self._source.max_pings,
         )
+        before = self._state.complete_until
+        since = 0.0 if before is None or made_at is not None else before - OVERLAP
         try:
-            found: ReadList = await self._parts.in_thread(read)
+            found: _Understood = await self._parts.in_thread(_understand, read, self._seen, since)
         except NotAList as error:
             raise CannotRead(str(error)) from error
         return found
 
-    async def _take_in(self, found: ReadList, *, of_list: bool = False) -> None:
-        """Take in the pings of a document.
-
-        :param of_list: whether it is the list itself, whose next reading has most of them again.
-        """
-        exact: Sequence[Ping] = found.exact
-        rough: Sequence[Ping] = found.rough
-        if of_list:
-            keys = [hash((ping.name, ping.url, ping.rss_url, ping.received_at)) for ping in exact]
-            exact = [ping for ping, key in zip(exact, keys, strict=True) if key not in self._seen]
-            if self._state.complete_until is not None:
-                since = self._state.complete_until - OVERLAP
-                rough = [ping for ping in rough if ping.received_at >= since]
+    async def _take_in(self, understood: _Understood) -> None:
+        """Take in the new pings of a document."""
+        found = understood.found
         counts: Counter[str] = Counter(
             invalid=found.invalid, too_old=found.too_old, too_many=found.too_many
         )
-        for pings, precision in ((exact, EXACT), (rough, self._source.precision)):
+        for pings, precision in (
+            (understood.new, EXACT),
+            (understood.rough, self._source.precision),
+        ):
             if pings:
                 taken = await self._parts.intake.take_in(pings, precision)
                 counts.update(attrs.asdict(taken))
-        if of_list:
-            self._seen = frozenset(keys)
         for outcome, count in counts.items():
             self._parts.counters.follows.labels(self._label, outcome).inc(count)
         self._tell_faults(found)

@@ -10,6 +10,9 @@ configuration names, and takes in the pings that are new::
 Each ping comes in as if it had been made here, once, with the time at which it was made, and with
 the list as its origin.  So two brokers that follow each other have the same lists, and no ping goes
 round.  ``followed_list`` says how a list is read; ``wire.change_list_reader`` what is in it.
+
+Sources of other kinds, such as feeds of changes, fit in beside the lists: a class with ``start``
+and ``stop`` that is given ``FollowParts``, and the attrs class of its options.
 """
 
 from __future__ import annotations

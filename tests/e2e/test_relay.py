@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from xmlrpc.client import ServerProxy
+from xmlrpc.server import SimpleXMLRPCServer
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from tests.e2e.fixture import Broker, until
+from tests.e2e.fixture import Broker, request, run, until
+from tests.e2e.servers import Server
 
 HOUR = 3600
 
@@ -119,6 +122,57 @@ class KilledTests(Brokers):
         until(lambda: len(names_of(target)) == 20, "all pings to be passed on")
         first = [row["name"] for row in pings_of(target)]
         self.assertEqual(list(dict.fromkeys(first)), [f"blog{number}" for number in range(20)])
+
+
+class OldPingServer(Server):
+    """A ping server of another make: it knows only ``weblogUpdates.ping``.
+
+    :ivar heard: the names in the pings, in order.
+    """
+
+    def __init__(self) -> None:
+        server = SimpleXMLRPCServer(("127.0.0.1", 0), logRequests=False)
+        super().__init__(server)
+        self.heard: list[Any] = []
+        server.register_function(self._ping, "weblogUpdates.ping")
+
+    def _ping(self, name: Any, url: Any) -> dict[str, Any]:
+        self.heard.append(name)
+        return {"flerror": False, "message": f"Thanks for the ping of {url}."}
+
+
+class OldServerTests(Brokers):
+    """Servers of other makes are told, too, while another target is dead."""
+
+    def test_plain_pings_for_a_server_that_knows_no_others(self) -> None:
+        server = OldPingServer()
+        server.start()
+        self.addCleanup(server.stop)
+        relay, dead = self.brokers(2)
+        url = f"http://127.0.0.1:{server.port}/RPC2"
+        self.configure(
+            relay, relay_to(dead) + f'[[sinks.relay.targets]]\nurl = "{url}"\nrate = 100\n'
+        )
+        relay.start()
+        for number in range(5):
+            ping(relay, f"blog{number}")
+        until(lambda: len(server.heard) == 5, "all pings to be passed on")
+        self.assertEqual(server.heard, [f"blog{number}" for number in range(5)])
+        answer = request(f"{relay.url}/log?kind=relay&outcome=delivered")
+        self.assertIn("passed a ping for", answer.text)
+        failed = request(f"{relay.url}/log?kind=relay&outcome=failed")
+        self.assertIn("could not pass a ping for", failed.text)
+
+    def test_configuration_with_a_bad_target_is_refused(self) -> None:
+        (broker,) = self.brokers(1)
+        broker.configuration.write_text(
+            '[[sinks.relay.targets]]\nurl = "pingomatic"\n', encoding="utf-8"
+        )
+        checked = run("rsscloud-broker", "check-config", "--config", broker.configuration)
+        self.assertEqual(checked.returncode, 1)
+        self.assertIn(
+            "[sinks.relay.targets[0]] url: is 'pingomatic', which cannot be called", checked.stderr
+        )
 
 
 class OutageTests(Brokers):
