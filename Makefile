@@ -31,9 +31,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
-	@echo "Starting a broker.  When it is up, it says below at which address to look"
-	@echo "(http://localhost:5337/, unless ARGS says otherwise), and prints a link that signs you"
-	@echo "in; Ctrl-C ends it."
+	@echo "Starting a broker.  It says below at which address to look (http://localhost:5337/,"
+	@echo "unless ARGS says otherwise) when it is up, and prints a link to sign in; Ctrl-C ends it."
 	@trap : INT; $(BIN)/twistd -n --pidfile= rsscloud-broker --local $(ARGS); \
 	    status=$$?; test $$status -eq 130 || exit $$status
 
