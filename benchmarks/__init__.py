@@ -9,7 +9,8 @@ receivers, load generators and floors.  They need Linux, for ``/proc`` and since
 The benchmarks check counts (every subscriber was notified once); they do not fail for low speed.
 
 - ``__main__``: the command; ``report``: tables, and a sentence about the machine.
-- ``notify``, ``pings``, ``change_list``, ``black_holes``, ``start``, ``planning``, ``simplefeed``: the rows.
+- ``notify``, ``pings``, ``change_list``, ``black_holes``, ``start``, ``planning``,
+  ``simplefeed``: the rows.
 - ``broker``: a broker whose database was filled before it started.
 - ``processes``: starts, asks, measures and ends processes.
 - ``receiver``, ``load``, ``name_server``: the other side, in bare sockets, since these are cheap.
