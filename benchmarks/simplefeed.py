@@ -186,7 +186,7 @@ def _follow(port: int, count: int, directory: Path, deadline: Deadline) -> _Foll
     assert process.stdout is not None
     lines = 0
     with process.stdout as output:
-        while data := output.read(1 << 16):
+        while data := os.read(output.fileno(), 1 << 16):
             lines += data.count(b"\n")
             deadline.left("the follower")
     _, status, usage = os.wait4(process.pid, 0)

@@ -17,7 +17,7 @@ No document has ``fh:complete``: that would say that entries of other documents 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from attrs import frozen
@@ -32,7 +32,7 @@ MEDIA_TYPE: Final = "application/atom+xml"
 
 _NAMESPACES: Final[Any] = {None: ATOM}  # the stubs of lxml demand a prefix
 _GENERATOR: Final = "rsscloud-broker"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH: Final = datetime(1970, 1, 1)  # UTC, which its text must not say
 
 
 @frozen
@@ -105,7 +105,8 @@ def entry_element(entry: Entry) -> etree._Element:
 
 def timestamp(seconds: float) -> str:
     """A time in seconds since the epoch as a date of Atom, with microseconds."""
-    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S.%f}Z"
+    moment = _EPOCH + timedelta(seconds=seconds)
+    return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
 def _in_atom(name: str) -> str:

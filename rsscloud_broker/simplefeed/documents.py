@@ -37,6 +37,15 @@ _MAX_DEPTH: Final = 200
 _MAX_ELEMENTS: Final = 500_000
 
 _IN_ATOM: Final = f"{{{ATOM}}}"
+_ID: Final = f"{_IN_ATOM}id"
+_TITLE: Final = f"{_IN_ATOM}title"
+_UPDATED: Final = f"{_IN_ATOM}updated"
+_PUBLISHED: Final = f"{_IN_ATOM}published"
+_AUTHOR: Final = f"{_IN_ATOM}author"
+_LINK: Final = f"{_IN_ATOM}link"
+_CATEGORY: Final = f"{_IN_ATOM}category"
+_CONTENT: Final = f"{_IN_ATOM}content"
+_SUMMARY: Final = f"{_IN_ATOM}summary"
 _BASE: Final = "{http://www.w3.org/XML/1998/namespace}base"
 _ATOMFEED: Final = "application/vnd.atomfeed+xml"
 _CDATA: Final = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
@@ -66,7 +75,7 @@ class FeedDocument:
     def link(self, relation: str) -> str | None:
         """The URL of the first link of a relation, without a fragment; None if there is none."""
         base = self._root.get(_BASE, "")
-        for element in self._root.iterchildren(f"{_IN_ATOM}link"):
+        for element in self._root.iterchildren(_LINK):
             if _relation(element) == relation and (target := element.get("href", "").strip()):
                 try:
                     within = urljoin(urljoin(self.url, base), element.get(_BASE, ""))
@@ -103,7 +112,7 @@ class FeedDocument:
 
     def _with_id(self, identity: str) -> Iterator[etree._Element]:
         for entry in self._root.iterchildren(f"{_IN_ATOM}entry"):
-            found = (entry.findtext(f"{_IN_ATOM}id") or "").strip()
+            found = (entry.findtext(_ID) or "").strip()
             # An entry without an id gets one from something else in it.
             if found == identity or (not found and _entry(entry, self.url).id == identity):
                 yield entry
@@ -192,30 +201,36 @@ def _without_repeated(entries: list[Entry], order: Order) -> tuple[list[Entry], 
 
 
 def _entry(element: etree._Element, url: str) -> Entry:
-    children: dict[str, list[etree._Element]] = {}
+    first: dict[str, etree._Element] = {}
+    links: list[Link] = []
+    categories: list[Category] = []
     for child in element:
-        children.setdefault(child.tag, []).append(child)
-
-    def all_of(name: str) -> list[etree._Element]:
-        return children.get(_IN_ATOM + name, [])
-
-    def text_of(name: str) -> str:
-        return next((_plain(each) for each in all_of(name)), "")
-
-    links = [_link(each, url) for each in all_of("link")]
-    title = text_of("title")
+        tag = child.tag
+        if tag == _LINK:
+            links.append(_link(child, url))
+        elif tag == _CATEGORY:
+            categories.append(_category(child))
+        else:
+            first.setdefault(tag, child)
+    title = _text_of(first, _TITLE)
     # Without an id the link has to do, since nothing else stays the same.
-    identity = text_of("id") or next((link.href for link in links), title)
+    identity = _text_of(first, _ID) or (links[0].href if links else title)
+    author, content = first.get(_AUTHOR), first.get(_CONTENT)
     return Entry(
         title=title,
-        updated=_time(text_of("updated") or text_of("published")),
+        updated=_time(_text_of(first, _UPDATED) or _text_of(first, _PUBLISHED)),
         id=identity,
-        author=next((_person(each) for each in all_of("author")), None),
+        author=None if author is None else _person(author),
         links=tuple(links),
-        content=next((_content(each, url) for each in all_of("content")), None),
-        categories=tuple(_category(each) for each in all_of("category")),
-        summary=text_of("summary"),
+        content=None if content is None else _content(content, url),
+        categories=tuple(categories),
+        summary=_text_of(first, _SUMMARY),
     )
+
+
+def _text_of(elements: Mapping[str, etree._Element], name: str) -> str:
+    element = elements.get(name)
+    return "" if element is None else _plain(element)
 
 
 def _plain(element: etree._Element) -> str:
@@ -231,6 +246,8 @@ def _link(element: etree._Element, url: str) -> Link:
 
 
 def _joined(url: str, reference: str) -> str:
+    if reference.startswith(("https://", "http://")):
+        return reference  # as nearly all; to take one apart takes long
     try:
         return urljoin(url, reference.strip())
     except ValueError:  # an invalid host in brackets

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
-from attrs import asdict
+from attrs import fields
 
 from rsscloud_broker.simplefeed.atom import timestamp
 from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link
@@ -47,7 +47,8 @@ def encode(entry: Entry, document: str) -> bytes:
 
 
 def _present(value: Any) -> dict[str, str]:
-    return {name: text for name, text in asdict(value).items() if text}
+    names = (each.name for each in fields(type(value)))
+    return {name: text for name in names if (text := getattr(value, name))}
 
 
 def _all_present(values: Iterable[Link | Category]) -> list[dict[str, str]]:
