@@ -33,8 +33,9 @@ from rsscloud_broker.interfaces import IEntryHandler, IMarker
 from rsscloud_broker.simplefeed import json
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import EntryFailed, FollowError
-from rsscloud_broker.simplefeed.follower import Begin, Follower, Limits
+from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import FileMarker, MemoryMarker
+from rsscloud_broker.simplefeed.waiting import Limits
 from rsscloud_broker.timing import SystemClock
 from rsscloud_broker.wire import text
 

@@ -14,13 +14,11 @@ its way back, it keeps the URLs only.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any, Final, TypeVar
 
-from attrs import frozen
-from twisted.internet.defer import CancelledError, Deferred, succeed
-from twisted.internet.task import deferLater
+from twisted.internet.defer import Deferred
 
 from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, IOutbound, Position
 from rsscloud_broker.simplefeed.chain import (
@@ -38,13 +36,11 @@ from rsscloud_broker.simplefeed.errors import (
     FollowError,
     Stopped,
 )
+from rsscloud_broker.simplefeed.waiting import LONGEST_REST, Limits, Waiting
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.http_dates import freshness
 
 T = TypeVar("T")
-
-#: The longest time, in seconds, for which a server can ask to be left alone.
-LONGEST_REST: Final = 24 * 3600.0
 
 
 #: After so many seconds the position is saved, even if fewer entries were processed than the
@@ -57,27 +53,6 @@ class Begin(Enum):
 
     OLDEST = "oldest"
     NEWEST = "newest"
-
-
-@frozen
-class Limits:
-    """How a follower waits, and how much it takes; times in seconds.
-
-    :ivar shortest, longest: between two readings of the recent document.  In between, its server
-        decides (``max-age``).
-    :ivar usual: between two readings, if the server does not say.
-    :ivar retry: until the first new attempt after a failure.  It doubles each time, up to
-        ``longest``.
-    :ivar tries: how often entries that fail are handed on.
-    :ivar documents: how many documents to go back through.
-    """
-
-    shortest: float = 5.0
-    longest: float = 3600.0
-    usual: float = 60.0
-    retry: float = 1.0
-    tries: int = 5
-    documents: int = 1_000_000
 
 
 class Follower:
@@ -125,12 +100,8 @@ class Follower:
         self._pause = self._limits.usual
         self._newest_first = True
         self._told: set[str] = set()
-        # What the follower waits for and can be interrupted in, except that entries are processed.
-        self._waiting: set[Deferred[Any]] = set()
-        self._sleep: Deferred[None] | None = None
-        self._hinted = False
+        self._waits = Waiting(clock)
         self._running = False
-        self._stopping = False
         self._stops: list[Deferred[None]] = []
 
     # --- what callers call --------------------------------------------------
@@ -152,22 +123,18 @@ class Follower:
 
     def hint(self) -> None:
         """Say that the feed has probably changed, so that it is read now."""
-        self._hinted = True
-        if self._sleep is not None:
-            self._sleep.cancel()
+        self._waits.hint()
 
     def stop(self) -> Deferred[None]:
         """Stop after the entries that are being processed.
 
         :returns: fires when they are processed and the position is saved.
         """
-        self._stopping = True
-        if not self._running:
-            return succeed(None)
         over: Deferred[None] = Deferred()
         self._stops.append(over)
-        for each in list(self._waiting):
-            each.cancel()
+        self._waits.stop()
+        if not self._running:
+            self._stopped()
         return over
 
     # --- rounds -------------------------------------------------------------
@@ -180,14 +147,17 @@ class Follower:
             pass
         finally:
             self._running = False
-            stops, self._stops = self._stops, []
-            for over in stops:
-                over.callback(None)
+            self._stopped()
+
+    def _stopped(self) -> None:
+        stops, self._stops = self._stops, []
+        for over in stops:
+            over.callback(None)
 
     async def _keep_following(self) -> None:
         failures = 0
         while True:
-            self._hinted = False
+            self._waits.hinted = False
             try:
                 await self._round()
             except FeedUnavailable as error:
@@ -195,8 +165,8 @@ class Follower:
                 failures += 1
                 continue
             failures = 0
-            if not self._hinted:
-                await self._wait(self._pause, hints=True)
+            if not self._waits.hinted:
+                await self._waits.sleep(self._pause, hints=True)
 
     async def _catch_up(self) -> None:
         for failures in range(self._limits.tries):
@@ -221,7 +191,7 @@ class Follower:
         if not self._loaded:
             self._saved_at = self._clock.seconds()
             self._position, self._loaded = await self._marker.load(), True
-        recent = await self._stoppable(self._reader.read_if_changed, self._url, self._conditions)
+        recent = await self._waits.call(self._reader.read_if_changed, self._url, self._conditions)
         if recent is None:
             return
         self._learn(recent)
@@ -229,7 +199,7 @@ class Follower:
             await self._skip_all(recent)
         else:
             if await self._jump(recent):
-                recent = await self._stoppable(self._reader.read, self._url)
+                recent = await self._waits.call(self._reader.read, self._url)
             await self._process_from(recent)
         self._conditions = conditions_of(recent)
 
@@ -261,7 +231,7 @@ class Follower:
                     "old copy of it, or the feed was set back."
                 )
                 return
-        beginning = await self._stoppable(
+        beginning = await self._waits.call(
             walk_back, self._reader.read, recent, position, self._limits.documents
         )
         if beginning.missing:
@@ -308,7 +278,7 @@ class Follower:
         if position is None or not position.document or position.document in own:
             return False
         try:
-            document = await self._stoppable(self._reader.read, position.document)
+            document = await self._waits.call(self._reader.read, position.document)
         except FeedUnavailable:
             return False  # the way back will show whether the entry is still there
         if not document.has(position):
@@ -337,7 +307,7 @@ class Follower:
         """
         if position.document:
             try:
-                document = await self._stoppable(self._reader.read, position.document)
+                document = await self._waits.call(self._reader.read, position.document)
             except FeedUnavailable:
                 pass  # it is gone
             else:
@@ -361,7 +331,7 @@ class Follower:
         entries = await self._entries(document)
         previous = document.link("prev-archive")
         if not entries and previous is not None:
-            document = await self._stoppable(self._reader.read, previous)
+            document = await self._waits.call(self._reader.read, previous)
             entries = await self._entries(document)
         if entries:
             newest = entries[-1]
@@ -376,14 +346,14 @@ class Follower:
         self, document: FeedDocument, url: str, after: Position | None
     ) -> FeedDocument:
         """Process a document, and return the one at a URL, which is fetched meanwhile."""
-        upcoming = self._begun(self._reader.read, url)
+        upcoming = self._waits.begin(self._reader.read, url)
         try:
             await self._process(document, after)
         except BaseException:
             upcoming.addErrback(lambda failure: None)
             upcoming.cancel()
             raise
-        return await self._awaited(upcoming)
+        return await self._waits.result(upcoming)
 
     async def _process(self, document: FeedDocument, after: Position | None) -> None:
         """Hand on the entries of a document.
@@ -406,13 +376,13 @@ class Follower:
     async def _hand_on(self, entries: list[Entry], url: str) -> None:
         failures = 0
         while True:
-            if self._stopping:
+            if self._waits.stopping:
                 raise Stopped
             try:
                 await self._handler.handle(entries, url)
                 return
             except EntryFailed as error:
-                if self._stopping:
+                if self._waits.stopping:
                     raise Stopped from error
                 failures += 1
                 which = f"the entry {entries[0].id} of {url} was not processed: {error}"
@@ -421,9 +391,9 @@ class Follower:
                         f"{which}. Gave up after {failures} attempts. The next start begins with "
                         "this entry."
                     ) from error
-                pause = self._backoff(failures - 1)
+                pause = self._limits.backoff(failures - 1)
                 self._tell(f"{which}. Trying again in {pause:.0f} s.")
-            await self._wait(pause, hints=False)
+            await self._waits.sleep(pause, hints=False)
 
     async def _entries(self, document: FeedDocument) -> list[Entry]:
         """The entries of a document, oldest first."""
@@ -462,59 +432,10 @@ class Follower:
             self._told.add(kind)
             self._tell(sentence)
 
-    # --- waiting ------------------------------------------------------------
-
     async def _rest(self, error: FeedUnavailable, failures: int) -> None:
         """Wait after a failure, and tell for how long."""
-        pause = self._backoff(failures)
+        pause = self._limits.backoff(failures)
         if error.retry_after is not None:
             pause = min(max(error.retry_after, self._limits.retry), LONGEST_REST)
         self._tell(f"{str(error).rstrip('.')}. Trying again in {pause:.0f} s.")
-        await self._wait(pause, hints=False)
-
-    def _backoff(self, failures: int) -> float:
-        longest: float = self._limits.longest
-        return min(self._limits.retry * 2.0 ** min(failures, 30), longest)
-
-    async def _wait(self, seconds: float, *, hints: bool) -> None:
-        """Wait for some seconds, or with ``hints`` until there is a hint."""
-        sleep: Deferred[None] = deferLater(self._clock, seconds)
-        self._sleep = sleep if hints else None
-        self._waiting.add(sleep)
-        try:
-            if self._stopping:
-                sleep.cancel()
-            await sleep
-        except CancelledError:
-            if self._stopping:
-                raise Stopped from None
-        finally:
-            self._waiting.discard(sleep)
-            self._sleep = None
-
-    async def _stoppable(
-        self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any
-    ) -> T:
-        """Call a function that reads, which ``stop`` interrupts."""
-        return await self._awaited(self._begun(function, *arguments))
-
-    def _begun(
-        self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any
-    ) -> Deferred[T]:
-        if self._stopping:
-            raise Stopped
-        reading = Deferred.fromCoroutine(function(*arguments))
-        self._waiting.add(reading)
-        return reading.addBoth(self._over, reading)
-
-    def _over(self, result: Any, reading: Deferred[Any]) -> Any:
-        self._waiting.discard(reading)
-        return result
-
-    async def _awaited(self, reading: Awaitable[T]) -> T:
-        try:
-            return await reading
-        except (CancelledError, FeedUnavailable):
-            if self._stopping:
-                raise Stopped from None
-            raise
+        await self._waits.sleep(pause, hints=False)

@@ -11,8 +11,9 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import IEntryHandler, IMarker, IOutbound, Position
 from rsscloud_broker.simplefeed.errors import FeedUnavailable, FollowError
-from rsscloud_broker.simplefeed.follower import LONGEST_REST, Begin, Follower, Limits
+from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import MemoryMarker
+from rsscloud_broker.simplefeed.waiting import LONGEST_REST, Limits
 from rsscloud_broker.testing import Clock
 from tests.simplefeed.logs import in_memory
 from tests.simplefeed.publishing import (
