@@ -152,15 +152,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/change_detection.py",
-        "evolve(fetched, pinged=pending.pinged,",
-        "evolve(fetched, pinged=True,",
+        "fetched, pinged=pending.pinged, origin",
+        "fetched, pinged=True, origin",
         "core.test_change_detection core.test_polling",
         "Whatever the broker reads is recorded as a ping, and topics that ping are not polled.",
     ),
     Mutation(
         "core/change_detection.py",
-        "pending.pinged |= pinged\n",
-        "pending.pinged = pending.pinged or pinged or url in self._last_pings\n",
+        "        if pinged:\n            pending.ping(origin)\n",
+        "        if pinged or self.last_ping(url):\n            pending.ping(origin)\n",
         "core.test_change_detection",
         "A topic that pinged once pings for ever: each later fetch is taken for a ping.",
     ),
@@ -659,6 +659,21 @@ MUTATIONS: tuple[Mutation, ...] = (
         "return float(text)",
         "notifiers.test_calling",
         "A callback can have itself left alone for a thousand years.",
+    ),
+    # --- relaying and following
+    Mutation(
+        "core/broker.py",
+        "if self._access.came_back(ping.origin):",
+        "if False:",
+        "front_doors.test_passed_pings",
+        "Pings go round between brokers that relay to each other.",
+    ),
+    Mutation(
+        "sinks/relay_worker.py",
+        "if has_passed(ping.origin, self.target.url):",
+        "if False:",
+        "sinks.test_relay",
+        "Each ping is sent back to the broker that it came from.",
     ),
     # --- outbound
     Mutation(
