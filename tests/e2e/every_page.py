@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
+from base64 import b64encode
 from pathlib import Path
 from urllib.parse import quote
 
@@ -67,6 +68,8 @@ PAGES = (
     PageOfBroker("doctor_of_feed", "/doctor?url={feed}"),
     PageOfBroker("sign_in", "/signin"),
     PageOfBroker("account", "/account", is_private=True),
+    PageOfBroker("feeds", "/feeds", is_private=True),
+    PageOfBroker("feeds_versions", "/feeds?file=rss.xml", is_private=True),
     PageOfBroker("admin", "/admin", is_private=True),
     PageOfBroker("admin_subscriptions", "/admin/subscriptions", is_private=True),
     PageOfBroker("admin_topic", "/admin/topic", is_private=True),
@@ -128,6 +131,11 @@ def _used(broker: Broker) -> str:
     origin.change(feed)
     broker.ping(feed)
     until(lambda: receiver.heard and refusing.delivered, "the subscribers to be notified")
+    said = b64encode(f"{ACCOUNT}:{PASSWORD}".encode()).decode()
+    for text in ("1", "2"):
+        body = f"<rss version='2.0'><channel><title>{text}</title></channel></rss>".encode()
+        headers = {"Authorization": f"Basic {said}"}
+        request(f"{broker.url}/feeds/{ACCOUNT}/rss.xml", "PUT", body, headers)
     for name, url in (
         ("A site", "http://site.example/" + "a" * 220),
         ("W" * 1000, "http://other.example/"),
