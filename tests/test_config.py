@@ -508,7 +508,10 @@ class ExampleTests(SynchronousTestCase):
         """The example has each option, with its default."""
         loaded = self.uncommented()
         for kind, makers in BUNDLED.items():
-            tables = getattr(loaded, kind)
+            tables = {
+                name: {**table, "enabled": True} for name, table in getattr(loaded, kind).items()
+            }
+            self.assertEqual(set(tables), set(makers))
             for maker, options in select(makers, tables, kind, "example.toml"):
                 with self.subTest(maker.name):
                     self.assertEqual(options, maker.options())
@@ -516,8 +519,9 @@ class ExampleTests(SynchronousTestCase):
                     self.assertEqual(named, set(attrs.fields_dict(maker.options)))
 
     def test_the_bundled_plugins_run(self) -> None:
-        """The example enables the same plugins as no configuration at all."""
+        """The example enables the same plugins as no configuration at all: no applications."""
         for configuration in (self.uncommented(), Config()):
             for kind, makers in BUNDLED.items():
                 chosen = select(makers, getattr(configuration, kind), kind)
-                self.assertEqual([maker.name for maker, _ in chosen], sorted(makers))
+                expected = [] if kind == "apps" else sorted(makers)
+                self.assertEqual([maker.name for maker, _ in chosen], expected)
