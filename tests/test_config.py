@@ -518,7 +518,7 @@ class ExampleTests(SynchronousTestCase):
                     self.assertEqual(named, set(attrs.fields_dict(maker.options)))
 
     def test_the_bundled_plugins_run(self) -> None:
-        """The example enables the same plugins as no configuration at all."""
+        """The example enables the same plugins as no configuration at all: no applications."""
         for configuration in (self.uncommented(), Config()):
             for kind, makers in BUNDLED.items():
                 chosen = select(makers, getattr(configuration, kind), kind)

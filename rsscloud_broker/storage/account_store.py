@@ -5,11 +5,13 @@ Each method is one transaction on the database; the SQL is in ``accounts``.
 
 from __future__ import annotations
 
+from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from rsscloud_broker.database import reading, writing
-from rsscloud_broker.interfaces import IAccountStore
+from rsscloud_broker.interfaces import IAccountStore, StoredPassword
 from rsscloud_broker.storage import accounts as rows
+from rsscloud_broker.storage.operations import Batched
 from rsscloud_broker.storage.threads import Threads
 
 
@@ -24,7 +26,10 @@ class AccountStore:
         self._database = threads
 
     add_account = writing(rows.add_account)
-    stored_password = reading(rows.stored_password)
+
+    def stored_password(self, name: str) -> Deferred[StoredPassword | None]:
+        return self._database.read(Batched(rows.stored_passwords, name))
+
     accounts = reading(rows.accounts)
     set_password = writing(rows.set_password)
     rehash = writing(rows.rehash)

@@ -6,7 +6,7 @@ in the threads of the store, the commands with a connection of their own.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Table,
+    bindparam,
     delete,
     func,
     insert,
@@ -30,6 +31,8 @@ from rsscloud_broker.tables import (
     to_seconds,
     to_seconds_or_none,
 )
+
+_ACCOUNTS_BY_NAME = select(account).where(account.c.name.in_(bindparam("names", expanding=True)))
 
 # --- accounts ---------------------------------------------------------------
 
@@ -48,8 +51,14 @@ def add_account(
 
 def stored_password(conn: Connection, name: str) -> StoredPassword | None:
     """See ``IAccountStore.stored_password``."""
-    row = conn.execute(select(account).where(account.c.name == name)).first()
-    return None if row is None else StoredPassword(_account(row), row.password)
+    return stored_passwords(conn, [name])[0]
+
+
+def stored_passwords(conn: Connection, names: Sequence[str]) -> list[StoredPassword | None]:
+    """See ``IAccountStore.stored_password``, for several accounts."""
+    rows = conn.execute(_ACCOUNTS_BY_NAME, {"names": names})
+    found = {row.name: StoredPassword(_account(row), row.password) for row in rows}
+    return [found.get(name) for name in names]
 
 
 def accounts(conn: Connection) -> list[Account]:

@@ -221,7 +221,7 @@ class Store(Service):
     content = reading(contents.get_content)
     newest_content = reading(contents.newest_content)
     revive_topic = writing(topics.revive_topic)
-    watched_topics = reading(topics.watched_topics)
+    watched_topics = reading(summaries.watched_topics)
     topic_summaries = reading(summaries.topic_summaries)
 
     # subscriptions

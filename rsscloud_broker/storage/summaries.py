@@ -1,4 +1,5 @@
-"""Counts subscriptions by protocol, and lists topics with these counts, for pages.
+"""Counts subscriptions by protocol, and lists topics with these counts, for pages; lists the topics
+that have subscriptions.
 
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.
@@ -52,3 +53,14 @@ def _title(feed: str) -> str:
     """The title in what a feed says about itself, as it is stored."""
     title = json.loads(feed).get("title") if feed else ""
     return title if isinstance(title, str) else ""
+
+
+def watched_topics(conn: Connection, after: str, limit: int) -> list[str]:
+    """See ``IStore.watched_topics``."""
+    query = (
+        select(topic.c.url)
+        .where(topic.c.url > after, topic.c.ended == "", HAS_SUBSCRIPTIONS)
+        .order_by(topic.c.url)
+        .limit(limit)
+    )
+    return list(conn.execute(query).scalars())

@@ -7,6 +7,7 @@ rollback.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
@@ -18,6 +19,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    Text,
     bindparam,
     case,
     false,
@@ -43,12 +45,7 @@ from rsscloud_broker.storage.contents import (
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.pings import insert_pings
-from rsscloud_broker.storage.schema import (
-    fanout,
-    pending,
-    subscription,
-    topic,
-)
+from rsscloud_broker.storage.schema import fanout, pending, subscription, topic
 from rsscloud_broker.storage.topic_urls import (
     HAS_SUBSCRIPTIONS,
     TOPIC_ID,
@@ -58,11 +55,7 @@ from rsscloud_broker.storage.topic_urls import (
     key_of,
     named,
 )
-from rsscloud_broker.tables import (
-    to_micros,
-    to_micros_or_none,
-    to_seconds_or_none,
-)
+from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds_or_none
 
 T = TypeVar("T")
 
@@ -93,6 +86,10 @@ _CHECK = (
     )
 )
 
+#: Replaces the columns of a topic that are given when it is executed.  It is built once, since
+#: to build it takes longer than to execute it.
+_UPDATE = update(topic).where(topic.c.id == bindparam("key"))
+
 #: The validators that make the next fetch of a topic unconditional.
 NO_VALIDATORS = {"etag": "", "last_modified": ""}
 
@@ -119,19 +116,34 @@ def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[An
 
     :param query: selects the columns.
     """
-    wanted = query.where(topic.c.id == key_of(url))
-    row = conn.execute(wanted).first()
+    wanted, given = _at_url(query), {"wanted_url": url}
+    row = conn.execute(wanted, given).first()
     if row is None:
         topic_key(conn, url)
-        row = conn.execute(wanted).one()
+        row = conn.execute(wanted, given).one()
     return row
+
+
+@cache
+def _at_url(query: Select[Any]) -> Select[Any]:
+    """A query for the topic at a URL.  It is built once: that takes longer than to execute it."""
+    return query.where(topic.c.id == key_of(bindparam("wanted_url", type_=Text())))
 
 
 def record_fetch(
     conn: Connection, fetched: FetchResult, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
 ) -> FetchRecord:
     """See ``IStore.record_fetch``."""
-    row = topic_row(conn, fetched.url, TOPICS)
+    return _record(conn, topic_row(conn, fetched.url, TOPICS), fetched, ping, bounds)
+
+
+def _record(
+    conn: Connection, row: Row[Any], fetched: FetchResult, ping: Ping | None, bounds: Bounds
+) -> FetchRecord:
+    """Record what a fetch found.
+
+    :param row: the row of the topic, as ``TOPICS`` selects it.
+    """
     key: int = row.id
     read_at = to_micros(fetched.started_at)
     is_idle = not row.counted
@@ -154,16 +166,16 @@ def record_fetch(
         values |= {"digest": fetched.digest, "size": fetched.size, "changed_at": read_at}
     if row.check_requested_at is not None and row.check_requested_at <= read_at:
         values |= _NO_CHECK
-    conn.execute(update(topic).where(topic.c.id == key).values(values))
-    wanted, content_key = _keep_content(conn, key, fetched, changed, bounds)
+    conn.execute(_UPDATE, {"key": key, **values})
+    wanted, content_key = _keep_content(conn, row, fetched, changed, bounds)
     recorded = None
     if changed:
         asked_at = fetched.started_at if fetched.asked_at is None else fetched.asked_at
         lacks_content = wanted and content_key is None
         carried = None if content_key is None else fetched.content
-        _begin_fanout(
-            conn, key, to_micros(asked_at), content_key, carried, lacks_content=lacks_content
-        )
+        begun_at = to_micros(asked_at)
+        if not is_idle:
+            _begin_fanout(conn, key, begun_at, content_key, carried, lacks_content=lacks_content)
         (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
     content_awaited = not changed and content_key is not None
     if content_awaited:
@@ -198,20 +210,25 @@ def publish(
     result = operation(conn)
     records = []
     for number, each in enumerate(fetched):
-        revive_topic(conn, each.url)
-        records.append(record_fetch(conn, each, None if number else ping, bounds))
+        row = topic_row(conn, each.url, TOPICS)
+        if row.ended:
+            revive_topic(conn, each.url)
+            row = topic_row(conn, each.url, TOPICS)
+        records.append(_record(conn, row, each, None if number else ping, bounds))
     return result, records
 
 
 def _keep_content(
-    conn: Connection, key: int, fetched: FetchResult, changed: bool, bounds: Bounds
+    conn: Connection, row: Row[Any], fetched: FetchResult, changed: bool, bounds: Bounds
 ) -> tuple[bool, int | None]:
     """Store the content of a fetch if something needs it and it fits.
 
+    :param row: the row of the topic, as ``TOPICS`` selects it.
     :returns: whether something needs the content; and its key, or None if it is not stored.
     """
+    key: int = row.id
     if changed:
-        wanted = is_wanted(conn, key)
+        wanted = bool(row.counted) and is_wanted(conn, key)
     else:
         # The store may lack a content that notifications wait for: when it changed, no
         # subscription wanted content, or it did not fit.
@@ -262,19 +279,18 @@ def _begin_fanout(
     pushed: bool = False,
     lacks_content: bool = False,
 ) -> None:
-    """Begin a fan-out, if the topic has subscriptions."""
-    if _has_subscriptions(conn, key):
-        conn.execute(
-            insert(fanout).values(
-                topic_id=key,
-                cursor=0,
-                begun_at=begun_at,
-                content_id=content_key,
-                content_size=0 if carried is None else len(carried.body),
-                pushed=pushed,
-                later=lacks_content,
-            )
+    """Begin a fan-out of a topic, which has subscriptions."""
+    conn.execute(
+        insert(fanout).values(
+            topic_id=key,
+            cursor=0,
+            begun_at=begun_at,
+            content_id=content_key,
+            content_size=0 if carried is None else len(carried.body),
+            pushed=pushed,
+            later=lacks_content,
         )
+    )
 
 
 def _has_subscriptions(conn: Connection, key: int) -> bool:
@@ -409,7 +425,8 @@ def end_topic(
     )
     if not ended.rowcount:
         return False
-    _begin_fanout(conn, key, ended_at, None)
+    if _has_subscriptions(conn, key):
+        _begin_fanout(conn, key, ended_at, None)
     record_change_if_any(conn, change)
     return True
 
@@ -430,14 +447,3 @@ def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bo
         return False
     record_change_if_any(conn, change)
     return True
-
-
-def watched_topics(conn: Connection, after: str, limit: int) -> list[str]:
-    """See ``IStore.watched_topics``."""
-    query = (
-        select(topic.c.url)
-        .where(topic.c.url > after, topic.c.ended == "", HAS_SUBSCRIPTIONS)
-        .order_by(topic.c.url)
-        .limit(limit)
-    )
-    return list(conn.execute(query).scalars())

@@ -11,7 +11,7 @@ import atexit
 import json
 import shutil
 import tempfile
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -78,6 +78,8 @@ PAGES = (
     PageOfBroker("sign_in", "/signin"),
     PageOfBroker("sign_in_link", "/signin/once?key=used", 410),
     PageOfBroker("account", "/account", is_private=True),
+    PageOfBroker("feeds", "/feeds", is_private=True),
+    PageOfBroker("feeds_versions", "/feeds?file=rss.xml", is_private=True),
     PageOfBroker("admin", "/admin", is_private=True),
     PageOfBroker("admin_subscriptions", "/admin/subscriptions", is_private=True),
     PageOfBroker("admin_topic", "/admin/topic", is_private=True),
@@ -180,6 +182,11 @@ def _used(broker: Broker) -> str:
     origin.change(feed)
     broker.ping(feed)
     until(lambda: receiver.heard and refusing.delivered, "the subscribers to be notified")
+    said = b64encode(f"{ACCOUNT}:{PASSWORD}".encode()).decode()
+    for text in ("1", "2"):
+        body = f"<rss version='2.0'><channel><title>{text}</title></channel></rss>".encode()
+        headers = {"Authorization": f"Basic {said}"}
+        request(f"{broker.url}/feeds/{ACCOUNT}/rss.xml", "PUT", body, headers)
     for name, url in (
         ("A site", "http://site.example/" + "a" * 220),
         ("W" * 1000, "http://other.example/"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from attrs import field, frozen
-from sqlalchemy import Connection, Row, and_, delete, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
 
 from rsscloud_broker.apps.hosting.documents import Document, NotStored
 from rsscloud_broker.apps.hosting.schema import feed, version
@@ -106,6 +106,23 @@ _FILES = select(
     feed, version.c.digest, version.c.media_type, version.c.saved_at, version.c.modified_at
 ).select_from(_PRESENT)
 
+# These are built once, since to build them takes longer than to execute them.
+_OF_ACCOUNT = _FILES.where(feed.c.account == bindparam("name"))
+_ADD_VERSION = insert(version)
+_COUNT = (
+    update(feed)
+    .where(feed.c.id == bindparam("key"))
+    .values(stored=feed.c.stored + bindparam("more"), versions=feed.c.versions + bindparam("one"))
+)
+_DELETE_VERSION = delete(version).where(version.c.id == bindparam("key"))
+_SURPLUS = (
+    select(version.c.id, version.c.feed_id, version.c.size)
+    .where(version.c.feed_id == bindparam("key"))
+    .order_by(version.c.id.desc())
+    .limit(1000)
+    .offset(VERSIONS)
+)
+
 
 def save(
     conn: Connection, account: Account, path: str, document: Document, at: float, limits: Limits
@@ -143,19 +160,10 @@ def save(
         "body": document.body,
         "packed": document.packed,
     }
-    made = conn.execute(insert(version).values(values)).inserted_primary_key
+    made = conn.execute(_ADD_VERSION, values).inserted_primary_key
     assert made is not None
-    conn.execute(
-        update(feed)
-        .where(feed.c.id == feed_id)
-        .values(
-            version_id=made[0],
-            size=size,
-            stored=feed.c.stored + size,
-            versions=feed.c.versions + 1,
-            is_topic=document.is_topic,
-        )
-    )
+    present = {"version_id": made[0], "size": size, "is_topic": document.is_topic}
+    conn.execute(_COUNT, {"key": feed_id, "more": size, "one": 1, **present})
     if known is not None and known.versions >= VERSIONS:
         _prune(conn, feed_id)
     return Saved(created=not is_there, changed=True)
@@ -163,7 +171,7 @@ def save(
 
 def _rows_of(conn: Connection, account: Account) -> Sequence[Row[Any]]:
     """The files of an account, deleted ones too; those of a former one of its name are removed."""
-    rows = conn.execute(_FILES.where(feed.c.account == account.name)).all()
+    rows = conn.execute(_OF_ACCOUNT, {"name": account.name}).all()
     if any(row.account_id != account.id for row in rows):
         former = (feed.c.account == account.name, feed.c.account_id != account.id)
         conn.execute(delete(feed).where(*former))
@@ -203,17 +211,14 @@ def _make_room(conn: Connection, rows: Sequence[Row[Any]], size: int, limits: Li
 
 def _prune(conn: Connection, feed_id: int) -> None:
     """Delete the versions of a file that are too many."""
-    mine = version.c.feed_id == feed_id
-    newest = select(version.c.id, version.c.feed_id, version.c.size).where(mine)
-    for row in conn.execute(newest.order_by(version.c.id.desc()).offset(VERSIONS)).all():
+    for row in conn.execute(_SURPLUS, {"key": feed_id}).all():
         _delete(conn, row)
 
 
 def _delete(conn: Connection, row: Any) -> None:
     """Delete a version, given its row."""
-    conn.execute(delete(version).where(version.c.id == row.id))
-    less = {"stored": feed.c.stored - row.size, "versions": feed.c.versions - 1}
-    conn.execute(update(feed).where(feed.c.id == row.feed_id).values(less))
+    conn.execute(_DELETE_VERSION, {"key": row.id})
+    conn.execute(_COUNT, {"key": row.feed_id, "more": -row.size, "one": -1})
 
 
 def _feed_id(
