@@ -836,14 +836,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- front doors
     Mutation(
         "front_doors/limits.py",
-        "if length is not None and length > self.limits.http.body_limit:",
+        "if length is not None and length > self._limit:",
         "if False:",
         "front_doors.test_limits",
         "A body that says that it is too large is transferred in full.",
     ),
     Mutation(
         "front_doors/limits.py",
-        "if self._received > self.limits.http.body_limit:",
+        "if self._received > self._limit:",
         "if False:",
         "front_doors.test_limits",
         "A body in chunks fills the memory.",

@@ -1,107 +1,99 @@
 """Reads forms with files (``multipart/form-data``, RFC 7578).
 
-The site of the broker leaves these to the front doors that take them.  The whole body is in memory
-already, so the library ``multipart`` parses it in one pass.  Bodies of more than a few kilobytes
-should be read in a thread.
+The site of the broker leaves these to the front doors that take them: see ``Route.content_types``.
+
+The whole body is in memory already, so the library ``multipart`` parses it in one pass.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from attrs import field, frozen
-from multipart import MultipartError, MultipartSegment, PushMultipartParser, parse_options_header
+from attrs import frozen
+from multipart import (
+    MultipartError,
+    MultipartSegment,
+    ParserLimitReached,
+    PushMultipartParser,
+    parse_options_header,
+)
 
 from rsscloud_broker.errors import Refused
 from rsscloud_broker.wire.text import decode
 
-#: How many fields and files a form may have.
-MAX_PARTS: Final = 1000
-
-#: How many bytes the value of a field may have.  A file may be as large as the body.
-MAX_FIELD: Final = 256 * 1024
+#: How many fields a form has at most, and how many bytes a field that is no file.
+MAX_FIELDS: Final = 50
+MAX_FIELD_BYTES: Final = 256 * 1024
 
 
-class InvalidForm(Refused):
-    """The body of a request is not a form as its Content-Type says.  The text says why."""
-
-
-@frozen
-class File:
-    """A file in a form.
-
-    :ivar name: what the client calls the file; it may be anything.
-    :ivar data: the bytes of the file.
-    """
-
-    name: str
-    data: bytes = field(repr=False)
+class UnreadableForm(Refused):
+    """A form cannot be read.  The text says why."""
 
 
 @frozen
 class Form:
-    """A form.
+    """A form that came in.
 
-    :ivar fields: the names and values of its fields, in order.
-    :ivar files: the names of the fields with files, each with its file, in order.
+    :ivar pairs: the names and values of its fields, in order.
+    :ivar files: its files, in order: for each the name of the field, the name that the client gave
+        the file, which may be anything, and the bytes.
     """
 
-    fields: tuple[tuple[str, str], ...]
-    files: tuple[tuple[str, File], ...]
+    pairs: tuple[tuple[str, str], ...]
+    files: tuple[tuple[str, str, bytes], ...]
 
-    def value(self, name: str) -> str:
-        """The first value of a field; empty if there is none."""
-        return next((value for each, value in self.fields if each == name), "")
+    @property
+    def fields(self) -> dict[str, str]:
+        """The values by name; of several the first."""
+        return dict(reversed(self.pairs))
 
-    def file(self, name: str) -> File | None:
-        """The first file of a field; None if there is none.
-
-        Browsers send an empty file without a name if nobody has chosen one; that is none.
-        """
-        return next((file for each, file in self.files if each == name), None)
+    @property
+    def file(self) -> tuple[str, bytes] | None:
+        """The name and the bytes of the first file; None if none was chosen."""
+        return self.files[0][1:] if self.files else None
 
 
-def read_form(body: bytes, content_type: str) -> Form:
-    """Read a form with files.
+def read(content_type: str, body: bytes) -> Form:
+    """Read a form.  It takes a while: call it in a thread.
 
-    :param content_type: the header Content-Type of the request.
-    :raises InvalidForm: the body is no such form, or has too many parts.
+    :param content_type: the Content-Type header.
+    :raises UnreadableForm: it is malformed, or exceeds a limit.
     """
     kind, options = parse_options_header(content_type)
     boundary = options.get("boundary", "")
     if kind != "multipart/form-data" or not boundary:
-        raise InvalidForm(
-            "the Content-Type of a form with files must be multipart/form-data with a boundary"
-        )
-    fields: list[tuple[str, str]] = []
-    files: list[tuple[str, File]] = []
+        raise UnreadableForm("the Content-Type of the form names no boundary between its fields")
+    pairs: list[tuple[str, str]] = []
+    files: list[tuple[str, str, bytes]] = []
     try:
-        for name, filename, data in _parts(body, boundary):
-            if filename is None:
-                fields.append((name, decode(data)))
-            elif filename or data:
-                files.append((name, File(filename, data)))
+        for segment, data in _segments(boundary, body):
+            name = segment.name or ""
+            if segment.filename is None:
+                if len(data) > MAX_FIELD_BYTES:
+                    raise UnreadableForm(
+                        f"the field {name!r} has {len(data):,} bytes; a field may have "
+                        f"{MAX_FIELD_BYTES:,}"
+                    )
+                pairs.append((name, decode(data)))
+            elif segment.filename or data:  # browsers send neither if nobody chose a file
+                files.append((name, segment.filename, data))
+    except ParserLimitReached as error:
+        raise UnreadableForm(f"the form has more than {MAX_FIELDS} fields") from error
     except (MultipartError, UnicodeError) as error:
-        raise InvalidForm(f"the form cannot be read: {error}") from error
-    return Form(tuple(fields), tuple(files))
+        raise UnreadableForm(f"the form cannot be read: {error}; send it again") from error
+    return Form(tuple(pairs), tuple(files))
 
 
-def _parts(body: bytes, boundary: str) -> list[tuple[str, str | None, bytes]]:
-    """The parts of a form: the name of each, that of its file if it is one, and its bytes.
-
-    :raises MultipartError: the form breaks a rule.
-    """
-    parts: list[tuple[str, str | None, bytes]] = []
-    name, filename, data = "", None, bytearray()
-    with PushMultipartParser(boundary, max_segment_count=MAX_PARTS) as parser:
+def _segments(boundary: str, body: bytes) -> list[tuple[MultipartSegment, bytes]]:
+    found: list[tuple[MultipartSegment, bytes]] = []
+    pieces: list[bytes] = []
+    segment: MultipartSegment | None = None
+    with PushMultipartParser(boundary, max_segment_count=MAX_FIELDS, strict=False) as parser:
         for event in parser.parse(body):
             if isinstance(event, MultipartSegment):
-                name, filename = event.name or "", event.filename
-                data = bytearray()
-            elif event is None:
-                parts.append((name, filename, bytes(data)))
-            else:
-                data += event
-                if filename is None and len(data) > MAX_FIELD:
-                    raise InvalidForm(f"a field of a form has at most {MAX_FIELD} bytes")
-    return parts
+                segment, pieces = event, []
+            elif event is not None:
+                pieces.append(bytes(event))
+            elif segment is not None:
+                found.append((segment, b"".join(pieces)))
+    return found

@@ -429,6 +429,7 @@ class AssetsTests(SynchronousTestCase):
             "/style.css": "text/css",
             "/changes.css": "text/css",
             "/log.js": "text/javascript",
+            "/sign_in_link.js": "text/javascript",
             "/favicon.svg": "image/svg+xml",
             "/favicon.ico": "image/x-icon",
         }

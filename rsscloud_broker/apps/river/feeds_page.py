@@ -18,9 +18,9 @@ from rsscloud_broker.apps.river.model import Feed, Imported, InvalidFeed
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, Route
+from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.answers import Answer, Answers, parameter
-from rsscloud_broker.web.file_forms import Form, read_form
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
 from rsscloud_broker.wire.text import clean
@@ -101,15 +101,15 @@ class FeedsPage:
     async def _read_files(self, request: Request) -> None:
         """Put the fields and files of a form with files where those of other forms are.
 
-        :raises InvalidForm: it is no such form.
+        :raises UnreadableForm: it is no such form.
         """
         kind = request.getHeader("content-type") or ""
         if not kind.strip().lower().startswith("multipart/form-data"):
             return
         assert request.content is not None  # Twisted sets it
-        form: Form = await self._in_thread(read_form, request.content.read(), kind)
-        request.args = {name.encode(): [value.encode()] for name, value in form.fields}
-        request.args |= {name.encode(): [file.data] for name, file in form.files}
+        form: file_forms.Form = await self._in_thread(file_forms.read, kind, request.content.read())
+        request.args = {name.encode(): [value.encode()] for name, value in form.pairs}
+        request.args |= {name.encode(): [data] for name, _, data in form.files}
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
         source = str(request.getClientAddress().host)

@@ -29,9 +29,7 @@ from urllib.parse import parse_qsl
 from attrs import evolve, frozen
 from twisted.web.server import Request
 
-from rsscloud_broker.apps.writing import forms
 from rsscloud_broker.apps.writing.editors import SCOPE
-from rsscloud_broker.apps.writing.forms import Form, UnreadableForm
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.model import InvalidPost, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
@@ -45,8 +43,10 @@ from rsscloud_broker.apps.writing.properties import (
 from rsscloud_broker.apps.writing.rules import checked
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller, Route
+from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.answers import Answer, Answers, body_of, parameter
 from rsscloud_broker.web.callers import header
+from rsscloud_broker.web.file_forms import Form, UnreadableForm
 from rsscloud_broker.wire.text import decode
 
 ENDPOINT: Final = "/micropub"
@@ -316,7 +316,9 @@ class Micropub:
         body = body_of(request)
         kind = media_type(request)
         if kind == _MULTIPART:
-            form = await self._parts.in_thread(forms.read, header(request, "content-type"), body)
+            form = await self._parts.in_thread(
+                file_forms.read, header(request, "content-type"), body
+            )
             return _sent(form)
         if len(body) > _MAX_OVERHEAD:
             raise UnreadableForm(f"a request without files has at most {_MAX_OVERHEAD} bytes")

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.apps.writing import forms, outline
+from rsscloud_broker.apps.writing import outline
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Upload
 from rsscloud_broker.apps.writing.pace import Pace
 from rsscloud_broker.apps.writing.people_pages import TEMPLATES, title_of
@@ -26,6 +26,7 @@ from rsscloud_broker.apps.writing.rules import graphemes, tidy
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import Forbidden, ForgedForm, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.answers import PLAIN, Answer, parameter
 from rsscloud_broker.web.words import clipped, moment
@@ -105,8 +106,8 @@ class WritePage:
         body = request.content.read() if request.content else b""
         kind = request.getHeader("content-type") or ""
         try:
-            form = await self._in_thread(forms.read, kind, body)
-        except forms.UnreadableForm as error:
+            form = await self._in_thread(file_forms.read, kind, body)
+        except file_forms.UnreadableForm as error:
             text = f"This was not accepted: {error}.\n"
             return Answer(text.encode(), PLAIN, 400, NO_STORE)
         encoded = {name.encode(): [value.encode()] for name, value in form.fields.items()}

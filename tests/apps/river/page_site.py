@@ -15,6 +15,7 @@ from rsscloud_broker.apps.river.model import Arrival, Feed, Imported, InvalidFee
 from rsscloud_broker.apps.river.page import RiverPageDoor, StreamLimits
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.config import Http
+from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
@@ -181,6 +182,7 @@ class RiverSite(AccountHouse):
             has_hub=True,
             has_cloud=True,
             in_thread=execute,
+            rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
             max_connections=lambda: self.limits.http.max_connections,
             **shared,
         )
