@@ -16,6 +16,7 @@ This package needs no broker.  Who publishes keeps a log; who reads uses a follo
 ``documents``   reads documents, of Simplefeeds and of other people's archives
 ``chain``       fetches documents, and finds the oldest one that has entries to process
 ``follower``    processes each entry of somebody's feed once at least, and in order
+``processing``  hands on the entries of a document, and saves the position
 ``json``        writes entries as JSON, for other programs
 ``waiting``     what a follower waits for, and how long
 ``markers``     remembers which entry was processed last

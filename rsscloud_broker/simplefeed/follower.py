@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -28,24 +28,12 @@ from rsscloud_broker.simplefeed.chain import (
     conditions_of,
     walk_back,
 )
-from rsscloud_broker.simplefeed.documents import FeedDocument, index_after
-from rsscloud_broker.simplefeed.entries import Entry
-from rsscloud_broker.simplefeed.errors import (
-    EntryFailed,
-    FeedUnavailable,
-    FollowError,
-    Stopped,
-)
+from rsscloud_broker.simplefeed.documents import FeedDocument
+from rsscloud_broker.simplefeed.errors import FeedUnavailable, FollowError, Stopped
+from rsscloud_broker.simplefeed.processing import Processing
 from rsscloud_broker.simplefeed.waiting import LONGEST_REST, Limits, Waiting
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.http_dates import freshness
-
-T = TypeVar("T")
-
-
-#: After so many seconds the position is saved, even if fewer entries were processed than the
-#: handler allows, so that somebody who is often killed gets on.
-SAVE_AFTER: Final = 0.2
 
 
 class Begin(Enum):
@@ -85,22 +73,17 @@ class Follower:
     ) -> None:
         self._reader = DocumentReader(outbound, clock, in_thread)
         self._url = url
-        self._handler = handler
-        self._marker = marker
         self._clock = clock
-        self._in_thread = in_thread
         self._begin = begin
         self._tell = tell
         self._limits = limits or Limits()
         self.hub: tuple[str, str] | None = None
-        self._position: Position | None = None
-        self._loaded = False
-        self._unsaved, self._saved_at = 0, 0.0
         self._conditions: dict[str, str] = {}
         self._pause = self._limits.usual
-        self._newest_first = True
-        self._told: set[str] = set()
         self._waits = Waiting(clock)
+        self._processing = Processing(
+            handler, marker, clock, self._waits, self._limits, in_thread=in_thread, tell=tell
+        )
         self._running = False
         self._stops: list[Deferred[None]] = []
 
@@ -179,23 +162,29 @@ class Follower:
                     raise
                 await self._rest(error, failures)
 
+    async def _rest(self, error: FeedUnavailable, failures: int) -> None:
+        """Wait after a failure, and tell for how long."""
+        pause = self._limits.backoff(failures)
+        if error.retry_after is not None:
+            pause = min(max(error.retry_after, self._limits.retry), LONGEST_REST)
+        self._tell(f"{str(error).rstrip('.')}. Trying again in {pause:.0f} s.")
+        await self._waits.sleep(pause, hints=False)
+
     async def _round(self) -> None:
         """Process all entries after the position, as the feed is now."""
         try:
             await self._process_new()
         finally:
             # Also if it stops or fails: what was processed need not be handed on again.
-            await self._save()
+            await self._processing.save()
 
     async def _process_new(self) -> None:
-        if not self._loaded:
-            self._saved_at = self._clock.seconds()
-            self._position, self._loaded = await self._marker.load(), True
+        await self._processing.load()
         recent = await self._waits.call(self._reader.read_if_changed, self._url, self._conditions)
         if recent is None:
             return
         self._learn(recent)
-        if self._position is None and self._begin is Begin.NEWEST:
+        if self._processing.position is None and self._begin is Begin.NEWEST:
             await self._skip_all(recent)
         else:
             if await self._jump(recent):
@@ -222,11 +211,15 @@ class Follower:
 
     async def _process_from(self, recent: FeedDocument) -> None:
         """Go back from the recent document, and process all entries after the position."""
-        position = self._position if self._position and self._position.entry else None
+        position = self._processing.position
+        if position is not None and not position.entry:
+            position = None
         if position is not None and not recent.has(position):
-            newest = max((each.updated for each in await self._entries(recent)), default=0.0)
+            newest = max(
+                (each.updated for each in await self._processing.entries(recent)), default=0.0
+            )
             if newest < position.updated:
-                self._once(
+                self._processing.tell_once(
                     f"{self._url} is older than the entry that was processed last. A cache has an "
                     "old copy of it, or the feed was set back."
                 )
@@ -235,7 +228,7 @@ class Follower:
             walk_back, self._reader.read, recent, position, self._limits.documents
         )
         if beginning.missing:
-            self._once(
+            self._processing.tell_once(
                 f"{beginning.missing} does not exist, although {beginning.document.url} names it "
                 "as the document before it. The entries in it are lost to followers."
             )
@@ -260,20 +253,20 @@ class Follower:
             document = await self._process_while_reading(document, step.url, position)
             position = None
             if document.digest != step.digest:
-                self._once(
+                self._processing.tell_once(
                     f"{step.url} has changed while it was followed, although archived documents "
                     "never change. Entries that are put into it later may be missed."
                 )
-        await self._process(document, position)
+        await self._processing.process(document, position)
         if document is not recent:
-            await self._process(recent, None)
+            await self._processing.process(recent, None)
 
     async def _jump(self, recent: FeedDocument) -> bool:
         """If the position is in an archived document, go forward from there to the last one.
 
         :returns: whether entries may have been processed.
         """
-        position = self._position
+        position = self._processing.position
         own = {recent.url, recent.link("self"), recent.link("via")}
         if position is None or not position.document or position.document in own:
             return False
@@ -298,6 +291,19 @@ class Follower:
             document = await self._process_while_reading(document, following, after)
             after = None
         return len(seen) > 1
+
+    async def _process_while_reading(
+        self, document: FeedDocument, url: str, after: Position | None
+    ) -> FeedDocument:
+        """Process a document, and return the one at a URL, which is fetched meanwhile."""
+        upcoming = self._waits.begin(self._reader.read, url)
+        try:
+            await self._processing.process(document, after)
+        except BaseException:
+            upcoming.addErrback(lambda failure: None)
+            upcoming.cancel()
+            raise
+        return await self._waits.result(upcoming)
 
     async def _check_gone(self, position: Position) -> None:
         """Find out why the entry of a position is not in the documents.
@@ -328,114 +334,13 @@ class Follower:
     async def _skip_all(self, recent: FeedDocument) -> None:
         """Take the newest entry as processed."""
         document = recent
-        entries = await self._entries(document)
+        entries = await self._processing.entries(document)
         previous = document.link("prev-archive")
         if not entries and previous is not None:
             document = await self._waits.call(self._reader.read, previous)
-            entries = await self._entries(document)
+            entries = await self._processing.entries(document)
         if entries:
             newest = entries[-1]
-            self._position = Position(newest.id, newest.updated, document.permanent)
+            self._processing.skip_to(Position(newest.id, newest.updated, document.permanent))
         else:
-            self._position = Position("")
-        self._unsaved += 1
-
-    # --- processing ---------------------------------------------------------
-
-    async def _process_while_reading(
-        self, document: FeedDocument, url: str, after: Position | None
-    ) -> FeedDocument:
-        """Process a document, and return the one at a URL, which is fetched meanwhile."""
-        upcoming = self._waits.begin(self._reader.read, url)
-        try:
-            await self._process(document, after)
-        except BaseException:
-            upcoming.addErrback(lambda failure: None)
-            upcoming.cancel()
-            raise
-        return await self._waits.result(upcoming)
-
-    async def _process(self, document: FeedDocument, after: Position | None) -> None:
-        """Hand on the entries of a document.
-
-        :param after: of the entries only those after this position.
-        """
-        entries = await self._entries(document)
-        start = 0 if after is None else index_after(entries, after) or 0
-        permanent = document.permanent
-        batch = self._handler.batch
-        for first in range(start, len(entries), batch):
-            some = entries[first : first + batch]
-            await self._hand_on(some, document.url)
-            self._position = Position(some[-1].id, some[-1].updated, permanent)
-            self._unsaved += len(some)
-            is_late = self._clock.seconds() - self._saved_at >= SAVE_AFTER
-            if self._unsaved >= batch or is_late:
-                await self._save()
-
-    async def _hand_on(self, entries: list[Entry], url: str) -> None:
-        failures = 0
-        while True:
-            if self._waits.stopping:
-                raise Stopped
-            try:
-                await self._handler.handle(entries, url)
-                return
-            except EntryFailed as error:
-                if self._waits.stopping:
-                    raise Stopped from error
-                failures += 1
-                which = f"the entry {entries[0].id} of {url} was not processed: {error}"
-                if failures >= self._limits.tries:
-                    raise FollowError(
-                        f"{which}. Gave up after {failures} attempts. The next start begins with "
-                        "this entry."
-                    ) from error
-                pause = self._limits.backoff(failures - 1)
-                self._tell(f"{which}. Trying again in {pause:.0f} s.")
-            await self._waits.sleep(pause, hints=False)
-
-    async def _entries(self, document: FeedDocument) -> list[Entry]:
-        """The entries of a document, oldest first."""
-        entries, order = await self._in_thread(document.entries, self._newest_first)
-        if order.known:
-            self._newest_first = order.newest_first
-        if order.mixed:
-            self._once(
-                "the entries are not in the order of their times, for instance in "
-                f"{document.url}. They are processed in the order in which they stand there."
-            )
-        if order.repeated:
-            self._once(
-                f"{document.url} has the entry {order.repeated} more than once. It is processed "
-                "once."
-            )
-        found: list[Entry] = entries
-        return found
-
-    async def _save(self) -> None:
-        if not self._unsaved or self._position is None:
-            return
-        try:
-            await self._marker.save(self._position)
-        except OSError as error:
-            raise FollowError(
-                f"the marker cannot be written: {error}. The entries that were processed since it "
-                "was last written will be processed again."
-            ) from error
-        self._unsaved, self._saved_at = 0, self._clock.seconds()
-
-    def _once(self, sentence: str) -> None:
-        """Tell people what is wrong, but not again for each document."""
-        kind = sentence.rpartition("//")[2].partition(" ")[2]
-        if kind not in self._told:
-            self._told.add(kind)
-            self._tell(sentence)
-
-    async def _rest(self, error: FeedUnavailable, failures: int) -> None:
-        """Wait after a failure, and tell for how long."""
-        pause = self._limits.backoff(failures)
-        if error.retry_after is not None:
-            pause = min(max(error.retry_after, self._limits.retry), LONGEST_REST)
-        self._tell(f"{str(error).rstrip('.')}. Trying again in {pause:.0f} s.")
-        await self._waits.sleep(pause, hints=False)
+            self._processing.skip_to(Position(""))
