@@ -251,8 +251,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "accounts/accounts.py",
-        "digest_of(attempt.former),",
-        'b"",',
+        "former = digest_of(attempt.former)",
+        'former = b""',
         "accounts.test_accounts",
         "The session that somebody else prepared in this browser goes on.",
     ),

@@ -8,12 +8,12 @@ from attrs import evolve
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.writing import forms
 from rsscloud_broker.apps.writing.model import InvalidPost
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.sniffing import ENDINGS, UNKNOWN, media_type
 from rsscloud_broker.apps.writing.uploads import Files, shown_name
 from rsscloud_broker.errors import TooMany
+from rsscloud_broker.web import file_forms as forms
 from tests.apps.writing.house import ANNA, BROKER, DAVE, SOURCE, WritingTestCase
 
 GIF = b"GIF89a\x01\x00\x01\x00"
