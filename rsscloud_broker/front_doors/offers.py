@@ -52,13 +52,11 @@ class Offers:
 
     :ivar handlers: the handlers of XML-RPC procedures, by prefix.
     :ivar services: the SOAP services, by SOAPAction.
-    :ivar call_limits: how many bytes an XML-RPC call may have, as handlers ask for it.
     """
 
     routes: list[Route] = field(factory=list)
     handlers: dict[str, Procedures] = field(factory=dict)
     services: dict[str, SoapService] = field(factory=dict)
-    call_limits: list[int] = field(factory=list)
     _owners: dict[Hashable, IFrontDoor | None] = field(factory=dict)
 
     @classmethod
@@ -92,7 +90,6 @@ class Offers:
             for name in handler.listProcedures():
                 self._claim(door, f"the XML-RPC procedure {prefix}.{name}")
             self.handlers.setdefault(prefix, Procedures()).add(handler)
-            self.call_limits.append(getattr(handler, "body_limit", 0))
         for service in door.soap_services():
             for name in service.operations:
                 self._claim(door, f"the SOAP operation {name} for {service.action}")

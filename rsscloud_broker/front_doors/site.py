@@ -90,9 +90,6 @@ class Root(Resource):
         self._body_limits = {
             route.path: route.body_limit for route in offers.routes if route.body_limit
         }
-        if call_limit := max(offers.call_limits, default=0):
-            for path in self._call_paths:
-                self._body_limits[path] = max(call_limit, self._body_limits.get(path, 0))
 
     @property
     def pages(self) -> frozenset[str]:

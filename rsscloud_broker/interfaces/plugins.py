@@ -130,9 +130,7 @@ class IFrontDoor(Interface):
     def xmlrpc_handlers() -> Mapping[str, XMLRPC]:
         """The handlers of XML-RPC procedures by prefix: ``rssCloud`` for ``rssCloud.ping``.
 
-        Several front doors may have procedures with the same prefix.  A handler may have an
-        attribute ``body_limit``: how many bytes a call may have, if that is more than the operator
-        allows for all requests.
+        Several front doors may have procedures with the same prefix.
         """
 
     def soap_services() -> Sequence[SoapService]:

@@ -121,7 +121,8 @@ class PluginsTests(CommandTests):
         rows = self.rows()
         for kind in KINDS:
             for name, maker in makers.of_kind(kind).items():
-                expected = ["yes", f"rsscloud-broker {__version__}", maker.help]
+                runs = "no" if kind == "apps" else "yes"
+                expected = [runs, f"rsscloud-broker {__version__}", maker.help]
                 self.assertEqual(rows.pop((kind, name)), expected)
         self.assertEqual(rows, {})
 

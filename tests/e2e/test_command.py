@@ -284,7 +284,7 @@ class CheckConfigTests(CommandTestCase):
         file.write_text("\n".join((*lines, "[sinks.archive]", "enabled = false")), encoding="utf-8")
         said = self.command("check-config", "--config", file, "--data", file.parent / "data")
         self.assertIn(f"listen       {listen}\n", said)
-        running = "change_list, distribution, event_log, resourcesync, statistics"
+        running = "change_list, distribution, event_log, relay, resourcesync, statistics"
         self.assertIn(f"sinks        {running}\n", said)
 
     def test_errors(self) -> None:

@@ -32,6 +32,7 @@ class DirectTests(EndToEndTestCase):
     def test_well(self) -> None:
         broker = self.own_broker()
         broker.start()
+        until(lambda: "Sign in as" in broker.log, "the link to sign in")
         before, said = sorted(broker.data.iterdir()), broker.log
         status, results = examined(broker, "--local", "--time-url", f"{broker.url}/")
         bad = [each for found in results.values() for each in found if each["level"] == "fail"]

@@ -53,7 +53,8 @@ class Brokers(SynchronousTestCase):
         """Give a broker its public URL, and have it record every ping that it takes."""
         broker.configuration.write_text(
             f'public_url = "{broker.url}"\n'
-            f"[front_doors.ping_sink]\nrepeat_window = 0\n[sinks.relay]\nwindow = 0\n{text}",
+            f"[front_doors.ping_sink]\nrepeat_window = 0\n[sinks.relay]\nwindow = 0\n{text}"
+            "\n[apps.test_feed]\nenabled = false\n",  # it pings by itself
             encoding="utf-8",
         )
 

@@ -36,31 +36,6 @@ class Leaver(XMLRPC):
         return "bye"
 
 
-class Taker(XMLRPC):
-    """A handler whose calls may be large."""
-
-    def __init__(self, body_limit: int) -> None:
-        super().__init__()
-        self.body_limit = body_limit
-
-
-class CallLimitTests(SynchronousTestCase):
-    def test_calls_may_be_as_large_as_a_handler_says(self) -> None:
-        handlers = {"small": Taker(2000), "large": Taker(3000), "other": Greeter()}
-        root = Root([Door("one", handlers=handlers)], PUBLIC_URL)
-        for path in ("/RPC2", "/xmlrpc.php", "/soap"):
-            self.assertEqual(root.body_limit(path), 3000, path)
-        self.assertEqual((root.body_limit("/docs"), root.largest_body), (0, 3000))
-
-    def test_no_handler_says_anything(self) -> None:
-        root = Root([Door("one", handlers={"other": Greeter()})], PUBLIC_URL)
-        self.assertEqual((root.body_limit("/RPC2"), root.largest_body), (0, 0))
-
-    def test_a_broker_without_calls(self) -> None:
-        root = Root([Door("one", handlers={"x": Taker(3000)})], PUBLIC_URL, takes_calls=False)
-        self.assertEqual(root.body_limit("/RPC2"), 0)
-
-
 class OffersTests(SynchronousTestCase):
     def refusal(self, *doors: IFrontDoor) -> str:
         return str(self.assertRaises(FrontDoorsError, Root, doors, PUBLIC_URL))

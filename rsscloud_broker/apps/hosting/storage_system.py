@@ -245,6 +245,14 @@ class StorageProcedures(XMLRPC):
         """Delete files: email, password, an array of names."""
         return await self._call("deleteMultipleFiles", 3, request, values)
 
+    # For system.methodSignature: the type of the result, then those of the parameters.
+    xmlrpc_registerUser.signature = (
+        ("struct", "string", "string", "string", "int", "string", "string"),
+    )
+    xmlrpc_getServerCapabilities.signature = (("struct", "string", "string"),)
+    xmlrpc_saveMultipleFiles.signature = (("struct", "string", "string", "array", "array"),)
+    xmlrpc_deleteMultipleFiles.signature = (("struct", "string", "string", "array"),)
+
 
 @implementer(IFrontDoor)
 class StorageSystemDoor:

@@ -10,6 +10,7 @@ for the password again.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from hashlib import sha256
@@ -47,6 +48,30 @@ TOO_MANY: Final = 429
 #: How API tokens of the broker begin.
 _TOKEN_PREFIX: Final = "rsb_"  # noqa: S105 # it is no secret
 
+#: The types of XML-RPC: of results, by the types in Python; and of parameters that are no strings,
+#: by their names.
+_RESULTS: Final = {
+    "bool": "boolean",
+    "dict": "struct",
+    "int": "int",
+    "list": "array",
+    "str": "string",
+    "Mapping": "struct",
+    "Sequence": "array",
+}
+_PARAMETERS: Final = {
+    "category": "struct",
+    "chosen": "array",
+    "count": "int",
+    "entry": "struct",
+    "file": "struct",
+    "filter_": "struct",
+    "number": "int",
+    "publish": "boolean",
+    "term": "struct",
+    "wanted": "array",
+}
+
 #: The most digits of an id.
 _MAX_DIGITS: Final = 18
 
@@ -69,8 +94,19 @@ def editing(
         except Refused as error:
             raise Fault(BAD_REQUEST, _sentence(error)) from error
 
+    answer.signature = [_signature(method)]  # type: ignore[attr-defined] # Twisted reads it there
     marked: Callable[Concatenate[H, Request, P], Awaitable[T]] = withRequest(answer)
     return marked
+
+
+def _signature(method: Callable[..., Any]) -> list[str]:
+    """The type of the result of a procedure, and those of its parameters after the request, for
+    ``system.methodSignature``.
+    """
+    parameters = inspect.signature(method).parameters.values()
+    names = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    result = str(method.__annotations__["return"]).partition("[")[0]
+    return [_RESULTS[result], *(_PARAMETERS.get(name, "string") for name in names[2:])]
 
 
 def _sentence(error: Exception) -> str:

@@ -45,12 +45,7 @@ MAX_POSTS: Final = 100
 
 
 class EditorAPI(XMLRPC):
-    """A base for the handlers of these APIs.
-
-    :ivar body_limit: see ``IFrontDoor.xmlrpc_handlers``.
-    """
-
-    body_limit = 0
+    """A base for the handlers of these APIs."""
 
     def __init__(self, editors: Editors) -> None:
         super().__init__(allowNone=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC
@@ -20,10 +19,6 @@ from rsscloud_broker.apps.writing.wordpress import WordPressAPI
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.web.answers import Answer, Answers, parameter
 
-#: How many bytes an XML-RPC call may have.  A file in a call is in base64, which the broker decodes
-#: at once; larger files go to ``/write`` or to the media endpoint of Micropub.
-MAX_CALL: Final = 8 * 1024 * 1024
-
 
 @implementer(IFrontDoor)
 class PostingDoor:
@@ -39,7 +34,6 @@ class PostingDoor:
         self._public_url = parts.public_url
         self._micropub = Micropub(writing, parts, options)
         self._editors = Editors(writing, parts, options.allow_plain_passwords)
-        self._call_limit = min(options.max_upload_bytes * 3 // 2, MAX_CALL)
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -49,10 +43,7 @@ class PostingDoor:
 
     def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
         kinds: Mapping[str, type[EditorAPI]] = {**METHODS, "wp": WordPressAPI}
-        handlers = {prefix: kind(self._editors) for prefix, kind in kinds.items()}
-        for handler in handlers.values():
-            handler.body_limit = self._call_limit
-        return handlers
+        return {prefix: kind(self._editors) for prefix, kind in kinds.items()}
 
     def soap_services(self) -> Sequence[SoapService]:
         return []
