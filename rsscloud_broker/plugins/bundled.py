@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from attrs import frozen
@@ -11,13 +12,12 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.portal import PasswordChecker, PasswordCheckerOptions
-from rsscloud_broker.apps import test_feed as test_feed_app
-from rsscloud_broker.apps.hosting.app import make_hosting
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.schema import TABLES as HOSTING_TABLES
-from rsscloud_broker.apps.river.app import RiverOptions, make_river
+from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.schema import TABLES as RIVER_TABLES
-from rsscloud_broker.apps.writing.app import make as make_writing
+from rsscloud_broker.apps.test_feed.items import TABLES as TEST_FEED_TABLES
+from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import TABLES as TABLES_OF_WRITING
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
@@ -120,6 +120,18 @@ class AppMaker(_Maker):
     """
 
     tables: AppTables | None = None
+
+
+def _imported(module: str, name: str) -> Callable[[Any, Any], Any]:
+    """A function of a module that is imported when the function is called for the first time.
+
+    Applications take long to import, and most brokers do not run them.
+    """
+
+    def make(options: Any, parts: Any) -> Any:
+        return getattr(import_module(module), name)(options, parts)
+
+    return make
 
 
 def _swapped(make: Callable[[IOutbound, Any], INotifier]) -> Callable[[Any, IOutbound], INotifier]:
@@ -272,7 +284,7 @@ writing = AppMaker(
     "writing",
     "people write short messages at /write, which are published as feeds",
     WritingOptions,
-    make_writing,
+    _imported("rsscloud_broker.apps.writing.app", "make"),
     TABLES_OF_WRITING,
 )
 
@@ -286,21 +298,23 @@ password = CheckerMaker(
 test_feed = AppMaker(
     "test_feed",
     "a feed that gets a new item every 15 minutes, to test subscribers with",
-    test_feed_app.TestFeedOptions,
-    test_feed_app.make_test_feed,
-    test_feed_app.TABLES,
+    TestFeedOptions,
+    _imported("rsscloud_broker.apps.test_feed.app", "make_test_feed"),
+    TEST_FEED_TABLES,
 )
+
 hosting = AppMaker(
     "hosting",
     "stores feeds for their authors, serves them and notifies their subscribers",
     HostingOptions,
-    make_hosting,
+    _imported("rsscloud_broker.apps.hosting.app", "make_hosting"),
     HOSTING_TABLES,
 )
+
 river = AppMaker(
     "river",
     "a reading list for each account, and the items of its feeds as they arrive",
     RiverOptions,
-    make_river,
+    _imported("rsscloud_broker.apps.river.app", "make_river"),
     RIVER_TABLES,
 )

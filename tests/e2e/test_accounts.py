@@ -91,9 +91,6 @@ class AccountsTests(EndToEndTestCase):
         for secret in (PASSWORD, "another horse", "a third horse"):
             self.assertNotIn(secret, broker.log)
 
-    def test_on_sqlite(self) -> None:
-        self.try_out(self.own_broker())
-
     def test_on_postgresql(self) -> None:
         url = self.enterContext(borrowed_database())
         self.try_out(self.own_broker(f'database = "{url}"\n'))

@@ -122,9 +122,6 @@ class ConsoleTests(ConsoleTestCase):
         for secret in ("dave", "spam.example", "asked by mail"):
             self.assertNotIn(secret, re.sub(r"<header.*</header>", "", shown, flags=re.DOTALL))
 
-    def test_on_sqlite(self) -> None:
-        self.try_out(self.started())
-
     def test_on_postgresql(self) -> None:
         url = self.enterContext(borrowed_database())
         self.try_out(self.started(f'database = "{url}"\n'))

@@ -1,4 +1,4 @@
-"""What every page owes to everybody, in a real browser: at three widths, and in dark colours.
+"""What every page owes to everybody, in a real browser: narrow and wide, light and dark.
 
 Each page of ``PAGES`` has tests of its own, such as ``EveryPageTests.test_stats``, which also keep
 screenshots in ``_screenshots/``.
@@ -108,9 +108,11 @@ class EveryPageTests(BrowserTestCase):
         self.weigh(page)
         self.faults += watch.faults
         page.evaluate(AXE)
-        self.look(page, shown.name, DESK, "dark")  # at every width the colours are the same
-        for width in (DESK, PHONE, SMALL):
-            self.look(page, shown.name, width, "light")
+        # At every width the colours are the same, and between the widths there is nothing else.
+        self.look(page, shown.name, DESK, "dark")
+        self.look(page, shown.name, SMALL, "light")
+        page.set_viewport_size({"width": PHONE, "height": HEIGHT})
+        self.faults += [f"{shown.name}-{PHONE}: {each}" for each in overflowing(page)]
         self.walk(page)
         self.assertEqual(self.faults, [])
 

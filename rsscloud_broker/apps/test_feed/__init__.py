@@ -4,7 +4,3 @@
 when.  The broker publishes the feed itself, so a subscriber is notified of each item at once, by
 rssCloud or by WebSub.
 """
-
-from rsscloud_broker.apps.test_feed.app import TABLES, TestFeedOptions, make_test_feed
-
-__all__ = ["TABLES", "TestFeedOptions", "make_test_feed"]

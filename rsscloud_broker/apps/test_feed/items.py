@@ -7,9 +7,12 @@ somebody sets the clock back, the same times of day come once more, with new ite
 
 from __future__ import annotations
 
+from typing import Final
+
 from attrs import frozen
 from sqlalchemy import BigInteger, Column, Connection, Table, Text, delete, insert, select
 
+from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.tables import Key, new_metadata
 
 metadata = new_metadata()
@@ -23,6 +26,8 @@ item_table = Table(
     Column("guid", Text, nullable=False),
     sqlite_autoincrement=True,
 )
+
+TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.test_feed:migrations", "0001")
 
 
 @frozen

@@ -10,10 +10,11 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from rsscloud_broker.apps.river.app import RiverOptions, make_river
+from rsscloud_broker.apps.river.app import make_river
 from rsscloud_broker.apps.river.door import RiverDoor
 from rsscloud_broker.apps.river.intake import Intake
 from rsscloud_broker.apps.river.model import Feed, Item
+from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.schema import metadata
 from rsscloud_broker.apps.river.tending import Tending

@@ -6,9 +6,9 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river.app import RiverOptions
 from rsscloud_broker.apps.river.model import Arrival, Imported, InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_OUTLINES
+from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.river import AT_ONCE, FIND_WITHIN, PER_HOUR
 from rsscloud_broker.errors import CallbackFailed, TooMany
 from tests.apps.river.house import BLOG, DAY, RiverHouse, rss

@@ -8,7 +8,9 @@ from typing import Any
 from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.test_feed import TABLES, TestFeedOptions, make_test_feed
+from rsscloud_broker.apps.test_feed.app import make_test_feed
+from rsscloud_broker.apps.test_feed.items import TABLES
+from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.testing import FakeCallers, app_parts, caller_of
 from rsscloud_broker.testing.clock import Clock

@@ -9,8 +9,10 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.test_feed import TABLES, TestFeedOptions, make_test_feed
+from rsscloud_broker.apps.test_feed.app import make_test_feed
 from rsscloud_broker.apps.test_feed.feed import MAX_ITEMS
+from rsscloud_broker.apps.test_feed.items import TABLES
+from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.errors import Forbidden, Unavailable
 from rsscloud_broker.interfaces import App
 from rsscloud_broker.plugins import bundled

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.test_feed import TABLES
-from rsscloud_broker.apps.test_feed.items import Item, add_item, newest_items
+from rsscloud_broker.apps.test_feed.items import TABLES, Item, add_item, newest_items
 from rsscloud_broker.storage import migrate, open_database
 from tests.postgresql import empty_database
 
