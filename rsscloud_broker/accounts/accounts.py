@@ -25,7 +25,7 @@ from zope.interface import implementer
 from rsscloud_broker.account_options import Accounts as AccountOptions
 from rsscloud_broker.accounts.checked_passwords import CheckedPasswords
 from rsscloud_broker.accounts.names import check_name, is_name
-from rsscloud_broker.accounts.passwords import Passwords, check_password
+from rsscloud_broker.accounts.passwords import Passwords, check_password, is_too_long
 from rsscloud_broker.accounts.secrets import (
     check_token,
     csrf_of,
@@ -126,7 +126,7 @@ class Accounts:
     async def caller_of_password(self, name: str, password: str, source: str) -> Caller:
         name = name.strip().lower()
         stored = await self._store.stored_password(name) if is_name(name) else None
-        if not self._checked_passwords.has(password, stored):
+        if is_too_long(password) or not self._checked_passwords.has(password, stored):
             stored = await self._checked(name, password, source, "")
             self._checked_passwords.add(password, stored)
         assert stored is not None  # no password of nobody was ever right
@@ -197,6 +197,8 @@ class Accounts:
         too many attempts.
         """
         self._limit(self._take_source(bucket_of(source)), "from your address")
+        if is_too_long(password):
+            raise SignInFailed
         browser = await self._browser_of(known, name)
         self._limit(self._take_name(f"{name[:32]} {browser}"), "for this name")
         before = await self._store.stored_password(name) if is_name(name) else None

@@ -37,13 +37,21 @@ def check_password(password: str, name: str, least: int) -> None:
     """
     if len(password) < least:
         raise InvalidAccount(f"the password is too short: it needs at least {least} characters")
-    if len(_normal(password)) > MAX_BYTES:
+    if is_too_long(password) or len(_normal(password)) > MAX_BYTES:
         raise InvalidAccount(f"the password is too long: it may have {MAX_BYTES} bytes of UTF-8")
     if len(set(password.lower().replace(name, ""))) < 4:
         raise InvalidAccount(
             "the password is too easy to guess: beside the name of the account it needs at least "
             "four different characters"
         )
+
+
+def is_too_long(password: str) -> bool:
+    """Whether a text has more characters than any password has bytes.
+
+    Check this first: normalising takes a time that grows with the square of the length.
+    """
+    return len(password) > MAX_BYTES
 
 
 def _normal(password: str) -> bytes:
@@ -71,6 +79,8 @@ class Hasher:
 
     def matches(self, stored: str, password: str) -> bool:
         """Whether a stored hash is that of a password."""
+        if is_too_long(password):
+            return False
         try:
             return self._argon2.verify(stored, _normal(password))
         except (VerificationError, InvalidHashError):
@@ -118,7 +128,7 @@ class Passwords:
         It is hashed in any case, so that the time tells nothing.
         """
         of_nobody = self._hasher.of_nobody  # made at the first check, whatever account it is for
-        if len(_normal(password)) > MAX_BYTES:
+        if is_too_long(password) or len(_normal(password)) > MAX_BYTES:
             password, stored = "", ""
         right = self._hasher.matches(stored or of_nobody, password)
         if not right or not stored:

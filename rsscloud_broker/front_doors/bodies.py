@@ -19,9 +19,11 @@ SMALL: Final = 8 * 1024
 class BodyRules(Protocol):
     """What the root resource knows of the bodies that its routes take."""
 
-    def body_limit(self, path: str) -> int:
+    def body_limit(self, path: str, kind: str) -> int:
         """How many bytes the body of a request at a path may have, if that is more than the
         operator allows for all paths; else 0.
+
+        :param kind: the media type of the body, in lower case.
         """
 
     def takes_files(self, path: str) -> bool:

@@ -114,7 +114,7 @@ class BoundedRequest(Request):
         self._connection.request_began()
         self._body = BytesIO()
         self._received = 0
-        self._limit = self._limit_of_body()
+        self._limit = self.limits.http.body_limit
         self._await_rest()
 
     def _await_rest(self) -> None:
@@ -132,11 +132,13 @@ class BoundedRequest(Request):
         limit = self.limits.http.body_limit
         if self.routes is None or self.channel is None:
             return limit
-        return max(limit, self.routes.body_limit(_path(self.channel.target)))
+        larger = self.routes.body_limit(_path(self.channel.target), media_type(self))
+        return max(limit, larger)
 
     def gotLength(self, length: int | None) -> None:
         self._body = BytesIO()  # not a temporary file, as Twisted would use: the limit is low
         self.content = self._body
+        self._limit = self._limit_of_body()
         if length is not None and length > self._limit:
             self.requestHeaders.removeHeader(b"expect")  # or Twisted asks for the body
             self.refuse_body()

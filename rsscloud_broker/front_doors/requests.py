@@ -6,7 +6,6 @@ import codecs
 import re
 from collections.abc import Callable
 from io import BytesIO
-from urllib.parse import unquote_to_bytes
 
 from twisted.web.http import Request as HTTPRequest
 from twisted.web.server import Request
@@ -21,6 +20,11 @@ MADE_HERE = Passage()
 _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z][A-Za-z0-9_.:-]{0,40})""", re.IGNORECASE)
 
 
+_HEX = "0123456789abcdefABCDEF"
+_BYTES = {f"{a}{b}".encode(): bytes.fromhex(f"{a}{b}") for a in _HEX for b in _HEX}
+_QUOTED = re.compile(rb"%([0-9A-Fa-f]{2})")
+
+
 def fields_of(text: bytes) -> dict[bytes, list[bytes]]:
     """Parse a form or a query into the values of each field, by its name.
 
@@ -31,8 +35,17 @@ def fields_of(text: bytes) -> dict[bytes, list[bytes]]:
     found: dict[bytes, list[bytes]] = {}
     for pair in filter(None, text.replace(b"+", b" ").split(b"&")):
         name, _, value = pair.partition(b"=")
-        found.setdefault(unquote_to_bytes(name), []).append(unquote_to_bytes(value))
+        found.setdefault(_unquoted(name), []).append(_unquoted(value))
     return found
+
+
+def _unquoted(text: bytes) -> bytes:
+    """Decode what is percent-encoded.  The standard library takes seconds, and a hundred times the
+    memory, for a megabyte of ``%``.
+    """
+    if b"%" not in text:
+        return text
+    return _QUOTED.sub(lambda match: _BYTES[match[1]], text)
 
 
 def all_parameters(

@@ -87,9 +87,10 @@ class Root(Resource):
         self._methods_at = self._find_methods()
         self._known_as = {_folded(path): path for path in self._methods_at}
         self._headers_at = {path: self._headers_of(path) for path in self._methods_at}
-        self._body_limits = {
-            route.path: route.body_limit for route in offers.routes if route.body_limit
-        }
+        self._large: dict[str, list[Route]] = {}
+        for route in offers.routes:
+            if route.body_limit:
+                self._large.setdefault(route.path, []).append(route)
 
     @property
     def pages(self) -> frozenset[str]:
@@ -100,11 +101,17 @@ class Root(Resource):
             if method == "GET" and not all(route.requires for route in routes)
         )
 
-    def body_limit(self, path: str) -> int:
-        """See ``BodyRules``."""
-        if not self._body_limits:
+    def body_limit(self, path: str, kind: str) -> int:
+        """See ``BodyRules``.  The site itself parses forms without files, so they stay small."""
+        if not self._large or kind == "application/x-www-form-urlencoded":
             return 0
-        return max(self._body_limits.get(each, 0) for each in _candidates(path))
+        found = (
+            route.body_limit
+            for each in _candidates(path)
+            for route in self._large.get(each, ())
+            if not route.content_types or kind in route.content_types
+        )
+        return max(found, default=0)
 
     def takes_files(self, path: str) -> bool:
         """See ``BodyRules``."""
@@ -117,7 +124,9 @@ class Root(Resource):
     @property
     def largest_body(self) -> int:
         """See ``BodyRules``."""
-        return max(self._body_limits.values(), default=0)
+        return max(
+            (route.body_limit for routes in self._large.values() for route in routes), default=0
+        )
 
     def _add(self, route: Route) -> None:
         routes = self._routes.setdefault((route.path, route.method), [])

@@ -109,7 +109,7 @@ class Worker:
         self._news = news
         self._where = target.url or label
         self._store_retry = StoreRetry(parts.clock, "Relaying")
-        self._recent: BoundedDict[tuple[str, str, str], float] = BoundedDict(REMEMBERED)
+        self._recent: BoundedDict[tuple[str, str, str], tuple[float, int]] = BoundedDict(REMEMBERED)
         self._done = progress.ping_id
         self._saved_at = self._next_at = 0.0
         self._failures = progress.failures
@@ -219,10 +219,12 @@ class Worker:
         if self._is_too_old(ping):
             return False
         key = (ping.name, ping.url, ping.rss_url)
-        if abs(ping.received_at - self._recent.get(key, float("-inf"))) < self._rules.window:
+        at, number = self._recent.get(key, (float("-inf"), 0))
+        # The same ping comes again if passing it on failed.
+        if number != ping.id and abs(ping.received_at - at) < self._rules.window:
             self._counted("repeated").inc()
             return False
-        self._recent[key] = ping.received_at
+        self._recent[key] = ping.received_at, ping.id
         return True
 
     def _is_too_old(self, ping: Ping) -> bool:

@@ -32,6 +32,7 @@ from rsscloud_broker.wire.feed_document import (
     FeedDocument,
     FeedEntry,
     FeedOutline,
+    brief,
 )
 
 __all__ = ["MEDIA_TYPE", "RSSCLOUD", "encode"]
@@ -86,6 +87,8 @@ def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:
         _add(item, "title", entry.title)
     if entry.text:
         _add(item, "description", entry.html)
+    elif not entry.title:  # an item has a title or a description (RSS 2.0, "Elements of item")
+        _add(item, "title", brief(entry))
     if entry.items:
         _add(item, f"{{{CONTENT}}}encoded", entry.full_html)
     _add(item, "pubDate", _date(entry.published))

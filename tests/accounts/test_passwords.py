@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.accounts import Hasher, Passwords, check_password
-from rsscloud_broker.accounts.passwords import MAX_BYTES, MAX_WAITING
+from rsscloud_broker.accounts.passwords import MAX_BYTES, MAX_WAITING, is_too_long
 from rsscloud_broker.config import Accounts as AccountOptions
 from rsscloud_broker.errors import InvalidAccount, TooMany
 from rsscloud_broker.interfaces import IPasswords
@@ -37,6 +37,12 @@ class HasherTests(SynchronousTestCase):
             (AccountOptions(), "$argon2id$v=19$m=65536,t=3,p=4$"),
         ):
             self.assertTrue(Hasher(options).hash(PASSWORD).startswith(said))
+
+    def test_a_password_of_a_megabyte_is_wrong_at_once(self) -> None:
+        """To normalise it would take minutes, while nothing else in the process goes on."""
+        hasher = Hasher(QUICK)
+        self.assertFalse(hasher.matches(hasher.hash(PASSWORD), "a" + "\u0301\u0316" * 500_000))
+        self.assertTrue(is_too_long("x" * (MAX_BYTES + 1)))
 
     def test_each_hash_has_a_salt_of_its_own(self) -> None:
         hasher = Hasher(QUICK)

@@ -60,6 +60,10 @@ _DECLARED: Final = re.compile(
 #: How many bytes are searched for a DOCTYPE, which is more than may come before a root element.
 _PROLOG: Final = 512 * 1024
 #: A DOCTYPE with declarations of its own; it comes before the root element.
+_BEFORE_ROOT: Final = re.compile(
+    rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?(?:\s++|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>)*",
+    re.DOTALL | re.IGNORECASE,
+)
 _DECLARATIONS: Final = re.compile(rb"<!DOCTYPE[^>\[]*\[", re.IGNORECASE)
 _ROOT: Final = re.compile(rb"<(?:[\w.-]{1,40}:)?(?:rss|rdf|feed)[\s>/]", re.IGNORECASE)
 #: Media types of requests that say nothing about their bodies.
@@ -230,11 +234,19 @@ def _type_of_xml(body: bytes, content_type: str, *, is_feed: bool) -> str:
 
 def _root(body: bytes, content_type: str) -> etree._Element:
     beginning = body[:_PROLOG].replace(b"\0", b"")  # UTF-16 has NULs between ASCII letters
-    first = _ROOT.search(beginning)
-    if _DECLARATIONS.search(beginning, 0, first.start() if first else len(beginning)):
+    before = _BEFORE_ROOT.match(beginning)
+    end = before.end() if before else 0
+    if _DECLARATIONS.match(beginning, end):
         raise NotStored(
             "This is not stored, since its DOCTYPE declares entities or other things, with which "
             "a document can fetch files or grow without end; send it without them."
+        )
+    # A root element elsewhere, such as in a processing instruction, would hide a DOCTYPE.
+    first = _ROOT.search(beginning)
+    if first is not None and first.start() != end:
+        raise NotStored(
+            "This is not stored: before the root element of a feed there may be comments and "
+            "processing instructions, and these must not contain another root element."
         )
     try:
         tree = read_tree(body, content_type, _ROOTS | {"opml"})

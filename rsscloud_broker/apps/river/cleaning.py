@@ -17,6 +17,8 @@ from rsscloud_broker.wire.text import clean, legal
 
 #: Longer HTML is cut before it is cleaned, so that what is left is whole again.
 MAX_HTML: Final = 50_000
+#: The most characters of cleaned HTML.
+MAX_CLEANED: Final = 2 * MAX_HTML
 #: Longer titles are cut, longer URLs left out.
 MAX_TITLE, MAX_URL = 500, 2048
 
@@ -51,9 +53,12 @@ def web_url(url: str, base: str) -> str:
 def safe_html(html: str, base: str) -> str:
     """HTML that is safe to show on a page.
 
+    Absolute links may make it much longer than it was.  If it becomes too long, only its text is
+    left.
+
     :param base: the URL against which relative links are resolved.
     """
-    return nh3.clean(
+    cleaned = nh3.clean(
         legal(html[:MAX_HTML]),
         tags=_TAGS,
         clean_content_tags=_LEFT_OUT,
@@ -62,6 +67,9 @@ def safe_html(html: str, base: str) -> str:
         link_rel="nofollow noopener noreferrer",
         url_schemes={"http", "https"},
     ).strip()
+    if len(cleaned) <= MAX_CLEANED:
+        return cleaned
+    return nh3.clean(legal(html[:MAX_HTML]), tags=set(), clean_content_tags=_LEFT_OUT).strip()
 
 
 def safe_text(text: str) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from email.utils import formatdate
+from html import escape
 from itertools import groupby
 from typing import Any, Final
 
@@ -112,7 +113,7 @@ def _group(feed: Feed, items: list[Item]) -> dict[str, Any]:
     return {
         "feedUrl": feed.url,
         "websiteUrl": feed.link,
-        "feedTitle": feed.title,
+        "feedTitle": escape(feed.title, quote=False),
         "feedDescription": "",
         "whenLastUpdate": _date(items[0].arrived_at),
         "item": [_river_item(item) for item in items],
@@ -122,9 +123,9 @@ def _group(feed: Feed, items: list[Item]) -> dict[str, Any]:
 def _river_item(item: Item) -> dict[str, Any]:
     at = item.arrived_at if item.published_at is None else item.published_at
     written: dict[str, Any] = {
-        "title": item.title,
+        "title": escape(item.title, quote=False),
         "link": item.link,
-        "body": clipped(plain(item.text_html), _BODY),
+        "body": escape(clipped(plain(item.text_html), _BODY), quote=False),
         "pubDate": _date(at),
         "permaLink": item.link,
         "comments": "",
@@ -136,12 +137,12 @@ def _river_item(item: Item) -> dict[str, Any]:
             for each in item.enclosures
         ]
     if item.items:
-        written["outline"] = {"text": item.title, "subs": list(map(_outline, item.items))}
+        written["outline"] = {"text": written["title"], "subs": list(map(_outline, item.items))}
     return written
 
 
 def _outline(item: SubItem) -> dict[str, Any]:
-    text = item.title or plain(item.text_html)
+    text = escape(item.title or plain(item.text_html), quote=False)
     subs = {"subs": list(map(_outline, item.items))} if item.items else {}
     return {"text": text, **subs}
 

@@ -195,7 +195,8 @@ def _text(holder: Any, name: str) -> str:
 
 def _of_json(body: bytes, url: str) -> list[Entry]:
     feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
-    items = [item for item in feed.get("items") or () if isinstance(item, dict)]
+    found = feed.get("items") if isinstance(feed, dict) else None
+    items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
     return [_of_json_item(item, url) for item in items[:MAX_ENTRIES]]
 
 

@@ -122,7 +122,7 @@ def new_post(properties: Properties, old: Post | None = None) -> NewPost:
             new = evolve(with_media(new, media, captioned=True), text=text)
         case _:
             raise InvalidPost('content must be a text, or an object such as {"html": "<p>Hi</p>"}')
-    if about and not new.text and not new.title:
+    if about and old is None and not new.text and not new.title:
         new = evolve(new, text=f"{_LINKS[about]} {new.link}")
     return new
 

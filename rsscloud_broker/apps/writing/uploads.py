@@ -24,6 +24,14 @@ _MAX_NAME: Final = 100
 _NOT_IN_NAMES: Final = re.compile(r'[/\\:*?"<>|]')
 
 
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text can be the digest of a file."""
+    return _DIGEST.fullmatch(text) is not None
+
+
 @frozen
 class Files:
     """The files of all accounts.

@@ -34,7 +34,7 @@ from rsscloud_broker.apps.writing.rules import checked
 from rsscloud_broker.apps.writing.sniffing import media_type
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
-from rsscloud_broker.apps.writing.uploads import Files, shown_name
+from rsscloud_broker.apps.writing.uploads import Files, is_digest, shown_name
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
 
@@ -304,6 +304,8 @@ class Writing:
         :raises InvalidPost: a message of the caller has the file as its enclosure.
         """
         account_id = caller.account.id
+        if not is_digest(digest):
+            return False
         async with self._lock(await self._author(caller)):
             found = await self.store.upload_of(account_id, digest)
             if found is None:

@@ -106,6 +106,15 @@ class FeedTests(SynchronousTestCase):
                 error = self.refusal(text.encode(encoding))
                 self.assertIn("DOCTYPE", str(error), (declarations, encoding))
 
+    def test_a_root_element_in_an_instruction_hides_no_declarations(self) -> None:
+        entity = '<!DOCTYPE rss [<!ENTITY x SYSTEM "file:///etc/passwd">]>'
+        feed = '<rss version="2.0"><channel><title>&x;</title></channel></rss>'
+        hidden = '<?p <rss version="2.0"><channel><description><![CDATA[ ?>'
+        end = "<?q ]]></description></channel></rss><?r ?>"
+        for text in (f"{hidden}{entity}{feed}{end}", f"<!-- <rss> -->{entity}{feed}"):
+            self.assertIn("DOCTYPE", str(self.refusal(text.encode())))
+        self.assertIn("another root", str(self.refusal(f"{hidden}{feed}{end}".encode())))
+
     def test_declarations_in_a_text_are_a_text(self) -> None:
         body = b"<rss><channel><![CDATA[<!DOCTYPE x [<!ENTITY y 'z'>]>]]></channel></rss>"
         self.assertEqual(examined("rss.xml", body).body, body)

@@ -92,11 +92,11 @@ class DoorTests(SynchronousTestCase):
         self.assertEqual(group["websiteUrl"], "http://blog.example/")
         self.assertIsNotNone(parsedate_to_datetime(group["whenLastUpdate"]))
         first = group["item"][0]
-        self.assertEqual((first["title"], first["body"]), ("Three & four", "A text"))
+        self.assertEqual((first["title"], first["body"]), ("Three &amp; four", "A text"))
         self.assertEqual(first["enclosure"][0]["type"], "audio/mpeg")
         self.assertEqual(
             first["outline"],
-            {"text": "Three & four", "subs": [{"text": "below", "subs": [{"text": "deep"}]}]},
+            {"text": "Three &amp; four", "subs": [{"text": "below", "subs": [{"text": "deep"}]}]},
         )
         self.assertIn("docs", river_js["metadata"])
         self.house.result(river.set_public(dave, False))

@@ -87,6 +87,11 @@ class FormatTests(SynchronousTestCase):
         )
         self.assertEqual((entry.title, entry.guid), ("One", "http://a.example/1"))
 
+    def test_json_whose_items_are_none(self) -> None:
+        for items in (b"5", b"true", b'"x"', b"{}", b"null"):
+            body = b'{"version": "https://jsonfeed.org/version/1.1", "title": "T", "items": %s}'
+            self.assertEqual(list(entries(body % items, "application/feed+json")), [])
+
     def test_json(self) -> None:
         body = (
             b'{"version": "https://jsonfeed.org/version/1.1", "title": "T", "items": ['
