@@ -76,7 +76,6 @@ _PLAIN = "text/plain"
 
 NO_MEMORY = "The broker has no memory left for requests. Please send it again soon."
 
-
 #: Makes an HTML page from the status of an answer and the text that says what went wrong.
 ErrorPage: TypeAlias = Callable[[int, str], bytes]
 
@@ -129,11 +128,10 @@ class BoundedRequest(Request):
 
     def _limit_of_body(self) -> int:
         """How many bytes the body may have."""
-        limit = self.limits.http.body_limit
-        if self.routes is None or self.channel is None:
-            return limit
-        larger = self.routes.body_limit(_path(self.channel.target), media_type(self))
-        return max(limit, larger)
+        larger = 0
+        if self.routes is not None and self.channel is not None:
+            larger = self.routes.body_limit(_path(self.channel.target), media_type(self))
+        return max(larger, self.limits.http.body_limit)
 
     def gotLength(self, length: int | None) -> None:
         self._body = BytesIO()  # not a temporary file, as Twisted would use: the limit is low
