@@ -230,8 +230,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- accounts
     Mutation(
         "accounts/accounts.py",
-        'self._limit(self._take_source(bucket_of(source)), "from your address")\n        if is_too_long',
-        "if is_too_long",
+        'self._take_source(bucket_of(source)), "from your address")\n        if is_too',
+        '0, "from your address")\n        if is_too',
         "accounts.test_accounts",
         "One address may guess passwords as often as it likes.",
     ),
