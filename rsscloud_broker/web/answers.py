@@ -121,6 +121,11 @@ def raw_parameter(request: Request, name: str) -> bytes | None:
     return next((values[0] for key, values in fields if key.lower() == wanted), None)
 
 
+def accepted_codings(request: Request) -> bytes:
+    """The values of Accept-Encoding, for ``wire.codings.allows_gzip``; empty if there are none."""
+    return b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
+
+
 def parameter(request: Request, name: str) -> str:
     """The first value of a parameter in the query or the form; empty if there is none.
 

@@ -36,11 +36,11 @@ from rsscloud_broker.apps.hosting.cache import Cache, Entry, Key
 from rsscloud_broker.apps.hosting.options import PREFIX
 from rsscloud_broker.apps.hosting.rows import Served
 from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, send
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, accepted_codings, send
+from rsscloud_broker.wire.codings import allows_gzip
 from rsscloud_broker.wire.http_dates import http_date
 
 _ETAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
-_NO_GZIP: Final = re.compile(r"\bgzip\s*;\s*q=0(?:\.0*)?\s*(?:,|$)")
 
 #: A browser that shows a file runs nothing in it, and loads nothing for it.
 SAFE: Final = {
@@ -119,7 +119,7 @@ class FileResource(Answers):
 
     def _answer_of(self, request: Request, entry: Entry) -> Answer:
         answers = entry.answers
-        packs = _accepts_gzip(request.getHeader("accept-encoding"))
+        packs = allows_gzip(accepted_codings(request))
         if self._is_known(request, entry):
             return answers.packed_unchanged if packs else answers.plain_unchanged
         return answers.packed if packs else answers.plain
@@ -135,13 +135,6 @@ class FileResource(Answers):
             return False
         at = http_date(since)
         return at is not None and entry.content.modified_at <= at
-
-
-def _accepts_gzip(header: str | None) -> bool:
-    if header is None:
-        return False
-    header = header.lower()
-    return "gzip" in header and not _NO_GZIP.search(header)
 
 
 @implementer(IFrontDoor)

@@ -42,7 +42,7 @@ from rsscloud_broker.apps.test_feed.document import (
 from rsscloud_broker.apps.test_feed.feed import TestFeed
 from rsscloud_broker.apps.test_feed.items import Item
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.answers import Answer, Answers
+from rsscloud_broker.web.answers import Answer, Answers, accepted_codings
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.words import iso
@@ -95,8 +95,7 @@ class FeedResource(Resource):
             request.setHeader("retry-after", "5")
             request.setHeader("content-type", "text/plain; charset=utf-8")
             return _body(request, _NOT_YET)
-        accepted = b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
-        is_gzipped = allows_gzip(accepted)
+        is_gzipped = allows_gzip(accepted_codings(request))
         tag = f'"{document.tag}-gzip"' if is_gzipped else f'"{document.tag}"'
         request.setHeader("etag", tag)
         request.setHeader("last-modified", document.modified)

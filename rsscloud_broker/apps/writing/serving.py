@@ -22,28 +22,17 @@ from rsscloud_broker.apps.writing.sniffing import UNKNOWN
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.model import Content
+from rsscloud_broker.web.answers import accepted_codings
+from rsscloud_broker.wire.codings import allows_gzip
 
 # Only ``bytes=FIRST-[LAST]`` is served; any other range is ignored, as RFC 9110 allows.  Several
 # ranges could ask for a large file many times over.
 _RANGE: Final = re.compile(rb"bytes=[0-9]{1,15}-[0-9]{0,15}")
 
-#: The weight of a coding that a client refuses.
-_REFUSED: Final = re.compile(rb"q\s*=\s*0(?:\.0{0,3})?")
-
 _YEAR: Final = 365 * 86_400
 
 #: Kinds of files that browsers show; all others are offered to be saved.
 _SHOWN: Final = ("image/", "audio/", "video/")
-
-
-def accepts_gzip(request: Request) -> bool:
-    """Whether a client accepts gzip (RFC 9110, section 12.5.3)."""
-    said = b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
-    for value in said.lower().split(b","):
-        coding, *parameters = (part.strip() for part in value.split(b";"))
-        if coding in {b"gzip", b"x-gzip"}:
-            return not any(_REFUSED.fullmatch(each) for each in parameters)
-    return False
 
 
 def send_feed(request: Request, feed: WrittenFeed, changed_at: float, link: str) -> None:
@@ -52,7 +41,7 @@ def send_feed(request: Request, feed: WrittenFeed, changed_at: float, link: str)
     :param changed_at: seconds since the epoch.
     :param link: the value of the Link header; empty for none.
     """
-    is_gzipped = accepts_gzip(request)
+    is_gzipped = allows_gzip(accepted_codings(request))
     body = feed.gzipped if is_gzipped else feed.content.body
     modified = int(changed_at) + 1  # rounded up: it may have changed twice in one second
     headers = {
