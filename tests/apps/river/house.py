@@ -23,9 +23,8 @@ from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.front_doors.limits import bounded_site
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import AppParts, Caller, IDatabase, IOutbound, OutboundReply
-from rsscloud_broker.interfaces.accounts import ICallers
 from rsscloud_broker.storage import AccountStore
-from rsscloud_broker.testing import FakeOutbound, reply
+from rsscloud_broker.testing import FakeCallers, FakeOutbound, reply
 from rsscloud_broker.testing.fakes import OutboundRequest
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire import websub
@@ -90,26 +89,6 @@ class Web:
         if url in self.later:
             self._topics.pages[url] = self.later.pop(url)
         return OutboundReply(200, self.headers.get(url, {}), page, url)
-
-
-@implementer(ICallers)
-class FakeCallers:
-    """Says that each request was made for one caller."""
-
-    def __init__(self) -> None:
-        self.now: Caller | None = None
-
-    async def caller(self, request: object) -> Caller | None:
-        return self.now
-
-    def is_confidential(self, request: object) -> bool:
-        return True
-
-    def check_form(self, request: object, caller: Caller) -> None:
-        pass
-
-    def sign_in_url(self, request: object) -> str:
-        return "/signin"
 
 
 class RiverHouse(House):

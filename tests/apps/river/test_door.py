@@ -26,7 +26,7 @@ class DoorTests(SynchronousTestCase):
         self.house.topics.pages[BLOG] = rss("two", head=ITEM).replace(
             b"<rss ", b'<rss xmlns:x="http://rsscloud.example/" '
         )
-        self.house.callers.now = self.house.dave
+        self.house.callers.signed_in = self.house.dave
 
     def test_json_is_a_json_feed(self) -> None:
         self.house.follow()
@@ -56,11 +56,11 @@ class DoorTests(SynchronousTestCase):
     def test_only_for_those_who_may(self) -> None:
         paths = (("GET", "/river.json"), ("GET", "/river/opml"), ("POST", "/river/opml"))
         for method, path in paths:
-            self.house.callers.now = None
+            self.house.callers.signed_in = None
             answer = self.house.ask(method, path)
             self.assertEqual(answer.status, 401)
             self.assertTrue(answer.headers["www-authenticate"].startswith("Bearer"))
-            self.house.callers.now = evolve(self.house.dave, scopes=frozenset({"metrics"}))
+            self.house.callers.signed_in = evolve(self.house.dave, scopes=frozenset({"metrics"}))
             answer = self.house.ask(method, path)
             self.assertEqual((answer.status, "scope river" in answer.text), (403, True))
 
