@@ -6,12 +6,13 @@ those of the standard library, each in a thread.
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import BaseServer, ThreadingMixIn
+from socketserver import BaseServer, TCPServer, ThreadingMixIn
 from typing import Any, ClassVar, cast
 from urllib.parse import parse_qs, urlsplit
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
@@ -78,7 +79,29 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-class _HTTPServer(ThreadingHTTPServer):
+#: The ports where servers of this process have listened.
+used_ports: set[int] = set()
+
+
+class NewPort(TCPServer):
+    """Listens, where the system chooses the port, at one where this process had no server yet.
+
+    Brokers that tests share remember topics and callbacks by URL, and the system soon gives a
+    port again that was let go of: a feed would have the subscribers of a test before.
+    """
+
+    def server_bind(self) -> None:
+        asked = self.server_address
+        super().server_bind()
+        while asked[1] == 0 and self.server_address[1] in used_ports:
+            self.socket.close()
+            self.socket = socket.socket(self.address_family, self.socket_type)
+            self.server_address = asked
+            super().server_bind()
+        used_ports.add(self.server_address[1])
+
+
+class _HTTPServer(NewPort, ThreadingHTTPServer):
     daemon_threads = True
 
 
@@ -214,7 +237,7 @@ class XMLRPCReceiver(Receiver):
     procedure = "river.notify"
 
     def __init__(self) -> None:
-        server = _XMLRPCServer(
+        server = XMLRPCServer(
             ("127.0.0.1", 0), requestHandler=SimpleXMLRPCRequestHandler, logRequests=False
         )
         super().__init__(server)
@@ -225,7 +248,7 @@ class XMLRPCReceiver(Receiver):
         return True
 
 
-class _XMLRPCServer(ThreadingMixIn, SimpleXMLRPCServer):
+class XMLRPCServer(NewPort, ThreadingMixIn, SimpleXMLRPCServer):
     daemon_threads = True
 
 

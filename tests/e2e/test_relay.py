@@ -9,12 +9,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 from xmlrpc.client import ServerProxy
-from xmlrpc.server import SimpleXMLRPCServer
 
 from twisted.trial.unittest import SynchronousTestCase
 
 from tests.e2e.fixture import Broker, request, run, until
-from tests.e2e.servers import Server
+from tests.e2e.servers import Server, XMLRPCServer
 
 HOUR = 3600
 
@@ -132,7 +131,7 @@ class OldPingServer(Server):
     """
 
     def __init__(self) -> None:
-        server = SimpleXMLRPCServer(("127.0.0.1", 0), logRequests=False)
+        server = XMLRPCServer(("127.0.0.1", 0), logRequests=False)
         super().__init__(server)
         self.heard: list[Any] = []
         server.register_function(self._ping, "weblogUpdates.ping")
