@@ -154,7 +154,7 @@ class ProgramsTests(MakeTestCase):
             "systemd-analyze",
             "systemd-socket-activate",
             "postgres",
-            "chromium",
+            "chromium-headless-shell",
             "curl",
             "promtool",
         ):

@@ -60,7 +60,7 @@ def shared_browser() -> Browser:
     :raises SkipTest: Chromium is not installed; see `program`.
     """
     if not _shared:
-        path = program("chromium")
+        path = program("chromium-headless-shell")
         playwright = sync_playwright().start()
         atexit.register(playwright.stop)
         browser = playwright.chromium.launch(

@@ -42,7 +42,8 @@ needs has_php_soap "PHP's SoapClient, which calls the broker" php-cli php-soap p
 needs has_perl_soap "SOAP::Lite and XMLRPC::Lite of Perl, which call the broker" \
     libsoap-lite-perl libxmlrpc-lite-perl
 needs has_postgresql "a database for several brokers; the tests run one of their own" postgresql
-needs "has chromium" "a browser, which opens the pages" chromium
+needs "has chromium-headless-shell" "Chromium without a window, which opens the pages" \
+    chromium-headless-shell
 needs has_libatomic "a library that Playwright needs, which drives the browser" libatomic1
 needs "has curl" "a client of HTTP with cookies, which signs in" curl
 needs "has promtool" "Prometheus's promtool, which checks metrics and rules for alerts" prometheus
