@@ -15,6 +15,7 @@ from attrs import evolve
 from benchmarks import (
     black_holes,
     change_list,
+    couriers,
     hosting,
     notify,
     pings,
@@ -37,6 +38,9 @@ ROWS: dict[str, Row] = {
     "notify-slow-host": notify.slow_host,
     "notify-one-host": notify.one_host,
     "notify-names": notify.names,
+    "couriers": couriers.plain,
+    "couriers-tls": couriers.tls,
+    "couriers-websub": couriers.websub,
     "xmlrpc-pings": pings.xmlrpc,
     "cloud-pings": pings.cloud,
     "not-modified": pings.not_modified,

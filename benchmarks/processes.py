@@ -120,17 +120,29 @@ class Running:
             self.kill()
 
     def cpu_seconds(self) -> float:
-        """The CPU seconds that the process has used, in all its threads."""
-        text = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
-        fields = text.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        """The CPU seconds that the process and its children have used, in all their threads."""
+        return sum(map(_cpu_seconds, self._processes()))
 
     def peak_megabytes(self) -> float:
-        """The peak resident memory of the process, in 10^6 bytes."""
-        for line in Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e6
-        raise Failed(f"process {self.pid} has ended")
+        """The peak resident memory of the process and its children, in 10^6 bytes."""
+        return sum(map(_peak_megabytes, self._processes()))
+
+    def _processes(self) -> list[int]:
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii")
+        return [self.pid, *map(int, children.split())]
+
+
+def _cpu_seconds(pid: int) -> float:
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    fields = text.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def _peak_megabytes(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise Failed(f"process {pid} has ended")
 
 
 #: A program that keeps a core busy and ends by itself.

@@ -30,6 +30,7 @@ Where to look:
 ``app_parts``    makes the applications
 ``local_sign_in``  prints a link that signs in whoever started the broker
 ``outbound_parts``  makes the clients that call other servers
+``courier_process``  what a courier runs, a child process of the broker
 ``config``       the TOML configuration
 ``reloading``    applies a changed configuration while the broker runs
 ``self_test``    answers the doctor, which tests how requests arrive
@@ -42,6 +43,7 @@ Where to look:
 ``sinks``        handle events: distribution, change lists, archives
 ``notifiers``    call subscribers: a module for each protocol
 ``outbound``     the HTTP clients, and the guard that checks every address
+``couriers``     child processes that make outbound requests, on other cores
 ``simplefeed``   logs of entries as chains of Atom documents, and the follower of such feeds
 ``storage``      tables, the store with its one writer, migrations
 ``atomic_files`` writes files of which nobody ever sees half

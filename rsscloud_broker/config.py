@@ -22,6 +22,7 @@ from attrs import field, frozen
 from attrs.validators import and_, deep_iterable, ge, gt, in_, le, optional
 
 from rsscloud_broker.account_options import Accounts
+from rsscloud_broker.delivery_options import Delivery
 from rsscloud_broker.disclosure import Mode
 from rsscloud_broker.logs import Log
 from rsscloud_broker.options import ConfigError, broken_rule, build, nearest
@@ -43,6 +44,7 @@ __all__ = [
     "Accounts",
     "Config",
     "ConfigError",
+    "Delivery",
     "Egress",
     "Http",
     "Log",
@@ -331,6 +333,7 @@ class Config:
         default=None, converter=_as_base, validator=optional(is_public_url)
     )
     egress: Egress = field(factory=Egress)
+    delivery: Delivery = field(factory=Delivery)
     http: Http = field(factory=Http)
     limits: RateLimitOptions = field(factory=RateLimitOptions)
     topics: Topics = field(factory=Topics)

@@ -16,6 +16,7 @@ from rsscloud_broker import __version__
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Config
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.couriers.crew import Crew
 from rsscloud_broker.front_doors.access_log import AccessLog
 from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
@@ -88,7 +89,7 @@ def make_monitoring(
     bus: EventBus,
     space: DiskSpace,
     resolver: Resolver,
-    callbacks: CallbackClient,
+    callbacks: CallbackClient | Crew,
     topics: TopicClient,
 ) -> Monitoring:
     """Make what watches the broker.
@@ -144,7 +145,9 @@ def _tokens_of(accounts: IAccounts) -> TokenCheck:
     return check
 
 
-def _count_outgoing(counters: Counters, name: str, client: CallbackClient | TopicClient) -> None:
+def _count_outgoing(
+    counters: Counters, name: str, client: CallbackClient | Crew | TopicClient
+) -> None:
     """Have counters show the requests and connections of an outbound client."""
     counters.outgoing.labels(name).set_function(lambda: client.under_way)
     counters.idle.labels(name).set_function(lambda: client.idle)

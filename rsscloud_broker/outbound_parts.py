@@ -9,7 +9,10 @@ from twisted.python.filepath import FilePath
 
 from rsscloud_broker import __version__
 from rsscloud_broker.config import Config
-from rsscloud_broker.interfaces import IBlocks, IClock
+from rsscloud_broker.core.blocks import Blocks
+from rsscloud_broker.couriers.crew import Crew
+from rsscloud_broker.couriers.messages import Setup
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,
@@ -41,7 +44,7 @@ class OutboundParts:
     """
 
     resolver: Resolver
-    callbacks: CallbackClient
+    callbacks: CallbackClient | Crew
     topics: TopicClient
     callback_policy: URLPolicy
     fetcher: OwnTopics
@@ -54,7 +57,7 @@ def make_outbound(
     public_directory: FilePath[str],
     filing: Workers,
     decoding: Workers,
-    blocks: IBlocks,
+    blocks: Blocks,
 ) -> OutboundParts:
     """Make the clients.
 
@@ -83,9 +86,19 @@ def make_outbound(
         in_thread=decoding,
         blocks=blocks,
     )
-    return OutboundParts(
-        resolver=resolver,
-        callbacks=CallbackClient(
+    callbacks: CallbackClient | Crew
+    if processes := config.delivery.couriers:
+        setup = Setup(
+            user_agent=user_agent,
+            name_servers=[*config.egress.name_servers],
+            own=[*own],
+            deadline=CALLBACK_DEADLINE,
+            body_limit=CALLBACK_BODY,
+        )
+        callbacks = Crew(reactor, clock, processes, setup, config.egress.allow_callbacks)
+        blocks.follow(callbacks.block)
+    else:
+        callbacks = CallbackClient(
             reactor,
             resolver,
             callback_guard,
@@ -95,7 +108,10 @@ def make_outbound(
             body_limit=CALLBACK_BODY,
             budget=AnswerBudget.of_callbacks(),
             blocks=blocks,
-        ),
+        )
+    return OutboundParts(
+        resolver=resolver,
+        callbacks=callbacks,
         topics=topics,
         callback_policy=URLPolicy(resolver, callback_guard, reactor),
         fetcher=OwnTopics(

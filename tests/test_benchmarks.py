@@ -61,6 +61,15 @@ class RowTests(SynchronousTestCase):
     def test_notify_names(self) -> None:
         self.run_row("notify-names")
 
+    def test_couriers(self) -> None:
+        self.run_row("couriers")
+
+    def test_couriers_tls(self) -> None:
+        self.run_row("couriers-tls")
+
+    def test_couriers_websub(self) -> None:
+        self.run_row("couriers-websub")
+
     def test_xmlrpc_pings(self) -> None:
         self.run_row("xmlrpc-pings")
 

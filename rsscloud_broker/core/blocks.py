@@ -7,7 +7,7 @@ distribution ask too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
@@ -25,10 +25,16 @@ class Blocks:
     """The blocks that are in force."""
 
     def __init__(self) -> None:
+        self._followers: list[Callable[[Sequence[Block]], object]] = []
         self.change(())
+
+    def follow(self, follower: Callable[[Sequence[Block]], object]) -> None:
+        """Tell somebody else of all blocks, each time that they change."""
+        self._followers.append(follower)
 
     def change(self, blocks: Iterable[Block]) -> None:
         """Use these blocks from now on, and no others."""
+        blocks = tuple(blocks)
         self._hosts: dict[str, Block] = {}
         self._below: dict[str, Block] = {}  # by the name below which hosts are blocked
         self._topics: dict[str, Block] = {}
@@ -50,6 +56,8 @@ class Blocks:
         self._of_source: Callable[[str], Block | None] = lru_cache(MAX_SOURCES)(
             lambda source: _first_with(networks, source)
         )
+        for follower in self._followers:
+            follower(blocks)
 
     def of_host(self, host: str) -> Block | None:
         if not (self._hosts or self._below):

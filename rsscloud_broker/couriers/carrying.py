@@ -1,0 +1,133 @@
+"""The courier's side: makes the requests that the broker sends, and sends the outcomes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Protocol
+
+from twisted.internet.defer import CancelledError, Deferred
+
+from rsscloud_broker.couriers.link import Link
+from rsscloud_broker.couriers.messages import (
+    Alive,
+    Answered,
+    Beat,
+    Blocked,
+    Body,
+    Call,
+    Cancel,
+    Failed,
+    Forget,
+    FromBroker,
+    FromCourier,
+    Networks,
+    Said,
+    Setup,
+)
+from rsscloud_broker.errors import OutboundError, Unavailable
+from rsscloud_broker.interfaces import OutboundReply
+
+
+class Client(Protocol):
+    """What a courier calls other servers with: ``CallbackClient``."""
+
+    @property
+    def idle(self) -> int: ...
+
+    def allow(self, networks: Iterable[IPv4Network | IPv6Network]) -> None: ...
+
+    async def request(
+        self, method: str, url: str, headers: dict[str, str], body: bytes, redirects: int
+    ) -> OutboundReply: ...
+
+
+class Carrier:
+    """Makes the requests of one broker.
+
+    :param make: makes the client, as the first message says.
+    :param block: takes the blocked hosts with the reasons.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Setup], Client],
+        block: Callable[[Sequence[tuple[str, str]]], object],
+    ) -> None:
+        self._make = make
+        self._block = block
+        self._client: Client | None = None
+        self._bodies: dict[int, bytes] = {}
+        self._under_way: dict[int, Deferred[None]] = {}
+        self.link: Link[FromCourier, FromBroker]
+
+    def refuse(self, message: FromCourier, why: str) -> None:
+        """Say that an answer cannot be sent to the broker."""
+        if isinstance(message, Answered):
+            self.link.send(Failed(message.number, "OutboundError", f"the answer is faulty: {why}"))
+
+    def take(self, batch: Sequence[FromBroker]) -> None:
+        """Do what the broker asks for."""
+        for message in batch:
+            if isinstance(message, Call):
+                self._begin(message)
+            else:
+                self._follow(message)
+
+    def _follow(self, message: FromBroker) -> None:
+        match message:
+            case Cancel():
+                if under_way := self._under_way.get(message.number):
+                    under_way.cancel()
+            case Body():
+                self._bodies[message.number] = message.data
+            case Forget():
+                self._bodies.pop(message.number, None)
+            case Beat():
+                self.link.send(Alive(self._made.idle))
+            case Networks():
+                self._made.allow(map(ip_network, message.allowed))
+            case Blocked():
+                self._block(message.hosts)
+            case Setup():
+                self._client = self._make(message)
+
+    @property
+    def _made(self) -> Client:
+        assert self._client is not None  # the broker sends ``Setup`` first
+        return self._client
+
+    def _begin(self, call: Call) -> None:
+        # The body is looked up now: the broker may have the courier forget it at once.
+        body = call.body if isinstance(call.body, bytes) else self._bodies[call.body]
+        carried = Deferred.fromCoroutine(self._carry(call, body))
+        if not carried.called:
+            self._under_way[call.number] = carried
+
+    async def _carry(self, call: Call, body: bytes) -> None:
+        try:
+            reply = await self._made.request(
+                call.method, call.url, call.headers, body, call.redirects
+            )
+        except CancelledError:
+            return  # nobody waits for it
+        except (OutboundError, Unavailable) as error:
+            port_only = isinstance(error, OutboundError) and error.port_only
+            self.link.send(Failed(call.number, type(error).__name__, str(error), port_only))
+        except Exception as error:  # a bug: this request fails, and the others go on
+            self.link.send(Said(f"{call.method} {call.url}: {error!r}"))
+            self.link.send(Failed(call.number, "Unavailable", f"a courier failed: {error!r}"))
+        else:
+            self.link.send(
+                Answered(
+                    call.number,
+                    reply.status,
+                    dict(reply.headers),
+                    reply.body,
+                    reply.url,
+                    list(reply.hops),
+                ),
+                len(reply.body),
+            )
+        finally:
+            self._under_way.pop(call.number, None)

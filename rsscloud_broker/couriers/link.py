@@ -1,0 +1,157 @@
+"""Sends and takes batches of messages over a connected socket, a frame for each batch.
+
+All messages of one turn of the reactor go into one frame: to encode, send and wake up once for
+many messages costs a fraction of once for each.  A frame is four bytes with its length, then
+MessagePack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, TypeVar, cast
+
+from msgspec import DecodeError, msgpack
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer
+from twisted.protocols.basic import Int32StringReceiver
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+#: The longest frame in bytes: a content of the largest size allowed, and what is sent with it.
+LONGEST: Final = 80 * 1024 * 1024
+
+#: A frame is sent when so many bytes of bodies have come together in one turn, and then another.
+ENOUGH: Final = 1024 * 1024
+
+
+@implementer(IPushProducer)
+class Link(Int32StringReceiver, Generic[S, T]):
+    """One end of the connection between the broker and a courier.
+
+    :param takes: the type of the messages that this end takes.
+    :param take: is called with each batch of messages.
+    :param lost: is called when the connection has ended, with the reason, in words.
+    :param refuse: is called with a message that cannot be encoded, such as one with a text that is
+        not Unicode, and the reason.
+    :ivar is_full: whether the other end reads more slowly than this one sends.
+    """
+
+    MAX_LENGTH = LONGEST
+
+    def __init__(
+        self,
+        reactor: Any,
+        takes: Any,
+        take: Callable[[Sequence[T]], object],
+        lost: Callable[[str], object],
+        refuse: Callable[[S, str], object],
+    ) -> None:
+        self._reactor = reactor
+        self._encode = msgpack.Encoder().encode
+        self._decode = msgpack.Decoder(list[takes]).decode
+        self._take = take
+        self._lost = lost
+        self._refuse = refuse
+        self._size = 0
+        self._why = ""
+        self._batch: list[S] = []
+        self._flushing: IDelayedCall | None = None
+        self._waiting: list[Deferred[None]] = []
+        self.is_full = False
+
+    # --- sending
+
+    def send(self, message: S, size: int = 0) -> None:
+        """Send a message with the others of this turn of the reactor.
+
+        :param size: how many bytes the body in it has.
+        """
+        self._batch.append(message)
+        self._size += size
+        if self._size > ENOUGH:
+            self.flush()
+        elif self._flushing is None:
+            self._flushing = self._reactor.callLater(0, self.flush)
+
+    def flush(self) -> None:
+        """Send all messages now."""
+        if self._flushing is not None and self._flushing.active():
+            self._flushing.cancel()
+        self._flushing = None
+        if not self.connected:
+            return  # they are sent when the connection is made
+        batch, self._batch, self._size = self._batch, [], 0
+        if batch:
+            self._send(batch)
+
+    def _send(self, batch: Sequence[S]) -> None:
+        try:
+            frame = self._encode(batch)
+        except (UnicodeError, OverflowError, TypeError) as error:
+            if len(batch) == 1:
+                self._refuse(batch[0], f"it cannot be sent: {error}")
+            else:
+                for message in batch:
+                    self._send([message])
+        else:
+            self.sendString(frame)
+
+    async def until_there_is_room(self) -> None:
+        """Wait until the other end has read what was sent."""
+        while self.is_full and self.connected:
+            room: Deferred[None] = Deferred()
+            self._waiting.append(room)
+            await room
+
+    def connectionMade(self) -> None:
+        cast(IConsumer, self.transport).registerProducer(self, True)
+        self.flush()
+
+    def pauseProducing(self) -> None:
+        self.is_full = True
+
+    def resumeProducing(self) -> None:
+        self.is_full = False
+        self._let_in()
+
+    def stopProducing(self) -> None:
+        self.resumeProducing()
+
+    def _let_in(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for room in waiting:
+            room.callback(None)
+
+    # --- taking
+
+    def stringReceived(self, string: bytes) -> None:
+        try:
+            batch = self._decode(string)
+        except DecodeError as error:
+            self.abort(f"it sent a frame that cannot be read: {error}")
+            return
+        self._take(batch)
+
+    def lengthLimitExceeded(self, length: int) -> None:
+        self.abort(f"it sent a frame of {length:,} bytes; {LONGEST:,} are the most")
+
+    def abort(self, why: str) -> None:
+        """End the connection at once.
+
+        :param why: the reason, in words, for ``lost``.
+        """
+        self._why = self._why or why
+        if self.connected:
+            cast(Any, self.transport).abortConnection()
+
+    def connectionLost(self, reason: Failure | None = None) -> None:
+        self.connected = 0
+        if self._flushing is not None and self._flushing.active():
+            self._flushing.cancel()
+        self._flushing = None
+        self._batch = []
+        self._let_in()
+        self._lost(self._why)

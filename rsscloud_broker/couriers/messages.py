@@ -1,0 +1,131 @@
+"""The messages between the broker and its couriers.
+
+They are encoded by msgspec as MessagePack, many in one frame.  Each message is an array that
+begins with the name of its class.  A process that gets a frame which it cannot decode ends the
+link, since the two are of the same version and nothing else can be on the other side.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+
+class _Message(Struct, frozen=True, array_like=True, tag=True, gc=False):
+    """What all messages share.  They hold no references to themselves, so gc need not look."""
+
+
+# --- from the broker ---
+
+
+class Setup(_Message, frozen=True, array_like=True, tag=True):
+    """The first message to a courier: how it makes requests.
+
+    :ivar name_servers: those that are asked for addresses; empty for those of the system.
+    :ivar own: address and port of each of the broker's own listeners, which are never called.
+    :ivar deadline: seconds for a whole request.
+    :ivar body_limit: how many bytes of an answer are read.
+    """
+
+    user_agent: str
+    name_servers: list[str]
+    own: list[tuple[str, int]]
+    deadline: float
+    body_limit: int
+
+
+class Networks(_Message, frozen=True, array_like=True, tag=True):
+    """The networks (CIDRs) that may be called beside public addresses, and no others."""
+
+    allowed: list[str]
+
+
+class Blocked(_Message, frozen=True, array_like=True, tag=True):
+    """The hosts that administrators have blocked, each with the reason; and no others."""
+
+    hosts: list[tuple[str, str]]
+
+
+class Body(_Message, frozen=True, array_like=True, tag=True):
+    """A large body, of which several requests may follow: it crosses once."""
+
+    number: int
+    data: bytes
+
+
+class Forget(_Message, frozen=True, array_like=True, tag=True):
+    """No further request has this body."""
+
+    number: int
+
+
+class Call(_Message, frozen=True, array_like=True, tag=True):
+    """A request to make.
+
+    :ivar body: the body, or the number of a ``Body``.
+    :ivar redirects: how many redirects to follow.
+    """
+
+    number: int
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes | int
+    redirects: int
+
+
+class Cancel(_Message, frozen=True, array_like=True, tag=True):
+    """Nobody waits for the answer to a request any more."""
+
+    number: int
+
+
+class Beat(_Message, frozen=True, array_like=True, tag=True):
+    """A question whether the courier is alive."""
+
+
+# --- from a courier ---
+
+
+class Answered(_Message, frozen=True, array_like=True, tag=True):
+    """The answer to a request: see ``OutboundReply``."""
+
+    number: int
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    url: str
+    hops: list[tuple[int, str]]
+
+
+class Failed(_Message, frozen=True, array_like=True, tag=True):
+    """There was no answer.
+
+    :ivar kind: the name of the class of the error, one of ``errors``.
+    """
+
+    number: int
+    kind: str
+    reason: str
+    port_only: bool = False
+
+
+class Alive(_Message, frozen=True, array_like=True, tag=True):
+    """The answer to ``Beat``.
+
+    :ivar idle: how many connections the courier keeps open for further requests.
+    """
+
+    idle: int
+
+
+class Said(_Message, frozen=True, array_like=True, tag=True):
+    """A line for the log of the broker: something went wrong that should not."""
+
+    text: str
+
+
+#: What the broker sends, and what a courier sends.
+FromBroker: TypeAlias = Setup | Networks | Blocked | Body | Forget | Call | Cancel | Beat
+FromCourier: TypeAlias = Answered | Failed | Alive | Said

@@ -1,0 +1,35 @@
+"""The configuration of deliveries, ``[delivery]``: how many couriers carry them out."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final, Literal
+
+from attrs import Attribute, field, frozen
+
+#: The most couriers that ``auto`` stands for, and the most at all.
+AUTO: Final = 8
+MOST: Final = 64
+
+
+def _is_count(_: object, key: Attribute[Any], number: int | str) -> None:
+    if number != "auto" and not 0 <= int(number) <= MOST:
+        raise ValueError(f"'{key.name}' is {number}; it must be \"auto\", or from 0 to {MOST}")
+
+
+@frozen
+class Delivery:
+    """``[delivery]``: who carries notifications out.
+
+    :ivar processes: how many couriers there are, child processes that call the callbacks;
+        ``auto`` is one for each processor but one, up to eight.  With 0 the broker calls itself.
+    """
+
+    processes: int | Literal["auto"] = field(default=0, validator=_is_count)
+
+    @property
+    def couriers(self) -> int:
+        """How many couriers that is on this machine."""
+        if self.processes == "auto":
+            return min(AUTO, len(os.sched_getaffinity(0)) - 1)
+        return self.processes

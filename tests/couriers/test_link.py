@@ -1,0 +1,114 @@
+"""Tests the connection between the broker and a courier."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import msgpack
+from twisted.internet.defer import Deferred
+from twisted.internet.testing import StringTransport
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.couriers import link as module
+from rsscloud_broker.couriers.link import Link
+from rsscloud_broker.couriers.messages import Alive, Body, Call, Failed, FromBroker, Said
+from rsscloud_broker.testing import Clock
+
+
+class LinkTests(SynchronousTestCase):
+    """Two ends of a link, and what is on the way between them."""
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.taken: list[Any] = []
+        self.refused: list[tuple[Any, str]] = []
+        self.lost: list[str] = []
+        self.link: Link[Any, Any] = Link(
+            self.clock,
+            FromBroker,
+            self.taken.append,
+            self.lost.append,
+            lambda message, why: self.refused.append((message, why)),
+        )
+        self.transport = StringTransport()
+        self.link.makeConnection(self.transport)
+
+    def frames(self) -> list[bytes]:
+        """What was sent until now, cut into frames without their lengths."""
+        sent, frames = self.transport.value(), []
+        self.transport.clear()
+        while sent:
+            length = int.from_bytes(sent[:4], "big")
+            frames.append(sent[4 : 4 + length])
+            sent = sent[4 + length :]
+        return frames
+
+    def test_messages_of_a_turn_share_a_frame(self) -> None:
+        calls = [Call(n, "POST", "http://a.example/", {"x": "é"}, b"\xff", 2) for n in range(50)]
+        for call in calls:
+            self.link.send(call)
+        self.assertEqual(self.frames(), [])
+        self.clock.advance(0)
+        (frame,) = self.frames()
+        self.link.dataReceived(len(frame).to_bytes(4, "big") + frame)
+        self.assertEqual(self.taken, [calls])
+
+    def test_before_it_is_connected(self) -> None:
+        link: Link[Any, Any] = Link(
+            self.clock, FromBroker, self.taken.append, self.lost.append, lambda *_: None
+        )
+        link.send(Alive(1))
+        link.flush()
+        link.send(Alive(2))
+        self.transport.unregisterProducer()
+        link.makeConnection(self.transport)
+        self.assertEqual(self.frames(), [msgpack.encode([Alive(1), Alive(2)])])
+
+    def test_large_bodies_are_sent_at_once(self) -> None:
+        """So no frame grows beyond the largest body and a little more."""
+        size = module.ENOUGH // 2 + 1
+        for number in range(4):
+            self.link.send(Body(number, bytes(size)), size)
+        self.assertEqual(len(self.frames()), 2)
+
+    def test_a_message_that_cannot_be_encoded(self) -> None:
+        """The others of its turn are sent all the same, in their order."""
+        good, bad = Said("good"), Said("\ud800")
+        for message in (good, bad, good):
+            self.link.send(message)
+        self.clock.advance(0)
+        self.assertEqual(self.frames(), [msgpack.encode([good])] * 2)
+        ((message, why),) = self.refused
+        self.assertIs(message, bad)
+        self.assertIn("surrogates not allowed", why)
+
+    def test_garbage(self) -> None:
+        for frame, said in (
+            (b"\xc1", "cannot be read"),
+            (msgpack.encode([["Call", 1]]), "cannot be read"),
+            (msgpack.encode([Failed(1, "", "")]), "cannot be read"),  # of the other direction
+        ):
+            self.setUp()
+            self.link.dataReceived(len(frame).to_bytes(4, "big") + frame)
+            self.assertTrue(self.transport.disconnecting)
+            self.link.connectionLost()
+            self.assertEqual(self.taken, [])
+            self.assertIn(said, self.lost[0])
+
+    def test_too_long_a_frame(self) -> None:
+        """It is noticed by its length, before its bytes are there."""
+        self.link.dataReceived((module.LONGEST + 1).to_bytes(4, "big"))
+        self.assertTrue(self.transport.disconnecting)
+        self.link.connectionLost()
+        self.assertIn("are the most", self.lost[0])
+
+    def test_who_reads_slowly(self) -> None:
+        """Whoever asks first waits until there is room, or until the link has ended."""
+        self.assertTrue(self.transport.streaming)
+        for free in (self.link.resumeProducing, self.link.connectionLost):
+            self.link.pauseProducing()
+            self.assertTrue(self.link.is_full)
+            waiting = Deferred.fromCoroutine(self.link.until_there_is_room())
+            self.assertNoResult(waiting)
+            free()
+            self.assertIsNone(self.successResultOf(waiting))

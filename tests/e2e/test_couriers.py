@@ -1,0 +1,155 @@
+"""Couriers that are killed or stopped at random moments, while they notify subscribers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+from pathlib import Path
+from random import Random
+from threading import Condition
+
+from tests import examples
+from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, until
+from tests.e2e.many import ManyServers, Subscriber
+from tests.e2e.publishing import Feed, Publishers, by_rest, subscribe_all
+from tests.e2e.servers import HttpPostReceiver, SoapReceiver, XMLRPCReceiver
+
+KILLS = examples(10)
+SEED = 20161124
+
+#: How many notifications are under way at the same time.
+UNDER_WAY = 20
+COURIERS = 2
+CONFIGURATION = (
+    f"[delivery]\nprocesses = {COURIERS}\n"
+    f"[sinks.distribution]\nslice_size = 25\nin_flight = {UNDER_WAY}\n"
+)
+SUBSCRIBERS, HOSTS = 200, 12
+
+
+def couriers_of(broker: Broker) -> list[int]:
+    """The ids of the processes that a broker has started."""
+    told = Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text(encoding="ascii")
+    return [int(each) for each in told.split()]
+
+
+def ready(broker: Broker, count: int) -> list[int]:
+    """The couriers of a broker, if there are so many, and all are at work; else an empty list."""
+    couriers = couriers_of(broker)
+    confined = [
+        pid
+        for pid in couriers
+        if "NoNewPrivs:\t1" in Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    ]
+    return couriers if len(confined) == count else []
+
+
+def descriptors_of(broker: Broker) -> int:
+    """How many descriptors a broker has open."""
+    return len(os.listdir(f"/proc/{broker.pid}/fd"))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended may still have an entry, until it is reaped."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def ended(pids: list[int]) -> bool:
+    return not any(map(is_alive, pids))
+
+
+class KilledCouriersTests(EndToEndTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.random = Random(SEED)
+        self.heard = Condition()
+        self.count = 0
+        servers = ManyServers()
+        servers.start()
+        self.addCleanup(servers.stop)
+        self.broker = self.own_broker(CONFIGURATION)
+        hosts = [
+            servers.listen(f"127.0.2.{number}", lambda: Subscriber(self.hear))
+            for number in range(1, HOSTS + 1)
+        ]
+        callbacks = [f"{hosts[n % HOSTS]}/{n}" for n in range(SUBSCRIBERS)]
+        self.feed = Feed(self.origin(), "/feed.xml", by_rest, callbacks, self.heard)
+        subscribe_all(self.broker, self.feed.url, callbacks)
+
+    def hear(self, callback: str, topic: str) -> int:
+        with self.heard:
+            self.count += 1
+            self.feed.hear(callback)
+            self.heard.notify_all()
+        return 200
+
+    def test_everybody_is_told(self) -> None:
+        self.broker.start()
+        publishers = Publishers(self.broker, self.heard, lambda: None)
+        try:
+            publishers.publish(self.feed, self.feed.told_all)
+            publishers.up.set()
+            self.wait_for_more(SUBSCRIBERS)
+            open_before = descriptors_of(self.broker)
+            for number in range(KILLS):
+                self.wait_for_more(self.random.randint(1, 50))
+                # One that is stopped gives no sign of life, and is replaced after some seconds.
+                signals = signal.SIGSTOP if number % 5 == 4 else signal.SIGKILL
+                os.kill(self.random.choice(self.couriers()), signals)
+        finally:
+            publishers.finish()
+        with self.heard:
+            self.heard.wait_for(lambda: not self.feed.untold, TIMEOUT)
+        self.assertEqual(self.feed.untold, set())
+        versions = set(range(1, self.feed.version + 1))
+        for callback, seen in self.feed.seen.items():
+            self.assertEqual(set(seen), versions, callback)
+        twice = self.count - SUBSCRIBERS * len(versions)
+        self.assertLessEqual(twice, KILLS * UNDER_WAY)
+        until(lambda: len(self.couriers()) == COURIERS, "all couriers to be replaced")
+        until(lambda: descriptors_of(self.broker) <= open_before, "descriptors to be closed")
+
+    def wait_for_more(self, number: int) -> None:
+        """Wait until so many more notifications have arrived."""
+        with self.heard:
+            wanted = self.count + number
+            if not self.heard.wait_for(lambda: self.count >= wanted, TIMEOUT):
+                raise AssertionError(f"{wanted - self.count} notifications did not come")
+
+    def couriers(self) -> list[int]:
+        """The couriers that there are; waits until there is one."""
+        return until(lambda: couriers_of(self.broker), "a courier")
+
+
+class ProcessTests(EndToEndTestCase):
+    def test_nothing_is_left_behind(self) -> None:
+        """Couriers end with their broker, however it ends and whatever they do."""
+        broker = self.own_broker("[delivery]\nprocesses = 3\n")
+        for end in (broker.stop, broker.kill):
+            broker.start()
+            couriers = until(lambda: ready(broker, 3), "three couriers")
+            if end == broker.kill:
+                os.kill(couriers[0], signal.SIGSTOP)
+            end()
+            until(partial(ended, couriers), "the couriers to end")
+
+    def test_every_protocol(self) -> None:
+        """Subscriptions are verified and notified through couriers."""
+        broker = self.own_broker("[delivery]\nprocesses = 2\n")
+        broker.start()
+        feed = self.origin_feed()
+        for make in (HttpPostReceiver, XMLRPCReceiver, SoapReceiver):
+            receiver = self.served(make())
+            self.subscribed(broker, receiver, feed)
+            self.publisher.change(feed)
+            broker.ping(feed)
+            self.assert_told(receiver, feed)
+
+    def origin_feed(self) -> str:
+        self.publisher = self.origin()
+        return self.publisher.feed()
