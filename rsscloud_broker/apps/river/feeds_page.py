@@ -118,8 +118,7 @@ class FeedsPage:
         return await self._page(caller, done=done)
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
-        key = parameter(request, "id")
-        number = int(key) if key.isascii() and key.isdigit() and len(key) < 19 else None
+        number = feed_number(parameter(request, "id"))
         if number is None or not await self._river.unsubscribe(caller, number):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
         return await self._page(caller, done="You do not follow this feed any more.")
@@ -171,6 +170,11 @@ class FeedsPage:
             river_js=f"{self._public_url}/river/river.js?account={caller.name}",
         )
         return Answer(page, status=status, headers=NO_STORE)
+
+
+def feed_number(text: str) -> int | None:
+    """The id of a feed; None if a text is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
 def _sentence(text: str) -> str:

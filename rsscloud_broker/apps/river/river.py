@@ -154,16 +154,22 @@ class River:
             "end one of them first"
         )
 
-    async def unsubscribe(self, caller: Caller, feed_id: int) -> bool:
+    async def unsubscribe(self, caller: Caller, feed: int | str) -> Feed | None:
         """Follow a feed no more.
 
-        :returns: whether the account followed it.
+        :param feed: its id, or its URL as somebody typed it.
+        :returns: the feed; None if the account did not follow it.
+        :raises InvalidFeed: the URL is no web address.
         """
-        record = await self._store.feed(feed_id) if 0 < feed_id <= _MAX_ID else None
-        if record is None or not await self._store.unfollow_feed(caller.account.id, feed_id):
-            return False
+        record: FeedRecord | None
+        if isinstance(feed, str):
+            record = await self._store.feed_by_url(typed_url(feed))
+        else:
+            record = await self._store.feed(feed) if 0 < feed <= _MAX_ID else None
+        if record is None or not await self._store.unfollow_feed(caller.account.id, record.id):
+            return None
         Deferred.fromCoroutine(self._end(record))
-        return True
+        return self._shown(record, 0.0)
 
     async def _end(self, record: FeedRecord) -> None:
         try:
