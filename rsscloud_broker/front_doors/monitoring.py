@@ -109,7 +109,8 @@ class MonitoringDoor(RoutesOnly):
             text = (
                 "Only programs on the machine of this broker may read this, and those that send a "
                 "token: Authorization: Bearer TOKEN. The token is that of [metrics] in the "
-                "configuration, or an API token with the scope metrics."
+                "configuration, or an API token with the scope metrics. local_programs in [http] "
+                "says which requests come from this machine."
             )
             return plain(request, 401, text, www_authenticate='Bearer realm="metrics"')
 
