@@ -128,6 +128,57 @@ class ReadingTests(RiverTestCase):
         tab.keyboard.press("j")
         self.assertEqual(tab.locator(":focus").count(), 0)
 
+    def test_more_items_than_fit(self) -> None:
+        """The page says how many it leaves out, leads to them, and does not call them seen."""
+        broker = self.started("[apps.river]\nitems_per_feed = 400\n")
+        origin = self.origin()
+        feeds = [origin.feed(f"/{name}.xml", shown(1)) for name in ("a", "b")]
+        tab = self.signed_in(broker, "/river/feeds")
+        for feed in feeds:
+            self.follow(tab, feed)
+        marked: list[str] = []
+        tab.on(
+            "request",
+            lambda each: marked.append(each.post_data or "") if "/seen" in each.url else None,
+        )
+        tab.clock.install()
+        tab.goto(f"{broker.url}/river")
+        items = tab.locator(".river-item")
+        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        publish(origin, feeds[0], [shown(0), shown(1)])
+        broker.ping(feeds[0])
+        expect(items).to_have_count(3)
+        with tab.expect_response("**/river/seen"):
+            tab.clock.run_for(2000)
+
+        tab.keyboard.press("j")  # somebody reads, so new items wait
+        for number, feed in enumerate(feeds, 1):
+            publish(origin, feed, [shown(key) for key in range(161, 0, -1)])
+            broker.ping(feed)
+            expect(tab.locator("#river-show")).to_have_text(f"{160 * number} new items")
+        tab.keyboard.press("n")
+        expect(items).to_have_count(300)
+        left = tab.locator("#river-left")
+        expect(left).to_contain_text("20 new items do not fit on this page.")
+        last = int((items.last.get_attribute("id") or "").removeprefix("item-"))
+        self.assertEqual(tab.locator("a[rel=next]").get_attribute("href"), f"/river?before={last}")
+        tab.clock.run_for(2000)
+        with tab.expect_navigation():
+            left.get_by_role("link", name="Show them").click()
+        ids = items.evaluate_all("all => all.map(one => Number(one.id.replace('item-', '')))")
+        self.assertEqual(ids, list(range(last - 1, 0, -1)))  # 20, and those that were there
+        self.assertEqual([each.partition("&id=")[2] for each in marked], [str(last - 21)])
+
+        # The broker sends no more than this to one who missed, or could not take, so many.
+        tab.goto(f"{broker.url}/river")
+        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        publish(origin, feeds[0], [shown(key) for key in range(500, 200, -1)])
+        broker.ping(feeds[0])
+        expect(tab.locator("#river-state")).to_have_text("There are more new items than fit here.")
+        with tab.expect_navigation():
+            tab.get_by_role("link", name="Load the page again").click()
+        expect(items.first.locator("h3")).to_have_text("Item 500")
+
     def opens(self, tab: Page, url: str) -> None:
         """Enter leads to the page of the item."""
         tab.route(url, lambda route: route.fulfill(body="the page", content_type="text/plain"))
