@@ -65,8 +65,8 @@ def _told(record: FeedRecord, how: How) -> str:
 
 def _counts(record: FeedRecord, how: How) -> str:
     total = record.pushed + record.found_by_poll
-    if how == "polled" and not total:
-        return ""
+    if not total:
+        return "" if how == "polled" else "nothing new has come yet"
     return f"{record.pushed} of {counted(total, 'new item')} {_were(total)} pushed"
 
 
