@@ -21,7 +21,9 @@ from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import Tending
 from rsscloud_broker.errors import OutboundError, Refused, TooMany, TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import Caller, IClock
+from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire import opml
+from rsscloud_broker.wire.text import clean
 
 #: How many URLs an account may have examined in an hour, and how many at the same time; how many
 #: all accounts together at the same time.
@@ -190,7 +192,7 @@ class River:
             named: FeedList = await self._in_thread(read_list, data)
             limit = self._bounds.feeds
             if not named.feeds:
-                raise InvalidFeed("the list names no feed: no outline in it has an xmlUrl")
+                raise InvalidFeed(_why_empty(named))
             if len(named.feeds) > limit:
                 raise InvalidFeed(
                     f"the list names {len(named.feeds)} feeds, and an account may follow {limit}; "
@@ -283,6 +285,16 @@ class River:
             return None
         feeds = await self._feeds_of(account_id)
         return feeds, await self._store.items(account_id, None, limit)
+
+
+def _why_empty(named: FeedList) -> str:
+    """Why a list names no feed, and what to do."""
+    if not named.included:
+        return "the list names no feed: no outline in it has an xmlUrl"
+    return (
+        "the list names no feed: it only includes other lists, which are not read, such as "
+        f"{clipped(clean(named.included[0]), 200)}; import those lists themselves"
+    )
 
 
 class _Pace:
