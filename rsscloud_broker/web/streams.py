@@ -103,9 +103,14 @@ class Stream:
             self._bytes -= len(piece)
             self.request.write(bytes(piece))
 
+    @property
+    def is_full(self) -> bool:
+        """Whether something waits until the browser reads."""
+        return self._paused and not self.over
+
     async def drained(self) -> None:
         """Wait until the browser has read what was sent, or has gone."""
-        if self._paused and not self.over:
+        if self.is_full:
             waiting: Deferred[None] = Deferred()
             self._waiting.append(waiting)
             await waiting

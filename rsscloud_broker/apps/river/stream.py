@@ -177,19 +177,35 @@ class RiverStreams:
         if not followers:
             return
         events = await self._made(arrival.items, followers[0].caller)
-        everything = b"".join(data for _, data in events)
-        first = events[0][0]
-        if len(everything) > MAX_BACKLOG:
-            self._catch_up_all(self._followers(arrival), first - 1)
-            return
+        is_first = True
+        while events:
+            part = _fitting(events)
+            events = events[len(part) :]
+            await self._send_part(part, self._followers(arrival), is_first=is_first)
+            is_first = False
+            if events:
+                await deferLater(self._clock, 0)  # so that those who read have read
+
+    async def _send_part(
+        self, part: Sequence[tuple[int, bytes]], streams: Sequence[RiverStream], *, is_first: bool
+    ) -> None:
+        """Send some events, at most ``MAX_BACKLOG`` bytes.
+
+        :param is_first: whether none were sent just before.  If some were, a browser that has not
+            read those gets these from the database, as fast as it reads.
+        """
+        everything = b"".join(data for _, data in part)
+        first = part[0][0]
 
         def send(stream: RiverStream) -> None:
-            if stream.after < first:
+            if stream.is_full and not is_first:
+                self._catch_up_all([stream], first - 1)
+            elif stream.after < first:
                 stream.send(everything)
             else:  # it has read some of these items itself
-                stream.send(b"".join(data for key, data in events if key > stream.after))
+                stream.send(b"".join(data for key, data in part if key > stream.after))
 
-        await in_turns(self._clock, send, self._followers(arrival))
+        await in_turns(self._clock, send, streams)
 
     def _followers(self, arrival: Arrival) -> list[RiverStream]:
         """The browsers that get the items of an arrival, of those that miss nothing."""
@@ -261,6 +277,8 @@ class RiverStreams:
         if stream.after < 0:
             stream.after = self._position
         sent = 0
+        part = PART
+        await stream.drained()
         while not stream.over and stream.after < self._position:
             target = self._position
             if sent >= MOST_MISSED:
@@ -268,7 +286,7 @@ class RiverStreams:
                 stream.send(_GAP % target)
                 break
             try:
-                number = await self._send_missed(stream, target)
+                number = await self._send_missed(stream, target, part)
             except Unavailable:
                 stream.cut_off()  # the browser tries again
                 return
@@ -277,20 +295,22 @@ class RiverStreams:
                 stream.cut_off()
                 return
             sent += number
+            part = min(2 * max(number, 1), PART)  # if they are large, few are sent at once
             await stream.drained()
         if not stream.over:
             self._live.setdefault(stream.caller.account.id, {})[stream] = None
 
-    async def _send_missed(self, stream: RiverStream, target: int) -> int:
+    async def _send_missed(self, stream: RiverStream, target: int, part: int) -> int:
         """Send a browser some of the items that it missed, and return how many these are.
 
         :param target: the id of the newest item.
+        :param part: how many are read.
         """
         await self._readers.acquire()
         try:
             if stream.over:
                 return 0  # it has gone while it waited for its turn
-            items = await self._river.items_after(stream.caller, stream.after, PART)
+            items = await self._river.items_after(stream.caller, stream.after, part)
             events = await self._made(items, stream.caller) if items else []
         finally:
             self._readers.release()
@@ -298,7 +318,7 @@ class RiverStreams:
         stream.send(b"".join(data for _, data in fitting))
         if fitting:
             stream.after = fitting[-1][0]
-        if len(fitting) == len(items) < PART:
+        if len(fitting) == len(items) < part:
             stream.after = max(stream.after, target)  # there are no others
         return len(fitting)
 

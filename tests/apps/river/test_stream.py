@@ -261,13 +261,17 @@ class TroubleTests(StreamCase):
         reader, slow = self.watch(self.dave), self.watch(self.dave)
         slow.pause()
         text = f"<p>{'word ' * 4000}</p>"
+        self.river.reads.clear()
         self.river.arrive(*[item(key, text_html=text) for key in range(1, 31)])
+        self.wait(0)
         self.assertEqual(reader.ids(), list(range(1, 31)))
+        self.assertNotIn("items_after", self.river.reads)
         before = len(slow.text)
         self.assertEqual((before < MAX_BACKLOG, slow.is_open), (True, True))
         slow.resume()
         self.wait()
         self.assertEqual(slow.ids(), list(range(1, 31)))
+        self.assertLess(self.river.reads.count("items_after"), 12)
         self.river.arrive(item(31))
         self.assertEqual((reader.ids()[-1], slow.ids()[-1]), (31, 31))
 
