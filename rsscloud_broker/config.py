@@ -122,6 +122,9 @@ class Http:
     :ivar max_connections_per_address: how many of them may come from one address; trusted
         proxies, which pass on the requests of many clients, are not counted.
     :ivar trusted_proxies: networks (CIDRs) of proxies whose ``X-Forwarded-For`` is believed.
+    :ivar local_programs: whether requests from a loopback address come from programs on this
+        machine, which may read the metrics, and send passwords without TLS: ``always``, ``never``,
+        or ``auto``: if ``public_url`` names this machine, or ``trusted_proxies`` names the address.
     """
 
     body_limit: int = field(default=1_048_576, validator=ge(1))
@@ -130,6 +133,7 @@ class Http:
     max_connections: int = field(default=2000, validator=ge(1))
     max_connections_per_address: int = field(default=200, validator=ge(1))
     trusted_proxies: tuple[str, ...] = field(default=(), validator=_networks)
+    local_programs: str = field(default="auto", validator=in_(("auto", "always", "never")))
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:

@@ -196,7 +196,7 @@ def make_broker(
         outbound=outbound.callbacks,
     )
     pages = Pages(announcements=administration.following)
-    limits = HTTPLimits(config.http, reactor)
+    limits = HTTPLimits(config.http, reactor, public_url)
     service.app_tables = tables_of(chosen["apps"])
     apps = make_apps(
         makers,

@@ -50,7 +50,9 @@ class DefaultsTests(ConfigTestCase):
         self.assertEqual(defaults.egress.topic_networks, ())
         self.assertEqual(defaults.egress.callback_networks, ())
         self.assertEqual(defaults.http.proxy_networks, ())
-        self.assertEqual(attrs.astuple(defaults.http), (1_048_576, 30.0, 60.0, 2000, 200, ()))
+        self.assertEqual(
+            attrs.astuple(defaults.http), (1_048_576, 30.0, 60.0, 2000, 200, (), "auto")
+        )
         self.assertEqual(
             attrs.astuple(defaults.limits),
             (100.0, 2000, 200_000, 1.0, 60, 10.0, 2000, 50.0, 5000, 100_000, 10.0, ()),
@@ -76,6 +78,7 @@ class ValuesTests(ConfigTestCase):
             max_connections = 9
             max_connections_per_address = 1
             trusted_proxies = ["::1"]
+            local_programs = "never"
             [limits]
             pings_per_source = 1
             pings_burst = 2
@@ -107,7 +110,7 @@ class ValuesTests(ConfigTestCase):
         self.assertEqual(loaded.egress.callback_networks, (ip_network("127.0.0.1/32"),))
         self.assertEqual(loaded.egress.name_servers[2:], ("::1", "[::1]:5353"))
         self.assertEqual(loaded.http.proxy_networks, (ip_network("::1/128"),))
-        self.assertEqual(attrs.astuple(loaded.http), (5, 7.0, 0.5, 9, 1, ("::1",)))
+        self.assertEqual(attrs.astuple(loaded.http), (5, 7.0, 0.5, 9, 1, ("::1",), "never"))
         self.assertEqual(attrs.astuple(loaded.storage), (5, 70_000_000, 70_000_000, 50))
         self.assertEqual(loaded.limits.exempt_networks, (ip_network("192.0.2.0/24"),))
         self.assertEqual(
@@ -155,6 +158,7 @@ class RefusalTests(ConfigTestCase):
         ("public_url = 'http://x/?q'", "public_url: is", "without user, query"),
         ("public_url = 'http://x:99999'", "public_url: is", "http or https"),
         ("public_url = 'http://x y'", "public_url: is", "http or https"),
+        ("[http]\nlocal_programs = 'no'", "[http] local_programs", "auto"),
         ("egress = 5", "egress: must be a table, not a whole number", ""),
         ("[egress]\nallow_topics = '::1'", "[egress] allow_topics: must be a list", '["::1"]'),
         ("[egress]\nallow_topics = ['10.0.0.300/8']", "[egress] allow_topics:", "10.0.0.300/8"),

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import IO, Final
 
@@ -40,10 +40,9 @@ from twisted.web import http
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 from twisted.web.static import File
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, SoapService
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.wire.codings import allows_gzip
 from rsscloud_broker.wire.links import hub_and_self
 
@@ -66,7 +65,7 @@ class ChangeListsOptions:
 
 
 @implementer(IFrontDoor)
-class ChangeListsDoor:
+class ChangeListsDoor(RoutesOnly):
     """The front door that serves the change lists and the archives."""
 
     name = "change_lists"
@@ -83,12 +82,6 @@ class ChangeListsDoor:
 
     def routes(self) -> Sequence[Route]:
         return self._routes
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return ()
 
 
 def topic_link(parts: FrontDoorParts, path: str) -> bytes | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Final
 from typing import Protocol as TypingProtocol
+from urllib.parse import urlsplit
 
 from attrs import Factory as Default
 from attrs import define, field
@@ -30,7 +31,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.config import Http, Network
 from rsscloud_broker.front_doors.bodies import BodyBudget
-from rsscloud_broker.front_doors.proxies import UnnamedProxies, is_near
+from rsscloud_broker.front_doors.proxies import UnnamedProxies, is_near, is_own_host
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
 from rsscloud_broker.sources import within
 
@@ -50,6 +51,10 @@ _REASONS = {
 PAUSE: Final = 3
 
 
+#: What the words of ``local_programs`` mean; None: it depends on ``public_url``.
+_LOCAL_PROGRAMS: Final = {"always": True, "never": False, "auto": None}
+
+
 class _Transport(TypingProtocol):
     """The methods of Twisted's transports that ``Connection`` uses."""
 
@@ -64,6 +69,7 @@ class _Transport(TypingProtocol):
 class HTTPLimits:
     """The limits of the HTTP server, shared by all its connections.  A reload changes them.
 
+    :ivar public_url: the URL by which others reach the broker; empty if only this machine can.
     :ivar trusted: the networks of trusted proxies.
     :ivar bodies: counts the bytes of request bodies in memory.
     :ivar largest_body: how many bytes a body may have where that is more than ``http`` allows.
@@ -72,6 +78,7 @@ class HTTPLimits:
 
     http: Http
     clock: IReactorTime
+    public_url: str = ""
     trusted: tuple[Network, ...] = field(
         init=False, default=Default(lambda self: self.http.proxy_networks, takes_self=True)
     )
@@ -80,6 +87,17 @@ class HTTPLimits:
     )
     largest_body: int = field(init=False, default=0)
     proxies: UnnamedProxies = field(init=False, factory=UnnamedProxies)
+
+    @property
+    def trusts_loopback(self) -> bool | None:
+        """Whether a program on this machine sends what comes from a loopback address.
+
+        None if only those that ``trusted_proxies`` names are to be believed: the broker has an
+        address for others, so a proxy may pass on their requests.
+        """
+        chosen = _LOCAL_PROGRAMS[self.http.local_programs]
+        is_own = is_own_host(urlsplit(self.public_url).hostname or "localhost")
+        return is_own or None if chosen is None else chosen
 
     def change(self, http: Http) -> None:
         """Apply other limits from now on, to open connections too.  No connection is closed."""

@@ -18,19 +18,18 @@ fails on some headers; no protocol of the broker needs either.  Twisted also end
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from io import BytesIO
 from typing import Any, TypeAlias
 
 from prometheus_client import Counter
-from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.interfaces import IAddress, IDelayedCall
 from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 from twisted.web.http import Request as HTTPRequest
 from twisted.web.resource import IResource
-from twisted.web.server import Request, Site
+from twisted.web.server import Site
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.access_log import AccessLog
@@ -42,7 +41,6 @@ from rsscloud_broker.front_doors.connections import (
     HTTPLimits,
     LimitedConnections,
 )
-from rsscloud_broker.front_doors.proxies import is_own_host, senders
 from rsscloud_broker.front_doors.requests import (
     begins_as_xml,
     body_of,
@@ -52,7 +50,8 @@ from rsscloud_broker.front_doors.requests import (
     plain,
 )
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
-from rsscloud_broker.sources import bucket_of, is_loopback
+from rsscloud_broker.front_doors.tracing import TracedRequest
+from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.wire.codings import (
     ACCEPTED,
     CONTENT_CODINGS,
@@ -68,9 +67,6 @@ _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 
 #: How many fields a form may have, and how many parameters a query.
 MAX_FIELDS = 1000
-
-#: Headers that proxies add to the requests that they pass on.
-_OF_PROXIES = (b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip")
 
 _PLAIN = "text/plain"
 
@@ -93,10 +89,9 @@ class _Refusal(Exception):
         self.text = text
 
 
-class BoundedRequest(Request):
+class BoundedRequest(TracedRequest):
     """A request with a bounded body and a deadline; `bounded_site` sets the limits."""
 
-    limits: HTTPLimits
     routes: BodyRules | None = None  # None: all bodies have the same limit
     error_page: ErrorPage | None = None  # None: errors are always plain text
 
@@ -109,7 +104,6 @@ class BoundedRequest(Request):
 
     def __init__(self, channel: Channel, *args: Any, **kwargs: Any) -> None:
         super().__init__(channel, *args, **kwargs)
-        self._connection = channel.transport
         self._connection.request_began()
         self._body = BytesIO()
         self._received = 0
@@ -217,44 +211,6 @@ class BoundedRequest(Request):
         self._is_over = True
         self._free_body()
         super().connectionLost(reason)
-
-    def getClientAddress(self) -> IAddress:
-        """The client's address; from a trusted proxy, the one that ``X-Forwarded-For`` gives."""
-        peer = self._connection.peer
-        if not self._connection.from_proxy:
-            return peer
-        host = getattr(peer, "host", "127.0.0.1")  # a UNIX socket has no host
-        host = next((each for each in reversed([*self._senders()]) if each), host)
-        kind = IPv6Address if ":" in host else IPv4Address
-        return kind("TCP", host, getattr(peer, "port", 0))
-
-    def is_local(self) -> bool:
-        """Whether the client is a program on this machine, and speaks to it as such.
-
-        Only a proxy opens a connection to a UNIX socket, and a proxy on this machine passes on
-        requests from anywhere.  So a request of a proxy is local only if a trusted proxy gives the
-        address of everybody before it, and each is a loopback address.  ``Host`` must name this
-        machine as well: see ``is_own_host``.
-        """
-        if not is_own_host(header(self, "host") or ""):
-            return False
-        peer = getattr(self._connection.peer, "host", None)  # a UNIX socket has none
-        if peer is not None and not is_loopback(peer):
-            return False
-        if self._connection.from_proxy and self.requestHeaders.hasHeader(b"x-forwarded-for"):
-            return all(is_loopback(sender or "") for sender in self._senders())
-        return peer is not None and not any(map(self.requestHeaders.hasHeader, _OF_PROXIES))
-
-    def sent_by(self) -> str:
-        """How the client sent it: ``https``, ``http``, or empty if a proxy does not say."""
-        if self._connection.from_proxy:
-            return (header(self, "x-forwarded-proto") or "").rpartition(",")[2].strip().lower()
-        return "https" if self.isSecure() else "http"
-
-    def _senders(self) -> Iterator[str | None]:
-        """What a trusted proxy says of whom the request passed before: see ``senders``."""
-        forwarded = header(self, "x-forwarded-for")
-        return iter(()) if forwarded is None else senders(forwarded, self.limits.trusted)
 
     def refuse_body(self) -> None:
         """Answer that the body is too large, and end the connection."""

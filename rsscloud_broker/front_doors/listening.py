@@ -30,6 +30,19 @@ from rsscloud_broker.front_doors.endpoint_text import arguments
 #: Endpoints that begin with this are sockets that systemd passes to the broker.
 SYSTEMD = "systemd:"
 
+#: How many connections wait in the system's queue until the broker accepts them, unless an endpoint
+#: says another number.  Twisted's 50 are too few for all the browsers that come again after a
+#: restart: the system ignores the others, and they wait for seconds until they try again.
+BACKLOG = 1024
+
+#: The kinds of endpoints that have a queue, with their positional arguments.
+_POSITIONS = {
+    "tcp": ("port", "interface", "backlog"),
+    "tcp6": ("port", "interface", "backlog"),
+    "ssl": ("port",),
+    "unix": ("address", "mode", "backlog"),
+}
+
 
 def listener(
     description: str, site: Any, reactor: Any, certificates: list[Certificate] | None = None
@@ -45,13 +58,21 @@ def listener(
     try:
         if description.startswith(TLS):
             tls_options(description, reactor)
-        service: IService = strports.service(description, site, reactor=adopting)
+        service: IService = strports.service(_with_backlog(description), site, reactor=adopting)
     except Exception as error:  # parsers of endpoints raise exceptions of any class
         reason = str(error)
         if description.startswith(SYSTEMD) and isinstance(error, LookupError):
             reason = "systemd has passed no such socket; start the broker by its socket unit"
         raise ConfigError(f"listen: {description!r} is no endpoint to use: {reason}") from error
     return service
+
+
+def _with_backlog(description: str) -> str:
+    """An endpoint with ``BACKLOG``, if it can have one and names none."""
+    positions = _POSITIONS.get(description.partition(":")[0])
+    if positions is None or "backlog" in arguments(description, *positions):
+        return description
+    return f"{description}:backlog={BACKLOG}"
 
 
 def check_endpoints(descriptions: Iterable[str], where: str, reactor: Any) -> None:

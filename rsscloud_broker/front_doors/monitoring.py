@@ -24,20 +24,19 @@ Prometheus), and parameters ``name[]`` choose single metrics.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from hmac import compare_digest
 from typing import Final, TypeAlias
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from twisted.web.server import Request
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.limits import BoundedRequest
 from rsscloud_broker.front_doors.requests import header, plain, respond
-from rsscloud_broker.interfaces import IFrontDoor, IHealth, PartState, Route, SoapService
+from rsscloud_broker.interfaces import IFrontDoor, IHealth, PartState, Route, RoutesOnly
 
 METRICS, LIVE, READY = "/metrics", "/health/live", "/health/ready"
 
@@ -68,7 +67,7 @@ class ConfiguredToken:
 
 
 @implementer(IFrontDoor)
-class MonitoringDoor:
+class MonitoringDoor(RoutesOnly):
     """The front door for programs that watch the broker.
 
     :param registry: the metrics.
@@ -100,12 +99,6 @@ class MonitoringDoor:
         answers = {METRICS: self._metrics, LIVE: self._live, READY: self._ready}
         return [Route(path, "GET", self._guarded(answer)) for path, answer in answers.items()]
 
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return ()
-
     def _guarded(self, answer: Callable[[Request], Awaitable[bytes]]) -> Page:
         """A page that only those see who may."""
 
@@ -116,7 +109,8 @@ class MonitoringDoor:
             text = (
                 "Only programs on the machine of this broker may read this, and those that send a "
                 "token: Authorization: Bearer TOKEN. The token is that of [metrics] in the "
-                "configuration, or an API token with the scope metrics."
+                "configuration, or an API token with the scope metrics. local_programs in [http] "
+                "says which requests come from this machine."
             )
             return plain(request, 401, text, www_authenticate='Bearer realm="metrics"')
 

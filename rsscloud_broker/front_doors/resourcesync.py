@@ -34,7 +34,7 @@ Source: ResourceSync Framework Notification, sections 4.1 and 4.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from hmac import compare_digest
 from ipaddress import ip_network
 from typing import Final
@@ -43,7 +43,6 @@ from attrs import evolve, field, frozen
 from attrs.validators import deep_iterable
 from twisted.logger import Logger
 from twisted.web.server import Request
-from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
@@ -54,7 +53,7 @@ from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
     Route,
-    SoapService,
+    RoutesOnly,
 )
 from rsscloud_broker.model import Content
 from rsscloud_broker.own_topics import RESOURCESYNC_DOCUMENTS
@@ -151,7 +150,7 @@ class _Refusal(Exception):
 
 
 @implementer(IFrontDoor)
-class ResourceSyncDoor:
+class ResourceSyncDoor(RoutesOnly):
     """The front door for the notifications of sources, and for the broker's own documents."""
 
     name = "resourcesync"
@@ -171,12 +170,6 @@ class ResourceSyncDoor:
         intake = Page(self._notification)
         shared = [Route(path, "POST", intake, content_types=_XML) for path in links.HUB_PATHS]
         return [*shared, Route("/resourcesync", "POST", intake), *self._documents]
-
-    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        return {}
-
-    def soap_services(self) -> Sequence[SoapService]:
-        return ()
 
     async def _notification(self, request: Request) -> bytes:
         try:

@@ -63,16 +63,17 @@ def header(request: Request, name: str) -> str:
 class _KnowsItsOrigin(Protocol):
     """A request of the broker's site, which limits and examines requests."""
 
-    def is_local(self) -> bool:
-        """Whether a program on this machine made it, and speaks to the broker as such."""
+    def seems_local(self) -> bool:
+        """Whether a program on this machine made it, or a proxy there that hides for whom."""
 
 
-def is_local(request: Request) -> bool:
+def seems_local(request: Request) -> bool:
     """Whether a program on this machine made a request, and no page of a stranger caused it.
 
-    False if the request cannot tell.
+    A proxy on this machine that hides for whom it asks passes for such a program, so this is only
+    for requests that have a secret as well.  False if the request cannot tell.
     """
-    return isinstance(request, _KnowsItsOrigin) and request.is_local()
+    return isinstance(request, _KnowsItsOrigin) and request.seems_local()
 
 
 class Cookies:

@@ -35,8 +35,8 @@ from rsscloud_broker.web.callers import (
     check_first_form,
     form_token,
     header,
-    is_local,
     local_path,
+    seems_local,
 )
 
 LINK_PATH: Final = "/signin/once"
@@ -70,14 +70,14 @@ class SignInLink:
 
     async def show(self, request: Request) -> Answer:
         """The page with the button, or what is wrong with the link."""
-        if not is_local(request):
+        if not seems_local(request):
             return _not_here()
         account = await self._accounts.account_of_link(parameter(request, "key"))
         return await self._page(request, account.name if account else "")
 
     async def use(self, request: Request) -> Answer:
         """Sign in, and lead on."""
-        if not is_local(request):
+        if not seems_local(request):
             return _not_here()
         attempt = SignIn(
             name="",

@@ -1,8 +1,11 @@
 """Sends server-sent events to browsers, however slowly they read and however many there are.
 
-A `Stream` is one browser that reads events.  If its connection is full, up to ``MAX_BACKLOG`` bytes
-wait for it, and then the broker cuts it off.  The browser connects again by itself, and says where
-it was (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+A `Stream` is one browser that reads events.  The broker writes ``PIECE`` bytes at a time, until the
+connection is full.  What is left waits, and once more than ``MAX_BACKLOG`` bytes wait, the broker
+cuts the browser off.  It also cuts off a browser that leaves its connection full for as long as a
+connection may be idle (``idle_timeout``): the connection itself sees to that.  The browser connects
+again by itself, and says where it was
+(https://html.spec.whatwg.org/multipage/server-sent-events.html).
 
 `Places` counts the streams, since each holds a connection.
 """
@@ -30,8 +33,13 @@ T = TypeVar("T")
 #: Seconds after which something is sent, so that no proxy closes a silent connection.
 HEARTBEAT: Final = 15.0
 
-#: How many bytes wait for a browser that does not read, beside those in its connection's buffer.
+#: How many bytes wait for a browser that does not read, besides those in its connection's buffer
+#: and those of the last call of ``send``.
 MAX_BACKLOG: Final = 64 * 1024
+
+#: How many bytes are written at a time.  The connection copies them into a buffer of its own, and
+#: says that it is full only afterwards.
+PIECE: Final = 16 * 1024
 
 #: How many streams are written to in one turn of the reactor, so that nothing else waits long.
 AT_ONCE: Final = 50
@@ -51,7 +59,7 @@ class Stream:
     request: Request
     over: bool = False
     _paused: bool = False
-    _backlog: deque[bytes] = field(factory=deque)
+    _backlog: deque[memoryview] = field(factory=deque)  # not copied: many share an event
     _bytes: int = 0
     _waiting: list[Deferred[None]] = field(factory=list)
 
@@ -71,20 +79,38 @@ class Stream:
         self.send(b": %s\n\n" % comment)
 
     def send(self, data: bytes) -> None:
-        """Send some bytes as soon as the browser reads; cut it off if too many wait."""
+        """Send some bytes as soon as the browser reads; cut it off if too many wait before them.
+
+        :param data: at most ``MAX_BACKLOG`` bytes.  Whoever has more sends them in parts, and waits
+            for ``drained`` between them: otherwise a browser that reads is cut off, too.
+        """
         if self.over or not data:
             return
-        if not self._paused:
-            self.request.write(data)
-            return
-        self._backlog.append(data)
-        self._bytes += len(data)
         if self._bytes > MAX_BACKLOG:
             self.cut_off()
+            return
+        self._backlog.append(memoryview(data))
+        self._bytes += len(data)
+        self._write()
+
+    def _write(self) -> None:
+        """Write what waits, until the connection is full."""
+        while self._backlog and not self._paused and not self.over:
+            data = self._backlog.popleft()
+            piece, rest = data[:PIECE], data[PIECE:]
+            if rest:
+                self._backlog.appendleft(rest)
+            self._bytes -= len(piece)
+            self.request.write(bytes(piece))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether something waits until the browser reads."""
+        return self._paused and not self.over
 
     async def drained(self) -> None:
         """Wait until the browser has read what was sent, or has gone."""
-        if self._paused and not self.over:
+        if self.is_full:
             waiting: Deferred[None] = Deferred()
             self._waiting.append(waiting)
             await waiting
@@ -99,15 +125,14 @@ class Stream:
 
     def resumeProducing(self) -> None:
         self._paused = False
-        while self._backlog and not self._paused and not self.over:
-            data = self._backlog.popleft()
-            self._bytes -= len(data)
-            self.request.write(data)
+        self._write()
         if not self._paused:
             self._go_on()
 
     def stopProducing(self) -> None:
         self.over = True
+        self._backlog.clear()
+        self._bytes = 0
         self._go_on()
 
     def _go_on(self) -> None:

@@ -194,3 +194,22 @@ class TCPTests(BehindNginxTestCase):
         upstream = {"unix:/run/rsscloud-broker.sock": f"127.0.0.1:{broker.port}"}
         self.proxied(broker, replaced(nginx_recipe(), upstream))
         self.assert_subscriber_is_told(self.origin())
+
+
+class BareTests(EndToEndTestCase):
+    """An nginx that is told no more than where to pass requests on."""
+
+    def test_strangers_are_no_programs_on_this_machine(self) -> None:
+        for configuration, statuses in (
+            (PUBLIC_URL, {401}),
+            (f"{PUBLIC_URL}\n[http]\nlocal_programs = 'always'", {200}),
+        ):
+            broker = self.own_broker(configuration, ())
+            broker.start()
+            nginx = NginxProcess(self.directory() / "nginx")
+            passed = f"location / {{ proxy_pass http://127.0.0.1:{broker.port}; }}"
+            nginx.start_with(f"server {{ listen 127.0.0.1:{nginx.port}; {passed} }}")
+            self.addCleanup(nginx.stop)
+            through = request(f"http://127.0.0.1:{nginx.port}/metrics", source=CLIENT).status
+            itself = request(f"http://127.0.0.1:{broker.port}/metrics").status
+            self.assertEqual({through, itself}, statuses)

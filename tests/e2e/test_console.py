@@ -146,12 +146,13 @@ class BrowserTests(ConsoleTestCase, BrowserTestCase):
         self.submit(tab, "form[aria-labelledby=announce]", {"text": "b" * 300})
         expect(tab.get_by_role("status")).to_contain_text("stored")
         cookies = tab.context.storage_state()
-        for width in (PHONE, DESK):
-            for scheme in SCHEMES:
-                other = self.page(width, scheme, storage_state=cookies)
-                for page in PAGES:
-                    other.goto(f"{broker.url}{page}")
-                    self.assertTrue(other.text_content("h1"), page)
+        others = [(width, self.page(width, storage_state=cookies)) for width in (PHONE, DESK)]
+        for page in PAGES:
+            for width, other in others:
+                other.goto(f"{broker.url}{page}")
+                self.assertTrue(other.text_content("h1"), page)
+                for scheme in SCHEMES:
+                    other.emulate_media(color_scheme=scheme)
                     self.assert_fits(other, f"{page} at {width}, {scheme}")
 
         tab.goto(f"{broker.url}/admin/subscription?id=1")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from html import escape
 from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
-from playwright.sync_api import ConsoleMessage, Page, Request, expect
+from playwright.sync_api import ConsoleMessage, Page, Request, Route, expect
 
 from tests.e2e.browser import BrowserTestCase, Watch
 from tests.e2e.fixture import Broker, run_here, until
@@ -127,6 +128,61 @@ class ReadingTests(RiverTestCase):
         tab.reload()
         tab.keyboard.press("j")
         self.assertEqual(tab.locator(":focus").count(), 0)
+
+    def test_more_items_than_fit(self) -> None:
+        """The page says how many it leaves out, leads to them, and does not call them seen."""
+        broker = self.started()
+        origin = self.origin()
+        feeds = [origin.feed(f"/{name}.xml", shown(1)) for name in ("a", "b")]
+        tab = self.signed_in(broker, "/river/feeds")
+        for feed in feeds:
+            self.follow(tab, feed)
+        marked: list[str] = []
+        tab.on(
+            "request",
+            lambda each: marked.append(each.post_data or "") if "/seen" in each.url else None,
+        )
+        tab.clock.install()
+        tab.goto(f"{broker.url}/river")
+        items = tab.locator(".river-item")
+        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
+        publish(origin, feeds[0], [shown(0), shown(1)])
+        broker.ping(feeds[0])
+        expect(items).to_have_count(3)
+        with tab.expect_response("**/river/seen"):
+            tab.clock.run_for(2000)
+
+        tab.keyboard.press("j")  # somebody reads, so new items wait
+        for number, feed in enumerate(feeds, 1):
+            publish(origin, feed, [shown(key) for key in range(161, 0, -1)])
+            broker.ping(feed)
+            expect(tab.locator("#river-show")).to_have_text(f"{160 * number} new items")
+        tab.keyboard.press("n")
+        expect(items).to_have_count(300)
+        left = tab.locator("#river-left")
+        expect(left).to_contain_text("20 new items do not fit on this page.")
+        last = int((items.last.get_attribute("id") or "").removeprefix("item-"))
+        self.assertEqual(tab.locator("a[rel=next]").get_attribute("href"), f"/river?before={last}")
+        tab.clock.run_for(2000)
+        with tab.expect_navigation():
+            left.get_by_role("link", name="Show them").click()
+        ids = items.evaluate_all("all => all.map(one => Number(one.id.replace('item-', '')))")
+        self.assertEqual(ids, list(range(last - 1, 0, -1)))  # 20, and those that were there
+        self.assertEqual([each.partition("&id=")[2] for each in marked], [str(last - 21)])
+
+        # The broker sends no more than some of so many to one who missed them.
+        def behind(route: Route) -> None:
+            """A page that was loaded before all items came."""
+            answer = route.fetch()
+            newest = re.sub('data-newest="[0-9]+"', 'data-newest="0"', answer.text())
+            route.fulfill(response=answer, body=newest)
+
+        tab.route("**/river", behind, times=1)
+        tab.goto(f"{broker.url}/river")
+        expect(tab.locator("#river-state")).to_have_text("There are more new items than fit here.")
+        with tab.expect_navigation():
+            tab.get_by_role("link", name="Load the page again").click()
+        expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
 
     def opens(self, tab: Page, url: str) -> None:
         """Enter leads to the page of the item."""

@@ -42,6 +42,12 @@ def listening_error_as_nobody() -> str:
     return ""
 
 
+def finished(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """What a process wrote that ends by itself."""
+    out, err = process.communicate(timeout=TIMEOUT)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
 class StartTestCase(EndToEndTestCase):
     #: Whether the configuration says where to listen.
     listens_by_file = False
@@ -57,28 +63,32 @@ class StartTestCase(EndToEndTestCase):
         start = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", *options)
         check = command_line("rsscloud-broker", "check-config", *options)
         prefix = prefix or []
-        alike = not prefix and not self.env
+        starting = self.begin([*prefix, *start])
+        if prefix or self.env:
+            checked = finished(self.begin([*prefix, *check]))
+        else:
+            checked = run_here("check-config", *options)
         said = []
-        for done in (
-            self.run_apart([*prefix, *start]),
-            run_here("check-config", *options) if alike else self.run_apart([*prefix, *check]),
-        ):
+        for done in (finished(starting), checked):
             output = done.stdout + done.stderr
             self.assertEqual(done.returncode, 1, output)
             self.assertNotIn("Traceback", output)
             said.append(output)
         return said
 
-    def run_apart(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    def begin(self, command: list[str]) -> subprocess.Popen[str]:
+        """Start a process, which ends with this test."""
+        process = subprocess.Popen(
             command,
-            check=False,
             cwd=self.directory(),
             env=os.environ | self.env,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             encoding="utf-8",
-            timeout=TIMEOUT,
         )
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
 
     def setUp(self) -> None:
         super().setUp()

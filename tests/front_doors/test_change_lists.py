@@ -112,7 +112,7 @@ class ChangeListsDoorTests(ChangeListsTestCase):
     def test_interface(self) -> None:
         self.assertTrue(verifyObject(IFrontDoor, self.door))
         self.assertEqual(self.door.xmlrpc_handlers(), {})
-        self.assertEqual(self.door.soap_services(), ())
+        self.assertEqual(list(self.door.soap_services()), [])
         self.assertEqual(
             [(route.path, route.method) for route in self.door.routes()],
             [("/changes.xml", "GET"), ("/shortChanges.xml", "GET"), ("/*", "GET")],

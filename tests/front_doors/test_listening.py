@@ -16,13 +16,17 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from twisted.internet import reactor
 from twisted.internet.error import CannotListenError
+from twisted.internet.protocol import Factory
+from twisted.internet.testing import MemoryReactor
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.front_doors.listening import (
+    BACKLOG,
     can_be_tried,
     check_endpoints,
     is_busy,
+    listener,
     listening_error,
     sentence,
 )
@@ -65,6 +69,25 @@ class CheckedTests(SynchronousTestCase):
             "systemd:domain=INET:index=0:colour=red",
         ):
             self.assertIn(f"c.toml: listen: {description!r} is no", self.refusal(description))
+
+
+class QueueTests(SynchronousTestCase):
+    """How many connections wait in the system's queue until the broker accepts them."""
+
+    def backlog(self, description: str) -> int:
+        memory = MemoryReactor()
+        listener(description, Factory(), memory).privilegedStartService()
+        ((*_, backlog, _),) = memory.tcpServers or memory.unixServers
+        return int(backlog)
+
+    def test_a_thousand_browsers_that_come_again_wait_for_no_second_attempt(self) -> None:
+        for description in ("tcp:8080", "tcp:8080:interface=127.0.0.1", "tcp6:8080"):
+            self.assertEqual(self.backlog(description), BACKLOG, description)
+        self.assertGreaterEqual(BACKLOG, 1000)
+
+    def test_the_operator_says_another_number(self) -> None:
+        for description in ("tcp:8080:backlog=7", "tcp:8080:127.0.0.1:7"):
+            self.assertEqual(self.backlog(description), 7, description)
 
 
 class TLSFilesTests(SynchronousTestCase):

@@ -186,6 +186,37 @@ class AccessTests(MonitoringTestCase):
         self.open(http=Http(trusted_proxies=(HERE,)))
         self.assertEqual(self.statuses(HERE, Forwarded=f"for={STRANGER}"), {401})
 
+    def test_a_proxy_that_says_nothing_at_all(self) -> None:
+        """nginx by default: the address, the Host and the headers are those of a local program."""
+        self.open()
+        limits = self.house.limits
+        for public_url in ("https://broker.example", "http://192.168.0.5:5337"):
+            limits.public_url = public_url
+            self.assertEqual(self.statuses(HERE), {401}, public_url)
+        for public_url in ("", "http://localhost:5337", "http://127.0.0.1:80", "http://[::1]:80"):
+            limits.public_url = public_url
+            self.assertEqual(self.statuses(HERE), {200}, public_url)
+
+    def test_a_trusted_proxy_says_for_whom_it_asks(self) -> None:
+        """So what comes without a word of others is from a program on this machine."""
+        self.open(http=Http(trusted_proxies=(HERE,)))
+        self.house.limits.public_url = "https://broker.example"
+        self.assertEqual(self.statuses(HERE), {200})
+        self.assertEqual(self.statuses(HERE, X_Forwarded_For=STRANGER), {401})
+        self.assertEqual(self.statuses("::1"), {401})
+
+    def test_the_operator_knows_better(self) -> None:
+        self.open()
+        limits = self.house.limits
+        for public_url in ("", "https://broker.example"):
+            limits.public_url = public_url
+            limits.change(Http(local_programs="always"))
+            self.assertEqual(self.statuses(HERE), {200}, public_url)
+            self.assertEqual(self.statuses(STRANGER), {401}, public_url)
+            self.assertEqual(self.statuses(HERE, X_Forwarded_For=STRANGER), {401}, public_url)
+            limits.change(Http(local_programs="never", trusted_proxies=(HERE,)))
+            self.assertEqual(self.statuses(HERE), {401}, public_url)
+
     def test_a_unix_socket(self) -> None:
         self.open()
         peer, host = UNIXAddress("/run/broker.sock"), {"Host": "localhost"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rsscloud_broker.apps.river.discovery import Discovery
 from rsscloud_broker.apps.river.door import RiverDoor
+from rsscloud_broker.apps.river.fetch_results import FetchResults
 from rsscloud_broker.apps.river.intake import Intake
 from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.page import RiverPageDoor, StreamLimits
@@ -34,6 +35,7 @@ def make_river(options: RiverOptions, parts: AppParts) -> App:
     return App(
         "river",
         front_doors=[RiverDoor(river, pushing, parts), RiverPageDoor(parts, river, limits)],
+        sinks=[FetchResults(store)],
         notifiers=[intake],
         services=[tending],
     )

@@ -5,6 +5,8 @@
     GET  /river.json?before=NUMBER       the newest items as a JSON Feed
     GET  /river/opml                     the reading list
     POST /river/opml                     follow the feeds of a list; its OPML is the body
+    POST /river/subscribe                url=...: follow the feed at a URL, or that of a page
+    POST /river/unsubscribe              id=... or url=...: follow a feed no more
     GET  /river/river.js?account=NAME    the river of an account that has made it public
 
 Programs send an API token with the scope ``river``.
@@ -20,21 +22,22 @@ Programs send an API token with the scope ``river``.
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.apps.river import formats
+from rsscloud_broker.apps.river.feeds_page import feed_number
 from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.pushing import CLOUD_PATH, WEBSUB_PATH, Pushing
 from rsscloud_broker.apps.river.river import River
-from rsscloud_broker.errors import ForgedForm
+from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
 from rsscloud_broker.interfaces.plugins import RoutesOnly
+from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.wire.text import decode
 from rsscloud_broker.wire.websub import BadRequest, parse_call
@@ -58,6 +61,10 @@ _JSON, _OPML, _SCRIPT = (
 _NO_STORE: Final = {"cache-control": "no-store"}
 
 
+class _NotPublic(Exception):
+    """No account of a name has made its river public."""
+
+
 @implementer(IFrontDoor)
 class RiverDoor(RoutesOnly):
     """Serves the river to programs, and answers hubs and clouds."""
@@ -71,7 +78,9 @@ class RiverDoor(RoutesOnly):
         self._clock = parts.clock
         self._public_url = parts.public_url
         self._in_thread = parts.in_thread
-        self._made: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._public: Remembering[str, bytes] = Remembering(
+            self._make_river_js, parts.clock, REMEMBERED_SECONDS, REMEMBERED
+        )
 
     def routes(self) -> Sequence[Route]:
         """See ``IFrontDoor``."""
@@ -81,6 +90,8 @@ class RiverDoor(RoutesOnly):
             Route(
                 "/river/opml", "POST", Answers(self._for_caller(self._import)), body_limit=MAX_BYTES
             ),
+            Route("/river/subscribe", "POST", Answers(self._for_caller(self._subscribe))),
+            Route("/river/unsubscribe", "POST", Answers(self._for_caller(self._unsubscribe))),
             Route(
                 "/river/river.js",
                 "GET",
@@ -109,7 +120,9 @@ class RiverDoor(RoutesOnly):
                 return _plain(403, f"The token needs the scope {SCOPE}.", _NO_STORE)
             try:
                 return await respond(request, caller)
-            except (InvalidFeed, ForgedForm) as error:
+            except TooMany:
+                raise  # it says when to try again
+            except Refused as error:
                 status = 403 if isinstance(error, ForgedForm) else 400
                 return _plain(status, f"This was not accepted: {error}.", _NO_STORE)
 
@@ -137,29 +150,46 @@ class RiverDoor(RoutesOnly):
         self._callers.check_form(request, caller)
         imported = await self._river.import_opml(caller, _body(request), _source(request))
         failed = [{"url": url, "reason": reason} for url, reason in imported.failed]
-        body = json.dumps({"added": imported.added, "failed": failed}).encode()
-        return Answer(body, _JSON, headers=_NO_STORE)
+        return _as_json({"added": imported.added, "failed": failed})
+
+    async def _subscribe(self, request: Request, caller: Caller) -> Answer:
+        self._callers.check_form(request, caller)
+        url = parameter(request, "url").strip()
+        if not url:
+            raise InvalidFeed("url must be the address of a feed, or of a page that names one")
+        feed = await self._river.subscribe(caller, url, _source(request))
+        return _as_json(formats.about_feed(feed))
+
+    async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
+        self._callers.check_form(request, caller)
+        key, url = (parameter(request, name).strip() for name in ("id", "url"))
+        if not key and not url:
+            raise InvalidFeed("id or url must name a feed of your reading list")
+        number = feed_number(key)
+        named = url if number is None else number
+        left = await self._river.unsubscribe(caller, named) if named else None
+        if left is None:
+            text = "You do not follow this feed. /river.json names those that you follow."
+            return _plain(404, text, _NO_STORE)
+        return _as_json({"id": left.id, "url": left.url})
 
     async def _river_js(self, request: Request) -> Answer:
-        name = parameter(request, "account")
-        made_at, body = self._made.get(name, (float("-inf"), b""))
-        if self._clock.seconds() - made_at > REMEMBERED_SECONDS:
-            body = await self._make_river_js(name)
-        if not body:
+        try:
+            body = await self._public.get(parameter(request, "account"))
+        except _NotPublic:
             return _plain(404, "No account with this name has made its river public.")
         return Answer(body, _SCRIPT, headers={"x-content-type-options": "nosniff"})
 
     async def _make_river_js(self, name: str) -> bytes:
-        """The river of an account as river.js, which is remembered; empty if it is not public."""
+        """The river of an account as river.js.
+
+        :raises _NotPublic: it is not public.
+        """
         found = await self._river.public_river(name, PAGE)
-        self._made.pop(name, None)
         if found is None:
-            return b""
+            raise _NotPublic
         now = self._clock.wall_seconds()
         body: bytes = await self._in_thread(formats.river_js, *found, now)
-        self._made[name] = (self._clock.seconds(), body)
-        if len(self._made) > REMEMBERED:
-            self._made.popitem(last=False)
         return body
 
     # --- for hubs -----------------------------------------------------------------
@@ -202,6 +232,10 @@ class RiverDoor(RoutesOnly):
         if not await self._pushing.pinged(_key(request), _source(request)):
             return _plain(410, "Nobody here has asked for this.")
         return _plain(200, "Thanks for the notification.")
+
+
+def _as_json(value: Any) -> Answer:
+    return Answer(json.dumps(value).encode(), _JSON, headers=_NO_STORE)
 
 
 def _plain(status: int, text: str, headers: dict[str, str] | None = None) -> Answer:

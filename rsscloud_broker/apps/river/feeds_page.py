@@ -7,7 +7,9 @@ do: ``subscribe`` (``url``), ``unsubscribe`` (``id``), ``import`` (``text``, or 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Final
 
 from twisted.web.server import Request
@@ -36,6 +38,9 @@ _TYPES: Final = frozenset({"multipart/form-data", "application/x-www-form-urlenc
 _NAMED: Final = 50
 
 _TITLE: Final = 200
+
+#: A time in the status of a feed.
+_TIME: Final = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)")
 
 #: How a feed is followed: the word, the class of its badge.
 _HOW: Final = {
@@ -118,8 +123,7 @@ class FeedsPage:
         return await self._page(caller, done=done)
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
-        key = parameter(request, "id")
-        number = int(key) if key.isascii() and key.isdigit() and len(key) < 19 else None
+        number = feed_number(parameter(request, "id"))
         if number is None or not await self._river.unsubscribe(caller, number):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
         return await self._page(caller, done="You do not follow this feed any more.")
@@ -173,6 +177,26 @@ class FeedsPage:
         return Answer(page, status=status, headers=NO_STORE)
 
 
+def _with_moments(text: str, now: float) -> list[Flattenable]:
+    """A sentence in which times are said as people say them: "in 3 days"."""
+    parts: list[Flattenable] = []
+    for number, part in enumerate(_TIME.split(text)):  # every second one is a time
+        parts.append(_moment(part, now) if number % 2 else part)
+    return parts
+
+
+def _moment(text: str, now: float) -> Flattenable:
+    try:
+        return moment(datetime.fromisoformat(text).timestamp(), now)
+    except ValueError:  # a hub or a server wrote it
+        return text
+
+
+def feed_number(text: str) -> int | None:
+    """The id of a feed; None if a text is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
 def _sentence(text: str) -> str:
     """A clause as a sentence."""
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
@@ -201,14 +225,9 @@ def _feed(feed: Feed, caller: Caller, clock: IClock) -> Tag:
     if feed.how == "websub" and feed.hub:
         word = f"pushed by {host_of(feed.hub)}"
     facts: list[Flattenable] = []
-    if feed.renew_at is not None:
-        facts += ["Next renewal ", moment(feed.renew_at, now), ". "]
     if feed.verified_at is not None:
         facts += ["Last confirmed ", moment(feed.verified_at, now), ". "]
-    if feed.pushed or feed.found_by_poll:
-        pushed, polled = counted(feed.pushed, "item"), counted(feed.found_by_poll, "item")
-        facts.append(f"{pushed} came by a push first, {polled} by a poll. ")
-    facts += ["Followed since ", moment(feed.added_at, now), "."]
+    facts += ["You began to follow it ", moment(feed.added_at, now), "."]
     fields = {"csrf": caller.csrf, "do": "unsubscribe", "id": str(feed.id)}
     hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
     name = f"Unfollow {clipped(clean(feed.title), _TITLE)}"
@@ -218,7 +237,9 @@ def _feed(feed: Feed, caller: Caller, clock: IClock) -> Tag:
             tags.strong(linked(feed.link, title)), " ", tags.span(word, class_=f"badge {kind}")
         ),
         tags.div(tags.bdi(linked(feed.url, feed.url)), class_="where"),
-        tags.div(_sentence(feed.status), class_="where") if feed.status else "",
+        tags.div(*_with_moments(_sentence(feed.status), now), class_="where")
+        if feed.status
+        else "",
         tags.div(*facts, class_="where"),
         tags.form(*hidden, button, action=PATH, method="post"),
     )

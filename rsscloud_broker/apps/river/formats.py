@@ -41,14 +41,15 @@ def json_feed(
         "title": title,
         "feed_url": url,
         "items": [_json_item(item) for item in items],
-        "_river": {"last_seen": seen, "feeds": [_json_of(feed) for feed in feeds]},
+        "_river": {"last_seen": seen, "feeds": [about_feed(feed) for feed in feeds]},
     }
     if next_url:
         feed["next_url"] = next_url
     return json.dumps(feed, ensure_ascii=False).encode()
 
 
-def _json_of(feed: Feed) -> dict[str, Any]:
+def about_feed(feed: Feed) -> dict[str, Any]:
+    """A feed as it is at the top of the JSON Feed."""
     values = asdict(feed)
     for name in ("renew_at", "verified_at", "added_at"):
         values[name] = None if values[name] is None else iso(values[name])

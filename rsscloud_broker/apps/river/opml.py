@@ -49,7 +49,8 @@ def read_list(data: bytes) -> FeedList:
         root = xml.parse(data, max_depth=MAX_DEPTH, max_elements=MAX_OUTLINES)
     except xml.MalformedXML as error:
         raise InvalidFeed(
-            f"the list cannot be read: {error.reason}; send OPML, as feed readers export it"
+            f"the list cannot be read: {error.reason}; split it if it is long, or else send OPML, "
+            "as feed readers export it"
         ) from None
     if xml.local_name(root).lower() != "opml":
         raise InvalidFeed(

@@ -38,9 +38,10 @@ from rsscloud_broker.wire.websub import HubCall
 LONGEST_LEASE, USUAL_LEASE = 14 * 86_400, 7 * 86_400
 #: The part of a lease after which it is renewed, and the shortest pause in seconds before that.
 RENEW_AT, SHORTEST_PAUSE = 0.75, 300.0
-#: Seconds in which a hub has to verify the intent, and a cloud to ask for its challenge.
+#: Seconds in which a hub has to verify the intent.
 VERIFY_WITHIN: Final = 3600.0
-#: Seconds after which a renewal that failed is tried again, while the lease lasts.
+#: Seconds after which a renewal that failed is tried again, while the lease lasts, and a cloud is
+#: asked again if the broker stopped before it answered.
 RETRY_SOON: Final = 300.0
 #: Seconds that a registration at a cloud lasts.
 CLOUD_LEASE: Final = 25 * 3600.0
@@ -93,16 +94,16 @@ class Pushing:
         offer = feed.current
         if offer is None or self._intake.is_own(feed):
             await self._store.change_feed(feed.id, {"push_due_at": None})
-        elif feed.asked_at is not None:
+        elif offer.kind == "rsscloud":
+            await self._register(feed, offer)
+        elif feed.asked_at is None:
+            await self._ask_hub(feed, offer)
+        else:
             await self._failed(
                 feed,
                 f"the hub {offer.url} took the request to subscribe, and did not verify it within "
                 "an hour",
             )
-        elif offer.kind == "websub":
-            await self._ask_hub(feed, offer)
-        else:
-            await self._register(feed, offer)
 
     async def _ask_hub(self, feed: FeedRecord, offer: Offer) -> None:
         now = self._clock.wall_seconds()
@@ -128,7 +129,7 @@ class Pushing:
     async def _register(self, feed: FeedRecord, offer: Offer) -> None:
         assert offer.cloud is not None
         now = self._clock.wall_seconds()
-        waiting = {"asked_at": now, "push_due_at": now + VERIFY_WITHIN}
+        waiting = {"asked_at": now, "push_due_at": now + RETRY_SOON}
         await self._store.change_feed(feed.id, waiting)
         parts = urlsplit(self._public_url)
         default = 443 if parts.scheme == "https" else 80

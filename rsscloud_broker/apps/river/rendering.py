@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from html import escape
 from itertools import groupby
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from attrs import evolve
 from twisted.python.failure import Failure
 from twisted.web.template import Tag, flattenString, tags
 
@@ -27,6 +29,9 @@ LONG, EXCERPT = 1200, 280
 
 #: How many enclosures of an item are shown, and how many levels of items below it.
 MAX_ENCLOSURES, MAX_LEVELS = 20, 20
+
+#: The largest event of an item, in bytes: for each browser that reads slowly, some are in memory.
+MAX_EVENT: Final = 48 * 1024
 
 #: How many characters of a title are shown.
 _TITLE: Final = 300
@@ -173,10 +178,26 @@ def _minute(at: float) -> str:
 
 
 def event(item: Item, feed: Feed | None) -> bytes:
-    """The event that tells a browser of a new item."""
-    shown = section(item.feed_id, feed, [article(item, is_new=True)])
-    data = json.dumps({"id": item.id, "feed": item.feed_id, "html": _html(shown)})
-    return b"id: %d\ndata: %s\n\n" % (item.id, data.encode("ascii"))
+    """The event that tells a browser of a new item: at most ``MAX_EVENT`` bytes.
+
+    If an item is too large, its event has the beginning of its text, and a link to the rest.
+    """
+    made = _event(item, feed, article(item, is_new=True))
+    return made if len(made) <= MAX_EVENT else _event(item, feed, _beginning(item))
+
+
+def _event(item: Item, feed: Feed | None, made: Tag) -> bytes:
+    html = _html(section(item.feed_id, feed, [made]))
+    data = json.dumps({"id": item.id, "feed": item.feed_id, "html": html}, ensure_ascii=False)
+    return b"id: %d\ndata: %s\n\n" % (item.id, data.encode("utf-8"))
+
+
+def _beginning(item: Item) -> Tag:
+    """The beginning of an item, and a link to the page with the whole of it."""
+    words = escape(clipped(plain(item.text_html), EXCERPT), quote=False)
+    made = article(evolve(item, text_html=words, enclosures=(), items=()), is_new=True)
+    url = f"/river?before={item.id + 1}"
+    return made(tags.p(tags.a("Show the whole item, which is long", href=url)))
 
 
 def _html(tag: Tag) -> str:

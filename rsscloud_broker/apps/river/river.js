@@ -11,16 +11,26 @@
   const news = document.getElementById("river-news");
   const show = document.getElementById("river-show");
   const said = document.getElementById("river-said");
+  const left = document.getElementById("river-left");
+  const again = document.getElementById("river-again");
   const keys = document.getElementById("river-keys");
-  const older = document.querySelector(".pages a[rel=next]");
   const title = document.title;
   let waiting = []; // sections, oldest first
+  let dropped = 0; // how many waiting items gave way to newer ones
+  let unseen = Infinity; // the first item that arrived and is on the page neither now nor later
   let newest = Number(river.dataset.newest);
+  let marked = newest; // the item up to which the broker has been told that all were seen
+  let isBehind = false; // whether the broker has left items out
   let source = null;
   let timer = 0;
 
-  function say(text) {
+  function say(text, isToLoad = false) {
     if (state.textContent !== text) state.textContent = text;
+    again.hidden = !isToLoad;
+  }
+
+  function counted(number) {
+    return number === 1 ? "1 new item" : `${number} new items`;
   }
 
   // --- items
@@ -43,28 +53,62 @@
       const feed = items[index].closest(".river-feed");
       items[index].remove();
       if (!feed.querySelector(".river-item")) feed.remove();
-      const last = items[index - 1].id.replace("item-", "");
-      older?.setAttribute("href", `/river?before=${last}`); // so that none is left out
     }
+    if (items.length > MOST) leadOn(idOf(items[MOST - 1])); // so that none is left out
+  }
+
+  function idOf(item) {
+    return Number(item.id.replace("item-", ""));
+  }
+
+  // Have the link to older items begin before an item.
+  function leadOn(id) {
+    let pages = document.querySelector(".pages");
+    if (!pages) {
+      pages = document.createElement("nav");
+      pages.className = "pages";
+      pages.setAttribute("aria-label", "Older and newer items");
+      left.after(pages);
+    }
+    let older = pages.querySelector("a[rel=next]");
+    if (!older) {
+      older = document.createElement("a");
+      older.rel = "next";
+      older.textContent = "Older items";
+      pages.append(older);
+    }
+    older.href = `/river?before=${id}`;
   }
 
   function count() {
-    const number = waiting.length;
-    const text = number === 1 ? "1 new item" : `${number} new items`;
-    show.textContent = text;
+    const number = waiting.length + dropped;
+    show.textContent = counted(number);
     document.title = number ? `(${number}) ${title}` : title;
     news.hidden = number === 0;
-    if (number) said.textContent = text;
+    if (number) said.textContent = counted(number);
   }
 
   function showWaiting(jump) {
+    if (dropped) tellLeft(dropped, idOf(waiting[0].querySelector(".river-item")));
     waiting.forEach(put);
     waiting = [];
+    dropped = 0;
     count();
     seen();
     if (!jump) return;
     window.scrollTo({ top: 0 });
     river.querySelector(".river-item")?.focus({ preventScroll: true });
+  }
+
+  // Say that items before another one are not here.
+  function tellLeft(number, before) {
+    const link = left.querySelector("a");
+    left.querySelector("span").textContent = number === 1
+      ? "1 new item does not fit on this page."
+      : `${number} new items do not fit on this page.`;
+    link.href = `/river?before=${before}`;
+    left.hidden = false;
+    said.textContent = left.textContent;
   }
 
   function isReading() {
@@ -77,7 +121,10 @@
     if (document.getElementById(`item-${item.id}`) || waiting.some(is)) return;
     newest = Math.max(newest, item.id);
     waiting.push(made(item.html));
-    if (waiting.length > MOST) waiting.shift();
+    if (waiting.length > MOST) {
+      unseen = Math.min(unseen, idOf(waiting.shift().querySelector(".river-item")));
+      dropped += 1;
+    }
     if (isReading()) {
       count();
     } else {
@@ -86,26 +133,39 @@
     }
   }
 
+  // Tell the broker which items were on the page, up to the first that was not.
   function seen() {
     if (document.hidden) return;
     clearTimeout(timer);
     timer = setTimeout(() => {
-      const form = new URLSearchParams({ csrf: river.dataset.csrf, id: newest });
+      const first = river.querySelector(".river-item");
+      const id = Math.min(first ? idOf(first) : 0, unseen - 1);
+      if (id <= marked) return;
+      marked = id;
+      const form = new URLSearchParams({ csrf: river.dataset.csrf, id });
       fetch("/river/seen", { method: "POST", body: form, keepalive: true }).catch(() => {});
     }, 1000);
   }
 
   // --- the stream
 
+  function sayBehind() {
+    say("There are more new items than fit here.", true);
+  }
+
   function connect() {
     if (source) return;
     source = new EventSource(`/river/events?after=${newest}`);
-    source.onopen = () => say("New items appear as they arrive");
+    source.onopen = () => (isBehind ? sayBehind() : say("New items appear as they arrive"));
     source.onmessage = take;
-    source.addEventListener("gap", () => say("There are more new items than fit here: load the page again"));
+    source.addEventListener("gap", () => {
+      unseen = Math.min(unseen, newest + 1);
+      isBehind = true;
+      sayBehind();
+    });
     source.onerror = () => {
       const over = source.readyState === EventSource.CLOSED;
-      say(over ? "New items do not appear any more: load the page again" : "Connecting again…");
+      say(over ? "New items do not appear any more." : "Connecting again…", over);
     };
   }
 

@@ -21,7 +21,9 @@ from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import Tending
 from rsscloud_broker.errors import OutboundError, Refused, TooMany, TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import Caller, IClock
+from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire import opml
+from rsscloud_broker.wire.text import clean
 
 #: How many URLs an account may have examined in an hour, and how many at the same time; how many
 #: all accounts together at the same time.
@@ -154,16 +156,22 @@ class River:
             "end one of them first"
         )
 
-    async def unsubscribe(self, caller: Caller, feed_id: int) -> bool:
+    async def unsubscribe(self, caller: Caller, feed: int | str) -> Feed | None:
         """Follow a feed no more.
 
-        :returns: whether the account followed it.
+        :param feed: its id, or its URL as somebody typed it.
+        :returns: the feed; None if the account did not follow it.
+        :raises InvalidFeed: the URL is no web address.
         """
-        record = await self._store.feed(feed_id) if 0 < feed_id <= _MAX_ID else None
-        if record is None or not await self._store.unfollow_feed(caller.account.id, feed_id):
-            return False
+        record: FeedRecord | None
+        if isinstance(feed, str):
+            record = await self._store.feed_by_url(typed_url(feed))
+        else:
+            record = await self._store.feed(feed) if 0 < feed <= _MAX_ID else None
+        if record is None or not await self._store.unfollow_feed(caller.account.id, record.id):
+            return None
         Deferred.fromCoroutine(self._end(record))
-        return True
+        return self._shown(record, 0.0)
 
     async def _end(self, record: FeedRecord) -> None:
         try:
@@ -184,7 +192,7 @@ class River:
             named: FeedList = await self._in_thread(read_list, data)
             limit = self._bounds.feeds
             if not named.feeds:
-                raise InvalidFeed("the list names no feed: no outline in it has an xmlUrl")
+                raise InvalidFeed(_why_empty(named))
             if len(named.feeds) > limit:
                 raise InvalidFeed(
                     f"the list names {len(named.feeds)} feeds, and an account may follow {limit}; "
@@ -277,6 +285,16 @@ class River:
             return None
         feeds = await self._feeds_of(account_id)
         return feeds, await self._store.items(account_id, None, limit)
+
+
+def _why_empty(named: FeedList) -> str:
+    """Why a list names no feed, and what to do."""
+    if not named.included:
+        return "the list names no feed: no outline in it has an xmlUrl"
+    return (
+        "the list names no feed: it only includes other lists, which are not read, such as "
+        f"{clipped(clean(named.included[0]), 200)}; import those lists themselves"
+    )
 
 
 class _Pace:

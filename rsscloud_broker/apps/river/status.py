@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rsscloud_broker.apps.river.model import Feed, How
 from rsscloud_broker.apps.river.records import FeedRecord
 from rsscloud_broker.web.words import counted, iso
+
+#: What pushes a feed, and what it is asked for.
+_WORDS: Final = {"websub": ("hub", "subscription"), "rsscloud": ("cloud", "registration")}
 
 
 def shown(record: FeedRecord, added_at: float, now: float, *, own: bool) -> Feed:
@@ -45,22 +50,23 @@ def _told(record: FeedRecord, how: How) -> str:
         return "told by this broker itself"
     if offer is None:
         return "polled, since it names no hub and no cloud"
-    name = f"the {'hub' if offer.kind == 'websub' else 'cloud'} {offer.url}"
+    kind, asked = _WORDS[offer.kind]
+    name = f"the {kind} {offer.url}"
     due = f"{iso(record.push_due_at)}" if record.push_due_at is not None else "not planned"
     problem = record.push_problem
     if how != "polled":
         failed = f"the last renewal failed: {problem}" if problem else ""
         return "; ".join(filter(None, (f"told by {name}; next renewal {due}", failed)))
     if record.asked_at is not None:
-        return f"polled until {name} confirms the subscription"
+        return f"polled until {name} confirms the {asked}"
     because = f", since {problem}" if problem else ""
     return f"polled{because}; {name} is asked {due}"
 
 
 def _counts(record: FeedRecord, how: How) -> str:
     total = record.pushed + record.found_by_poll
-    if how == "polled" and not total:
-        return ""
+    if not total:
+        return "" if how == "polled" else "nothing new has come yet"
     return f"{record.pushed} of {counted(total, 'new item')} {_were(total)} pushed"
 
 

@@ -39,7 +39,7 @@ from rsscloud_broker.apps.river.rendering import event
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import Caller, ICallers, IClock
-from rsscloud_broker.web.streams import HEARTBEAT, Places, Stream, in_turns
+from rsscloud_broker.web.streams import HEARTBEAT, MAX_BACKLOG, Places, Stream, in_turns
 
 #: Seconds between two looks at the id of the newest item.
 CHECK: Final = 2.0
@@ -173,23 +173,44 @@ class RiverStreams:
         self._is_sending = False
 
     async def _send(self, arrival: Arrival) -> None:
-        accounts = self._live.keys() & arrival.accounts
-        some = next((stream for account in accounts for stream in self._live[account]), None)
-        if some is None:
+        followers = self._followers(arrival)
+        if not followers:
             return
-        events = await self._made(arrival.items, some.caller)
-        everything = b"".join(data for _, data in events)
-        first = events[0][0]
+        events = await self._made(arrival.items, followers[0].caller)
+        is_first = True
+        while events:
+            part = _fitting(events)
+            events = events[len(part) :]
+            await self._send_part(part, self._followers(arrival), is_first=is_first)
+            is_first = False
+            if events:
+                await deferLater(self._clock, 0)  # so that those who read have read
+
+    async def _send_part(
+        self, part: Sequence[tuple[int, bytes]], streams: Sequence[RiverStream], *, is_first: bool
+    ) -> None:
+        """Send some events, at most ``MAX_BACKLOG`` bytes.
+
+        :param is_first: whether none were sent just before.  If some were, a browser that has not
+            read those gets these from the database, as fast as it reads.
+        """
+        everything = b"".join(data for _, data in part)
+        first = part[0][0]
 
         def send(stream: RiverStream) -> None:
-            if stream.after < first:
+            if stream.is_full and not is_first:
+                self._catch_up_all([stream], first - 1)
+            elif stream.after < first:
                 stream.send(everything)
             else:  # it has read some of these items itself
-                stream.send(b"".join(data for key, data in events if key > stream.after))
+                stream.send(b"".join(data for key, data in part if key > stream.after))
 
-        accounts = self._live.keys() & arrival.accounts
-        streams = [stream for account in accounts for stream in self._live[account]]
         await in_turns(self._clock, send, streams)
+
+    def _followers(self, arrival: Arrival) -> list[RiverStream]:
+        """The browsers that get the items of an arrival, of those that miss nothing."""
+        accounts = self._live.keys() & arrival.accounts
+        return [stream for account in accounts for stream in self._live[account]]
 
     async def _made(self, items: Sequence[Item], caller: Caller) -> list[tuple[int, bytes]]:
         """The events of some items, with the ids of the items.
@@ -230,11 +251,15 @@ class RiverStreams:
         Deferred.fromCoroutine(self._catch_up(stream))
 
     def _all_catch_up(self, after: int) -> None:
-        """Have all who watch get what they may have missed from the database.
+        """Have all who watch get what they may have missed from the database; see below."""
+        self._catch_up_all([each for some in self._live.values() for each in some], after)
 
-        :param after: the id of an item up to which nobody has missed anything.
+    def _catch_up_all(self, streams: Iterable[RiverStream], after: int) -> None:
+        """Have some browsers get what they may have missed from the database, as fast as they read.
+
+        :param after: the id of an item up to which none of them has missed anything.
         """
-        for stream in [each for some in self._live.values() for each in some]:
+        for stream in streams:
             self._leave(stream)
             stream.after = max(stream.after, after)
             self._start(stream)
@@ -252,6 +277,8 @@ class RiverStreams:
         if stream.after < 0:
             stream.after = self._position
         sent = 0
+        part = PART
+        await stream.drained()
         while not stream.over and stream.after < self._position:
             target = self._position
             if sent >= MOST_MISSED:
@@ -259,7 +286,7 @@ class RiverStreams:
                 stream.send(_GAP % target)
                 break
             try:
-                items = await self._missed(stream)
+                number = await self._send_missed(stream, target, part)
             except Unavailable:
                 stream.cut_off()  # the browser tries again
                 return
@@ -267,27 +294,33 @@ class RiverStreams:
                 self.log.failure("Reading what a river missed failed.")
                 stream.cut_off()
                 return
-            sent += len(items)
-            is_all = len(items) < PART
-            last = items[-1].id if items else target
-            stream.after = max(target, last) if is_all else last
+            sent += number
+            part = min(2 * max(number, 1), PART)  # if they are large, few are sent at once
             await stream.drained()
         if not stream.over:
             self._live.setdefault(stream.caller.account.id, {})[stream] = None
 
-    async def _missed(self, stream: RiverStream) -> list[Item]:
-        """Send a browser some of the items that it missed, and return them."""
+    async def _send_missed(self, stream: RiverStream, target: int, part: int) -> int:
+        """Send a browser some of the items that it missed, and return how many these are.
+
+        :param target: the id of the newest item.
+        :param part: how many are read.
+        """
         await self._readers.acquire()
         try:
             if stream.over:
-                return []  # it has gone while it waited for its turn
-            items = await self._river.items_after(stream.caller, stream.after, PART)
-            if items:
-                events = await self._made(items, stream.caller)
-                stream.send(b"".join(data for _, data in events))
-            return items
+                return 0  # it has gone while it waited for its turn
+            items = await self._river.items_after(stream.caller, stream.after, part)
+            events = await self._made(items, stream.caller) if items else []
         finally:
             self._readers.release()
+        fitting = _fitting(events)
+        stream.send(b"".join(data for _, data in fitting))
+        if fitting:
+            stream.after = fitting[-1][0]
+        if len(fitting) == len(items) < part:
+            stream.after = max(stream.after, target)  # there are no others
+        return len(fitting)
 
     # --- from time to time
 
@@ -364,3 +397,13 @@ class RiverStreams:
 def _events_of(items: Iterable[Item], feeds: dict[int, Feed]) -> dict[Item, bytes]:
     """The events of some items.  It runs in a thread."""
     return {item: event(item, feeds.get(item.feed_id)) for item in items}
+
+
+def _fitting(events: Sequence[tuple[int, bytes]]) -> Sequence[tuple[int, bytes]]:
+    """As many of the first events as may be sent at once: at least one."""
+    size = 0
+    for number, (_, data) in enumerate(events):
+        size += len(data)
+        if number and size > MAX_BACKLOG:
+            return events[:number]
+    return events

@@ -137,7 +137,9 @@ class RiverHouse(House):
             in_thread=_at_once,
             rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
         )
-        app = make_river(options or RiverOptions(), self.app_parts)
+        self.app = app = make_river(options or RiverOptions(), self.app_parts)
+        for sink in app.sinks:
+            self.bus.attach(sink)
         (door, _), (intake,), (tending,) = app.front_doors, app.notifiers, app.services
         assert isinstance(door, RiverDoor)
         assert isinstance(intake, Intake)

@@ -105,8 +105,9 @@ class FakeRiver(River):
         self.follow(caller.account.id, feed)
         return feed
 
-    async def unsubscribe(self, caller: Caller, feed_id: int) -> bool:
-        return self.lists.get(caller.account.id, {}).pop(feed_id, None) is not None
+    async def unsubscribe(self, caller: Caller, feed: int | str) -> Feed | None:
+        assert isinstance(feed, int)  # the page knows the numbers
+        return self.lists.get(caller.account.id, {}).pop(feed, None)
 
     async def import_opml(self, caller: Caller, data: bytes, source: str) -> Imported:
         if not data.startswith(b"<opml"):

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 from attrs import evolve
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river.door import PAGE
+from rsscloud_broker.apps.river.door import PAGE, REMEMBERED
+from rsscloud_broker.apps.river.river import PER_HOUR
+from rsscloud_broker.interfaces import Session
 from tests.apps.river.house import BLOG, RiverHouse, rss
+
+PAGE_OF_BLOG = "http://blog.example/"
 
 ITEM = (
     "<item><title>Three &amp; four</title><link>http://blog.example/3</link><guid>three</guid>"
@@ -102,3 +108,120 @@ class DoorTests(SynchronousTestCase):
         self.house.result(river.set_public(dave, False))
         self.house.pass_time(10)
         self.assertEqual(self.house.get(path, account="dave").status, 404)
+
+    def test_river_js_is_made_once_for_all_who_ask_at_the_same_time(self) -> None:
+        self.house.follow()
+        river = self.house.river
+        self.house.result(river.set_public(self.house.dave, True))
+        read = river.public_river
+        held: list[Deferred[None]] = []
+
+        async def slow(name: str, limit: int) -> Any:
+            held.append(Deferred())
+            await held[-1]
+            return await read(name, limit)
+
+        self.patch(river, "public_river", slow)
+        asking = [self.house.begin("GET", "/river/river.js?account=dave") for _ in range(3)]
+        self.assertEqual(len(held), 1)
+        held[0].callback(None)
+        answers = [exchange.answer() for exchange in asking]
+        self.assertEqual([answer.status for answer in answers], [200] * 3)
+        self.assertEqual({answer.body for answer in answers}, {answers[0].body})
+        self.house.get("/river/river.js", account="dave")
+        self.assertEqual(len(held), 1)
+
+    def test_rivers_that_nobody_has_made_public_displace_none(self) -> None:
+        self.house.follow()
+        self.house.result(self.house.river.set_public(self.house.dave, True))
+        self.assertEqual(self.house.get("/river/river.js", account="dave").status, 200)
+        reads: list[str] = []
+        read = self.house.river.public_river
+
+        async def counted(name: str, limit: int) -> Any:
+            reads.append(name)
+            return await read(name, limit)
+
+        self.patch(self.house.river, "public_river", counted)
+        for number in range(REMEMBERED + 1):
+            self.assertEqual(self.house.get("/river/river.js", account=f"no{number}").status, 404)
+        reads.clear()
+        self.assertEqual(self.house.get("/river/river.js", account="dave").status, 200)
+        self.assertEqual(reads, [])
+
+
+class FollowingTests(SynchronousTestCase):
+    """Programs follow feeds, and leave them."""
+
+    def setUp(self) -> None:
+        self.house = RiverHouse(self)
+        self.house.topics.pages[BLOG] = rss("one")
+        self.house.topics.pages[PAGE_OF_BLOG] = (
+            f'<html><link rel="alternate" type="application/rss+xml" href="{BLOG}"></html>'.encode()
+        )
+        self.house.callers.signed_in = self.house.dave
+
+    def send(self, path: str, **fields: str) -> tuple[int, Any]:
+        answer = self.house.form(path, fields)
+        self.assertEqual(answer.headers["cache-control"], "no-store")
+        is_json = answer.headers.get_content_type() == "application/json"
+        return answer.status, json.loads(answer.body) if is_json else answer.text
+
+    def test_by_the_page_of_a_site(self) -> None:
+        status, feed = self.send("/river/subscribe", url=PAGE_OF_BLOG)
+        self.assertEqual((status, feed["url"], feed["title"]), (200, BLOG, "A blog"))
+        self.assertEqual(feed["how"], "polled")
+        (same,) = json.loads(self.house.get("/river.json").body)["_river"]["feeds"]
+        self.assertEqual(same["id"], feed["id"])
+        self.assertEqual(self.send("/river/subscribe", url=BLOG)[1]["id"], feed["id"])
+
+    def test_leaving_by_number_and_by_address(self) -> None:
+        for by in ("id", "url"):
+            _, feed = self.send("/river/subscribe", url=BLOG)
+            status, left = self.send("/river/unsubscribe", **{by: str(feed[by])})
+            self.assertEqual((status, left), (200, {"id": feed["id"], "url": BLOG}))
+            self.assertEqual(self.house.result(self.house.river.feeds(self.house.dave)), [])
+
+    def test_the_address_need_not_be_written_as_it_is_stored(self) -> None:
+        self.send("/river/subscribe", url=BLOG)
+        status, _ = self.send("/river/unsubscribe", url="HTTP://Blog.example:80/rss.xml")
+        self.assertEqual(status, 200)
+
+    def test_what_nobody_follows_cannot_be_left(self) -> None:
+        self.house.follow(who=self.house.anna)
+        (feed,) = self.house.result(self.house.river.feeds(self.house.anna))
+        for fields in ({"id": str(feed.id)}, {"url": BLOG}, {"id": "9" * 30}, {"id": "-1"}):
+            status, text = self.send("/river/unsubscribe", **fields)
+            self.assertEqual(status, 404, fields)
+            self.assertIn("/river.json", text)
+        status, text = self.send("/river/unsubscribe")
+        self.assertEqual((status, "id" in text and "url" in text), (400, True))
+        self.assertEqual(len(self.house.result(self.house.river.feeds(self.house.anna))), 1)
+
+    def test_what_cannot_be_followed(self) -> None:
+        for url in ("", "ftp://blog.example/", "http://nowhere.example/"):
+            status, text = self.send("/river/subscribe", url=url)
+            self.assertEqual(status, 400, url)
+            self.assertIn("not accepted", text)
+
+    def test_too_many(self) -> None:
+        for _ in range(PER_HOUR):
+            self.send("/river/subscribe", url="http://nowhere.example/")
+        answer = self.house.form("/river/subscribe", {"url": "http://nowhere.example/"})
+        self.assertEqual(answer.status, 429)
+        self.assertGreater(int(answer.headers["retry-after"]), 0)
+
+    def test_only_for_those_who_may(self) -> None:
+        for path in ("/river/subscribe", "/river/unsubscribe"):
+            self.house.callers.signed_in = None
+            self.assertEqual(self.send(path, url=BLOG)[0], 401)
+            self.house.callers.signed_in = evolve(self.house.dave, scopes=frozenset({"metrics"}))
+            self.assertEqual(self.send(path, url=BLOG)[0], 403)
+
+    def test_forms_of_other_sites(self) -> None:
+        """A browser that has signed in sends the token of its form."""
+        session = Session(1, 0.0, 0.0, 1e12, "192.0.2.7", "A browser")
+        self.house.callers.signed_in = evolve(self.house.dave, csrf="csrf", session=session)
+        for path in ("/river/subscribe", "/river/unsubscribe"):
+            self.assertEqual(self.send(path, url=BLOG)[0], 403)
+        self.assertEqual(self.send("/river/subscribe", url=BLOG, csrf="csrf")[0], 200)

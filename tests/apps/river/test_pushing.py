@@ -358,6 +358,26 @@ class CloudTests(HubCase):
         self.assertEqual(feed.how, "polled")
         self.assertIn("the cloud did not take the registration: the call failed", feed.status)
 
+    def test_while_a_cloud_is_asked(self) -> None:
+        """A broker that stops meanwhile asks again soon after its next start."""
+        answer: Deferred[OutboundReply] = Deferred()
+        self.house.hubs.answers[CLOUD] = answer
+        following = Deferred.fromCoroutine(
+            self.house.river.subscribe(self.house.dave, BLOG, "192.0.2.7")
+        )
+        self.house.pass_time(15)
+        self.successResultOf(following)
+        status = f"polled until the cloud {CLOUD} confirms the registration"
+        self.assertEqual(self.house.feed().status, status)
+        self.house.tending.stopService()
+        self.house.hubs.answers[CLOUD] = self.register
+        self.house.tending.startService()
+        self.house.pass_time(15)
+        self.assertEqual(self.house.feed().status, status)
+        self.house.pass_time(400)
+        self.assertEqual(self.house.feed().how, "rsscloud", self.house.feed().status)
+        self.assertEqual(len(self.house.asked(CLOUD)), 2)
+
     def test_after_the_hub_fails_the_cloud_is_used(self) -> None:
         self.head = NAMES_HUB + NAMES_CLOUD
         self.pages[BLOG] = self.feed("one")

@@ -400,7 +400,11 @@ class ListTests(SynchronousTestCase):
             (b"<opml><body/></opml>", "names no feed"),
             (bomb, "DOCTYPE"),
             (b"<opml><body>%b</body></opml>" % deep, "the list cannot be read"),
-            (b"<opml><body>%b</body></opml>" % many, "elements"),
+            (b"<opml><body>%b</body></opml>" % many, "more than 20000 elements; split it"),
+            (
+                b'<opml><body><outline type="include" url="http://x.example/a"/></body></opml>',
+                "it only includes other lists, which are not read, such as http://x.example/a",
+            ),
             (b" " * (6 * 1024 * 1024), "more than"),
         ):
             self.assertIn(said, self.refused(data))

@@ -239,6 +239,55 @@ class TroubleTests(StreamCase):
         self.assertTrue(other.is_open)
         self.assertTrue(MAX_BACKLOG < len(other.text) < MAX_BACKLOG + 5000, len(other.text))
 
+    def test_who_does_not_read_is_let_go_of_in_time(self) -> None:
+        """And makes room: it counts no longer, whether it was caught up or not."""
+        self.river.store(*map(item, range(1, 3 * PART)))
+        self.river.waiting = Deferred()
+        behind = self.watch(self.dave, "?after=0")
+        behind.pause()
+        self.river.waiting.callback(None)
+        self.river.waiting = None
+        live, reading = self.watch(self.anna), self.watch(self.anna)
+        live.pause()
+        for _ in range(16):
+            self.wait()
+        self.assertEqual((behind.is_open, live.is_open, reading.is_open), (False, False, True))
+        reading.leave()
+        self.wait()
+        self.assertEqual(self.river.watchers, [])
+
+    def test_a_burst_of_large_items_comes_in_parts(self) -> None:
+        """Nobody who reads is cut off for the size of what arrives, and nothing is lost."""
+        reader, slow = self.watch(self.dave), self.watch(self.dave)
+        slow.pause()
+        text = f"<p>{'word ' * 4000}</p>"
+        self.river.reads.clear()
+        self.river.arrive(*[item(key, text_html=text) for key in range(1, 31)])
+        self.wait(0)
+        self.assertEqual(reader.ids(), list(range(1, 31)))
+        self.assertNotIn("items_after", self.river.reads)
+        before = len(slow.text)
+        self.assertEqual((before < MAX_BACKLOG, slow.is_open), (True, True))
+        slow.resume()
+        self.wait()
+        self.assertEqual(slow.ids(), list(range(1, 31)))
+        self.assertLess(self.river.reads.count("items_after"), 12)
+        self.river.arrive(item(31))
+        self.assertEqual((reader.ids()[-1], slow.ids()[-1]), (31, 31))
+
+    def test_a_huge_item_is_shortened_in_the_stream(self) -> None:
+        reader = self.watch(self.dave)
+        text = f"<p>{'漢字 ' * 30_000}</p>"
+        self.river.arrive(item(1, title="Huge", text_html=text))
+        self.assertLess(len(reader.text.encode()), MAX_BACKLOG)
+        (section,) = reader.sections()
+        self.assertEqual(section.xpath("string(.//h3)"), "New: Huge")
+        self.assertIn("漢字", section.text_content())
+        (link,) = section.xpath(".//a[@href='/river?before=2']")
+        self.assertIn("whole", link.text_content())
+        page = self.dave.get("/river?before=2")
+        self.assertIn(text, page.text)
+
     def test_who_catches_up_slowly_is_read_for_slowly(self) -> None:
         self.river.store(*map(item, range(1, 4 * PART)))
         self.river.waiting = Deferred()
