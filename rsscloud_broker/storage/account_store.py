@@ -8,10 +8,9 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
-from rsscloud_broker.database import reading, writing
+from rsscloud_broker.database import Batched, reading, writing
 from rsscloud_broker.interfaces import IAccountStore, StoredPassword
 from rsscloud_broker.storage import accounts as rows
-from rsscloud_broker.storage.operations import Batched
 from rsscloud_broker.storage.threads import Threads
 
 

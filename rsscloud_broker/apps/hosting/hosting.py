@@ -17,9 +17,18 @@ from rsscloud_broker.apps.hosting.cache import Answers, Cache, Entry, Key
 from rsscloud_broker.apps.hosting.documents import Document, NotStored, is_path
 from rsscloud_broker.apps.hosting.gate import MayNot
 from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
-from rsscloud_broker.apps.hosting.rows import File, Limits, Saved, Served, Version
+from rsscloud_broker.apps.hosting.rows import (
+    File,
+    Limits,
+    Save,
+    Saved,
+    Served,
+    Version,
+    save_all,
+)
 from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
+from rsscloud_broker.database import Batched
 from rsscloud_broker.errors import Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content
@@ -197,15 +206,15 @@ class Hosting:
 
     async def _put(self, caller: Caller, path: str, document: Document, source: str) -> Saved:
         key = (caller.name, path)
-        now = self._clock.wall_seconds()
-        arguments: tuple[Any, ...] = (caller.account, path, document, now, self._limits)
+        wanted = Save(caller.account, path, document, self._clock.wall_seconds(), self._limits)
         with self.cache.changing(key):
             if not document.is_topic:
-                return await self._store.save(*arguments)
+                return await self._store.save(wanted)
             content = Content(document.body, document.media_type)
-            operation = partial(_saving, arguments=arguments)
             url = self.url_of(*key)
-            saved: Saved = await self._publisher.publish(url, content, operation, source)
+            saved: Saved = await self._publisher.publish(
+                url, content, Batched(save_all, wanted), source
+            )
             return saved
 
     def _answers(self, key: Key, content: Served) -> Answers:
@@ -213,10 +222,6 @@ class Hosting:
         if self._hub and content.is_topic:
             link = encode([(self._hub, "hub"), (self.url_of(*key), "self")])
         return answers_of(content, link, self._clock.wall_seconds())
-
-
-def _saving(conn: Any, arguments: tuple[Any, ...]) -> Saved:
-    return rows.save(conn, *arguments)
 
 
 def _removing(conn: Any, caller: Caller, path: str) -> bool:

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.apps.hosting import cache as cache_module
 from rsscloud_broker.apps.hosting.documents import examined
 from rsscloud_broker.apps.hosting.options import HostingOptions
-from rsscloud_broker.apps.hosting.rows import Limits, Stored
+from rsscloud_broker.apps.hosting.rows import Limits, Save, Stored
 from rsscloud_broker.apps.hosting.store import HostingStore
 from tests.apps.hosting.fixture import (
     BASE,
@@ -187,7 +187,8 @@ class CacheTests(HostingTestCase):
         self.house.get()
         account, document = self.house.caller().account, examined("rss.xml", a_feed("2"))
         other = HostingStore(self.house.parts.database)
-        self.successResultOf(other.save(account, "rss.xml", document, 2000.0, Limits(9999, 9)))
+        wanted = Save(account, "rss.xml", document, 2000.0, Limits(9999, 9))
+        self.successResultOf(other.save(wanted))
         self.assertEqual(self.house.get().body, LARGE)
         self.house.clock.advance(1)
         self.assertEqual(self.house.get().body, a_feed("2"))
