@@ -19,4 +19,4 @@ class TurnsTests(SynchronousTestCase):
         self.assertEqual(self.turns("a+b c b+d a"), ["a+b c", "b+d a"])
 
     def test_nothing(self) -> None:
-        self.assertEqual([list(some) for some in in_turns([], str.split)], [[]])
+        self.assertEqual(list(map(list, in_turns([], str.split))), [[]])
