@@ -138,12 +138,11 @@ def make_broker(
     outgoing = OTHER_DESCRIPTORS + _notifications(chosen["sinks"])
     service = BrokerService(config, public_url, reactor, outgoing + config.http.max_connections)
 
-    clock, counters = SystemClock(reactor), Counters()
+    clock, counters, blocks = SystemClock(reactor), Counters(), Blocks()
     threads = StoreThreads(reactor, counters)
     store = Store(reactor, config.database_url, threads, config.storage.bounds, counters)
     accounts = make_accounts(AccountStore(threads), config, reactor, clock, makers, chosen)
     bus = EventBus(clock=clock, counters=counters)
-    blocks = Blocks()
     filing = Workers(reactor, "files", 2, counters)
     decoding = Workers(reactor, "decoding", AT_A_TIME, counters)
     space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing, counters)
@@ -226,6 +225,7 @@ def make_broker(
     )
     notifiers.update(apps.notifiers)
     outbound.fetcher.serve(apps.topics)
+    administration.serve(apps.topics)
     sinks = [
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
         OwnTopicsSink(store, detector.schedule, clock, public_url),

@@ -50,10 +50,15 @@ class ServedTopics:
 
     :ivar prefix: how their URLs begin; with a whole host.
     :ivar read: returns the present content of a topic, or None if there is no such topic.
+    :ivar take_down: for administrators: deletes what everybody can read at a URL with this prefix,
+        topic or not.  It takes the URL, the reason, and an operation (see ``IDatabase``) that
+        records this, to be run in the same transaction if there was anything; and returns whether
+        there was.  None if nothing can be taken down.
     """
 
     prefix: str
     read: Callable[[str], Awaitable[Content | None]]
+    take_down: Callable[[str, str, Callable[[Any], None]], Awaitable[bool]] | None = None
 
 
 @frozen

@@ -325,6 +325,10 @@ class Store(Service):
     add_announcement = writing(block_rows.add_announcement)
     remove_announcement = writing(block_rows.remove_announcement)
     record_change = writing(change_rows.record_change)
+
+    def recording(self, change: Change) -> Operation[None]:
+        return lambda conn: change_rows.record_change_if_any(conn, change)
+
     changes = reading(change_rows.changes)
     changes_after = reading(change_rows.changes_after)
     last_change = reading(change_rows.last_change)

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from attrs import evolve, field, frozen
-from sqlalchemy import Connection, Row, and_, bindparam, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from rsscloud_broker.apps.hosting.documents import Document, NotStored
 from rsscloud_broker.apps.hosting.schema import feed, version
@@ -17,6 +27,10 @@ from rsscloud_broker.tables import MICROSECONDS, to_micros, to_seconds
 
 #: How many versions of a file are kept.
 VERSIONS: Final = 20
+
+#: The ``account_id`` of deleted files whose account is gone: those who ask for one learn that it is
+#: gone for good.  Who gets the name next takes them over.
+NOBODY: Final = 0
 
 #: How many bytes of documents one statement stores, if they are several.
 PORTION: Final = 16 * 1024 * 1024
@@ -64,6 +78,19 @@ class Version:
     media_type: str
     saved_at: float
     is_present: bool
+
+
+@frozen
+class Public:
+    """A file that everybody can read.
+
+    :ivar account: the name of its account.
+    :ivar is_topic: whether others may subscribe to it.
+    """
+
+    account: str
+    path: str
+    is_topic: bool
 
 
 @frozen
@@ -220,7 +247,7 @@ def _place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place |
     :raises NotStored: the account has no room for it.
     """
     account, document, limits = wanted.account, wanted.document, wanted.limits
-    rows = _without_former(conn, account, rows)
+    rows = _of_account(conn, account, rows)
     known = next((row for row in rows if row.path == wanted.path), None)
     is_there = known is not None and known.version_id is not None
     if (
@@ -294,14 +321,22 @@ def _version(place: _Place) -> dict[str, object]:
     }
 
 
-def _without_former(
-    conn: Connection, account: Account, rows: Sequence[Row[Any]]
-) -> Sequence[Row[Any]]:
-    """The rows of an account; those of a former one of its name are removed."""
-    if any(row.account_id != account.id for row in rows):
-        former = (feed.c.account == account.name, feed.c.account_id != account.id)
-        conn.execute(delete(feed).where(*former))
-        rows = [row for row in rows if row.account_id == account.id]
+def _of_account(conn: Connection, account: Account, rows: Sequence[Row[Any]]) -> Sequence[Row[Any]]:
+    """The rows of an account, with what is remembered of a former one that had its name.
+
+    :raises NotStored: the files of the former account are still being deleted.
+    """
+    owners = {row.account_id for row in rows}
+    if owners <= {account.id}:
+        return rows
+    if owners - {account.id, NOBODY}:
+        raise NotStored(
+            "An account that had your name was removed a moment ago, and its files are still being "
+            "deleted. Try again in a minute.",
+            503,
+        )
+    of_nobody = (feed.c.account == account.name, feed.c.account_id == NOBODY)
+    conn.execute(update(feed).where(*of_nobody).values(account_id=account.id))
     return rows
 
 
@@ -360,14 +395,48 @@ def remove(conn: Connection, account: Account, path: str) -> bool:
 
     :returns: whether there was such a file.
     """
-    mine = (feed.c.account_id == account.id, feed.c.path == path)
-    row = conn.execute(select(feed).where(*mine, feed.c.version_id.is_not(None))).first()
-    if row is None:
+    return _empty(conn, feed.c.account_id == account.id, feed.c.path == path)
+
+
+def take_down(conn: Connection, account: str, path: str) -> bool:
+    """As ``remove``, whoever owns the file.
+
+    :param account: the name of the account.
+    """
+    return _empty(conn, feed.c.account == account, feed.c.path == path)
+
+
+def _empty(conn: Connection, *which: ColumnElement[bool]) -> bool:
+    key = conn.execute(select(feed.c.id).where(*which, feed.c.version_id.is_not(None))).scalar()
+    if key is None:
         return False
-    conn.execute(delete(version).where(version.c.feed_id == row.id))
+    conn.execute(delete(version).where(version.c.feed_id == key))
     nothing = {"version_id": None, "size": 0, "stored": 0, "versions": 0}
-    conn.execute(update(feed).where(feed.c.id == row.id).values(nothing))
+    conn.execute(update(feed).where(feed.c.id == key).values(nothing))
     return True
+
+
+def one_of(conn: Connection, account_id: int) -> Public | None:
+    """A file of an account that is gone; None if it has no more."""
+    mine = (feed.c.account_id == account_id, feed.c.version_id.is_not(None))
+    row = conn.execute(select(feed).where(*mine).order_by(feed.c.id).limit(1)).first()
+    return None if row is None else Public(row.account, row.path, row.is_topic)
+
+
+def public(conn: Connection, account: str, path: str) -> Public | None:
+    """A file that is served; None if there is none.
+
+    :param account: the name of the account.
+    """
+    there = (feed.c.account == account, feed.c.path == path, feed.c.version_id.is_not(None))
+    row = conn.execute(select(feed.c.is_topic).where(*there)).first()
+    return None if row is None else Public(account, path, row.is_topic)
+
+
+def disown(conn: Connection, account_id: int) -> None:
+    """Remember the deleted files of an account that is gone, as files of nobody."""
+    mine = (feed.c.account_id == account_id, feed.c.version_id.is_(None))
+    conn.execute(update(feed).where(*mine).values(account_id=NOBODY))
 
 
 def files(conn: Connection, account: Account) -> list[File]:

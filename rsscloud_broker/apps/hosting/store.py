@@ -27,3 +27,6 @@ class HostingStore:
     versions = reading(rows.versions)
     one_version = reading(rows.one_version)
     present = reading(rows.present)
+    public = reading(rows.public)
+    one_of = reading(rows.one_of)
+    disown = writing(rows.disown)

@@ -249,9 +249,17 @@ class RowsTests(SynchronousTestCase):
         self.save(b"1")
         self.save(path="secret.xml")
         new = evolve(DAVE, id=3)
+        error = self.assertRaises(NotStored, self.save, b"2", new)
+        self.assertIn("was removed a moment ago", str(error))
+        self.assertEqual(self.body(), b"1")
+        with self.writing() as conn:
+            while (file := rows.one_of(conn, DAVE.id)) is not None:
+                rows.take_down(conn, file.account, file.path)
+            rows.disown(conn, DAVE.id)
         self.assertEqual(self.save(b"2", new), Saved(created=True, changed=True))
         self.assertEqual(len(self.versions(account=new)), 1)
-        self.assertIsNone(self.present("secret.xml"))
+        self.assertEqual(self.present("secret.xml"), Stored(0))
+        self.assertEqual([file.path for file in self.files(new)], [PATH])
         self.assertEqual(self.count("hosting_version"), 1)
 
     # migrations
