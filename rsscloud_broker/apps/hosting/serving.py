@@ -25,7 +25,6 @@ from __future__ import annotations
 import re
 from email.utils import formatdate
 from typing import Final
-from urllib.parse import urlsplit
 
 from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface import implementer
@@ -33,7 +32,7 @@ from zope.interface import implementer
 from rsscloud_broker.apps.hosting import documents
 from rsscloud_broker.apps.hosting.cache import Answers as AnswersOfFile
 from rsscloud_broker.apps.hosting.cache import Cache, Entry, Key
-from rsscloud_broker.apps.hosting.options import PREFIX
+from rsscloud_broker.apps.hosting.options import prefixes_of
 from rsscloud_broker.apps.hosting.rows import Served
 from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, accepted_codings, send
@@ -147,10 +146,9 @@ class FilesDoor(RoutesOnly):
     name = "hosting_files"
 
     def __init__(self, cache: Cache, base: str) -> None:
-        paths = {PREFIX, urlsplit(base).path} - {""}
         self._routes = [
             Route(f"{path}/*", "GET", FileResource(cache, path), for_everybody=True)
-            for path in sorted(paths)
+            for path in prefixes_of(base)
         ]
 
     def routes(self) -> list[Route]:

@@ -260,6 +260,17 @@ class BaseTests(HostingTestCase):
         content = self.house.result(topics.read(url))
         self.assertEqual(content.body, LARGE)
 
+    def test_saving_and_deleting_below_its_path(self) -> None:
+        path = "/people/dave/rss.xml"
+        self.assertEqual(self.house.put(LARGE, path).status, 201)
+        self.assertEqual(self.house.put(a_feed("2"), path).status, 204)
+        self.assertEqual(self.house.get(PATH).body, a_feed("2"))
+        answer = self.house.put(a_feed(), "/people/anna/rss.xml")
+        self.assertEqual(answer.status, 403)
+        self.assertIn("save below /people/dave/", answer.text)
+        self.assertEqual(self.house.ask("DELETE", path, headers=basic()).status, 204)
+        self.assertEqual(self.house.get(path).status, 410)
+
     def test_bases_that_cannot_be_used(self) -> None:
         for url in ("static.example", "ftp://x/", "https://", "https://x/?y", "https://x/#y",
                     "https://a@x/", "https://x:0/"):  # fmt: skip
