@@ -13,7 +13,7 @@ from typing import Any
 from attrs import frozen
 
 from rsscloud_broker.apps.hosting import documents, rows
-from rsscloud_broker.apps.hosting.cache import Answers, Cache, Entry, Key
+from rsscloud_broker.apps.hosting.cache import Cache, Entry, Key
 from rsscloud_broker.apps.hosting.documents import Document, NotStored, is_path
 from rsscloud_broker.apps.hosting.gate import MayNot
 from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
@@ -33,6 +33,7 @@ from rsscloud_broker.database import Batched
 from rsscloud_broker.errors import Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content
+from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire.links import HUB_PATHS, encode
 
 
@@ -251,7 +252,7 @@ class Hosting:
             )
             return saved
 
-    def _answers(self, key: Key, content: Served) -> Answers:
+    def _answers(self, key: Key, content: Served) -> FeedAnswers:
         link = ""
         if self._hub and content.is_topic:
             link = encode([(self._hub, "hub"), (self.url_of(*key), "self")])

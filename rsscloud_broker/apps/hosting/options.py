@@ -16,8 +16,8 @@ PREFIX = "/feeds"
 
 _MB = 1024 * 1024
 
-#: A call may have the feed as one text of base64, and the XML parser takes texts of up to ten million
-#: bytes.
+#: A call may have the feed as one text of base64, and the XML parser takes texts of up to ten
+#: million bytes.
 _LARGEST_FEED = 7 * _MB
 
 #: XML-RPC has no larger integers.

@@ -24,6 +24,7 @@ from rsscloud_broker.apps.hosting.schema import feed, version
 from rsscloud_broker.database import Batched, in_turns
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.tables import MICROSECONDS, to_micros, to_seconds
+from rsscloud_broker.web.feed_answers import later_second
 
 #: How many versions of a file are kept.
 VERSIONS: Final = 20
@@ -304,15 +305,13 @@ def _is_full(row: Row[Any]) -> bool:
 def _version(place: _Place) -> dict[str, object]:
     """The values of a new version.  Its second is later than that of the version before it."""
     document, account = place.save.document, place.save.account
-    now = to_micros(place.save.at)
-    second = now - now % MICROSECONDS
-    if place.known is not None and place.known.modified_at is not None:
-        second = max(second, place.known.modified_at + MICROSECONDS)
+    known = place.known
+    before = 0.0 if known is None or known.modified_at is None else to_seconds(known.modified_at)
     return {
         "feed_id": place.feed_id,
         "account_id": account.id,
-        "saved_at": now,
-        "modified_at": second,
+        "saved_at": to_micros(place.save.at),
+        "modified_at": int(later_second(place.save.at, before)) * MICROSECONDS,
         "size": len(document.body),
         "media_type": document.media_type,
         "digest": document.digest,
