@@ -256,6 +256,7 @@ VERBS: Final = (
     "read",
     "revive",
     "end",
+    "take down",
     "move",
     "close breaker",
     "block",

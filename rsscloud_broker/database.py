@@ -1,16 +1,58 @@
-"""Turns functions that run in a transaction into methods that return Deferreds."""
+"""For those who have tables in the database: operations that run for many callers at once, and
+functions that become methods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import update_wrapper
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
+from attrs import frozen
 from sqlalchemy import Connection
 from twisted.internet.defer import Deferred
 
+A = TypeVar("A")
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@frozen
+class Batched(Generic[A, T]):
+    """An operation that the threads may run for many callers at once, which is cheaper.
+
+    :ivar function: takes a sequence of arguments, and returns a result for each.  A result that is
+        an exception is raised for its caller alone; the function must have stored nothing for it.
+        If the function raises, it is called again for each argument by itself.
+    :ivar argument: the argument of this operation.
+    """
+
+    function: Callable[[Connection, Sequence[A]], Sequence[T | Exception]]
+    argument: A
+
+    def __call__(self, connection: Connection) -> T:
+        """Run the operation by itself."""
+        result = self.function(connection, [self.argument])[0]
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+def in_turns(
+    arguments: Sequence[A], keys: Callable[[A], Iterable[Hashable]]
+) -> Iterator[Sequence[A]]:
+    """Divide arguments, in their order, so that no two with a common key stand together.
+
+    For functions of ``Batched`` that cannot change the same thing twice in one statement.
+    """
+    begin, seen = 0, set[Hashable]()
+    for index, argument in enumerate(arguments):
+        own = set(keys(argument))
+        if not seen.isdisjoint(own):
+            yield arguments[begin:index]
+            begin, seen = index, set()
+        seen |= own
+    yield arguments[begin:]
 
 
 class HasDatabase(Protocol):

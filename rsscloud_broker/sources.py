@@ -21,6 +21,7 @@ def address_of(source: str) -> IPv4Address | IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
+@lru_cache(MAX_SOURCES)
 def is_loopback(source: str) -> bool:
     """Whether a caller's address is one at which a machine reaches only itself."""
     address = address_of(source)

@@ -16,6 +16,7 @@ from twisted.application.service import IService
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker.account_parts import make_accounts
+from rsscloud_broker.accounts import RemovedAccounts
 from rsscloud_broker.app_parts import make_apps, tables_of
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.client.feed_doctor import FeedDoctor
@@ -137,12 +138,11 @@ def make_broker(
     outgoing = OTHER_DESCRIPTORS + _notifications(chosen["sinks"])
     service = BrokerService(config, public_url, reactor, outgoing + config.http.max_connections)
 
-    clock, counters = SystemClock(reactor), Counters()
+    clock, counters, blocks = SystemClock(reactor), Counters(), Blocks()
     threads = StoreThreads(reactor, counters)
     store = Store(reactor, config.database_url, threads, config.storage.bounds, counters)
     accounts = make_accounts(AccountStore(threads), config, reactor, clock, makers, chosen)
     bus = EventBus(clock=clock, counters=counters)
-    blocks = Blocks()
     filing = Workers(reactor, "files", 2, counters)
     decoding = Workers(reactor, "decoding", AT_A_TIME, counters)
     space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing, counters)
@@ -225,6 +225,7 @@ def make_broker(
     )
     notifiers.update(apps.notifiers)
     outbound.fetcher.serve(apps.topics)
+    administration.serve(apps.topics)
     sinks = [
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
         OwnTopicsSink(store, detector.schedule, clock, public_url),
@@ -308,6 +309,7 @@ def make_broker(
     timed = [
         administration.following,
         Sweeper(store, bus, clock, access),
+        RemovedAccounts(AccountStore(threads), clock, apps.account_data),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
         *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),
         *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),

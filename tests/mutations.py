@@ -597,14 +597,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A blog engine that pings again and again fills the change lists.",
     ),
     Mutation(
-        "storage/topics.py",
-        "changed = (row.digest, row.size) != (fetched.digest, fetched.size)",
-        "changed = True",
+        "storage/recording.py",
+        "return (self.row.digest, self.row.size) != (self.fetched.digest, self.fetched.size)",
+        "return True",
         "storage.test_store",
         "Every fetch notifies everybody, changed or not.",
     ),
     Mutation(
-        "storage/topics.py",
+        "storage/recording.py",
         "row.check_requested_at is not None and row.check_requested_at <= read_at",
         "row.check_requested_at is not None",
         "storage.test_store",

@@ -6,7 +6,7 @@ process, and then returns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from attrs import evolve
@@ -42,6 +42,7 @@ from rsscloud_broker.interfaces import (
     IClock,
     IEventBus,
     IStore,
+    ServedTopics,
 )
 from rsscloud_broker.model import HIDDEN, Subscription
 from rsscloud_broker.records import HostState
@@ -92,6 +93,7 @@ class Administration:
         self._counters = counters
         self._queues = queues
         self._workers = workers
+        self._served: list[ServedTopics] = []
 
     def _change(self, account: str, verb: str, what: object, reason: str = "") -> Change:
         """A change by an account now.
@@ -203,6 +205,21 @@ class Administration:
             raise Unadministrable(f"{url} has ended already")
         await self._done()
         self._bus.publish(TopicEnded(url, change.reason, change.at))
+
+    def serve(self, topics: Iterable[ServedTopics]) -> None:
+        """Take note of what applications publish, so that it can be taken down."""
+        self._served += [one for one in topics if one.take_down is not None]
+
+    async def take_down(self, account: str, url: str, reason: str) -> None:
+        url = _topic_url(url)
+        change = self._change(account, "take down", url, _needed(reason))
+        record = self._rows.recording(change)
+        removed = [
+            await one.take_down(url, change.reason, record)
+            for one in self._served
+            if one.take_down is not None and url.startswith(one.prefix)
+        ]
+        await self._done(any(removed), f"no application of this broker publishes anything at {url}")
 
     async def move_topic(self, account: str, url: str, to: str, reason: str = "") -> None:
         url, to = (await self.topic(url)).status.topic.url, _topic_url(to)

@@ -33,7 +33,7 @@ AT_ONCE, AGAIN = 200, 50
 MAX_ANNOUNCEMENTS: Final = 100
 
 #: The verbs whose object is the URL of a topic; for ``move``, the URL that the topic has left.
-_OF_TOPICS: Final = frozenset({"revive", "end", "move"})
+_OF_TOPICS: Final = frozenset({"revive", "end", "take down", "move"})
 
 
 @implementer(IAnnouncements)

@@ -134,4 +134,6 @@ def _merged(first: SoapService | None, second: SoapService) -> SoapService:
         {**first.operations, **second.operations},
         (*first.aliases, *second.aliases),
         first.description or second.description,
+        (*first.described, *second.described),
+        max(first.body_limit, second.body_limit),
     )

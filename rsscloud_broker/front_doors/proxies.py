@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from typing import Final
 
@@ -54,6 +55,7 @@ def address_in(text: str) -> str | None:
     return address if is_address(address) else None
 
 
+@lru_cache(100)
 def is_own_host(host: str) -> bool:
     """Whether the header ``Host`` names this machine as only programs on it do.
 

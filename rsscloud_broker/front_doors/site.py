@@ -33,6 +33,7 @@ from rsscloud_broker.front_doors.requests import (
     plain,
 )
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
+from rsscloud_broker.front_doors.shown_exchange import FORM
 from rsscloud_broker.front_doors.soap import SoapRoot
 from rsscloud_broker.front_doors.soap_description import DescriptionPage
 from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
@@ -80,9 +81,13 @@ class Root(Resource):
         self._soap = SoapRoot(services)
         self._soap_paths = {"/soap", *self._soap.paths}
         self._call_paths = xmlrpc.CALL_PATHS | self._soap_paths if takes_calls else frozenset()
-        for description in filter(None, (service.description for service in services)):
-            for path in description.paths:
-                page = DescriptionPage(description.document(f"{public_url}{path}"))
+        self._call_limit = max((service.body_limit for service in services), default=0)
+        for service in services:
+            description = service.description
+            for path in description.paths if description else ():
+                assert description is not None
+                document = description.document(f"{public_url}{path}", service.described)
+                page = DescriptionPage(document)
                 self._add(Route(path, "GET", page, frozenset({"wsdl"})))
         self._methods_at = self._find_methods()
         self._known_as = {_folded(path): path for path in self._methods_at}
@@ -102,16 +107,21 @@ class Root(Resource):
         )
 
     def body_limit(self, path: str, kind: str) -> int:
-        """See ``BodyRules``.  The site itself parses forms without files, so they stay small."""
-        if not self._large or kind == "application/x-www-form-urlencoded":
-            return 0
-        found = (
+        """See ``BodyRules``.
+
+        The site itself parses forms without files, so they stay small, but where a route says that
+        it takes them.
+        """
+        found = self._call_limit if path in self._call_paths and kind != FORM else 0
+        if not self._large:
+            return found
+        limits = (
             route.body_limit
             for each in _candidates(path)
             for route in self._large.get(each, ())
-            if not route.content_types or kind in route.content_types
+            if kind in route.content_types or not (route.content_types or kind == FORM)
         )
-        return max(found, default=0)
+        return max(limits, default=found)
 
     def takes_files(self, path: str) -> bool:
         """See ``BodyRules``."""
@@ -124,9 +134,8 @@ class Root(Resource):
     @property
     def largest_body(self) -> int:
         """See ``BodyRules``."""
-        return max(
-            (route.body_limit for routes in self._large.values() for route in routes), default=0
-        )
+        limits = (route.body_limit for routes in self._large.values() for route in routes)
+        return max(limits, default=self._call_limit)
 
     def _add(self, route: Route) -> None:
         routes = self._routes.setdefault((route.path, route.method), [])

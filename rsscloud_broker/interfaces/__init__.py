@@ -44,6 +44,7 @@ from rsscloud_broker.interfaces.administration import (
     IBlocks,
 )
 from rsscloud_broker.interfaces.apps import (
+    AccountData,
     App,
     AppParts,
     AppTables,
@@ -57,6 +58,7 @@ from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.health import IHealth, PartState
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
+    DescribedOperation,
     FrontDoorParts,
     IAdministers,
     ICheckerMaker,
@@ -90,11 +92,13 @@ from rsscloud_broker.interfaces.views import (
 
 __all__ = [
     "Account",
+    "AccountData",
     "App",
     "AppParts",
     "AppTables",
     "Caller",
     "CheckerParts",
+    "DescribedOperation",
     "FeedReport",
     "Finding",
     "FrontDoorParts",

@@ -11,7 +11,8 @@ Callers check who may call: a method itself asks nobody.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from zope.interface import Interface
 
@@ -96,6 +97,14 @@ class IAdministration(Interface):
 
     def end_topic(account: str, url: str, reason: str) -> Awaitable[None]:
         """End a topic: the broker tells its subscribers the reason, and fetches it no more.
+
+        :param reason: why, for the subscribers; not empty.
+        """
+
+    def take_down(account: str, url: str, reason: str) -> Awaitable[None]:
+        """Delete what an application of this broker has published at a URL; nobody can undo that.
+
+        If it is a topic, the topic ends.
 
         :param reason: why, for the subscribers; not empty.
         """
@@ -236,6 +245,9 @@ class IAdministrationStore(Interface):
 
     def record_change(change: Change) -> Awaitable[Change]:
         """Store a ``Change`` whose effect was stored before."""
+
+    def recording(change: Change) -> Callable[[Any], None]:
+        """An operation (see ``IDatabase``) that stores a ``Change`` together with its effect."""
 
     def host_states(after: str, limit: int) -> Awaitable[list[HostState]]:
         """The stored states of hosts, by name."""

@@ -328,6 +328,7 @@ _DONE: Final = {
     "read": "had {} fetched",
     "revive": "revived {}",
     "end": "ended {}",
+    "take down": "took down {}",
     "move": "moved {}",
     "close breaker": "closed the circuit breakers of {}",
     "block": "blocked the {}",
@@ -337,7 +338,7 @@ _DONE: Final = {
 }
 
 #: The verbs whose object is the URL of a topic; for ``move``, that URL and the new one.
-_OF_TOPICS: Final = frozenset({"read", "revive", "end", "move"})
+_OF_TOPICS: Final = frozenset({"read", "revive", "end", "take down", "move"})
 
 
 def _administered(event: Administered, now: float) -> Iterator[LogEntry]:

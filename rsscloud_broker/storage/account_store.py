@@ -8,10 +8,9 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
-from rsscloud_broker.database import reading, writing
+from rsscloud_broker.database import Batched, reading, writing
 from rsscloud_broker.interfaces import IAccountStore, StoredPassword
 from rsscloud_broker.storage import accounts as rows
-from rsscloud_broker.storage.operations import Batched
 from rsscloud_broker.storage.threads import Threads
 
 
@@ -34,6 +33,8 @@ class AccountStore:
     set_password = writing(rows.set_password)
     rehash = writing(rows.rehash)
     remove_account = writing(rows.remove_account)
+    census = reading(rows.census)
+    ids_without_account = reading(rows.ids_without_account)
     add_session = writing(rows.add_session)
     session = reading(rows.session_of)
     touch_session = writing(rows.touch_session)

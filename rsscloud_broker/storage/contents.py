@@ -22,7 +22,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.records import Bounds
@@ -32,7 +43,6 @@ from rsscloud_broker.storage.schema import (
     fanout,
     pending,
     queued,
-    subscription,
 )
 from rsscloud_broker.storage.topic_urls import TOPIC_ID, key_of, named
 
@@ -58,6 +68,11 @@ _NEWEST = (
     select(func.max(_of_topic.c.id))
     .where(_of_topic.c.topic_id == content.c.topic_id)
     .scalar_subquery()
+)
+_WITH_CONTENTS = (
+    select(content.c.topic_id)
+    .where(content.c.topic_id.in_(bindparam("keys", expanding=True)))
+    .distinct()
 )
 _UNNEEDED = and_(~_CARRIED, ~_PENDING, or_(~_NEWEST_NEEDED, content.c.id < _NEWEST))
 
@@ -188,14 +203,6 @@ def _add_to_sums(conn: Connection, sizes: Mapping[str, int]) -> None:
             conn.execute(insert(content_sum).values(host=host, size=size))
 
 
-def is_wanted(conn: Connection, topic_key: int) -> bool:
-    """Whether some subscription of a topic wants content.  An index makes this quick."""
-    somebody = select(subscription.c.id).where(
-        subscription.c.topic_id == topic_key, subscription.c.wants_content
-    )
-    return conn.execute(somebody.limit(1)).first() is not None
-
-
 def is_waited_for(conn: Connection, topic_key: int) -> bool:
     """Whether a pending notification is to carry the content of a topic."""
     waits = select(pending.c.subscription_id).where(pending.c.content_topic_id == topic_key)
@@ -206,6 +213,11 @@ def is_kept(conn: Connection, topic_key: int) -> bool:
     """Whether the store has any content of a topic."""
     kept = select(content.c.id).where(content.c.topic_id == topic_key)
     return conn.execute(kept.limit(1)).first() is not None
+
+
+def with_contents(conn: Connection, topic_keys: Collection[int]) -> set[int]:
+    """Those of some topics of which the store has any content."""
+    return set(conn.scalars(_WITH_CONTENTS, {"keys": topic_keys})) if topic_keys else set()
 
 
 def remove_outdated(conn: Connection, topic_key: int) -> None:

@@ -14,7 +14,7 @@ rollback.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection, and_, delete, func, or_, select, update
 
@@ -33,18 +33,20 @@ _CHECK_REQUESTED = func.coalesce(topic.c.check_requested_at, 0) > 0
 _REMOVABLE = and_(_IDLE, ~_CHECK_REQUESTED, ~HAS_SUBSCRIPTIONS, ~IS_ASKED_URL)
 
 
-def evict_idle(conn: Connection, limit: int, wanted: int = 0) -> int:
+def evict_idle(conn: Connection, limit: int, wanted: int = 0, spared: Collection[int] = ()) -> int:
     """Remove idle topics, those fetched longest ago first, until more of them fit.
 
     Topics that wait to be fetched are not removed.
 
     :param limit: how many idle topics there may be.
     :param wanted: how many idle topics the caller wants to add.
+    :param spared: the ids of topics that are not removed.
     :returns: how many the caller may add.
     """
     count = select(func.count()).select_from(topic).where(_IDLE)
     excess = conn.execute(count).scalar_one() + wanted - limit
-    oldest = select(topic.c.id).where(_REMOVABLE).order_by(topic.c.idle_at, topic.c.id)
+    removable = and_(_REMOVABLE, topic.c.id.not_in(spared)) if spared else _REMOVABLE
+    oldest = select(topic.c.id).where(removable).order_by(topic.c.idle_at, topic.c.id)
     while excess > 0:
         keys = list(conn.execute(oldest.limit(min(excess, _BATCH))).scalars())
         if not keys:

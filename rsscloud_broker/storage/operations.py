@@ -12,27 +12,10 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.storage.engine import as_unavailable
 
-A = TypeVar("A")
 T = TypeVar("T")
 
 #: A function that runs in a transaction.  Its result fires the Deferred of the caller.
 Operation: TypeAlias = Callable[[Connection], T]
-
-
-@frozen
-class Batched(Generic[A, T]):
-    """An operation that the threads may run for many callers at once, which is cheaper.
-
-    :ivar function: takes a sequence of arguments, and returns a result for each.
-    :ivar argument: the argument of this operation.
-    """
-
-    function: Callable[[Connection, Sequence[A]], Sequence[T]]
-    argument: A
-
-    def __call__(self, connection: Connection) -> T:
-        """Run the operation by itself."""
-        return self.function(connection, [self.argument])[0]
 
 
 @frozen
@@ -63,7 +46,7 @@ class Job:
     done: Deferred[Any]
 
 
-#: A Deferred, and the result or the Failure to fire it with.
+#: A Deferred, and the result, or the exception or the Failure, to fire it with.
 Outcome: TypeAlias = tuple[Deferred[Any], Any]
 
 
@@ -77,4 +60,4 @@ def fire(outcomes: Sequence[Outcome]) -> None:
     """Fire the Deferreds of jobs with their results."""
     for done, result in outcomes:
         # If the result is a Failure, this runs the errbacks.
-        done.callback(result)
+        done.callback(Failure(result) if isinstance(result, Exception) else result)

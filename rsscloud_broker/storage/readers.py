@@ -20,9 +20,10 @@ from twisted.internet.threads import deferToThreadPool
 from twisted.python.failure import Failure
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.database import Batched
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import database_errors
-from rsscloud_broker.storage.operations import Batched, Job, Operation, Outcome, failed, fire
+from rsscloud_broker.storage.operations import Job, Operation, Outcome, failed, fire
 from rsscloud_broker.workers import Daemons, count_threads
 
 T = TypeVar("T")

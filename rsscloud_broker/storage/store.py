@@ -1,16 +1,16 @@
 """The store, which the core and the sinks use: each method is one transaction on the database.
 
-The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``contents``,
-``subscriptions``, ``summaries``, ``intents``, ``log_entries``, ``statistics``, ``walks``,
-``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``, ``blocks``, ``changes`` and
-``relaying``.
+The SQL of the methods is in ``pings``, ``topics``, ``recording``, ``polls``, ``moves``,
+``contents``, ``subscriptions``, ``summaries``, ``intents``, ``log_entries``, ``statistics``,
+``walks``, ``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``, ``blocks``,
+``changes`` and ``relaying``.
 ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from attrs import evolve
 from sqlalchemy import Connection
@@ -21,7 +21,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.admin_records import BrokerState, Change
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.database import reading, writing
+from rsscloud_broker.database import Batched, reading, writing
 from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
     FetchResult,
@@ -46,6 +46,7 @@ from rsscloud_broker.storage import (
     moves,
     nodes,
     polls,
+    recording,
     relaying,
     sizes,
     summaries,
@@ -61,7 +62,7 @@ from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.engine import open_engine
-from rsscloud_broker.storage.operations import Batched, Heavy, Operation
+from rsscloud_broker.storage.operations import Heavy, Operation
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.tables import (
     to_micros,
@@ -174,18 +175,22 @@ class Store(Service):
         return self._database.read(Batched(polls.topic_statuses, url))
 
     def record_fetch(self, fetched: FetchResult, ping: Ping | None) -> Deferred[FetchRecord]:
-        def recording(fetched: FetchResult) -> Operation[FetchRecord]:
-            return lambda conn: topics.record_fetch(conn, fetched, ping, self._bounds)
+        def storing(fetched: FetchResult) -> Operation[FetchRecord]:
+            return lambda conn: recording.record_fetch(conn, fetched, ping, self._bounds)
 
-        lean, whole = recording(evolve(fetched, content=None)), recording(fetched)
+        lean, whole = storing(evolve(fetched, content=None)), storing(fetched)
         return self._database.write(Heavy(whole, lambda record: whole if record.stored else lean))
 
     def publish(
         self, fetched: Sequence[FetchResult], ping: Ping, operation: Operation[T]
     ) -> Deferred[tuple[T, list[FetchRecord]]]:
-        return self._database.write(
-            lambda conn: topics.publish(conn, fetched, ping, operation, self._bounds)
-        )
+        asked = recording.Publishing(fetched, ping, operation)
+        return self._database.write(Batched(self._publish, asked))
+
+    def _publish(
+        self, conn: Connection, asked: Sequence[recording.Publishing]
+    ) -> list[tuple[Any, list[FetchRecord]] | Exception]:
+        return recording.publish(conn, asked, self._bounds)
 
     def unpublish(
         self, url: str, reason: str, at: float, operation: Operation[T]
@@ -320,6 +325,10 @@ class Store(Service):
     add_announcement = writing(block_rows.add_announcement)
     remove_announcement = writing(block_rows.remove_announcement)
     record_change = writing(change_rows.record_change)
+
+    def recording(self, change: Change) -> Operation[None]:
+        return lambda conn: change_rows.record_change_if_any(conn, change)
+
     changes = reading(change_rows.changes)
     changes_after = reading(change_rows.changes_after)
     last_change = reading(change_rows.last_change)

@@ -12,7 +12,6 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-import attrs
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -22,7 +21,6 @@ from sqlalchemy import (
     Text,
     bindparam,
     case,
-    false,
     insert,
     or_,
     select,
@@ -30,32 +28,24 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.admin_records import Change
-from rsscloud_broker.model import Content, FetchResult, Ping, Topic
-from rsscloud_broker.records import Bounds, Check, FetchRecord
+from rsscloud_broker.model import Content, Topic
+from rsscloud_broker.records import Bounds, Check
 from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.contents import (
-    insert_content,
-    is_kept,
-    is_waited_for,
-    is_wanted,
     keep_pushed,
-    remove_outdated,
     remove_unneeded,
 )
 from rsscloud_broker.storage.idle import evict_idle
-from rsscloud_broker.storage.operations import Operation
-from rsscloud_broker.storage.pings import insert_pings
-from rsscloud_broker.storage.schema import fanout, pending, subscription, topic
+from rsscloud_broker.storage.schema import fanout, subscription, topic
 from rsscloud_broker.storage.topic_urls import (
     HAS_SUBSCRIPTIONS,
     TOPIC_ID,
-    TOPICS,
     TOPICS_BY_URL,
     as_topic,
     key_of,
     named,
 )
-from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds_or_none
+from rsscloud_broker.tables import to_micros
 
 T = TypeVar("T")
 
@@ -63,7 +53,7 @@ T = TypeVar("T")
 DEFAULT_BOUNDS = Bounds()
 
 #: The values of a topic of which no check is requested.
-_NO_CHECK = {"check_requested_at": None, "check_pinged": False}
+NO_CHECK = {"check_requested_at": None, "check_pinged": False}
 
 _PLAIN = select(topic)
 
@@ -88,7 +78,7 @@ _CHECK = (
 
 #: Replaces the columns of a topic that are given when it is executed.  It is built once, since
 #: to build it takes longer than to execute it.
-_UPDATE = update(topic).where(topic.c.id == bindparam("key"))
+UPDATE = update(topic).where(topic.c.id == bindparam("key"))
 
 #: The validators that make the next fetch of a topic unconditional.
 NO_VALIDATORS = {"etag": "", "last_modified": ""}
@@ -130,147 +120,7 @@ def _at_url(query: Select[Any]) -> Select[Any]:
     return query.where(topic.c.id == key_of(bindparam("wanted_url", type_=Text())))
 
 
-def record_fetch(
-    conn: Connection, fetched: FetchResult, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
-) -> FetchRecord:
-    """See ``IStore.record_fetch``."""
-    return _record(conn, topic_row(conn, fetched.url, TOPICS), fetched, ping, bounds)
-
-
-def _record(
-    conn: Connection, row: Row[Any], fetched: FetchResult, ping: Ping | None, bounds: Bounds
-) -> FetchRecord:
-    """Record what a fetch found.
-
-    :param row: the row of the topic, as ``TOPICS`` selects it.
-    """
-    key: int = row.id
-    read_at = to_micros(fetched.started_at)
-    is_idle = not row.counted
-    if is_idle and row.idle_at is None:
-        evict_idle(conn, bounds.idle_topics - 1)
-    changed = (row.digest, row.size) != (fetched.digest, fetched.size)
-    values: dict[str, object] = {
-        "read_at": read_at,
-        "etag": fetched.validators.etag,
-        "last_modified": fetched.validators.last_modified,
-        "fresh_seconds": to_micros_or_none(fetched.fresh_seconds),
-        "asked_at": read_at,
-        "result": fetched.result,
-        "failures": 0,
-        "idle_at": read_at if is_idle else None,
-    }
-    if fetched.pinged:
-        values["pinged_at"] = read_at
-    if changed:
-        values |= {"digest": fetched.digest, "size": fetched.size, "changed_at": read_at}
-    if row.check_requested_at is not None and row.check_requested_at <= read_at:
-        values |= _NO_CHECK
-    conn.execute(_UPDATE, {"key": key, **values})
-    wanted, content_key = _keep_content(conn, row, fetched, changed, bounds)
-    recorded = None
-    if changed:
-        asked_at = fetched.started_at if fetched.asked_at is None else fetched.asked_at
-        lacks_content = wanted and content_key is None
-        carried = None if content_key is None else fetched.content
-        begun_at = to_micros(asked_at)
-        if not is_idle:
-            _begin_fanout(conn, key, begun_at, content_key, carried, lacks_content=lacks_content)
-        (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
-    content_awaited = not changed and content_key is not None
-    if content_awaited:
-        _use_content(conn, key, content_key, fetched)
-    if content_key is not None:
-        remove_unneeded(conn, [fetched.url])
-    topic_now = attrs.evolve(
-        as_topic(row),
-        digest=fetched.digest,
-        size=fetched.size,
-        read_at=to_seconds_or_none(read_at),
-        changed_at=to_seconds_or_none(read_at if changed else row.changed_at),
-        validators=fetched.validators,
-    )
-    return FetchRecord(
-        topic=topic_now,
-        changed=changed,
-        ping=recorded,
-        content_awaited=content_awaited,
-        stored=content_key is not None,
-    )
-
-
-def publish(
-    conn: Connection,
-    fetched: Sequence[FetchResult],
-    ping: Ping,
-    operation: Operation[T],
-    bounds: Bounds = DEFAULT_BOUNDS,
-) -> tuple[T, list[FetchRecord]]:
-    """See ``IStore.publish``."""
-    result = operation(conn)
-    records = []
-    for number, each in enumerate(fetched):
-        row = topic_row(conn, each.url, TOPICS)
-        if row.ended:
-            revive_topic(conn, each.url)
-            row = topic_row(conn, each.url, TOPICS)
-        records.append(_record(conn, row, each, None if number else ping, bounds))
-    return result, records
-
-
-def _keep_content(
-    conn: Connection, row: Row[Any], fetched: FetchResult, changed: bool, bounds: Bounds
-) -> tuple[bool, int | None]:
-    """Store the content of a fetch if something needs it and it fits.
-
-    :param row: the row of the topic, as ``TOPICS`` selects it.
-    :returns: whether something needs the content; and its key, or None if it is not stored.
-    """
-    key: int = row.id
-    if changed:
-        wanted = bool(row.counted) and is_wanted(conn, key)
-    else:
-        # The store may lack a content that notifications wait for: when it changed, no
-        # subscription wanted content, or it did not fit.
-        waited_for = is_waited_for(conn, key) or _has_fanout_without_content(conn, key)
-        wanted = waited_for and not is_kept(conn, key)
-    content_key = None
-    if wanted and fetched.content is not None:
-        content_key = insert_content(conn, key, fetched.url, fetched.content, bounds)
-    if changed and content_key is None:
-        remove_outdated(conn, key)
-    return wanted, content_key
-
-
-def _has_fanout_without_content(conn: Connection, key: int) -> bool:
-    """Whether a topic has a fan-out for whose content it did not fit."""
-    walk = select(fanout.c.id).where(fanout.c.topic_id == key, fanout.c.later)
-    return conn.execute(walk.limit(1)).first() is not None
-
-
-def _use_content(conn: Connection, key: int, content_key: int | None, fetched: FetchResult) -> None:
-    """Give a content to the fan-outs that lack it, and make those pending notifications due that
-    wait for it and have had no attempt.
-    """
-    at = to_micros(fetched.started_at)
-    conn.execute(
-        update(fanout)
-        .where(fanout.c.topic_id == key, fanout.c.later)
-        .values(content_id=content_key, content_size=fetched.size, later=false())
-    )
-    conn.execute(
-        update(pending)
-        .where(
-            pending.c.content_topic_id == key,
-            pending.c.attempts == 0,
-            pending.c.due_at > at,
-        )
-        .values(due_at=at)
-    )
-
-
-def _begin_fanout(
-    conn: Connection,
+def a_fanout(
     key: int,
     begun_at: int,
     content_key: int | None,
@@ -278,19 +128,17 @@ def _begin_fanout(
     *,
     pushed: bool = False,
     lacks_content: bool = False,
-) -> None:
-    """Begin a fan-out of a topic, which has subscriptions."""
-    conn.execute(
-        insert(fanout).values(
-            topic_id=key,
-            cursor=0,
-            begun_at=begun_at,
-            content_id=content_key,
-            content_size=0 if carried is None else len(carried.body),
-            pushed=pushed,
-            later=lacks_content,
-        )
-    )
+) -> dict[str, object]:
+    """The values of a new fan-out of a topic, which has subscriptions."""
+    return {
+        "topic_id": key,
+        "cursor": 0,
+        "begun_at": begun_at,
+        "content_id": content_key,
+        "content_size": 0 if carried is None else len(carried.body),
+        "pushed": pushed,
+        "later": lacks_content,
+    }
 
 
 def _has_subscriptions(conn: Connection, key: int) -> bool:
@@ -310,7 +158,8 @@ def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
         return False
     begun_at = to_micros(at)
     conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
-    _begin_fanout(conn, key, begun_at, keep_pushed(conn, key, new), new, pushed=True)
+    kept = keep_pushed(conn, key, new)
+    conn.execute(insert(fanout), a_fanout(key, begun_at, kept, new, pushed=True))
     remove_unneeded(conn, [url])
     return True
 
@@ -401,7 +250,7 @@ def drop_check(conn: Connection, url: str, asked_until: float) -> None:
     conn.execute(
         update(topic)
         .where(topic.c.id == key_of(url), topic.c.check_requested_at <= to_micros(asked_until))
-        .values(_NO_CHECK)
+        .values(NO_CHECK)
     )
 
 
@@ -421,12 +270,12 @@ def end_topic(
     ended = conn.execute(
         update(topic)
         .where(topic.c.id == key, topic.c.ended == "")
-        .values(ended=reason, changed_at=ended_at, next_poll_at=None, **_NO_CHECK)
+        .values(ended=reason, changed_at=ended_at, next_poll_at=None, **NO_CHECK)
     )
     if not ended.rowcount:
         return False
     if _has_subscriptions(conn, key):
-        _begin_fanout(conn, key, ended_at, None)
+        conn.execute(insert(fanout), a_fanout(key, ended_at, None))
     record_change_if_any(conn, change)
     return True
 
@@ -440,7 +289,7 @@ def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bo
             ended="",
             next_poll_at=case((HAS_SUBSCRIPTIONS, 0), else_=None),
             **NO_VALIDATORS,
-            **_NO_CHECK,
+            **NO_CHECK,
         )
     )
     if not revived.rowcount:

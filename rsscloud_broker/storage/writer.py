@@ -38,9 +38,10 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.database import Batched
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import as_unavailable, for_writing
-from rsscloud_broker.storage.operations import Batched, Heavy, Job, Operation, Outcome, failed, fire
+from rsscloud_broker.storage.operations import Heavy, Job, Operation, Outcome, failed, fire
 from rsscloud_broker.storage.postgresql import gave_way
 from rsscloud_broker.storage.sqlite import files_of
 
@@ -255,6 +256,8 @@ class Writer:
         if self._files is not None:
             self._files.confirm()
             for job, (_, result) in zip(group, outcomes, strict=True):
+                if isinstance(result, Exception):
+                    continue  # nothing was stored
                 operation = job.operation
                 again = operation.again(result) if isinstance(operation, Heavy) else operation
                 self._unkept.append(again)

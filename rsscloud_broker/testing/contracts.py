@@ -315,7 +315,7 @@ class DoorChecks(TestCase):
             if service.description is not None:
                 for path in service.description.paths:
                     self.assertTrue(path.startswith("/"), path)
-                wsdl = service.description.document("http://broker.example/soap")
+                wsdl = service.description.document("http://broker.example/soap", service.described)
                 self.assertIn(b"http://broker.example/soap", wsdl)
 
 

@@ -85,6 +85,7 @@ class FeedDocument:
     :ivar hub: the URL of its WebSub hub; empty for none.
     :ivar cloud: where rssCloud subscribers register; None for nowhere.
     :ivar entries: the newest first.
+    :ivar ttl: for how many minutes readers need not ask again; 0 for no such hint.
     """
 
     id: str
@@ -98,6 +99,7 @@ class FeedDocument:
     hub: str
     cloud: Cloud | None
     entries: tuple[FeedEntry, ...]
+    ttl: int = 0
 
 
 def timestamp(seconds: float) -> str:

@@ -60,6 +60,8 @@ def encode(feed: FeedDocument) -> bytes:
     _add(channel, "lastBuildDate", _date(feed.updated))
     _add(channel, "generator", GENERATOR)
     _add(channel, "docs", "https://www.rssboard.org/rss-specification")
+    if feed.ttl:
+        _add(channel, "ttl", str(feed.ttl))
     _link(channel, "self", feed.self_url, "application/rss+xml")
     if feed.hub:
         _link(channel, "hub", feed.hub)

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 #: protocol with a lower limit has its own name for it.
 MAX_URL: Final = 2048
 
-#: The form of nearly all URLs; only others need to be parsed.
-_USUAL = re.compile(r"https?://[A-Za-z0-9.-]+(:[1-9][0-9]{0,3})?([/?][!-~]*)?")
+#: The form of nearly all URLs, with ports up to 59999; only others need to be parsed.
+_USUAL = re.compile(r"https?://[A-Za-z0-9.-]+(:[1-9][0-9]{0,3}|:[1-5][0-9]{4})?([/?][!-~]*)?")
 
 
 def fault_of(url: str) -> str:

@@ -10,69 +10,60 @@ nearly the same, but only in this style can ``domain`` be left out and ``urlList
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from string import Template
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from attrs import frozen
+from rsscloud_broker.interfaces import DescribedOperation
 
 #: The namespaces of the operations.
 RSSCLOUD: Final = "urn:rsscloud-broker:rssCloud"
 WEBLOG_UPDATES: Final = "urn:rsscloud-broker:weblogUpdates"
 
 
-@frozen
-class _Operation:
-    """An operation of a service.
-
-    :ivar about: a sentence that says what it does.
-    :ivar parameters: the names of its parameters, which are strings; ``?`` after a name marks a
-        parameter that may be left out, ``+`` one that may be repeated.
-    :ivar result: the type of its result.
-    """
-
-    name: str
-    about: str
-    parameters: str
-    result: str
-
-
-def rsscloud_wsdl(url: str) -> bytes:
+def rsscloud_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:
     """The WSDL of the service ``rssCloud``, in UTF-8.
 
     :param url: the URL at which its operations answer.
+    :param more: further operations.
     """
     operations = (
-        _Operation(
+        DescribedOperation(
             "pleaseNotify",
             "Ask to be called when one of the feeds in urlList changes.",
             "notifyProcedure port path protocol urlList+ domain?",
             "xsd:boolean",
         ),
-        _Operation("ping", "Say that the feed at url has changed.", "url", "xsd:boolean"),
+        DescribedOperation("ping", "Say that the feed at url has changed.", "url", "xsd:boolean"),
+        *more,
     )
     return _document("rssCloud", RSSCLOUD, "/rssCloud", url, operations)
 
 
-def weblog_updates_wsdl(url: str) -> bytes:
+def weblog_updates_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:
     """The WSDL of the service ``weblogUpdates``, in UTF-8.
 
     :param url: the URL at which its operations answer.
+    :param more: further operations.
     """
     operations = (
-        _Operation("ping", "Say that a site has changed.", "weblogname weblogurl", _PING_RESULT),
-        _Operation(
+        DescribedOperation(
+            "ping", "Say that a site has changed.", "weblogname weblogurl", _PING_RESULT
+        ),
+        DescribedOperation(
             "extendedPing",
             "Say that a site has changed, and name the page, the feed and tags separated by |.",
             "weblogname weblogurl changesurl? rssurl? tags?",
             _PING_RESULT,
         ),
+        *more,
     )
     return _document("weblogUpdates", WEBLOG_UPDATES, "/weblogUpdates", url, operations)
 
 
 def _document(
-    name: str, namespace: str, action: str, url: str, operations: tuple[_Operation, ...]
+    name: str, namespace: str, action: str, url: str, operations: Sequence[DescribedOperation]
 ) -> bytes:
     types = {_PING_RESULT} & {operation.result for operation in operations}
     elements = [

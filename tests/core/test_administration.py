@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from attrs import evolve
@@ -15,7 +15,7 @@ from rsscloud_broker.core.administration import MAX_LIMIT
 from rsscloud_broker.core.following import AT_ONCE, MAX_ANNOUNCEMENTS
 from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable, Unavailable
 from rsscloud_broker.events import Administered, HostFreed, SubscriptionRemoved, TopicEnded
-from rsscloud_broker.interfaces import IAdministration, IAnnouncements
+from rsscloud_broker.interfaces import IAdministration, IAnnouncements, ServedTopics
 from rsscloud_broker.model import HIDDEN, Content
 from rsscloud_broker.records import HostState
 from rsscloud_broker.testing import RecordingBus
@@ -204,6 +204,32 @@ class TopicVerbTests(AdministrationTestCase):
         self.assert_done("revive", FEED)
         self.assertEqual(self.result(self.administration.topic(FEED)).status.topic.ended, "")
         self.assertEqual(self.fetcher.fetched, [FEED])  # soon, since somebody subscribed
+
+    def test_take_down(self) -> None:
+        taken: list[tuple[str, str]] = []
+
+        async def read(url: str) -> None:
+            return None
+
+        async def take_down(url: str, reason: str, record: Callable[[Any], None]) -> bool:
+            if not url.endswith("rss.xml"):
+                return False
+            await self.store._database.write(record)
+            taken.append((url, reason))
+            return True
+
+        base = "http://broker.example/feeds/"
+        self.administration.serve(
+            [ServedTopics(base, read, take_down), ServedTopics("http://broker.example/", read)]
+        )
+        verb = self.administration.take_down
+        self.assert_refused(verb("alice", f"{base}rss.xml", " "), "reason is needed")
+        for url in (f"{base}none", "http://broker.example/rss.xml"):
+            self.assert_refused(verb("alice", url, "spam"), "publishes anything at", missing=True)
+        self.assertEqual(taken, [])
+        self.result(verb("alice", "HTTP://broker.example:80/feeds/rss.xml", "it is spam"))
+        self.assertEqual(taken, [(f"{base}rss.xml", "it is spam")])
+        self.assert_done("take down", f"{base}rss.xml", "it is spam")
 
     def test_move(self) -> None:
         self.subscribe()

@@ -63,7 +63,7 @@ class OffersTests(SynchronousTestCase):
         Root([Door("first", pages=[get("/a")]), Door("second", pages=more)], PUBLIC_URL)
 
     def test_a_route_of_a_wsdl(self) -> None:
-        description = SoapDescription("urn:x", ("/soap",), lambda url: b"<definitions/>")
+        description = SoapDescription("urn:x", ("/soap",), lambda url, more: b"<definitions/>")
         service = SoapService("/x", {}, description=description)
         self.assert_conflict(
             "GET /soap", {"pages": [get("/soap", "wsdl")]}, {"services": [service]}

@@ -18,8 +18,9 @@ from rsscloud_broker.storage.intents import intents
 from rsscloud_broker.storage.moves import move_topic
 from rsscloud_broker.storage.pings import count_pings, insert_pings, prune_pings
 from rsscloud_broker.storage.polls import polls_due
+from rsscloud_broker.storage.recording import record_fetch
 from rsscloud_broker.storage.subscriptions import put_subscription, subscriptions
-from rsscloud_broker.storage.topics import checks_due, record_fetch
+from rsscloud_broker.storage.topics import checks_due
 from rsscloud_broker.storage.upgrade import LATEST_REVISION, check_known, revisions_of
 from rsscloud_broker.storage.walks import fanouts, record_slice
 

@@ -45,9 +45,10 @@ from rsscloud_broker.storage.contents import newest_content
 from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.moves import move_topic
 from rsscloud_broker.storage.polls import polls_due
+from rsscloud_broker.storage.recording import record_fetch
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.subscriptions import count_of_host, put_subscription, subscriptions
-from rsscloud_broker.storage.topics import end_topic, get_topics, record_fetch
+from rsscloud_broker.storage.topics import end_topic, get_topics
 from rsscloud_broker.storage.walks import record_slice
 from rsscloud_broker.urls import normal_form
 from tests import examples

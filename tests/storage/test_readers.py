@@ -14,9 +14,9 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import TestCase
 
+from rsscloud_broker.database import Batched
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import open_engine
-from rsscloud_broker.storage.operations import Batched
 from rsscloud_broker.storage.readers import BATCH_LIMIT, Readers
 from tests.storage.databases import file_database
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
 from sqlalchemy import insert, select
 
+from rsscloud_broker.database import Batched
+from rsscloud_broker.errors import Refused
 from rsscloud_broker.storage.schema import counter
-from tests.store_contract.basics import FEED, a_fetch, a_ping, a_subscription
+from tests.store_contract.basics import FEED, a_content, a_fetch, a_ping, a_subscription
 from tests.store_contract.hub import HubContract
 
 
@@ -107,3 +110,49 @@ class PublishedContract(HubContract):
         topic = await self.store.topic(FEED)
         assert topic is not None
         self.assertEqual((topic.ended, await self.rows_stored()), ("", 1))
+
+    async def test_published_by_many_at_once(self) -> None:
+        urls = [f"http://feeds.example/{number}.xml" for number in range(5)]
+        await self.store.put_subscription(a_subscription(topic=urls[1]))
+        await self.store.put_subscription(
+            evolve(a_subscription(topic=urls[2], number=2), wants_content=True)
+        )
+        published = [
+            self.store.publish(
+                [evolve(a_fetch(str(number).encode()), url=url, content=a_content())],
+                evolve(a_ping(), url=url),
+                Batched(put_several, number),
+            )
+            for number, url in enumerate(urls)
+        ]
+        for number, each in enumerate(published):
+            if number == 3:
+                await self.assertFailure(each, Refused)  # type: ignore[arg-type] # every store returns Deferreds
+                continue
+            result, (record,) = await each
+            self.assertEqual((result, record.topic.url), (f"stored {number}", urls[number]))
+            assert record.ping is not None
+            self.assertEqual((record.changed, record.ping.url), (True, urls[number]))
+            self.assertEqual(record.stored, number == 2)
+        walks = {walk.topic for walk in await self.store.fanouts(10)}
+        self.assertEqual(walks, {urls[1], urls[2]})
+        self.assertEqual((await self.rows_stored(), await self.store.count_pings()), (4, 4))
+        self.assertIsNone(await self.store.topic(urls[3]))
+
+    async def test_one_topic_published_by_many_at_once(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        published = [
+            self.store.publish([a_fetch(body)], a_ping(), Batched(put_several, number))
+            for number, body in enumerate((b"1", b"1", b"2", b"1"), 10)
+        ]
+        changed = [(await each)[1][0].changed for each in published]
+        self.assertEqual(changed, [True, False, True, True])
+        self.assertEqual((await self.rows_stored(), await self.store.count_pings()), (4, 3))
+
+
+def put_several(conn: Any, numbers: Sequence[int]) -> list[str | Exception]:
+    """Store a row for each number but 3, as an application does for several callers."""
+    for number in numbers:
+        if number != 3:
+            conn.execute(insert(counter).values(name=f"row {number}", value=1))
+    return [Refused("not 3") if number == 3 else f"stored {number}" for number in numbers]

@@ -7,10 +7,11 @@ from rsscloud_broker.apps.hosting.gate import Gate
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.page import FeedsDoor
+from rsscloud_broker.apps.hosting.schema import feed
 from rsscloud_broker.apps.hosting.serving import FilesDoor
 from rsscloud_broker.apps.hosting.storage_system import StorageSystem, StorageSystemDoor
 from rsscloud_broker.apps.hosting.uploading import UploadDoor
-from rsscloud_broker.interfaces import App, AppParts, ServedTopics
+from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
 
 NAME = "hosting"
 
@@ -32,5 +33,6 @@ def make_hosting(options: HostingOptions, parts: AppParts) -> App:
             StorageSystemDoor(system, aliases),
             FeedsDoor(hosting, parts),
         ],
-        topics=[ServedTopics(f"{hosting.base}/", hosting.content)],
+        topics=[ServedTopics(f"{hosting.base}/", hosting.content, hosting.take_down)],
+        account_data=[AccountData(feed.c.account_id, hosting.delete_all_of)],
     )

@@ -16,7 +16,7 @@ from attrs import frozen
 
 from rsscloud_broker.apps.hosting.rows import Served, Stored
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.web.answers import Answer
+from rsscloud_broker.web.feed_answers import FeedAnswers
 
 #: How many bytes are kept, and the most of one file.
 BYTES, LARGEST = 32 * 1024 * 1024, 4 * 1024 * 1024
@@ -32,33 +32,19 @@ Key: TypeAlias = tuple[str, str]
 class Entry:
     """A file in memory.
 
-    :ivar answers: the answers to requests for it: see ``serving``.
+    :ivar answers: the answers to requests for it.
     :ivar checked_at: when it was compared with the store.
     """
 
     version: int
     content: Served
-    answers: Answers
+    answers: FeedAnswers
     checked_at: float
 
     @property
     def size(self) -> int:
         """How many bytes it takes."""
         return len(self.content.body) + len(self.content.packed) + 2000
-
-
-@frozen
-class Answers:
-    """All answers to requests for a file.
-
-    :ivar etags: the ETags of the plain and of the compressed one.
-    """
-
-    plain: Answer
-    packed: Answer
-    plain_unchanged: Answer
-    packed_unchanged: Answer
-    etags: frozenset[str]
 
 
 class Cache:
@@ -71,7 +57,7 @@ class Cache:
     def __init__(
         self,
         present: Callable[[str, str, int], Awaitable[Stored | None]],
-        answers: Callable[[Key, Served], Answers],
+        answers: Callable[[Key, Served], FeedAnswers],
         clock: IClock,
     ) -> None:
         self._present = present

@@ -28,7 +28,13 @@ from rsscloud_broker.apps.hosting.documents import FEED, NotStored, encoded, of_
 from rsscloud_broker.apps.hosting.gate import Gate, source_of
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.errors import Refused
-from rsscloud_broker.interfaces import IFrontDoor, Route, SoapOperation, SoapService
+from rsscloud_broker.interfaces import (
+    DescribedOperation,
+    IFrontDoor,
+    Route,
+    SoapOperation,
+    SoapService,
+)
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, raw_parameter
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.negotiation import preferred
@@ -43,8 +49,19 @@ _KINDS: Final = ("text/xml", "application/xml", "application/json")
 #: For ``system.methodSignature``.
 _SIGNATURE: Final = (("string", "string", "string", "string"),)
 
-#: A form percent-encodes most bytes of a feed.
-_FORM_FACTOR: Final = 3
+_FORM: Final = "application/x-www-form-urlencoded"
+
+#: A form makes three bytes of each byte, at most; a call makes up to six, as ``&quot;``.  And the
+#: other parameters, with the elements of a call, need so many bytes.
+_FORM_FACTOR, _CALL_FACTOR, _BESIDE = 3, 6, 10_000
+
+#: For the WSDL of the service.
+_DESCRIBED: Final = DescribedOperation(
+    "saveRss",
+    "Save an RSS or Atom feed; its subscribers are notified, and the result is its public URL.",
+    " ".join(_NAMES),
+    "xsd:string",
+)
 
 
 class SaveRss:
@@ -101,16 +118,25 @@ class SaveRssDoor:
         self._save_rss = save_rss
 
     def routes(self) -> Sequence[Route]:
-        limit = _FORM_FACTOR * self._save_rss.hosting.max_bytes
-        page = Answers(self._rest)
-        return [Route("/rsscloud/saveRss", "POST", page, for_everybody=True, body_limit=limit)]
+        path, page = "/rsscloud/saveRss", Answers(self._rest)
+        limit = _FORM_FACTOR * self._save_rss.hosting.max_bytes + _BESIDE
+        forms = frozenset({_FORM})
+        return [
+            Route(path, "POST", page, for_everybody=True),  # answers what is missing
+            Route(path, "POST", page, content_types=forms, for_everybody=True, body_limit=limit),
+        ]
 
     def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
         return {"rssCloud": SaveProcedures(self._save_rss)}
 
     def soap_services(self) -> Sequence[SoapService]:
         operation = SoapOperation(self._soap, _NAMES, takes_request=True)
-        return [SoapService("/rssCloud", {"saveRss": operation})]
+        limit = _CALL_FACTOR * self._save_rss.hosting.max_bytes + _BESIDE
+        return [
+            SoapService(
+                "/rssCloud", {"saveRss": operation}, described=(_DESCRIBED,), body_limit=limit
+            )
+        ]
 
     async def _soap(self, values: Mapping[str, Any], request: Request) -> str:
         if absent := [name for name in _NAMES if values.get(name) is None]:

@@ -6,23 +6,34 @@ of the fan-out: see ``IPublisher``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from attrs import frozen
 
 from rsscloud_broker.apps.hosting import documents, rows
-from rsscloud_broker.apps.hosting.cache import Answers, Cache, Entry, Key
+from rsscloud_broker.apps.hosting.cache import Cache, Entry, Key
 from rsscloud_broker.apps.hosting.documents import Document, NotStored, is_path
 from rsscloud_broker.apps.hosting.gate import MayNot
 from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
-from rsscloud_broker.apps.hosting.rows import File, Limits, Saved, Served, Version
+from rsscloud_broker.apps.hosting.rows import (
+    File,
+    Limits,
+    Public,
+    Save,
+    Saved,
+    Served,
+    Version,
+    save_all,
+)
 from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
+from rsscloud_broker.database import Batched
 from rsscloud_broker.errors import Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content
+from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire.links import HUB_PATHS, encode
 
 
@@ -55,6 +66,7 @@ class Hosting:
         self._limits = Limits(options.max_account_bytes, options.max_files)
         self._take = parts.rate_limit(options.saves_per_account, options.saves_burst)
         self._publisher = parts.publisher
+        self._database = parts.database
         self._store = HostingStore(parts.database)
         self._clock = parts.clock
         self._in_thread = parts.in_thread
@@ -147,6 +159,38 @@ class Hosting:
             removed: bool = await self._publisher.remove(url, reason, operation, source)
         return removed
 
+    async def delete_all_of(self, account: int) -> None:
+        """Delete the files of an account that is gone; their topics end.  See ``AccountData``.
+
+        :param account: its id.
+        :raises Unavailable: the database cannot be used.
+        """
+        while (file := await self._store.one_of(account)) is not None:
+            await self._withdraw(file, "the account of its author was removed", _nothing)
+        await self._store.disown(account)
+
+    async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
+        """Delete a file for an administrator: see ``ServedTopics.take_down``."""
+        name, _, path = url.removeprefix(f"{self.base}/").partition("/")
+        file = await self._store.public(name, path) if is_path(f"{name}/{path}") else None
+        return file is not None and await self._withdraw(file, reason, record)
+
+    async def _withdraw(self, file: Public, reason: str, record: Callable[[Any], None]) -> bool:
+        """Delete a file.
+
+        :param record: an operation that is part of the same transaction, if there was the file.
+        :returns: whether there was the file.
+        """
+        operation = partial(_withdrawing, file=file, record=record)
+        key = (file.account, file.path)
+        removed: bool
+        with self.cache.changing(key):
+            if file.is_topic:
+                removed = await self._publisher.remove(self.url_of(*key), reason, operation, "")
+            else:
+                removed = await self._database.write(operation)
+        return removed
+
     async def usage(self, caller: Caller) -> Usage:
         """The files of an account, and how much it may have."""
         return Usage(await self._store.files(caller.account), self._limits)
@@ -197,26 +241,33 @@ class Hosting:
 
     async def _put(self, caller: Caller, path: str, document: Document, source: str) -> Saved:
         key = (caller.name, path)
-        now = self._clock.wall_seconds()
-        arguments: tuple[Any, ...] = (caller.account, path, document, now, self._limits)
+        wanted = Save(caller.account, path, document, self._clock.wall_seconds(), self._limits)
         with self.cache.changing(key):
             if not document.is_topic:
-                return await self._store.save(*arguments)
+                return await self._store.save(wanted)
             content = Content(document.body, document.media_type)
-            operation = partial(_saving, arguments=arguments)
             url = self.url_of(*key)
-            saved: Saved = await self._publisher.publish(url, content, operation, source)
+            saved: Saved = await self._publisher.publish(
+                url, content, Batched(save_all, wanted), source
+            )
             return saved
 
-    def _answers(self, key: Key, content: Served) -> Answers:
+    def _answers(self, key: Key, content: Served) -> FeedAnswers:
         link = ""
         if self._hub and content.is_topic:
             link = encode([(self._hub, "hub"), (self.url_of(*key), "self")])
         return answers_of(content, link, self._clock.wall_seconds())
 
 
-def _saving(conn: Any, arguments: tuple[Any, ...]) -> Saved:
-    return rows.save(conn, *arguments)
+def _nothing(conn: Any) -> None:
+    """Record nothing."""
+
+
+def _withdrawing(conn: Any, file: Public, record: Callable[[Any], None]) -> bool:
+    was_there = rows.take_down(conn, file.account, file.path)
+    if was_there:
+        record(conn)
+    return was_there
 
 
 def _removing(conn: Any, caller: Caller, path: str) -> bool:

@@ -16,6 +16,10 @@ PREFIX = "/feeds"
 
 _MB = 1024 * 1024
 
+#: A call may have the feed as one text of base64, and the XML parser takes texts of up to ten
+#: million bytes.
+_LARGEST_FEED = 7 * _MB
+
 #: XML-RPC has no larger integers.
 _LARGEST = 2**31 - 1
 
@@ -34,6 +38,16 @@ def _is_base(_: object, key: attrs.Attribute[Any], url: str) -> None:
             f"'{key.name}' is {url!r}; it must be the http or https URL below which your reverse "
             'proxy serves the feeds, such as "https://static.example.org"'
         )
+
+
+def prefixes_of(base: str) -> list[str]:
+    """The paths below which the broker serves the files, and takes them in.
+
+    A reverse proxy may pass the path of the public URL on.
+
+    :param base: the URL below which the files are public.
+    """
+    return sorted({PREFIX, urlsplit(base).path} - {""})
 
 
 def _as_base(url: str) -> str:
@@ -55,7 +69,7 @@ class HostingOptions:
     """
 
     base_url: str = field(default="", converter=_as_base, validator=_is_base)
-    max_feed_bytes: int = field(default=_MB, validator=and_(ge(1024), le(10 * _MB)))
+    max_feed_bytes: int = field(default=_MB, validator=and_(ge(1024), le(_LARGEST_FEED)))
     max_account_bytes: int = field(default=20 * _MB, validator=and_(ge(1024), le(_LARGEST)))
     max_files: int = field(default=100, validator=and_(ge(1), le(10_000)))
     saves_per_account: float = field(default=1.0, validator=and_(ge(0.001), le(1000.0)))

@@ -1,7 +1,7 @@
 """The tables of the application: files, and the versions of each.
 
-Of an account that was removed, the rows stay until another account has the name.  Ids are never
-used twice.
+Ids are never used twice.  After an account was removed, its files are deleted; their rows stay,
+with 0 for the account, until another account has the name.
 """
 
 from __future__ import annotations

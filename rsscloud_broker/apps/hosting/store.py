@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import cast
+
+from twisted.internet.defer import Deferred
+
 from rsscloud_broker.apps.hosting import rows
-from rsscloud_broker.database import reading, writing
+from rsscloud_broker.apps.hosting.rows import Save, Saved
+from rsscloud_broker.database import Batched, reading, writing
 from rsscloud_broker.interfaces import IDatabase
 
 
@@ -13,9 +18,15 @@ class HostingStore:
     def __init__(self, database: IDatabase) -> None:
         self._database = database
 
-    save = writing(rows.save)
+    def save(self, wanted: Save) -> Deferred[Saved]:
+        """See ``rows.save``."""
+        return cast("Deferred[Saved]", self._database.write(Batched(rows.save_all, wanted)))
+
     remove = writing(rows.remove)
     files = reading(rows.files)
     versions = reading(rows.versions)
     one_version = reading(rows.one_version)
     present = reading(rows.present)
+    public = reading(rows.public)
+    one_of = reading(rows.one_of)
+    disown = writing(rows.disown)

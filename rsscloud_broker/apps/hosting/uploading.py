@@ -25,6 +25,8 @@ Status      What came of it
 
 from __future__ import annotations
 
+from functools import partial
+
 from twisted.web.server import Request
 from zope.interface import implementer
 
@@ -38,7 +40,7 @@ from rsscloud_broker.apps.hosting.gate import (
     source_of,
 )
 from rsscloud_broker.apps.hosting.hosting import Hosting
-from rsscloud_broker.apps.hosting.options import PREFIX
+from rsscloud_broker.apps.hosting.options import prefixes_of
 from rsscloud_broker.errors import Forbidden, Refused, SignInFailed, TooMany
 from rsscloud_broker.interfaces import Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, body_of
@@ -57,13 +59,17 @@ class UploadDoor(RoutesOnly):
     def routes(self) -> list[Route]:
         limit = self._hosting.max_bytes
         return [
-            Route(f"{PREFIX}/*", "PUT", Answers(self._put), body_limit=limit),
-            Route(f"{PREFIX}/*", "DELETE", Answers(self._delete)),
+            route
+            for prefix in prefixes_of(self._hosting.base)
+            for route in (
+                Route(f"{prefix}/*", "PUT", Answers(partial(self._put, prefix)), body_limit=limit),
+                Route(f"{prefix}/*", "DELETE", Answers(partial(self._delete, prefix))),
+            )
         ]
 
-    async def _put(self, request: Request) -> Answer:
+    async def _put(self, prefix: str, request: Request) -> Answer:
         try:
-            caller, path = await self._allowed(request)
+            caller, path = await self._allowed(prefix, request)
             said = request.getHeader("content-type") or ""
             saved = await self._hosting.save(
                 caller, path, body_of(request), source_of(request), said
@@ -75,9 +81,9 @@ class UploadDoor(RoutesOnly):
         headers = {"location": self._hosting.url_of(caller.name, path)}
         return Answer(b"", PLAIN, 201 if saved.created else 204, headers)
 
-    async def _delete(self, request: Request) -> Answer:
+    async def _delete(self, prefix: str, request: Request) -> Answer:
         try:
-            caller, path = await self._allowed(request)
+            caller, path = await self._allowed(prefix, request)
             was_there = await self._hosting.remove(caller, path, source_of(request))
         except TooMany:
             raise
@@ -87,13 +93,13 @@ class UploadDoor(RoutesOnly):
             return Answer(b"There is no such file here.\n", PLAIN, 404)
         return Answer(b"", PLAIN, 204)
 
-    async def _allowed(self, request: Request) -> tuple[Caller, str]:
+    async def _allowed(self, prefix: str, request: Request) -> tuple[Caller, str]:
         """Who makes a request, and the path below the name of the account."""
         caller = await self._gate.by_header(request)
-        whole = request.path.decode("latin-1").removeprefix(f"{PREFIX}/")
+        whole = request.path.decode("latin-1").removeprefix(f"{prefix}/")
         name, _, path = whole.partition("/")
         if name != caller.name:
-            raise MayNot(f"You are {caller.name}: save below {PREFIX}/{caller.name}/.")
+            raise MayNot(f"You are {caller.name}: save below {prefix}/{caller.name}/.")
         return caller, check_path(path)
 
 

@@ -1,27 +1,22 @@
-"""Writes the test feed as RSS 2.0 (https://www.rssboard.org/rss-specification).
-
-Beside RSS itself the feed has ``atom:link`` with ``rel="self"`` and ``rel="hub"``, by which WebSub
-finds the hub.  The same items always make the same bytes.
-"""
+"""What is in the test feed; ``wire.rss_feed`` writes it."""
 
 from __future__ import annotations
 
 import gzip
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from email.utils import formatdate
 from hashlib import sha256
-from typing import Final
+from urllib.parse import urlsplit
 
 from attrs import frozen
-from lxml import etree
 
 from rsscloud_broker.apps.test_feed.items import Item
+from rsscloud_broker.wire import rss_feed
 from rsscloud_broker.wire.cloud import Cloud
+from rsscloud_broker.wire.feed_document import FeedDocument, FeedEntry
+from rsscloud_broker.wire.rss_feed import MEDIA_TYPE
 
-MEDIA_TYPE: Final = "application/rss+xml; charset=utf-8"
-
-_ATOM: Final = "http://www.w3.org/2005/Atom"
+__all__ = ["MEDIA_TYPE", "About", "Document", "clock_of", "document_of", "in_words", "title_of"]
 
 
 @frozen
@@ -48,66 +43,57 @@ class Document:
 
     :ivar gzipped: the same bytes, compressed.
     :ivar tag: identifies this version: a part of its ETag.
-    :ivar modified: its Last-Modified header.
+    :ivar modified_at: for its Last-Modified, in seconds since the epoch.
     """
 
     body: bytes
     gzipped: bytes
     tag: str
-    modified: str
+    modified_at: float
 
 
-def document_of(about: About, items: Sequence[Item]) -> Document:
-    """The feed with some items, the newest first; at least one."""
+def document_of(about: About, items: Sequence[Item], modified_at: float) -> Document:
+    """The feed with some items, the newest first; at least one.
+
+    :param modified_at: when this version was made, as ``later_second`` computes it.
+    """
     body = encode(about, items)
     tag = sha256(body).hexdigest()[:16]
-    modified = formatdate(items[0].slot, usegmt=True)
-    return Document(body, gzip.compress(body, mtime=0), tag, modified)
+    return Document(body, gzip.compress(body, mtime=0), tag, modified_at)
 
 
 def encode(about: About, items: Sequence[Item]) -> bytes:
-    """Write the feed, in UTF-8."""
-    root = etree.Element("rss", {"version": "2.0"}, nsmap={"atom": _ATOM})
-    channel = etree.SubElement(root, "channel")
-    _add(channel, "title", "Test feed of rsscloud-broker")
-    _add(channel, "link", about.page)
-    _add(channel, "description", f"A new item {in_words(about.every)}, to test subscribers with.")
-    _add(channel, "language", "en")
-    _add(channel, "lastBuildDate", formatdate(items[0].slot, usegmt=True))
-    _add(channel, "generator", "rsscloud-broker")
-    _add(channel, "ttl", str(max(1, about.every // 60)))  # minutes
-    _link(channel, rel="self", type="application/rss+xml", href=about.url)
-    if about.hub:
-        _link(channel, rel="hub", href=about.hub)
-    if about.cloud is not None:
-        _add_cloud(channel, about.cloud)
-    for item in items:
-        _add_item(channel, item, about.page)
-    return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
-
-
-def _add_cloud(channel: etree._Element, cloud: Cloud) -> None:
-    etree.SubElement(
-        channel,
-        "cloud",
-        {
-            "domain": cloud.domain,
-            "port": str(cloud.port),
-            "path": cloud.path,
-            "registerProcedure": cloud.register_procedure,
-            "protocol": cloud.protocol,
-        },
+    """Write the feed as RSS 2.0, in UTF-8.  The same items always make the same bytes."""
+    feed = FeedDocument(
+        id=about.url,
+        title="Test feed of rsscloud-broker",
+        description=f"A new item {in_words(about.every)}, to test subscribers with.",
+        url=about.page,
+        self_url=about.url,
+        author="rsscloud-broker",
+        service=urlsplit(about.url).netloc,
+        updated=items[0].slot,
+        hub=about.hub,
+        cloud=about.cloud,
+        entries=tuple(_entry(item, about.page) for item in items),
+        ttl=max(1, about.every // 60),
     )
+    return rss_feed.encode(feed)
 
 
-def _add_item(channel: etree._Element, item: Item, page: str) -> None:
-    made = etree.SubElement(channel, "item")
-    _add(made, "title", title_of(item))
-    _add(made, "link", page)
+def _entry(item: Item, page: str) -> FeedEntry:
     text = f"This item was due at {clock_of(item.slot)} UTC. A subscriber sees it within a second."
-    _add(made, "description", text)
-    _add(made, "pubDate", formatdate(item.slot, usegmt=True))
-    _add(made, "guid", item.guid).set("isPermaLink", "false")
+    return FeedEntry(
+        id=item.guid,
+        url=page,
+        link="",
+        title=title_of(item),
+        text=text,
+        html=text,
+        full_html=text,
+        published=item.slot,
+        updated=item.slot,
+    )
 
 
 def title_of(item: Item) -> str:
@@ -128,13 +114,3 @@ def in_words(every: int) -> str:
             number = every // unit
             return f"every {name}" if number == 1 else f"every {number} {name}s"
     raise AssertionError("every whole number of seconds is a multiple of one second")
-
-
-def _add(parent: etree._Element, name: str, text: str) -> etree._Element:
-    element = etree.SubElement(parent, name)
-    element.text = text
-    return element
-
-
-def _link(channel: etree._Element, **attributes: str) -> None:
-    etree.SubElement(channel, f"{{{_ATOM}}}link", attributes)

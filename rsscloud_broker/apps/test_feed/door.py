@@ -1,21 +1,6 @@
 """The front door of the test feed: ``/test/rss.xml``, and the page ``/test`` about it.
 
-::
-
-    GET /test/rss.xml HTTP/1.1
-    Accept-Encoding: gzip
-
-    HTTP/1.1 200 OK
-    Content-Type: application/rss+xml; charset=utf-8
-    Content-Encoding: gzip
-    Cache-Control: no-cache
-    ETag: "0f3a5a1d0c2b4e68-gzip"
-    Last-Modified: Sun, 22 Nov 2026 12:15:00 GMT
-    Link: <http://b.example/websub>; rel="hub", <http://b.example/test/rss.xml>; rel="self"
-    Vary: Accept-Encoding
-
-Caches may keep the feed, but must ask each time whether it has changed: who was notified of a new
-item must not get the feed of before.
+``web.feed_answers`` says how the feed is served.
 """
 
 from __future__ import annotations
@@ -26,7 +11,6 @@ from typing import Final
 from urllib.parse import quote
 
 from twisted.python.filepath import FilePath
-from twisted.web import http
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 from twisted.web.template import Tag, tags
@@ -34,21 +18,20 @@ from zope.interface import implementer
 
 from rsscloud_broker.apps.test_feed.document import (
     MEDIA_TYPE,
-    Document,
     clock_of,
     in_words,
     title_of,
 )
 from rsscloud_broker.apps.test_feed.feed import TestFeed
 from rsscloud_broker.apps.test_feed.items import Item
-from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.answers import Answer, Answers, accepted_codings
+from rsscloud_broker.interfaces import AppParts, IClock, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, send
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.callers import viewer_of
+from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.web.words import iso
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.cloud import encode as encode_cloud
-from rsscloud_broker.wire.codings import allows_gzip
 
 PAGE_PATH: Final = "/test"
 FEED_PATH: Final = "/test/rss.xml"
@@ -68,7 +51,7 @@ class TestFeedDoor(RoutesOnly):
 
     def __init__(self, feed: TestFeed, parts: AppParts) -> None:
         self._routes = [
-            Route(FEED_PATH, "GET", FeedResource(feed), for_everybody=True),
+            Route(FEED_PATH, "GET", FeedResource(feed, parts.clock), for_everybody=True),
             Route(PAGE_PATH, "GET", Answers(TestPage(feed, parts).show)),
             Route(SCRIPT_PATH, "GET", Asset(_SCRIPT, "text/javascript; charset=utf-8")),
         ]
@@ -82,56 +65,29 @@ class FeedResource(Resource):
 
     isLeaf = True
 
-    def __init__(self, feed: TestFeed) -> None:
+    def __init__(self, feed: TestFeed, clock: IClock) -> None:
         super().__init__()
         self._feed = feed
+        self._clock = clock
         hub = [(feed.about.hub, "hub")] if feed.about.hub else []
         self._link = links.encode([*hub, (feed.about.url, "self")])
 
-    def render_GET(self, request: Request) -> bytes | int:
+    def render(self, request: Request) -> int:
         document = self._feed.document
         if document is None:
-            request.setResponseCode(http.SERVICE_UNAVAILABLE)
-            request.setHeader("retry-after", "5")
-            request.setHeader("content-type", "text/plain; charset=utf-8")
-            return _body(request, _NOT_YET)
-        is_gzipped = allows_gzip(accepted_codings(request))
-        tag = f'"{document.tag}-gzip"' if is_gzipped else f'"{document.tag}"'
-        request.setHeader("etag", tag)
-        request.setHeader("last-modified", document.modified)
-        request.setHeader("cache-control", "no-cache")
-        request.setHeader("vary", "Accept-Encoding")
-        request.setHeader("link", self._link)
-        if _has(request, tag, document):
-            request.setResponseCode(http.NOT_MODIFIED)
-            request.finish()  # returning b"" would add "Content-Length: 0"
+            send(request, Answer(_NOT_YET, PLAIN, 503, {"retry-after": "5"}))
             return NOT_DONE_YET
-        request.setHeader("content-type", MEDIA_TYPE)
-        if is_gzipped:
-            request.setHeader("content-encoding", "gzip")
-            return _body(request, document.gzipped)
-        return _body(request, document.body)
-
-    render_HEAD = render_GET
-
-
-def _has(request: Request, tag: str, document: Document) -> bool:
-    """Whether the client has this version already (RFC 9110, section 13).
-
-    A date counts only if it is that of this version: if the clock was set back, an older version
-    has a later date.
-    """
-    known = request.requestHeaders.getRawHeaders("if-none-match")
-    if known is None:
-        return request.getHeader("if-modified-since") == document.modified
-    tags_ = {each.strip().removeprefix("W/") for each in ",".join(known).split(",")}
-    return bool(tags_ & {tag, "*"})
-
-
-def _body(request: Request, body: bytes) -> bytes:
-    """A body with its length, which an answer to HEAD has too."""
-    request.setHeader("content-length", str(len(body)))
-    return b"" if request.method == b"HEAD" else body
+        answers = FeedAnswers.of(
+            document.body,
+            document.gzipped,
+            MEDIA_TYPE,
+            document.tag,
+            document.modified_at,
+            self._clock.wall_seconds(),
+            self._link,
+        )
+        send(request, answers.answer_to(request))
+        return NOT_DONE_YET
 
 
 class TestPage:
@@ -158,7 +114,7 @@ class TestPage:
         """The page."""
         viewer = await viewer_of(self._callers, request)
         now = self._clock.wall_seconds()
-        at = self._feed.slot_at(now) + self._feed.about.every
+        at = self._feed.next_at(now)
         page = await self._pages.render(
             "Test feed",
             f"{_PACKAGE}:page.html",

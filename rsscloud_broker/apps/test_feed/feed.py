@@ -16,11 +16,18 @@ from uuid import uuid4
 
 from twisted.logger import Logger
 
-from rsscloud_broker.apps.test_feed.document import MEDIA_TYPE, About, Document, document_of
+from rsscloud_broker.apps.test_feed.document import (
+    MEDIA_TYPE,
+    About,
+    Document,
+    document_of,
+    encode,
+)
 from rsscloud_broker.apps.test_feed.items import Item, add_item, newest_items
 from rsscloud_broker.errors import Forbidden
 from rsscloud_broker.interfaces import AppParts
 from rsscloud_broker.model import Content
+from rsscloud_broker.web.feed_answers import later_second
 
 #: How many items are in the feed.
 MAX_ITEMS: Final = 20
@@ -44,6 +51,7 @@ class TestFeed:
         self._database = parts.database
         self._clock = parts.clock
         self._is_read = False
+        self._modified_at = 0.0
         self._refused_slot: int | None = None
 
     async def read(self, url: str) -> Content | None:
@@ -58,14 +66,14 @@ class TestFeed:
         :raises Unavailable: the database cannot be used now.
         """
         if not self._is_read:
-            self._take(await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
+            self._take(*await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
             self._is_read = True
         slot = self.slot_at(self._clock.wall_seconds())
         if not self._is_due(slot) or slot == self._refused_slot:
             return
         item = Item(slot, f"urn:uuid:{uuid4()}")
         items = (item, *self.items)[:MAX_ITEMS]
-        content = Content(document_of(self.about, items).body, MEDIA_TYPE)
+        content = Content(encode(self.about, items), MEDIA_TYPE)
         storing = partial(add_item, item=item, limit=MAX_ITEMS)
         # Until it is certain, nobody knows whether the item is stored: then read what is.
         self._is_read = False
@@ -75,12 +83,21 @@ class TestFeed:
             self._refused_slot = slot
             self.log.warn("The test feed gets no item: {error}.", error=error)
             return
-        self._take(items)
+        self._take(items, later_second(slot, self._modified_at))
         self._is_read = True
 
     def slot_at(self, now: float) -> int:
         """The slot that contains a time, in seconds since the epoch."""
         return int(now // self.about.every) * self.about.every
+
+    def next_at(self, now: float) -> int:
+        """When the next item comes, in seconds since the epoch.
+
+        If the wall clock was set back by less than a slot, it must first catch up.
+        """
+        slot = self.slot_at(now)
+        waits = bool(self.items) and not self._is_due(slot)
+        return (self.items[0].slot if waits else slot) + self.about.every
 
     def _is_due(self, slot: int) -> bool:
         if not self.items:
@@ -89,6 +106,6 @@ class TestFeed:
         was_set_back = newest >= slot + 2 * self.about.every
         return slot > newest or was_set_back
 
-    def _take(self, items: tuple[Item, ...]) -> None:
-        self.items = items
-        self.document = document_of(self.about, items) if items else None
+    def _take(self, items: tuple[Item, ...], modified_at: float) -> None:
+        self.items, self._modified_at = items, modified_at
+        self.document = document_of(self.about, items, modified_at) if items else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from attrs import frozen
-from sqlalchemy import BigInteger, Column, Connection, Table, Text, delete, insert, select
+from sqlalchemy import BigInteger, Column, Connection, Table, Text, delete, func, insert, select
 
 from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.tables import Key, new_metadata
@@ -42,14 +42,28 @@ class Item:
     guid: str
 
 
-def newest_items(conn: Connection, limit: int) -> tuple[Item, ...]:
-    """The items that were made last, the newest first."""
+#: How much later the slot of a row is than its id.  The row for which that is largest stays: after
+#: the clock was set back, Last-Modified goes on from there, a second for each item.
+_LEAD: Final = item_table.c.slot - item_table.c.id
+
+
+def newest_items(conn: Connection, limit: int) -> tuple[tuple[Item, ...], float]:
+    """The items that were made last, the newest first; and when that was, for Last-Modified.
+
+    That time is later for each further item, even if the clock was set back.
+    """
     newest = select(item_table).order_by(item_table.c.id.desc()).limit(limit)
-    return tuple(Item(row.slot, row.guid) for row in conn.execute(newest))
+    rows = conn.execute(newest).all()
+    if not rows:
+        return (), 0.0
+    lead = conn.execute(select(func.max(_LEAD))).scalar_one()
+    return tuple(Item(row.slot, row.guid) for row in rows), float(lead + rows[0].id)
 
 
 def add_item(conn: Connection, item: Item, limit: int) -> None:
-    """Store a new item, and delete all but the ``limit`` newest."""
+    """Store a new item, and delete older ones than the ``limit`` newest."""
     conn.execute(insert(item_table).values(slot=item.slot, guid=item.guid))
     kept = select(item_table.c.id).order_by(item_table.c.id.desc()).limit(limit)
-    conn.execute(delete(item_table).where(item_table.c.id.not_in(kept.scalar_subquery())))
+    first = select(item_table.c.id).order_by(_LEAD.desc(), item_table.c.id.desc()).limit(1)
+    keys = {*conn.scalars(kept), *conn.scalars(first)}
+    conn.execute(delete(item_table).where(item_table.c.id.not_in(keys)))

@@ -51,6 +51,7 @@ class WritingDoor(RoutesOnly):
         self._people = PeoplePages(parts, writing)
         self._writing = writing
         self._in_thread = parts.in_thread
+        self._clock = parts.clock
         script = Asset(_FILES.child("write.js"), "text/javascript; charset=utf-8")
         style = Asset(_FILES.child("write.css"), "text/css; charset=utf-8")
         limit = writing.options.max_upload_bytes + _FORM_BYTES
@@ -94,7 +95,8 @@ class WritingDoor(RoutesOnly):
         feeds = self._writing.feeds
         feed = (await self._writing.feeds_of(author))[feeds.url(name, file)]
         if request.channel is not None:  # the client has not hung up
-            send_feed(request, feed, author.changed_at, feeds.link_header(name, file))
+            link = feeds.link_header(name, file)
+            send_feed(request, feed, author.changed_at, link, self._clock.wall_seconds())
         return None
 
     async def _file(self, request: Request, name: str, digest: str) -> Answer | None:

@@ -22,8 +22,8 @@ from rsscloud_broker.apps.writing.sniffing import UNKNOWN
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.model import Content
-from rsscloud_broker.web.answers import accepted_codings
-from rsscloud_broker.wire.codings import allows_gzip
+from rsscloud_broker.web.answers import send
+from rsscloud_broker.web.feed_answers import FeedAnswers
 
 # Only ``bytes=FIRST-[LAST]`` is served; any other range is ignored, as RFC 9110 allows.  Several
 # ranges could ask for a large file many times over.
@@ -35,38 +35,20 @@ _YEAR: Final = 365 * 86_400
 _SHOWN: Final = ("image/", "audio/", "video/")
 
 
-def send_feed(request: Request, feed: WrittenFeed, changed_at: float, link: str) -> None:
+def send_feed(
+    request: Request, feed: WrittenFeed, changed_at: float, link: str, now: float
+) -> None:
     """Send a feed, or 304 if the client has it.
 
-    :param changed_at: seconds since the epoch.
+    :param changed_at: seconds since the epoch, as ``later_second`` computes it.
     :param link: the value of the Link header; empty for none.
+    :param now: the present time, in seconds since the epoch.
     """
-    is_gzipped = allows_gzip(accepted_codings(request))
-    body = feed.gzipped if is_gzipped else feed.content.body
-    modified = int(changed_at) + 1  # rounded up: it may have changed twice in one second
-    headers = {
-        "cache-control": "no-cache",  # caches may keep it, but must ask whether it has changed
-        "vary": "Accept-Encoding",
-        **({"link": link} if link else {}),
-    }
-    for name, value in headers.items():
-        request.setHeader(name, value)
-    etag = f'"{feed.etag}{"-gzip" if is_gzipped else ""}"'.encode("ascii")
-    is_known = request.setETag(etag) is http.CACHED
-    if request.requestHeaders.hasHeader(b"if-none-match"):
-        # The tag alone decides (RFC 9110, section 13.1.3).
-        request.setHeader(b"last-modified", http.datetimeToString(modified))
-    else:
-        is_known = request.setLastModified(modified) is http.CACHED
-    if is_known:
-        request.finish()
-        return
-    request.setHeader("content-type", feed.content.content_type)
-    if is_gzipped:
-        request.setHeader("content-encoding", "gzip")
-    request.setHeader("content-length", str(len(body)))
-    request.write(body)
-    request.finish()
+    content = feed.content
+    answers = FeedAnswers.of(
+        content.body, feed.gzipped, content.content_type, feed.etag, changed_at, now, link
+    )
+    send(request, answers.answer_to(request))
 
 
 def send_upload(request: Request, path: FilePath[str], upload: StoredUpload) -> None:

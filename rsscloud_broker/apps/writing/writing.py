@@ -37,6 +37,7 @@ from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.uploads import Files, is_digest, shown_name
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.web.feed_answers import later_second
 
 #: How often a change is tried again that another one was faster than.
 _ATTEMPTS: Final = 10
@@ -233,6 +234,7 @@ class Writing:
         old_position = now.old.position if now.old else 0
         is_public = old_position > 0 or (new is not None and new.position > 0)
         number = new.post.id if new else now.old.post.id if now.old else 0
+        at = later_second(at, now.author.changed_at)
         change = ChangeOfPosts(now.author, number, new, is_public, at)
         if not is_public:
             await self.store.apply(change)

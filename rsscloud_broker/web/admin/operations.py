@@ -244,6 +244,12 @@ async def end(verbs: IAdministration, account: str, asked: End, _: float) -> sha
     return shapes.topic(await verbs.topic(asked.url))
 
 
+async def take_down(verbs: IAdministration, account: str, asked: End, _: float) -> shapes.Done:
+    """Take down what an application has published."""
+    await verbs.take_down(account, asked.url, asked.reason)
+    return shapes.Done()
+
+
 async def move(verbs: IAdministration, account: str, asked: Move, _: float) -> shapes.Topic:
     """Move a topic."""
     await verbs.move_topic(account, asked.url, asked.to, asked.reason)

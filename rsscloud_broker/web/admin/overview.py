@@ -32,7 +32,7 @@ _ON_PAGE = 50
 
 #: The verbs whose object is a subscription, and those whose object is a topic.
 _OF_SUBSCRIPTIONS = frozenset({"redeliver", "mark", "unmark"})
-_OF_TOPICS = frozenset({"read", "revive", "end"})
+_OF_TOPICS = frozenset({"read", "revive", "end", "take down"})
 
 
 class OverviewPage(AdminPage):

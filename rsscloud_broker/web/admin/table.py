@@ -151,6 +151,17 @@ OPERATIONS: Final = (
         final=True,
     ),
     Operation(
+        "take-down",
+        "POST",
+        "/topic/take-down",
+        "Delete what somebody has published with an application of this broker.",
+        does.End,
+        shapes.Done,
+        does.take_down,
+        {"url": "http://feeds.example/spam.xml", "reason": "it is spam"},
+        final=True,
+    ),
+    Operation(
         "revive",
         "POST",
         "/topic/revive",

@@ -6,6 +6,7 @@ import json
 import xmlrpc.client
 from typing import Any
 from urllib.parse import quote
+from xml.sax.saxutils import escape
 
 from lxml import etree
 
@@ -14,7 +15,15 @@ from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.events import PingAccepted, PingReceived, TopicChanged
 from rsscloud_broker.wire.soap import SoapFault
 from tests.accounts.fixture import PASSWORD
-from tests.apps.hosting.fixture import HTTPS, PATH, URL, HostingTestCase, a_feed
+from tests.apps.hosting.fixture import (
+    HTTPS,
+    PATH,
+    URL,
+    HostingHouse,
+    HostingTestCase,
+    a_feed,
+    basic,
+)
 from tests.front_doors.exchange import FORM, Answer
 
 STRANGER = "198.51.100.9"
@@ -246,3 +255,90 @@ class LimitsTests(HostingTestCase):
         self.house.clock.advance(30)
         self.save(a_feed("3"))
         self.assertEqual(self.house.get(PATH).body, a_feed("3"))
+
+
+class LargestFeedTests(HostingTestCase):
+    """A feed of exactly the configured size can be saved in each way, and no larger one."""
+
+    def feed(self, size: int) -> bytes:
+        """A feed full of a character of which calls and forms make several bytes."""
+        empty = a_feed()
+        before, after = empty.split(b"<description>")
+        return before + b"<description>" + b">" * (size - len(empty)) + after
+
+    def xmlrpc(self, feed: bytes) -> bool:
+        return self.call(feed.decode())
+
+    def base64(self, feed: bytes) -> bool:
+        return self.call(feed)
+
+    def call(self, feed: str | bytes) -> bool:
+        try:
+            self.house.xmlrpc("rssCloud.saveRss", "dave", PASSWORD, feed)
+        except xmlrpc.client.Fault as fault:
+            self.assertIn("may have 1,048,576", fault.faultString)
+            return False
+        return True
+
+    def soap(self, feed: bytes) -> bool:
+        values = {"username": "dave", "password": PASSWORD, "rsstext": feed.decode()}
+        try:
+            self.house.soap("saveRss", values)
+        except SoapFault as fault:
+            self.assertIn("may have 1,048,576", fault.string)
+            return False
+        return True
+
+    def form(self, feed: bytes) -> bool:
+        values = {"username": "dave", "password": PASSWORD, "rsstext": feed}
+        answer = self.house.form("/rsscloud/saveRss", values, Accept="application/json")
+        said = json.loads(answer.body)
+        self.assertIn("Thanks" if said["success"] else "may have 1,048,576", said["msg"])
+        return bool(said["success"])
+
+    def put(self, feed: bytes) -> bool:
+        status = self.house.put(feed).status
+        self.assertIn(status, (201, 413))
+        return status == 201
+
+    def test_each_way(self) -> None:
+        capabilities = self.house.xmlrpc("xmlStorageSystem.getServerCapabilities", "dave", PASSWORD)
+        size = capabilities["maxFileSize"]
+        self.assertEqual(size, 1_048_576)
+        for way in (self.put, self.xmlrpc, self.base64, self.soap, self.form):
+            self.assertFalse(way(self.feed(size + 1)), way)
+            self.assertEqual(self.house.get().status, 410 if way != self.put else 404, way)
+            self.assertTrue(way(self.feed(size)), way)
+            self.assertEqual(self.house.get().body, self.feed(size), way)
+            self.assertEqual(self.house.ask("DELETE", PATH, headers=basic()).status, 204)
+
+    def test_the_largest_that_can_be_configured(self) -> None:
+        options = HostingOptions(max_feed_bytes=7 * 1024 * 1024)
+        self.house = HostingHouse(self, options)
+        feed = self.feed(options.max_feed_bytes)
+        for way in (self.put, self.xmlrpc, self.base64):
+            self.assertTrue(way(feed), way)
+            self.house.ask("DELETE", PATH, headers=basic())
+
+    def test_other_calls_and_forms_stay_small(self) -> None:
+        answer = self.house.form("/rsscloud/ping", {"url": "x" * 1_100_000})
+        self.assertEqual(answer.status, 413)
+
+
+class DescriptionTests(HostingTestCase):
+    def test_the_wsdl_has_save_rss(self) -> None:
+        answer = self.house.get("/soap?wsdl")
+        self.assertEqual(answer.status, 200)
+        self.assertIn('<operation name="saveRss">', answer.text)
+        self.assertIn('<operation name="pleaseNotify">', answer.text)
+
+    def test_a_call_as_the_wsdl_says(self) -> None:
+        body = (
+            '<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Body>'
+            '<saveRss xmlns="urn:rsscloud-broker:rssCloud"><username>dave</username>'
+            f"<password>{PASSWORD}</password><rsstext>{escape(a_feed().decode())}</rsstext>"
+            "</saveRss></s:Body></s:Envelope>"
+        )
+        headers = {"Content-Type": "text/xml", "SOAPAction": '"/rssCloud"'}
+        answer = self.house.ask("POST", "/soap", body.encode(), headers)
+        self.assertIn(f"<Result>{URL}</Result>", answer.text.replace(' xmlns=""', ""))

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.hosting import rows
 from rsscloud_broker.apps.hosting.documents import Document, NotStored
-from rsscloud_broker.apps.hosting.rows import VERSIONS, Limits, Saved, Stored
+from rsscloud_broker.apps.hosting.rows import VERSIONS, Limits, Save, Saved, Stored
 from rsscloud_broker.apps.hosting.schema import TABLES, metadata
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.storage import alembic_steps, migrate
@@ -54,7 +54,7 @@ class RowsTests(SynchronousTestCase):
         limits: Limits = LIMITS,
     ) -> Saved:
         with self.writing() as conn:
-            return rows.save(conn, account, path, a_document(body), at, limits)
+            return rows.save(conn, Save(account, path, a_document(body), at, limits))
 
     def present(self, path: str = PATH, known: int = 0, name: str = "dave") -> Stored | None:
         with self.engine.connect() as conn:
@@ -78,6 +78,42 @@ class RowsTests(SynchronousTestCase):
             return int(conn.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())
 
     # saving
+
+    def test_saves_of_many_at_once(self) -> None:
+        """Each sees those before it, also of the same account, and one that fails harms none."""
+        for number in range(VERSIONS):
+            self.save(b"anna %d" % number, ANNA)
+        carl = Account(3, "carl", False, 1.0)
+        small = Limits(5, 3)
+        wanted = [
+            Save(DAVE, PATH, a_document(b"dave 1"), 2000.0, LIMITS),
+            Save(ANNA, PATH, a_document(b"anna last"), 2000.0, LIMITS),
+            Save(carl, PATH, a_document(b"too large"), 2000.0, small),
+            Save(DAVE, PATH, a_document(b"dave 2"), 2000.0, LIMITS),
+            Save(DAVE, PATH, a_document(b"dave 2"), 2000.0, LIMITS),
+            Save(DAVE, "a.xml", a_document(b"another"), 2000.0, LIMITS),
+        ]
+        with self.writing() as conn:
+            outcomes = rows.save_all(conn, wanted)
+        new, next_one, same = Saved(True, True), Saved(False, True), Saved(False, False)
+        self.assertIsInstance(outcomes.pop(2), NotStored)
+        self.assertEqual(outcomes, [new, next_one, next_one, same, new])
+        self.assertEqual(self.body(), b"dave 2")
+        self.assertEqual((self.body("a.xml"), self.body(name="anna")), (b"another", b"anna last"))
+        self.assertIsNone(self.present(name="carl"))
+        self.assertEqual((len(self.versions()), len(self.versions(account=ANNA))), (2, VERSIONS))
+        self.assertEqual([file.versions for file in self.files(ANNA)], [VERSIONS])
+
+    def test_large_documents_are_stored_in_portions(self) -> None:
+        self.patch(rows, "PORTION", 30)
+        accounts = [Account(number, f"author{number}", False, 1.0) for number in range(1, 6)]
+        wanted = [
+            Save(each, PATH, a_document(b"%d" % each.id * 5), 2000.0, LIMITS) for each in accounts
+        ]
+        with self.writing() as conn:
+            rows.save_all(conn, wanted)
+        bodies = [self.body(name=each.name) for each in accounts]
+        self.assertEqual(bodies, [b"%d" % each.id * 5 for each in accounts])
 
     def test_first_save(self) -> None:
         self.assertIsNone(self.present())
@@ -111,7 +147,7 @@ class RowsTests(SynchronousTestCase):
         self.assertEqual(len(self.versions()), 1)
         with self.writing() as conn:
             other = a_document(media_type="text/xml")
-            self.assertTrue(rows.save(conn, DAVE, PATH, other, 2000, LIMITS).changed)
+            self.assertTrue(rows.save(conn, Save(DAVE, PATH, other, 2000, LIMITS)).changed)
 
     def test_last_versions_are_kept(self) -> None:
         for number in range(VERSIONS + 5):
@@ -213,9 +249,17 @@ class RowsTests(SynchronousTestCase):
         self.save(b"1")
         self.save(path="secret.xml")
         new = evolve(DAVE, id=3)
+        error = self.assertRaises(NotStored, self.save, b"2", new)
+        self.assertIn("was removed a moment ago", str(error))
+        self.assertEqual(self.body(), b"1")
+        with self.writing() as conn:
+            while (file := rows.one_of(conn, DAVE.id)) is not None:
+                rows.take_down(conn, file.account, file.path)
+            rows.disown(conn, DAVE.id)
         self.assertEqual(self.save(b"2", new), Saved(created=True, changed=True))
         self.assertEqual(len(self.versions(account=new)), 1)
-        self.assertIsNone(self.present("secret.xml"))
+        self.assertEqual(self.present("secret.xml"), Stored(0))
+        self.assertEqual([file.path for file in self.files(new)], [PATH])
         self.assertEqual(self.count("hosting_version"), 1)
 
     # migrations

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.apps.hosting import cache as cache_module
 from rsscloud_broker.apps.hosting.documents import examined
 from rsscloud_broker.apps.hosting.options import HostingOptions
-from rsscloud_broker.apps.hosting.rows import Limits, Stored
+from rsscloud_broker.apps.hosting.rows import Limits, Save, Stored
 from rsscloud_broker.apps.hosting.store import HostingStore
 from tests.apps.hosting.fixture import (
     BASE,
@@ -40,7 +40,7 @@ class ServingTests(HostingTestCase):
         self.assertEqual(headers["link"], LINK)
         self.assertEqual(headers["x-content-type-options"], "nosniff")
         self.assertIn("sandbox", headers["content-security-policy"])
-        self.assertEqual(headers["vary"], "accept-encoding")
+        self.assertEqual(headers["vary"], "Accept-Encoding")
         self.assertEqual(headers["cache-control"], "public, max-age=0, must-revalidate")
         self.assertEqual(headers["last-modified"], "Sun, 09 Sep 2001 01:46:40 GMT")
         self.assertEqual(headers["access-control-allow-origin"], "*")
@@ -67,7 +67,7 @@ class ServingTests(HostingTestCase):
         since = {"If_Modified_Since": plain["last-modified"]}
         for headers, status in (
             ({"If_None_Match": plain["etag"]}, 304),
-            ({"If_None_Match": packed["etag"]}, 304),
+            ({"If_None_Match": packed["etag"]}, 200),
             ({"If_None_Match": f"W/{plain['etag']}"}, 304),
             ({"If_None_Match": f'"x", {plain["etag"]}'}, 304),
             ({"If_None_Match": "*"}, 304),
@@ -187,7 +187,8 @@ class CacheTests(HostingTestCase):
         self.house.get()
         account, document = self.house.caller().account, examined("rss.xml", a_feed("2"))
         other = HostingStore(self.house.parts.database)
-        self.successResultOf(other.save(account, "rss.xml", document, 2000.0, Limits(9999, 9)))
+        wanted = Save(account, "rss.xml", document, 2000.0, Limits(9999, 9))
+        self.successResultOf(other.save(wanted))
         self.assertEqual(self.house.get().body, LARGE)
         self.house.clock.advance(1)
         self.assertEqual(self.house.get().body, a_feed("2"))
@@ -258,6 +259,17 @@ class BaseTests(HostingTestCase):
         self.assertEqual(topics.prefix, "https://static.example/people/")
         content = self.house.result(topics.read(url))
         self.assertEqual(content.body, LARGE)
+
+    def test_saving_and_deleting_below_its_path(self) -> None:
+        path = "/people/dave/rss.xml"
+        self.assertEqual(self.house.put(LARGE, path).status, 201)
+        self.assertEqual(self.house.put(a_feed("2"), path).status, 204)
+        self.assertEqual(self.house.get(PATH).body, a_feed("2"))
+        answer = self.house.put(a_feed(), "/people/anna/rss.xml")
+        self.assertEqual(answer.status, 403)
+        self.assertIn("save below /people/dave/", answer.text)
+        self.assertEqual(self.house.ask("DELETE", path, headers=basic()).status, 204)
+        self.assertEqual(self.house.get(path).status, 410)
 
     def test_bases_that_cannot_be_used(self) -> None:
         for url in ("static.example", "ftp://x/", "https://", "https://x/?y", "https://x/#y",

@@ -53,10 +53,10 @@ class DocumentTests(SynchronousTestCase):
         self.assertNotIn(b'"hub"', feed)
 
     def test_same_items_make_the_same_bytes(self) -> None:
-        document = document_of(ABOUT, ITEMS)
-        self.assertEqual(document_of(ABOUT, list(ITEMS)), document)
+        document = document_of(ABOUT, ITEMS, 1.0)
+        self.assertEqual(document_of(ABOUT, list(ITEMS), 1.0), document)
         self.assertEqual(gzip.decompress(document.gzipped), document.body)
-        self.assertNotEqual(document_of(ABOUT, ITEMS[1:]).tag, document.tag)
+        self.assertNotEqual(document_of(ABOUT, ITEMS[1:], 1.0).tag, document.tag)
 
     def test_periods_in_words(self) -> None:
         words = {each: in_words(each) for each in (1, 10, 60, 90, 900, 3600, 7200)}

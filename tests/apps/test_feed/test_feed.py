@@ -173,6 +173,22 @@ class ClockTests(FeedTestCase):
         self.pass_time(EVERY)
         self.assertEqual(self.slots(), [2 * EVERY, EVERY, 0])
 
+    def test_when_the_next_one_comes(self) -> None:
+        """What the page says is what happens, also after the clock was set."""
+        for wall in (None, -5, -EVERY - 5, -3600, 10 * EVERY):
+            if wall is not None:
+                self.clock.set_wall(wall)
+            for _ in range(3):
+                self.pass_time(100)
+                (door,) = self.app.front_doors
+                feed = door._routes[0].resource._feed  # type: ignore[attr-defined] # it has
+                said = feed.next_at(self.clock.wall_seconds())
+                before = self.guids()
+                self.pass_time(said - self.clock.wall_seconds() - 2)
+                self.assertEqual(self.guids(), before, wall)
+                self.pass_time(4)
+                self.assertEqual(self.slots()[0], said - QUARTER, wall)
+
     def test_set_back_an_hour(self) -> None:
         """The feed goes on: nobody waits for an hour."""
         self.pass_time(EVERY)

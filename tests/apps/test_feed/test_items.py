@@ -19,12 +19,28 @@ class SQLiteTests(SynchronousTestCase):
         url = self.new_url()
         migrate(url, {"test_feed": TABLES})
         with open_database(url) as conn:
-            self.assertEqual(newest_items(conn, 3), ())
+            self.assertEqual(newest_items(conn, 3), ((), 0.0))
             for number in (5, 6, 7, 2):  # the clock was set back
                 add_item(conn, Item(number, f"urn:uuid:{number}"), 3)
         with open_database(url, writes=False) as conn:
-            self.assertEqual([each.slot for each in newest_items(conn, 9)], [2, 7, 6])
-            self.assertEqual(newest_items(conn, 1), (Item(2, "urn:uuid:2"),))
+            items, _ = newest_items(conn, 3)
+            self.assertEqual([each.slot for each in items], [2, 7, 6])
+            items, _ = newest_items(conn, 1)
+            self.assertEqual(items, (Item(2, "urn:uuid:2"),))
+
+    def test_each_is_later_than_the_one_before_it(self) -> None:
+        url = self.new_url()
+        migrate(url, {"test_feed": TABLES})
+        times: list[float] = []
+        with open_database(url) as conn:
+            for slot in (900, 1800, *range(9, 90, 9), 1800, 2700):  # it was set back once
+                add_item(conn, Item(slot, f"urn:uuid:{len(times)}"), 3)
+                items, modified_at = newest_items(conn, 3)
+                times.append(modified_at)
+                self.assertLessEqual(len(items), 3)
+        self.assertEqual(times[:3], [900, 1800, 1801])
+        self.assertEqual(times[-1], 2700)
+        self.assertEqual(times, sorted(set(times)))
 
 
 class PostgreSQLTests(SQLiteTests):

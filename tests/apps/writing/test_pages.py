@@ -391,7 +391,7 @@ class FeedsTests(SiteTestCase):
                 got.headers["link"], f'<{BROKER}/websub>; rel="hub", <{url}>; rel="self"'
             )
             self.assertEqual(got.headers["access-control-allow-origin"], "*")
-            self.assertEqual(got.headers["cache-control"], "no-cache")
+            self.assertEqual(got.headers["cache-control"], "public, max-age=0, must-revalidate")
             head = self.browser.ask("HEAD", f"/people/dave/{file}")
             self.assertEqual((head.body, head.headers["content-length"]), (b"", str(len(got.body))))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -12,6 +12,7 @@ from rsscloud_broker.config import Http
 from rsscloud_broker.core import Administration, EventLog
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import ServedTopics
 from rsscloud_broker.model import Callback, Exchange, Lease, Outcome, Subscription
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.records import Delivery, HostState
@@ -40,6 +41,15 @@ EXCHANGE: Final = Exchange(
     {"server": BAD},
     b"\x00oops" + BAD.encode(),
 )
+
+
+async def _read(url: str) -> None:
+    """An application that has no topics."""
+
+
+async def _take_down(url: str, reason: str, record: Callable[[Any], None]) -> bool:
+    """An application that takes down whatever it is asked to."""
+    return True
 
 
 class ConsoleCase(BrokerTestCase):
@@ -105,6 +115,7 @@ class ConsoleCase(BrokerTestCase):
         self.result(self.verbs.end_topic("alice", ENDED, "a test"))
         self.result(self.verbs.block("alice", "source", "192.0.2.0/24", "a test"))
         self.result(self.verbs.announce("alice", "Hello"))
+        self.verbs.serve([ServedTopics("http://feeds.example/spam", _read, _take_down)])
         self.successResultOf(
             self.store.record_hosts([HostState("reader.example:8000", 7, NOW + 600)])
         )

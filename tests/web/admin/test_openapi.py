@@ -20,6 +20,7 @@ CALLED_BY = {
     "read_topic": "read",
     "revive_topic": "revive",
     "end_topic": "end",
+    "take_down": "take-down",
     "move_topic": "move",
     "close_breaker": "close-breaker",
 }

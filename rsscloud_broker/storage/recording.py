@@ -1,0 +1,319 @@
+"""Records what fetches have found, and what applications publish.
+
+Both end in ``_record``, which takes many topics at once: many authors may publish at the same
+moment, and a statement for all of them takes hardly longer than one for each.  The functions run in
+a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, cast
+
+import attrs
+from attrs import frozen
+from sqlalchemy import Connection, Row, bindparam, false, insert, select, update
+
+from rsscloud_broker.database import Batched, in_turns
+from rsscloud_broker.model import FetchResult, Ping
+from rsscloud_broker.records import Bounds, FetchRecord
+from rsscloud_broker.storage.contents import (
+    insert_content,
+    is_kept,
+    is_waited_for,
+    remove_outdated,
+    remove_unneeded,
+    with_contents,
+)
+from rsscloud_broker.storage.idle import evict_idle
+from rsscloud_broker.storage.operations import Operation
+from rsscloud_broker.storage.pings import insert_pings
+from rsscloud_broker.storage.schema import fanout, pending, subscription, topic
+from rsscloud_broker.storage.topic_urls import TOPICS, TOPICS_BY_URL, as_topic, named
+from rsscloud_broker.storage.topics import (
+    DEFAULT_BOUNDS,
+    NO_CHECK,
+    UPDATE,
+    a_fanout,
+    revive_topic,
+    topic_row,
+)
+from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds_or_none
+
+# These are built once, since to build them takes longer than to execute them.
+_BY_URL = TOPICS_BY_URL.where(named.c.url.in_(bindparam("urls", expanding=True)))
+_WANT_CONTENT = (
+    select(subscription.c.topic_id)
+    .where(subscription.c.topic_id.in_(bindparam("keys", expanding=True)))
+    .where(subscription.c.wants_content)
+    .distinct()
+)
+
+
+@frozen
+class Publishing:
+    """A call of ``IStore.publish``."""
+
+    fetched: Sequence[FetchResult]
+    ping: Ping
+    operation: Operation[Any]
+
+
+@frozen
+class _Found:
+    """What a fetch has found.
+
+    :ivar row: the row of the topic, as ``TOPICS`` selects it.
+    :ivar ping: the ping to record if the topic has changed; None for none.
+    """
+
+    row: Row[Any]
+    fetched: FetchResult
+    ping: Ping | None
+
+    @property
+    def key(self) -> int:
+        """The id of the topic."""
+        return int(self.row.id)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the topic has no subscriptions."""
+        return not self.row.counted
+
+    @property
+    def changed(self) -> bool:
+        """Whether the topic has another content than at the last fetch."""
+        return (self.row.digest, self.row.size) != (self.fetched.digest, self.fetched.size)
+
+
+def record_fetch(
+    conn: Connection, fetched: FetchResult, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
+) -> FetchRecord:
+    """See ``IStore.record_fetch``."""
+    found = _Found(topic_row(conn, fetched.url, TOPICS), fetched, ping)
+    return _record(conn, [found], bounds)[0]
+
+
+def publish(
+    conn: Connection, asked: Sequence[Publishing], bounds: Bounds = DEFAULT_BOUNDS
+) -> list[tuple[Any, list[FetchRecord]] | Exception]:
+    """See ``IStore.publish``, for several callers; with an exception for each that is refused."""
+    outcomes: list[tuple[Any, list[FetchRecord]] | Exception] = []
+    for together in in_turns(asked, lambda each: (fetched.url for fetched in each.fetched)):
+        results = list(_results(conn, [each.operation for each in together]))
+        accepted = [
+            each
+            for each, result in zip(together, results, strict=True)
+            if not isinstance(result, Exception)
+        ]
+        records = iter(_publish(conn, accepted, bounds))
+        for each, result in zip(together, results, strict=True):
+            if isinstance(result, Exception):
+                outcomes.append(result)
+            else:
+                outcomes.append((result, [next(records) for _ in each.fetched]))
+    return outcomes
+
+
+def _results(conn: Connection, operations: Sequence[Operation[Any]]) -> Iterator[Any]:
+    """Run the operations of applications; batched ones of one kind that stand together at once."""
+    for function, some in groupby(operations, lambda each: getattr(each, "function", None)):
+        if function is None:
+            yield from (operation(conn) for operation in some)
+        else:
+            yield from function(conn, [cast(Batched[Any, Any], each).argument for each in some])
+
+
+def _publish(conn: Connection, asked: Sequence[Publishing], bounds: Bounds) -> list[FetchRecord]:
+    """Record topics, of which none is named twice; the records are in the same order."""
+    wanted = [
+        (fetched, None if number else each.ping)
+        for each in asked
+        for number, fetched in enumerate(each.fetched)
+    ]
+    rows = _rows(conn, [fetched.url for fetched, _ in wanted])
+    found = [_Found(rows[fetched.url], fetched, ping) for fetched, ping in wanted]
+    if len({each.key for each in found}) == len(found):
+        return _record(conn, found, bounds)
+    # Two URLs lead to one topic, which has moved: its second record must see the first one.
+    return [record_fetch(conn, fetched, ping, bounds) for fetched, ping in wanted]
+
+
+def _rows(conn: Connection, urls: Sequence[str]) -> dict[str, Row[Any]]:
+    """The rows of topics by these URLs.  Topics that are unknown or have ended become active."""
+    parameters = {"urls": urls}
+    rows = {row.asked: row for row in conn.execute(_BY_URL, parameters)}
+    unknown = [{"url": url} for url in urls if url not in rows]
+    ended = [url for url, row in rows.items() if row.ended]
+    if unknown:
+        conn.execute(insert(topic), unknown)
+    for url in ended:
+        revive_topic(conn, url)
+    if unknown or ended:
+        rows = {row.asked: row for row in conn.execute(_BY_URL, parameters)}
+    return rows
+
+
+def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[FetchRecord]:
+    """Record what was found of some topics, each given once."""
+    keys = [each.key for each in found]
+    becoming_idle = sum(each.is_idle and each.row.idle_at is None for each in found)
+    if becoming_idle:
+        evict_idle(conn, bounds.idle_topics - becoming_idle, spared=keys)
+    _update(conn, found)
+    changed = [each for each in found if each.changed]
+    contents = _keep_contents(conn, changed, bounds)
+    for each in found:
+        if not each.changed and not each.is_idle:
+            contents[each.key] = _awaited_content(conn, each, bounds)
+    wanted = [each.ping for each in changed if each.ping is not None]
+    pings = iter(insert_pings(conn, wanted))
+    return [
+        FetchRecord(
+            topic=_topic_now(each),
+            changed=each.changed,
+            ping=next(pings) if each.changed and each.ping is not None else None,
+            content_awaited=not each.changed and contents.get(each.key) is not None,
+            stored=contents.get(each.key) is not None,
+        )
+        for each in found
+    ]
+
+
+def _update(conn: Connection, found: Sequence[_Found]) -> None:
+    """Update the rows of topics; those with the same columns together."""
+    groups: defaultdict[frozenset[str], list[dict[str, object]]] = defaultdict(list)
+    for each in found:
+        values = {"key": each.key, **_values(each)}
+        groups[frozenset(values)].append(values)
+    for values_of_some in groups.values():
+        conn.execute(UPDATE, values_of_some)
+
+
+def _values(found: _Found) -> dict[str, object]:
+    """The new values of a topic."""
+    row, fetched = found.row, found.fetched
+    read_at = to_micros(fetched.started_at)
+    values: dict[str, object] = {
+        "read_at": read_at,
+        "etag": fetched.validators.etag,
+        "last_modified": fetched.validators.last_modified,
+        "fresh_seconds": to_micros_or_none(fetched.fresh_seconds),
+        "asked_at": read_at,
+        "result": fetched.result,
+        "failures": 0,
+        "idle_at": read_at if found.is_idle else None,
+    }
+    if fetched.pinged:
+        values["pinged_at"] = read_at
+    if found.changed:
+        values |= {"digest": fetched.digest, "size": fetched.size, "changed_at": read_at}
+    if row.check_requested_at is not None and row.check_requested_at <= read_at:
+        values |= NO_CHECK
+    return values
+
+
+def _topic_now(found: _Found) -> Any:
+    """The topic after it was recorded."""
+    row, fetched = found.row, found.fetched
+    read_at = to_micros(fetched.started_at)
+    return attrs.evolve(
+        as_topic(row),
+        digest=fetched.digest,
+        size=fetched.size,
+        read_at=to_seconds_or_none(read_at),
+        changed_at=to_seconds_or_none(read_at if found.changed else row.changed_at),
+        validators=fetched.validators,
+    )
+
+
+def _keep_contents(
+    conn: Connection, changed: Sequence[_Found], bounds: Bounds
+) -> dict[int, int | None]:
+    """Store the contents of topics that have changed, if something needs them and they fit; begin
+    the fan-outs of these topics.
+
+    :returns: the keys of the contents by those of the topics; None for those that are not stored.
+    """
+    watched = [each.key for each in changed if not each.is_idle]
+    wanting = set(conn.scalars(_WANT_CONTENT, {"keys": watched})) if watched else set()
+    keeping = with_contents(conn, [each.key for each in changed])
+    stored: dict[int, int | None] = {}
+    fanouts = []
+    for each in changed:
+        key, content = each.key, each.fetched.content
+        stored[key] = content_key = (
+            insert_content(conn, key, each.fetched.url, content, bounds)
+            if key in wanting and content is not None
+            else None
+        )
+        if content_key is None and key in keeping:
+            remove_outdated(conn, key)
+        if not each.is_idle:
+            carried = None if content_key is None else content
+            lacks = key in wanting and content_key is None
+            at = to_micros(_asked_at(each.fetched))
+            fanouts.append(a_fanout(key, at, content_key, carried, lacks_content=lacks))
+    if fanouts:
+        conn.execute(insert(fanout), fanouts)
+    _remove_unneeded(conn, [each for each in changed if stored[each.key] is not None])
+    return stored
+
+
+def _asked_at(fetched: FetchResult) -> float:
+    return fetched.started_at if fetched.asked_at is None else fetched.asked_at
+
+
+def _remove_unneeded(conn: Connection, found: Sequence[_Found]) -> None:
+    """Remove the contents of topics that nothing needs beside the new ones."""
+    if found:
+        remove_unneeded(conn, [each.fetched.url for each in found])
+
+
+def _awaited_content(conn: Connection, found: _Found, bounds: Bounds) -> int | None:
+    """Store the content of a topic that has not changed, if notifications wait for it.
+
+    The store may lack it: when the topic changed, no subscription wanted content, or it did not
+    fit.
+
+    :returns: its key; None if it is not stored.
+    """
+    key, fetched = found.key, found.fetched
+    waited_for = is_waited_for(conn, key) or _has_fanout_without_content(conn, key)
+    if fetched.content is None or not waited_for or is_kept(conn, key):
+        return None
+    content_key = insert_content(conn, key, fetched.url, fetched.content, bounds)
+    if content_key is not None:
+        _use_content(conn, key, content_key, fetched)
+        _remove_unneeded(conn, [found])
+    return content_key
+
+
+def _has_fanout_without_content(conn: Connection, key: int) -> bool:
+    """Whether a topic has a fan-out for whose content it did not fit."""
+    walk = select(fanout.c.id).where(fanout.c.topic_id == key, fanout.c.later)
+    return conn.execute(walk.limit(1)).first() is not None
+
+
+def _use_content(conn: Connection, key: int, content_key: int | None, fetched: FetchResult) -> None:
+    """Give a content to the fan-outs that lack it, and make those pending notifications due that
+    wait for it and have had no attempt.
+    """
+    at = to_micros(fetched.started_at)
+    conn.execute(
+        update(fanout)
+        .where(fanout.c.topic_id == key, fanout.c.later)
+        .values(content_id=content_key, content_size=fetched.size, later=false())
+    )
+    conn.execute(
+        update(pending)
+        .where(
+            pending.c.content_topic_id == key,
+            pending.c.attempts == 0,
+            pending.c.due_at > at,
+        )
+        .values(due_at=at)
+    )

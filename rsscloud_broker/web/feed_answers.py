@@ -1,0 +1,129 @@
+"""Answers GET, HEAD and conditional requests for a feed, or for another file that changes.
+
+::
+
+    GET /feeds/dave/rss.xml HTTP/1.1
+    Accept-Encoding: gzip
+
+    HTTP/1.1 200 OK
+    Content-Type: application/rss+xml; charset=utf-8
+    Content-Encoding: gzip
+    Vary: Accept-Encoding
+    Cache-Control: public, max-age=0, must-revalidate
+    ETag: "5891b5b522d5df08-gzip"
+    Last-Modified: Sun, 06 Nov 2025 08:49:37 GMT
+    Link: <https://broker.example/websub>; rel="hub", <https://...>; rel="self"
+
+A client with ``If-None-Match`` or ``If-Modified-Since`` gets 304 while the feed is unchanged.
+Caches must ask each time, since a subscriber reads the feed at the moment when it has changed.
+
+Last-Modified has whole seconds only, so two versions of one second would look the same.  Therefore
+each version has a later second than that before it, whatever the clock says: see `later_second`.
+While that second is in the future, Last-Modified is left out (RFC 9110, section 8.8.2.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from email.utils import formatdate
+from typing import Final
+
+from attrs import frozen
+from twisted.web.server import Request
+
+from rsscloud_broker.web.answers import Answer, accepted_codings
+from rsscloud_broker.wire.codings import allows_gzip
+from rsscloud_broker.wire.http_dates import http_date
+
+_ETAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
+_CACHED: Final = {"cache-control": "public, max-age=0, must-revalidate", "vary": "Accept-Encoding"}
+
+
+def later_second(at: float, before: float) -> float:
+    """When a new version was made, for its Last-Modified.
+
+    :param at: the present time, in seconds since the epoch.
+    :param before: what this function returned for the version before it; 0 if there is none.
+    :returns: the present time, unless it is in the same second as that, or before it; then the
+        second after that.
+    """
+    return at if int(at) > int(before) else float(int(before) + 1)
+
+
+@frozen
+class FeedAnswers:
+    """All answers to requests for one version of a feed.
+
+    :ivar modified_at: seconds since the epoch, whole.
+    """
+
+    plain: _Form
+    packed: _Form
+    modified_at: int
+
+    @classmethod
+    def of(
+        cls,
+        body: bytes,
+        packed: bytes,
+        content_type: str,
+        tag: str,
+        modified_at: float,
+        now: float,
+        link: str = "",
+        more: Mapping[str, str] | None = None,
+    ) -> FeedAnswers:
+        """Make the answers for a version.
+
+        :param packed: the body compressed by gzip; empty if it is served as it is only.
+        :param content_type: with the charset.
+        :param tag: identifies the content; the ETags are made of it.
+        :param modified_at: what `later_second` returned for this version.
+        :param now: the present time, in seconds since the epoch.
+        :param link: the value of the Link header; empty for none.
+        :param more: further headers.
+        """
+        common = {**(more or {}), **_CACHED}
+        second = int(modified_at)
+        if second <= now:
+            common["last-modified"] = formatdate(second, usegmt=True)
+        if link:
+            common["link"] = link
+
+        def form(content: bytes, etag: str, coding: str = "") -> _Form:
+            headers = {**common, "etag": etag}
+            coded = {"content-encoding": coding} if coding else {}
+            whole = Answer(content, content_type, 200, {**headers, **coded})
+            return _Form(etag, whole, Answer(b"", content_type, 304, headers))
+
+        plain = form(body, f'"{tag}"')
+        return cls(plain, form(packed, f'"{tag}-gzip"', "gzip") if packed else plain, second)
+
+    def answer_to(self, request: Request) -> Answer:
+        """The answer to a request."""
+        form = self.packed if allows_gzip(accepted_codings(request)) else self.plain
+        return form.unchanged if self._is_known(request, form.etag) else form.whole
+
+    def _is_known(self, request: Request, etag: str) -> bool:
+        """Whether the client has this version in this form (RFC 9110, section 13.2.2)."""
+        known = request.getHeader("if-none-match")
+        if known is not None:
+            return etag in _ETAGS.findall(known[:4000]) or known.strip() == "*"
+        since = request.getHeader("if-modified-since")
+        if since is None:
+            return False
+        at = http_date(since)
+        return at is not None and self.modified_at <= at
+
+
+@frozen
+class _Form:
+    """A version, as it is or compressed.
+
+    :ivar whole, unchanged: the answers with and without the body.
+    """
+
+    etag: str
+    whole: Answer
+    unchanged: Answer

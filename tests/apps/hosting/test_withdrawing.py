@@ -1,0 +1,95 @@
+"""What was stored disappears after its account was removed, or when an administrator says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rsscloud_broker.accounts import RemovedAccounts
+from rsscloud_broker.admin_records import Block
+from rsscloud_broker.events import TopicEnded
+from rsscloud_broker.storage import AccountStore
+from tests.apps.hosting.fixture import BASE, PATH, URL, HostingTestCase, a_feed, basic
+
+TEXT = "/feeds/dave/note.txt"
+
+
+class WithdrawingCase(HostingTestCase):
+    """A feed and a text of dave, and a feed of anna."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.house.put(a_feed())
+        self.house.put(b"hello", TEXT, {"Content-Type": "text/plain"})
+        self.house.put(a_feed("anna"), "/feeds/anna/rss.xml", basic("anna"))
+        self.house.subscribe()
+        self.house.bus.events.clear()
+
+    def statuses(self) -> list[int]:
+        return [self.house.get(path).status for path in (PATH, TEXT, "/feeds/anna/rss.xml")]
+
+    def ended(self) -> list[tuple[str, str]]:
+        return [
+            (event.topic, event.reason)
+            for event in self.house.bus.events
+            if isinstance(event, TopicEnded)
+        ]
+
+
+class RemovedAccountTests(WithdrawingCase):
+    def test_its_files_are_gone_and_subscribers_are_told(self) -> None:
+        self.assertEqual(self.statuses(), [200, 200, 200])
+        (data,) = self.house.app.account_data
+        self.house.result(data.remove(self.house.caller().account.id))
+        self.assertEqual(self.statuses(), [410, 410, 200])
+        self.assertEqual(self.ended(), [(URL, "the account of its author was removed")])
+        self.assertEqual([walk.topic for walk in self.house.walks()], [URL])
+
+    def test_blocked_topics_too(self) -> None:
+        self.house.blocks.change([Block("topic", URL, "spam", "alice", 1.0)])
+        (data,) = self.house.app.account_data
+        self.house.result(data.remove(self.house.caller().account.id))
+        self.assertEqual(self.statuses(), [410, 410, 200])
+
+    def test_the_broker_notices_and_then_is_content(self) -> None:
+        """The accounts of the house are in another database, so here all are gone."""
+        store = AccountStore(self.house.threads)
+        service = RemovedAccounts(store, self.house.clock, self.house.app.account_data)
+        self.house.result(service.look())
+        self.assertEqual(self.statuses(), [410, 410, 410])
+        (data,) = self.house.app.account_data
+        left = self.successResultOf(store.ids_without_account(data.column, 10))
+        self.assertEqual(left, [])
+
+
+class TakenDownTests(WithdrawingCase):
+    def take_down(self, url: str) -> Any:
+        (served,) = self.house.app.topics
+        assert served.take_down is not None
+        return self.house.result(served.take_down(url, "it is spam", self.recorded.append))
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.recorded: list[Any] = []
+
+    def test_feed(self) -> None:
+        self.assertTrue(self.take_down(URL))
+        self.assertEqual(self.statuses(), [410, 200, 200])
+        self.assertEqual(self.ended(), [(URL, "it is spam")])
+        self.assertEqual(len(self.recorded), 1)
+
+    def test_other_file(self) -> None:
+        self.assertTrue(self.take_down(f"{BASE}/dave/note.txt"))
+        self.assertEqual(self.statuses(), [200, 410, 200])
+        self.assertEqual((self.ended(), len(self.recorded)), ([], 1))
+
+    def test_what_is_not_there(self) -> None:
+        for url in (f"{BASE}/dave/none.xml", f"{BASE}/../x", f"{BASE}/"):
+            self.assertFalse(self.take_down(url), url)
+        self.assertTrue(self.take_down(URL))
+        self.assertFalse(self.take_down(URL))
+        self.assertEqual(len(self.recorded), 1)
+
+    def test_its_author_may_save_again(self) -> None:
+        self.take_down(URL)
+        self.assertEqual(self.house.put(a_feed("2")).status, 201)
+        self.assertEqual(self.statuses(), [200, 200, 200])
