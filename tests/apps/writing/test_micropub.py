@@ -13,8 +13,8 @@ from rsscloud_broker.interfaces import SignIn
 from tests.accounts.fixture import PASSWORD
 from tests.apps.writing.house import BROKER, FEED
 from tests.apps.writing.posting_house import GIF, JPEG, PNG, PostingTestCase
-from tests.apps.writing.requests import Part
 from tests.front_doors.exchange import FORM, Answer
+from tests.web.file_form import Part
 
 PHOTO = "https://micropub.example/media/sunset.jpg"
 OTHER = "https://micropub.example/media/city-at-night.jpg"

@@ -18,11 +18,12 @@ from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.events import PingAccepted, TopicChanged
 from rsscloud_broker.testing import reply
 from tests.apps.writing.house import BROKER, QUICK, SOURCE, SiteTestCase
-from tests.apps.writing.test_uploads import GIF, TYPE, multipart
+from tests.apps.writing.test_uploads import GIF
 from tests.e2e.fixture import Answer as Fetched
 from tests.e2e.fixture import request
 from tests.front_doors.exchange import Answer
 from tests.web.accounts_site import Browser
+from tests.web.file_form import MULTIPART, multipart
 
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
 
@@ -43,10 +44,8 @@ class WritePageTests(SiteTestCase):
         """Send the form as a browser does, which follows a redirection."""
         self.browser.get("/write")
         given = {"csrf": self.csrf(), "do": "post", "id": "", **fields}
-        parts: list[tuple[str, str | None, bytes]]
-        parts = [(name, None, value.encode()) for name, value in given.items()]
-        parts.append(("file", *(file or ("", b""))))
-        answer = self.browser.ask("POST", "/write", multipart(*parts), {"Content-Type": TYPE})
+        body = multipart(*given.items(), ("file", file or ("", b"")))
+        answer = self.browser.ask("POST", "/write", body, {"Content-Type": MULTIPART})
         if answer.status == 303:
             self.browser.get(answer.headers["location"])
         return answer
@@ -109,12 +108,12 @@ class WritePageTests(SiteTestCase):
         self.browser.get("/write")
         fields = {"do": "post", "text": "x", "id": ""}
         other_site = {"Sec-Fetch-Site": "cross-site"}
-        body = multipart(*((name, None, value.encode()) for name, value in fields.items()))
+        body = multipart(*fields.items())
         for answer in (
             self.browser.post("/write", fields),
             self.browser.post("/write", {**fields, "csrf": "x"}),
             self.browser.post("/write", {**fields, "csrf": self.csrf()}, other_site),
-            self.browser.ask("POST", "/write", body, {"Content-Type": TYPE}),
+            self.browser.ask("POST", "/write", body, {"Content-Type": MULTIPART}),
             self.browser.post("/write/unsent", fields),
         ):
             self.assertEqual(answer.status, 403)
@@ -274,7 +273,7 @@ class WritePageTests(SiteTestCase):
         self.assertEqual(self.result(self.writing.uploads(self.dave, 9)), [])
 
     def test_a_broken_form(self) -> None:
-        answer = self.browser.ask("POST", "/write", b"nonsense", {"Content-Type": TYPE})
+        answer = self.browser.ask("POST", "/write", b"nonsense", {"Content-Type": MULTIPART})
         self.assertEqual(answer.status, 400)
         self.assertIn("cannot be read", answer.text)
 

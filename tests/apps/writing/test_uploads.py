@@ -13,23 +13,9 @@ from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.sniffing import ENDINGS, UNKNOWN, media_type
 from rsscloud_broker.apps.writing.uploads import Files, shown_name
 from rsscloud_broker.errors import TooMany
-from rsscloud_broker.web import file_forms as forms
 from tests.apps.writing.house import ANNA, BROKER, DAVE, SOURCE, WritingTestCase
 
 GIF = b"GIF89a\x01\x00\x01\x00"
-
-
-def multipart(*parts: tuple[str, str | None, bytes], boundary: str = "b0undary") -> bytes:
-    """A form as browsers send it: name, name of the file or None, and value of each field."""
-    pieces = []
-    for name, filename, value in parts:
-        more = "" if filename is None else f'; filename="{filename}"'
-        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
-        pieces.append(head.encode() + value + b"\r\n")
-    return b"".join(pieces) + f"--{boundary}--\r\n".encode()
-
-
-TYPE = "multipart/form-data; boundary=b0undary"
 
 
 class SniffingTests(SynchronousTestCase):
@@ -162,31 +148,3 @@ class UploadTests(WritingTestCase):
         self.writing = type(self.writing)(evolve(self.options, posts_per_minute=1), self.parts)
         self.upload()
         self.error(self.writing.upload(DAVE, "x", b"y", SOURCE), TooMany)
-
-
-class FormTests(SynchronousTestCase):
-    def refusal(self, body: bytes, content_type: str = TYPE) -> str:
-        return str(self.assertRaises(forms.UnreadableForm, forms.read, content_type, body))
-
-    def test_a_form(self) -> None:
-        body = multipart(
-            ("text", None, "Grüße".encode()), ("file", "a.gif", GIF), ("text", None, b"2")
-        )
-        form = forms.read(TYPE, body)
-        self.assertEqual((form.fields, form.file), ({"text": "Grüße"}, ("a.gif", GIF)))
-        quoted = forms.read('Multipart/Form-Data; boundary="b0undary"', body)
-        self.assertEqual(quoted, form)
-
-    def test_no_file_was_chosen(self) -> None:
-        self.assertIsNone(forms.read(TYPE, multipart(("file", "", b""))).file)
-
-    def test_strange_forms(self) -> None:
-        self.assertIn("names no boundary", self.refusal(b"", "multipart/form-data"))
-        self.assertIn("names no boundary", self.refusal(b"", "text/plain; boundary=x"))
-        self.assertIn("cannot be read", self.refusal(b"nonsense"))
-        whole = multipart(("text", None, b"x" * 100))
-        self.assertIn("cannot be read", self.refusal(whole[:-10]))
-        many = multipart(*((str(number), None, b"") for number in range(51)))
-        self.assertIn("more than 50 fields", self.refusal(many))
-        large = multipart(("text", None, b"x" * (forms.MAX_FIELD_BYTES + 1)))
-        self.assertIn("'text' has 262,145 bytes", self.refusal(large))
