@@ -69,10 +69,14 @@ def upload_named(conn: Connection, name: str, digest: str) -> StoredUpload | Non
     return None if account_id is None else upload_of(conn, account_id, digest)
 
 
-def uploads(conn: Connection, account_id: int, limit: int) -> list[StoredUpload]:
-    """The uploads of an account, the newest first."""
+def uploads(conn: Connection, account_id: int, limit: int, skipped: int = 0) -> list[StoredUpload]:
+    """The uploads of an account, the newest first.
+
+    :param skipped: how many of them are left out.
+    """
     mine = select(upload).where(upload.c.account_id == account_id)
-    return list(map(_upload, conn.execute(mine.order_by(upload.c.id.desc()).limit(limit))))
+    newest = mine.order_by(upload.c.id.desc()).limit(limit).offset(skipped)
+    return list(map(_upload, conn.execute(newest)))
 
 
 def remove_upload(conn: Connection, account_id: int, digest: str) -> bool:

@@ -24,11 +24,12 @@ from rsscloud_broker.apps.writing.pace import Pace
 from rsscloud_broker.apps.writing.people_pages import TEMPLATES, title_of
 from rsscloud_broker.apps.writing.rules import graphemes, tidy
 from rsscloud_broker.apps.writing.writing import Writing
-from rsscloud_broker.errors import Forbidden, ForgedForm, TooMany
+from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
-from rsscloud_broker.web.answers import PLAIN, Answer, parameter
+from rsscloud_broker.web.answers import DISK_IS_FULL, PLAIN, Answer, body_of, parameter
+from rsscloud_broker.web.callers import header
 from rsscloud_broker.web.words import clipped, moment
 
 #: The fields of the form that are kept while somebody types.
@@ -54,6 +55,9 @@ _DONE: Final = {
 
 JSON: Final = "application/json"
 
+#: Leads somebody to the form to sign in, who comes back to this page then.
+_SIGN_IN: Final = redirect("/signin?next=/write")
+
 
 class WritePage:
     """Shows the page, and does what its forms ask for."""
@@ -77,8 +81,8 @@ class WritePage:
 
     async def show(self, request: Request) -> Answer:
         """The page; who has not signed in is led to the form for that."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
+        caller = await self._signed_in(request)
+        if caller is None:
             return redirect(self._callers.sign_in_url(request))
         number = _number(parameter(request, "id"))
         post = await self._writing.post(caller, number) if number else None
@@ -99,25 +103,36 @@ class WritePage:
 
     async def act(self, request: Request) -> Answer:
         """Do what a form asks for."""
-        return await self._act(request, None)
+        caller = await self._signed_in(request)
+        return _SIGN_IN if caller is None else await self._act(request, caller, None)
 
     async def act_with_file(self, request: Request) -> Answer:
-        """Do what a form asks for that may have a file in it."""
-        body = request.content.read() if request.content else b""
-        kind = request.getHeader("content-type") or ""
+        """Do what a form asks for that may have a file in it.
+
+        Only forms of people who have signed in are parsed, since a file may be large.
+        """
+        caller = await self._signed_in(request)
+        if caller is None:
+            return _SIGN_IN
         try:
-            form = await self._in_thread(file_forms.read, kind, body)
+            form = await self._in_thread(
+                file_forms.read, header(request, "content-type"), body_of(request)
+            )
         except file_forms.UnreadableForm as error:
             text = f"This was not accepted: {error}.\n"
             return Answer(text.encode(), PLAIN, 400, NO_STORE)
         encoded = {name.encode(): [value.encode()] for name, value in form.fields.items()}
         request.args = {**(request.args or {}), **encoded}
-        return await self._act(request, form.file)
+        return await self._act(request, caller, form.file)
 
-    async def _act(self, request: Request, file: tuple[str, bytes] | None) -> Answer:
+    async def _signed_in(self, request: Request) -> Caller | None:
+        """Who has signed in with the browser; None if nobody has."""
         caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return redirect("/signin?next=/write")
+        return caller if caller is not None and caller.session is not None else None
+
+    async def _act(
+        self, request: Request, caller: Caller, file: tuple[str, bytes] | None
+    ) -> Answer:
         try:
             self._callers.check_form(request, caller)
         except ForgedForm as error:
@@ -128,11 +143,14 @@ class WritePage:
                 raise InvalidPost("this form asks for nothing known here")
             return await action(request, caller, file)
         except InvalidPost as error:
-            return await self._again(request, caller, str(error), 400)
+            problem, status = str(error), 400
         except TooMany as error:
-            return await self._again(request, caller, str(error), 429)
+            problem, status = str(error), 429
         except Forbidden as error:
-            return await self._again(request, caller, str(error), 403)
+            problem, status = str(error), 403
+        except DiskFull:
+            problem, status = DISK_IS_FULL.removesuffix("."), 507
+        return await self._again(request, caller, problem, status)
 
     async def _again(self, request: Request, caller: Caller, problem: str, status: int) -> Answer:
         """The page with what was sent, and with what is wrong with it."""
@@ -196,8 +214,8 @@ class WritePage:
 
     async def keep(self, request: Request) -> Answer:
         """Keep what somebody is typing."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
+        caller = await self._signed_in(request)
+        if caller is None:
             return _said(403, "you are not signed in any more; sign in again in another tab")
         try:
             self._callers.check_form(request, caller)

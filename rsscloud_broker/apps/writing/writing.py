@@ -105,14 +105,15 @@ class Writing:
         limit: int,
         before: int | None = None,
         is_draft: bool | None = None,
+        skipped: int = 0,
     ) -> list[Post]:
-        return await self.store.all_posts(caller.account.id, limit, before, is_draft)
+        return await self.store.all_posts(caller.account.id, limit, before, is_draft, skipped)
 
     async def categories(self, caller: Caller) -> list[str]:
         return await self.store.categories(caller.account.id)
 
-    async def uploads(self, caller: Caller, limit: int) -> Sequence[Upload]:
-        found = await self.store.uploads(caller.account.id, limit)
+    async def uploads(self, caller: Caller, limit: int, skipped: int = 0) -> Sequence[Upload]:
+        found = await self.store.uploads(caller.account.id, limit, skipped)
         return [self._shown(caller, each) for each in found]
 
     async def feeds_of(self, author: Author) -> Mapping[str, WrittenFeed]:

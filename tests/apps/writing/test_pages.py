@@ -68,6 +68,22 @@ class WritePageTests(SiteTestCase):
         kept = stranger.post("/write/unsent", {"text": "x"})
         self.assertEqual((kept.status, json.loads(kept.body)["kept"]), (403, False))
 
+    def test_forms_of_strangers_are_not_parsed(self) -> None:
+        """A broken form gets the answer that every stranger gets."""
+        broken = {"Content-Type": "multipart/form-data; boundary=x"}
+        answer = Browser(self).ask("POST", "/write", b"broken", broken)
+        self.assertEqual((answer.status, answer.headers["location"]), (303, "/signin?next=/write"))
+        self.assertEqual(self.browser.ask("POST", "/write", b"broken", broken).status, 400)
+
+    def test_a_full_disk(self) -> None:
+        self.disk.full = True
+        for file in (None, ("a.gif", GIF)):
+            answer = self.send(text="Keep me", file=file)
+            self.assertEqual(answer.status, 507)
+            self.assertIn("The disk of this server is nearly full", self.browser.said())
+            typed = self.browser.page.xpath("string(//textarea[@name='text'])")
+            self.assertEqual(typed, "Keep me")
+
     def test_a_message(self) -> None:
         answer = self.send(
             text="Hello\r\nthere",
