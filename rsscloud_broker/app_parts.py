@@ -10,6 +10,7 @@ from twisted.application.service import IService
 
 from rsscloud_broker.discovery import Makers, PluginError
 from rsscloud_broker.interfaces import (
+    AccountData,
     AppParts,
     AppTables,
     IApp,
@@ -33,6 +34,7 @@ class Apps:
     notifiers: Mapping[str, INotifier]
     services: Sequence[IService]
     topics: Sequence[ServedTopics]
+    account_data: Sequence[AccountData]
 
 
 def tables_of(chosen: Sequence[tuple[Any, Any]]) -> dict[str, AppTables]:
@@ -77,4 +79,5 @@ def make_apps(makers: Makers, chosen: Sequence[tuple[Any, Any]], parts: AppParts
         notifiers=notifiers,
         services=[service for app in apps for service in app.services],
         topics=[topics for app in apps for topics in app.topics],
+        account_data=[data for app in apps for data in app.account_data],
     )

@@ -16,6 +16,7 @@ from twisted.application.service import IService
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker.account_parts import make_accounts
+from rsscloud_broker.accounts import RemovedAccounts
 from rsscloud_broker.app_parts import make_apps, tables_of
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.client.feed_doctor import FeedDoctor
@@ -308,6 +309,7 @@ def make_broker(
     timed = [
         administration.following,
         Sweeper(store, bus, clock, access),
+        RemovedAccounts(AccountStore(threads), clock, apps.account_data),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
         *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),
         *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.app_parts import Apps, make_apps, tables_of
 from rsscloud_broker.discovery import Makers, PluginError
-from rsscloud_broker.interfaces import App, AppParts, AppTables, ServedTopics
+from rsscloud_broker.interfaces import AccountData, App, AppParts, AppTables, ServedTopics
 from rsscloud_broker.plugins.bundled import AppMaker
 from rsscloud_broker.tables import new_metadata
 from rsscloud_broker.testing import (
@@ -112,11 +112,18 @@ class MakeTests(SynchronousTestCase):
             return None
 
         sink, service, own = RecordingSink(), Service(), FakeNotifier("a-river")
+
+        async def remove(account: int) -> None:
+            return None
+
         topics = ServedTopics("http://broker.example/feeds/", read)
+        data = AccountData(FIRST.metadata.tables["notes_note"].c.id, remove)
         apps = self.made(
-            App("a", sinks=[sink], notifiers=[own]), App("b", services=[service], topics=[topics])
+            App("a", sinks=[sink], notifiers=[own], account_data=[data]),
+            App("b", services=[service], topics=[topics]),
         )
         self.assertEqual((apps.sinks, apps.services, apps.topics), ([sink], [service], [topics]))
+        self.assertEqual(apps.account_data, [data])
         self.assertEqual(apps.notifiers, {"a-river": own})
 
     def test_protocol_that_another_notifier_has(self) -> None:

@@ -152,7 +152,10 @@ def list_(config_file: str | None, data: str | None) -> None:
 @name_argument
 @_refusals()
 def remove(config_file: str | None, data: str | None, name: str) -> None:
-    """Remove the account NAME, with its sessions and API tokens."""
+    """Remove the account NAME, with its sessions and API tokens.
+
+    The broker deletes what the account has published: within seconds, or when it starts.
+    """
     with storage.open_database(existing_database(config_file, data)) as connection:
         _account(connection, name)
         rows.remove_account(connection, name)

@@ -76,7 +76,8 @@ class Publisher:
         self._admit(url, source)
 
     async def remove(self, url: str, reason: str, operation: Callable[[Any], T], source: str) -> T:
-        topic = self._admit(url, source)
+        self._access.check_source(source)
+        topic = topic_of(url)
         now = self._clock.wall_seconds()
         result, ended = await self._store.unpublish(topic, reason, now, operation)
         if ended:

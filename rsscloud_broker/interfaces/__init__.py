@@ -44,6 +44,7 @@ from rsscloud_broker.interfaces.administration import (
     IBlocks,
 )
 from rsscloud_broker.interfaces.apps import (
+    AccountData,
     App,
     AppParts,
     AppTables,
@@ -90,6 +91,7 @@ from rsscloud_broker.interfaces.views import (
 
 __all__ = [
     "Account",
+    "AccountData",
     "App",
     "AppParts",
     "AppTables",

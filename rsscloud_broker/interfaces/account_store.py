@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection
+from typing import Any
 
 from zope.interface import Interface
 
@@ -46,6 +47,20 @@ class IAccountStore(Interface):
 
     def remove_account(name: str) -> Awaitable[bool]:
         """Delete an account with its sessions and tokens.  Returns whether there was one."""
+
+    def census() -> Awaitable[tuple[int, int]]:
+        """How many accounts there are, and the largest id that one of them has; 0 for none.
+
+        After an account was removed, this is never what it was before, since ids are never used
+        twice.
+        """
+
+    def ids_without_account(column: Any, limit: int) -> Awaitable[list[int]]:
+        """The ids in a column that belong to no account, each once.
+
+        :param column: an SQLAlchemy column.  Its rows with 0 or null are left out.
+        :param limit: how many ids there are at most.
+        """
 
     def add_session(
         account_id: int,

@@ -56,6 +56,25 @@ class ServedTopics:
     read: Callable[[str], Awaitable[Content | None]]
 
 
+@frozen
+class AccountData:
+    """What an application keeps for accounts, and deletes after an account was removed.
+
+    Whoever removes an account, the broker finds out within seconds that ``column`` has ids of
+    accounts that are gone, and calls ``remove`` for each; after a restart too, and again and again
+    until none is left.  Tables whose rows nobody else sees need no such thing: their column refers
+    to the account by ``tables.of_account``, and the database deletes the rows.
+
+    :ivar column: the SQLAlchemy column, of a table of the application, that has ids of accounts; 0
+        or null for none.  It should have an index.
+    :ivar remove: takes the id of an account that is gone.  It takes from the public what the
+        account has published (``IPublisher.remove``), and leaves no row with the id in the column.
+    """
+
+    column: Any
+    remove: Callable[[int], Awaitable[object]]
+
+
 class IApp(Interface):
     """The parts of an application.  Those that are ``IService`` start and stop with the broker."""
 
@@ -68,6 +87,7 @@ class IApp(Interface):
     )
     services = Attribute("A sequence of ``IService``: its further parts.")
     topics = Attribute("A sequence of ``ServedTopics``.")
+    account_data = Attribute("A sequence of ``AccountData``.")
 
 
 @implementer(IApp)
@@ -81,6 +101,7 @@ class App:
     notifiers: Sequence[INotifier] = ()
     services: Sequence[IService] = ()
     topics: Sequence[ServedTopics] = ()
+    account_data: Sequence[AccountData] = ()
 
 
 class IPublisher(Interface):
@@ -125,10 +146,14 @@ class IPublisher(Interface):
         """Delete the content of a topic, and end the topic: its subscribers are told, if their
         protocol can tell them.  If it is published again, the topic is revived.
 
+        A blocked topic can be removed too, and also when the disk is nearly full.
+
         :param reason: why it has ended, for people.
         :param operation, source: as for ``publish``.
         :returns: what the operation returned.
-        :raises Forbidden, Unavailable, Exception: as for ``publish``.
+        :raises Forbidden: the source is blocked.
+        :raises Unavailable: the database cannot be used.
+        :raises Exception: what the operation raised; then nothing is stored.
         """
 
 

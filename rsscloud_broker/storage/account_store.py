@@ -34,6 +34,8 @@ class AccountStore:
     set_password = writing(rows.set_password)
     rehash = writing(rows.rehash)
     remove_account = writing(rows.remove_account)
+    census = reading(rows.census)
+    ids_without_account = reading(rows.ids_without_account)
     add_session = writing(rows.add_session)
     session = reading(rows.session_of)
     touch_session = writing(rows.touch_session)

@@ -90,6 +90,19 @@ def remove_account(conn: Connection, name: str) -> bool:
     return conn.execute(delete(account).where(account.c.name == name)).rowcount > 0
 
 
+def census(conn: Connection) -> tuple[int, int]:
+    """See ``IAccountStore.census``."""
+    number, largest = conn.execute(select(func.count(), func.max(account.c.id))).one()
+    return number, largest or 0
+
+
+def ids_without_account(conn: Connection, column: ColumnElement[int], limit: int) -> list[int]:
+    """See ``IAccountStore.ids_without_account``."""
+    has_account = select(account.c.id).where(account.c.id == column).exists()
+    found = select(column).where(column > 0, ~has_account).distinct().limit(limit)
+    return list(conn.execute(found).scalars())
+
+
 # --- sessions ---------------------------------------------------------------
 
 

@@ -145,7 +145,7 @@ class PublishTests(PublisherTestCase):
         for kind, blocked in (("topic", FEED), ("host", "feeds.example"), ("source", CALLER)):
             self.blocks.change([Block(kind, blocked, "spam", "alice", 1.0)])
             self.failureResultOf(self.publish(), Forbidden)
-            self.failureResultOf(self.remove(), Forbidden)
+        self.failureResultOf(self.remove(), Forbidden)
         self.blocks.change([])
         self.failureResultOf(self.publish(url="ftp://feeds.example/"), TopicUnreadable)
         self.space.full = True
@@ -169,6 +169,13 @@ class RemoveTests(PublisherTestCase):
         for _ in range(2):
             self.successResultOf(self.remove())
         self.assertEqual(self.kinds().count(TopicEnded), 1)
+
+    def test_blocked_topic_and_full_disk(self) -> None:
+        self.successResultOf(self.publish())
+        self.blocks.change([Block("topic", FEED, "spam", "alice", 1.0)])
+        self.space.full = True
+        self.successResultOf(self.remove())
+        self.assertEqual(self.ended(), "its author")
 
     def test_operation_that_raises_ends_nothing(self) -> None:
         self.successResultOf(self.publish())

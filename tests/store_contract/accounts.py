@@ -8,6 +8,8 @@ from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import Account, IAccountStore, Session, StoredPassword, Token
+from rsscloud_broker.storage.account_schema import session
+from rsscloud_broker.tables import MICROSECONDS
 
 #: More than an account may have, where a test does not say.
 MANY = 100
@@ -109,6 +111,29 @@ class AccountsContract(TestCase):
         )
 
     # passwords
+
+    async def test_census_tells_that_an_account_was_removed(self) -> None:
+        self.assertEqual(await self.store.census(), (0, 0))
+        first, second = await self.account("dave"), await self.account("anna")
+        seen = [await self.store.census()]
+        await self.store.remove_account("anna")
+        seen.append(await self.store.census())
+        last = await self.account("anna")
+        seen.append(await self.store.census())
+        self.assertEqual(seen, [(2, second.id), (1, first.id), (2, last.id)])
+        self.assertEqual(len(set(seen)), 3)
+
+    async def test_ids_without_account(self) -> None:
+        column = session.c.created_at  # refers to nothing, as the columns of applications
+        dave, anna = await self.account("dave"), await self.account("anna")
+        nobody = anna.id + 1
+        for number, key in enumerate((dave.id, anna.id, nobody, nobody, 0)):
+            await self.session(dave, b"%d" % number, at=key / MICROSECONDS)
+        self.assertEqual(await self.store.ids_without_account(column, MANY), [nobody])
+        await self.store.remove_account("anna")
+        found = await self.store.ids_without_account(column, MANY)
+        self.assertEqual(sorted(found), [anna.id, nobody])
+        self.assertEqual(len(await self.store.ids_without_account(column, 1)), 1)
 
     async def test_other_password_ends_sessions(self) -> None:
         dave, anna = await self.account(), await self.account("anna")

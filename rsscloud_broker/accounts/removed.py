@@ -1,0 +1,74 @@
+"""Has applications delete what they keep for accounts that were removed.
+
+An account may be removed by a command, while the broker runs or does not.  So nobody has to tell
+this service: it compares the ids in the tables of applications with those of the accounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from twisted.logger import Logger
+
+from rsscloud_broker.interfaces import AccountData, IAccountStore, IClock
+from rsscloud_broker.timing import EachPeriod
+
+#: Seconds between two looks.
+PERIOD: Final = 5.0
+
+#: Of how many accounts the data of one application is deleted in one look.
+PORTION: Final = 100
+
+
+class RemovedAccounts(EachPeriod):
+    """Notices when accounts are removed, and has applications delete what they keep for these.
+
+    A service: it looks every few seconds.  It reads the tables of applications when it starts, and
+    when an account was removed.  A request of the account may be under way then and store something
+    a moment later, so the next look reads them once more.
+
+    :param data: what the applications keep for accounts.
+    """
+
+    log = Logger()
+
+    def __init__(self, store: IAccountStore, clock: IClock, data: Sequence[AccountData]) -> None:
+        super().__init__(clock, PERIOD, self.look, name="removed accounts", at_start=True)
+        self._store = store
+        self._data = data
+        self._census: tuple[int, int] | None = None
+        self._once_more = False
+
+    async def look(self) -> None:
+        """Delete what belongs to accounts that are gone.
+
+        :raises Unavailable: the database cannot be used; the next look goes on.
+        """
+        census = await self._store.census()
+        is_other, self._census = census != self._census, census
+        if not (is_other or self._once_more):
+            return
+        self._once_more = True  # even if this look fails
+        found = 0
+        for data in self._data:
+            for account in await self._store.ids_without_account(data.column, PORTION):
+                found += 1
+                await self._delete(data, account)
+        self._once_more = bool(found) or is_other
+
+    async def _delete(self, data: AccountData, account: int) -> None:
+        try:
+            await data.remove(account)
+        except Exception:  # the data of other accounts can be deleted all the same
+            self.log.failure(
+                "What belongs to the removed account {account} could not be deleted from {table}.",
+                account=account,
+                table=data.column.table.name,
+            )
+            return
+        self.log.info(
+            "What belonged to the removed account {account} is deleted from {table}.",
+            account=account,
+            table=data.column.table.name,
+        )
