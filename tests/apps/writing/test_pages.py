@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+from http.client import IncompleteRead
 from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.address import IPv4Address
 from twisted.internet.interfaces import IReactorTCP
 from twisted.internet.threads import deferToThread
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.apps.writing import write_page
+from rsscloud_broker.apps.writing import upload_rows, write_page
 from rsscloud_broker.apps.writing.model import OutlineItem, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.store import PostStore
+from rsscloud_broker.apps.writing.upload_rows import CHUNK
+from rsscloud_broker.database import reading
 from rsscloud_broker.events import PingAccepted, TopicChanged
 from rsscloud_broker.testing import reply
 from tests.apps.writing.house import BROKER, QUICK, SOURCE, SiteTestCase
@@ -374,6 +379,19 @@ class PeoplePagesTests(SiteTestCase):
         ):
             self.assertEqual(self.browser.get(path).status, 404, path)
 
+    def test_what_a_removed_account_wrote_is_gone(self) -> None:
+        self.add("a", self.dave)
+        paths = [
+            *("/people/dave", "/people/dave/1", "/people/dave/rss.xml", "/people/dave/feed.json"),
+            f"/people/dave/files/{'a' * 64}.png",
+        ]
+        self.result(self.writing.forget_account(self.dave.account.id))
+        for path in paths:
+            answer = self.browser.get(path)
+            self.assertEqual(answer.status, 410, path)
+            self.assertIn("the account that wrote it was removed", answer.text)
+        self.assertNotIn("dave", self.browser.get("/people").text)
+
     def test_only_the_author_sees_the_link_to_edit(self) -> None:
         self.add("a", self.dave)
         for browser, links in (
@@ -506,15 +524,43 @@ class FilesTests(SiteTestCase, TestCase):
         path = self.upload("a.gif", GIF)
         part = await self.ask(path, range="bytes=0-2")
         self.assertEqual((part.status, part.body), (206, b"GIF"))
-        for strange in ("bytes=-999", "bytes=0-1,0-1,0-1", "lines=1"):
+        self.assertEqual(part.headers["content-range"], "bytes 0-2/10")
+        for strange in ("bytes=-999", "bytes=0-1,0-1,0-1", "lines=1", "bytes=5-2"):
             whole = await self.ask(path, range=strange)
             self.assertEqual((whole.status, whole.body), (200, GIF))
+        end = await self.ask(path, range="bytes=6-99")
+        self.assertEqual((end.status, end.body), (206, GIF[6:]))
+        beyond = await self.ask(path, range="bytes=10-")
+        self.assertEqual((beyond.status, beyond.body), (416, b""))
+        self.assertEqual(beyond.headers["content-range"], "bytes */10")
+        same = await self.ask(path, range="bytes=0-2", if_range=part.headers["etag"])
+        self.assertEqual((same.status, same.body), (206, b"GIF"))
+        other = await self.ask(path, range="bytes=0-2", if_range='"other"')
+        self.assertEqual((other.status, other.body), (200, GIF))
 
     async def test_a_large_file(self) -> None:
-        data = b"%PDF-1.7\n" + bytes(900_000)
-        got = await self.ask(self.upload("a.pdf", data))
+        data = b"%PDF-1.7\n" + bytes(number % 251 for number in range(900_000))
+        path = self.upload("a.pdf", data)
+        got = await self.ask(path)
         self.assertEqual(got.body, data)
         self.assertIn("attachment; ", got.headers["content-disposition"])
+        for first, last in ((0, 0), (CHUNK - 1, CHUNK), (CHUNK, CHUNK + 9), (5, len(data) - 2)):
+            part = await self.ask(path, range=f"bytes={first}-{last}")
+            self.assertEqual((part.status, part.body), (206, data[first : last + 1]))
+        rest = await self.ask(path, range=f"bytes={CHUNK + 1}-")
+        self.assertEqual(rest.body, data[CHUNK + 1 :])
+
+    async def test_a_file_that_is_deleted_while_it_is_sent(self) -> None:
+        """Nobody takes a half of it for the whole."""
+        path = self.upload("a.pdf", bytes(900_000))
+
+        def gone(conn: Any, upload_id: int, number: int) -> bytes | None:
+            return None if number else upload_rows.get_chunk(conn, upload_id, number)
+
+        self.patch(PostStore, "get_chunk", reading(gone))
+        with capturedLogs() as logs, self.assertRaises((IncompleteRead, ConnectionError)):
+            await self.ask(path)
+        self.assertIn("deleted meanwhile", formatEvent(logs[0]))
 
     async def test_files_that_would_be_active(self) -> None:
         for name, data in (("a.svg", SVG), ("a.html", b"<script>alert(1)</script>")):
