@@ -15,10 +15,11 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.apps.writing import upload_rows, write_page
-from rsscloud_broker.apps.writing.model import OutlineItem, Post
+from rsscloud_broker.apps.writing.model import NewPost, OutlineItem, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import CHUNK
+from rsscloud_broker.apps.writing.write_lists import LISTED
 from rsscloud_broker.database import reading
 from rsscloud_broker.events import PingAccepted, TopicChanged
 from rsscloud_broker.testing import reply
@@ -114,8 +115,37 @@ class WritePageTests(SiteTestCase):
         self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "x" * 141)
         self.assertEqual(self.browser.page.xpath("string(//input[@name='title']/@value)"), '"T"')
         self.assertEqual(self.browser.page.xpath("string(//textarea[@name='outline'])"), "a\n  b")
-        self.assertEqual(self.browser.page.xpath("string(//p[@id='left'])"), "-1 characters left")
+        self.assertEqual(self.browser.page.xpath("string(//p[@id='left'])"), "1 character too many")
         self.assertEqual(self.posts(), [])
+
+    def test_long_lists(self) -> None:
+        """However many drafts and files there are, each can be reached."""
+        for number in range(LISTED + 2):
+            self.result(self.writing.add(self.dave, NewPost(f"d{number}", is_draft=True), SOURCE))
+            self.result(self.writing.upload(self.dave, f"f{number}", b"%d" % number, SOURCE))
+        self.add("published", self.dave)
+        for what, first in (("drafts", "d"), ("files", "f")):
+            seen = []
+            path = "/write"
+            for size in (LISTED, 2):
+                self.browser.get(path.partition("#")[0])
+                rows = self.browser.page.xpath(f"//section[@id='{what}']/ul/li/a[1]//text()")
+                self.assertEqual(len(rows), size)
+                seen += rows
+                path = self.browser.page.xpath(f"string(//section[@id='{what}']/nav/a/@href)")
+            self.assertEqual(sorted(seen), sorted(f"{first}{n}" for n in range(LISTED + 2)))
+            self.assertEqual(path, f"/write#{what}")
+
+    def test_words_for_drafts_and_messages(self) -> None:
+        for is_draft, heading, buttons in (
+            (True, "Edit a draft", ["Post", "Keep as a draft"]),
+            (False, "Edit a message", ["Save the change", "Unpublish it, and keep it as a draft"]),
+        ):
+            post = self.add("x", self.dave, is_draft=is_draft)
+            self.browser.get(f"/write?id={post.id}")
+            self.assertEqual(self.browser.page.xpath("string(//h1)"), heading)
+            found = self.browser.page.xpath("//form[@id='message']//button[@name='do']/text()")
+            self.assertEqual(found, buttons)
 
     def test_an_outline_that_is_too_deep(self) -> None:
         steep = "\n".join(" " * level + "x" for level in range(200))
