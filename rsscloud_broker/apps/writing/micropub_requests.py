@@ -154,7 +154,9 @@ def _document(body: bytes) -> Sent:
     """Read JSON."""
     try:
         document = json.loads(body)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        raise InvalidPost("the body is nested too deeply") from None
+    except ValueError:
         raise InvalidPost("the body is not JSON in UTF-8, as its Content-Type says") from None
     if not isinstance(document, dict):
         raise InvalidPost('the body must be an object, such as {"type": ["h-entry"], ...}')
