@@ -174,7 +174,9 @@ class AppParts:
         for callbacks.
     :ivar clock: the time.
     :ivar counters: where the application counts its work.
-    :ivar directory: a directory for files of the application, which need not exist yet.
+    :ivar directory: a directory for files of the application, which need not exist yet.  Other
+        brokers that use the same database do not see it, so what somebody stores belongs into the
+        database.
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar has_hub: whether the broker is a WebSub hub, so that its topics can be subscribed to.
     :ivar has_cloud: whether the broker takes rssCloud registrations.
