@@ -421,6 +421,8 @@ class PeoplePagesTests(SiteTestCase):
             self.assertEqual(answer.status, 410, path)
             self.assertIn("the account that wrote it was removed", answer.text)
         self.assertNotIn("dave", self.browser.get("/people").text)
+        self.browser.get("/people/dave")
+        self.assertEqual(self.browser.page.xpath("string(//h1)"), "This is gone")
 
     def test_only_the_author_sees_the_link_to_edit(self) -> None:
         self.add("a", self.dave)
