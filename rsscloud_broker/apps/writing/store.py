@@ -33,7 +33,7 @@ class PostStore:
     unsent_of = reading(rows.unsent_of)
     drop_unsent = writing(rows.drop_unsent)
     begin_upload = writing(upload_rows.begin_upload)
-    put_chunk = writing(upload_rows.put_chunk)
+    put_chunks = writing(upload_rows.put_chunks)
     get_chunk = reading(upload_rows.get_chunk)
     give_up = writing(upload_rows.give_up)
     upload_named = reading(upload_rows.upload_named)

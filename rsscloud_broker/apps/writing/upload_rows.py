@@ -12,6 +12,7 @@ transactions of their own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from attrs import frozen
@@ -30,8 +31,12 @@ from sqlalchemy import (
 from rsscloud_broker.apps.writing.schema import author, chunk, upload
 from rsscloud_broker.tables import to_micros
 
-#: How many bytes a piece of a file has; the last one may have fewer.
-CHUNK: Final = 512 * 1024
+#: How many bytes a piece of a file has; the last one may have fewer.  Whoever reads a file slowly
+#: keeps one of them in memory.
+CHUNK: Final = 64 * 1024
+
+#: How many pieces one transaction stores or deletes.
+AT_ONCE: Final = 8
 
 
 class UploadLost(Exception):
@@ -91,17 +96,23 @@ def begin_upload(
     return _upload(made)
 
 
-def put_chunk(conn: Connection, upload_id: int, number: int, data: bytes, is_last: bool) -> None:
-    """Store a piece of a file.
+def put_chunks(
+    conn: Connection, upload_id: int, number: int, chunks: Sequence[bytes], is_last: bool
+) -> None:
+    """Store the next pieces of a file.
 
-    :param number: counts from 0.
-    :param is_last: whether the file is whole with it.
+    :param number: that of the first of them; counts from 0.
+    :param is_last: whether the file is whole with them.
     :raises UploadLost: the upload was removed meanwhile.
     """
     same = upload.c.id == upload_id
     if not conn.execute(update(upload).where(same).values(is_whole=is_last)).rowcount:
         raise UploadLost
-    conn.execute(insert(chunk).values(upload_id=upload_id, number=number, data=data))
+    rows = [
+        {"upload_id": upload_id, "number": number + place, "data": data}
+        for place, data in enumerate(chunks)
+    ]
+    conn.execute(insert(chunk), rows)
 
 
 def get_chunk(conn: Connection, upload_id: int, number: int) -> bytes | None:
@@ -161,16 +172,15 @@ def lost_uploads(conn: Connection, limit: int) -> list[int]:
     return list(conn.execute(found).scalars())
 
 
-def drop_chunks(conn: Connection, upload_id: int, limit: int) -> bool:
-    """Delete pieces of an upload that is gone.
+def drop_chunks(conn: Connection, upload_id: int) -> bool:
+    """Delete pieces of an upload that is gone, at most ``AT_ONCE``.
 
-    :param limit: how many at most.
     :returns: whether some may be left.
     """
     key = tuple_(chunk.c.upload_id, chunk.c.number)
     some = select(chunk.c.upload_id, chunk.c.number).where(chunk.c.upload_id == upload_id)
-    dropped = conn.execute(delete(chunk).where(key.in_(some.limit(limit)))).rowcount
-    return dropped == limit
+    dropped = conn.execute(delete(chunk).where(key.in_(some.limit(AT_ONCE)))).rowcount
+    return dropped == AT_ONCE
 
 
 def _upload(row: Row[Any]) -> StoredUpload:

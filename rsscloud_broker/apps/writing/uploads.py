@@ -9,7 +9,7 @@ from typing import Any, Final
 from rsscloud_broker.apps.writing.model import InvalidPost
 from rsscloud_broker.apps.writing.sniffing import media_type
 from rsscloud_broker.apps.writing.store import PostStore
-from rsscloud_broker.apps.writing.upload_rows import CHUNK, StoredUpload, UploadLost
+from rsscloud_broker.apps.writing.upload_rows import AT_ONCE, CHUNK, StoredUpload, UploadLost
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock
 
@@ -19,8 +19,7 @@ UNFINISHED: Final = 3600.0
 #: Seconds between two looks for what is left over.
 SWEEP: Final = 600.0
 
-#: How many pieces one transaction deletes, and of how many uploads one look takes care.
-_DROPPED_AT_ONCE: Final = 8
+#: Of how many uploads one look takes care.
 _SWEPT_AT_ONCE: Final = 1000
 
 
@@ -64,12 +63,11 @@ class Uploads:
         return begun
 
     async def _store_chunks(self, upload_id: int, data: bytes) -> None:
-        starts = range(0, len(data), CHUNK)
+        chunks = [data[start : start + CHUNK] for start in range(0, len(data), CHUNK)]
         try:
-            for number, start in enumerate(starts):
-                piece = data[start : start + CHUNK]
-                is_last = number == len(starts) - 1
-                await self._store.put_chunk(upload_id, number, piece, is_last)
+            for first in range(0, len(chunks), AT_ONCE):
+                some, is_last = chunks[first : first + AT_ONCE], first + AT_ONCE >= len(chunks)
+                await self._store.put_chunks(upload_id, first, some, is_last)
         except UploadLost:
             await self._drop(upload_id)
             raise Unavailable("another upload of the same file came in between") from None
@@ -95,7 +93,7 @@ class Uploads:
 
     async def _drop(self, upload_id: int) -> None:
         """Delete the pieces of an upload that is gone."""
-        while await self._store.drop_chunks(upload_id, _DROPPED_AT_ONCE):
+        while await self._store.drop_chunks(upload_id):
             pass
 
 

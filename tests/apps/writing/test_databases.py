@@ -198,21 +198,22 @@ class RowsTests(SynchronousTestCase):
         return begun
 
     def store_file(self, conn: Connection, file: StoredUpload) -> StoredUpload:
-        """Store a file in two pieces."""
+        """Store a file in three pieces."""
         begun = self.begin(conn, file)
-        upload_rows.put_chunk(conn, begun.id, 0, b"\x00\xff", False)
-        upload_rows.put_chunk(conn, begun.id, 1, b"end", True)
+        upload_rows.put_chunks(conn, begun.id, 0, [b"\x00\xff"], False)
+        upload_rows.put_chunks(conn, begun.id, 1, [b"more", b"end"], True)
         return evolve(begun, is_whole=True)
 
     def test_uploads(self) -> None:
+        self.patch(upload_rows, "AT_ONCE", 2)
         with self.engine.begin() as conn:
             self.dave(conn)
             file = self.store_file(conn, FILE)
             self.assertEqual(evolve(file, id=0), evolve(FILE, is_whole=True))
             renamed = evolve(FILE, name="x")
             self.assertEqual(upload_rows.begin_upload(conn, 1, renamed, NOW, 15), file)
-            pieces = [upload_rows.get_chunk(conn, file.id, number) for number in range(3)]
-            self.assertEqual(pieces, [b"\x00\xff", b"end", None])
+            pieces = [upload_rows.get_chunk(conn, file.id, number) for number in range(4)]
+            self.assertEqual(pieces, [b"\x00\xff", b"more", b"end", None])
             other = evolve(FILE, digest="b" * 64)
             self.assertIsNone(upload_rows.begin_upload(conn, 1, other, NOW, 19))
             other = self.store_file(conn, other)
@@ -224,9 +225,9 @@ class RowsTests(SynchronousTestCase):
             self.assertEqual(upload_rows.remove_upload(conn, 1, "a" * 64), file.id)
             self.assertIsNone(upload_rows.remove_upload(conn, 1, "a" * 64))
             self.assertEqual(upload_rows.lost_uploads(conn, 9), [file.id])
-            self.assertTrue(upload_rows.drop_chunks(conn, file.id, 1))
+            self.assertTrue(upload_rows.drop_chunks(conn, file.id))
             self.assertEqual(upload_rows.lost_uploads(conn, 9), [file.id])
-            self.assertFalse(upload_rows.drop_chunks(conn, file.id, 2))
+            self.assertFalse(upload_rows.drop_chunks(conn, file.id))
             self.assertEqual(upload_rows.lost_uploads(conn, 9), [])
             self.assertEqual(upload_rows.uploads(conn, 1, 9), [other])
 
@@ -234,7 +235,7 @@ class RowsTests(SynchronousTestCase):
         with self.engine.begin() as conn:
             self.dave(conn)
             first = self.begin(conn, FILE)
-            upload_rows.put_chunk(conn, first.id, 0, b"a", False)
+            upload_rows.put_chunks(conn, first.id, 0, [b"a"], False)
             self.assertEqual(upload_rows.uploads(conn, 1, 9), [])
             self.assertIsNone(upload_rows.upload_named(conn, "dave", FILE.digest))
             # It counts in the quota, but not beside another attempt at the same file.
@@ -242,13 +243,13 @@ class RowsTests(SynchronousTestCase):
             self.assertIsNone(upload_rows.begin_upload(conn, 1, other, NOW, 19))
             second = self.begin(conn, FILE, 10)
             with self.assertRaises(UploadLost):
-                upload_rows.put_chunk(conn, first.id, 1, b"b", True)
+                upload_rows.put_chunks(conn, first.id, 1, [b"b"], True)
             self.assertEqual(upload_rows.lost_uploads(conn, 9), [first.id])
             upload_rows.drop_unfinished(conn, NOW - 1)
-            upload_rows.put_chunk(conn, second.id, 0, b"a", False)
+            upload_rows.put_chunks(conn, second.id, 0, [b"a"], False)
             upload_rows.drop_unfinished(conn, NOW + 1)
             with self.assertRaises(UploadLost):
-                upload_rows.put_chunk(conn, second.id, 1, b"b", True)
+                upload_rows.put_chunks(conn, second.id, 1, [b"b"], True)
             whole = self.store_file(conn, FILE)
             upload_rows.drop_unfinished(conn, NOW + 1)
             upload_rows.give_up(conn, whole.id)

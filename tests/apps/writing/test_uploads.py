@@ -218,27 +218,28 @@ class InterruptedTests(UploadTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.patch(uploads, "CHUNK", 4)
+        self.patch(uploads, "CHUNK", 2)
+        self.patch(uploads, "AT_ONCE", 2)
 
     def fail_at(self, number: int, error: Exception) -> None:
         """Have the store fail at a piece of a file."""
 
-        def put(conn: Connection, upload_id: int, at: int, data: bytes, is_last: bool) -> None:
+        def put(conn: Connection, upload_id: int, at: int, data: Any, is_last: bool) -> None:
             if at == number:
                 raise error
-            upload_rows.put_chunk(conn, upload_id, at, data, is_last)
+            upload_rows.put_chunks(conn, upload_id, at, data, is_last)
 
-        self.patch(PostStore, "put_chunk", writing(put))
+        self.patch(PostStore, "put_chunks", writing(put))
 
     def test_a_disk_that_becomes_full(self) -> None:
-        self.fail_at(1, DiskFull("no space is left"))
+        self.fail_at(2, DiskFull("no space is left"))
         self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), DiskFull)
         self.assertEqual(self.result(self.writing.uploads(DAVE, 9)), [])
         self.result(self.writing.kept_files.sweep())
         self.assertEqual(self.kept(), [])
 
     def test_a_crash(self) -> None:
-        self.fail_at(2, KeyError("a crash, after which nothing is done any more"))
+        self.fail_at(4, KeyError("a crash, after which nothing is done any more"))
         self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), KeyError)
         digest = sha256(GIF).hexdigest()
         self.assertEqual(self.kept(), [digest])
@@ -249,21 +250,21 @@ class InterruptedTests(UploadTestCase):
         self.assertEqual(self.kept(), [])
 
     def test_the_same_file_after_a_crash(self) -> None:
-        self.fail_at(2, KeyError("a crash"))
+        self.fail_at(4, KeyError("a crash"))
         self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), KeyError)
-        self.patch(PostStore, "put_chunk", writing(upload_rows.put_chunk))
+        self.patch(PostStore, "put_chunks", writing(upload_rows.put_chunks))
         self.upload()
         self.result(self.writing.kept_files.sweep())
         digest = sha256(GIF).hexdigest()
         self.assertEqual((self.kept(), self.content(digest)), ([digest], GIF))
 
     def test_the_file_is_removed_meanwhile(self) -> None:
-        def put(conn: Connection, upload_id: int, at: int, data: bytes, is_last: bool) -> None:
+        def put(conn: Connection, upload_id: int, at: int, data: Any, is_last: bool) -> None:
             if is_last:
                 upload_rows.drop_unfinished(conn, 9e9)
-            upload_rows.put_chunk(conn, upload_id, at, data, is_last)
+            upload_rows.put_chunks(conn, upload_id, at, data, is_last)
 
-        self.patch(PostStore, "put_chunk", writing(put))
+        self.patch(PostStore, "put_chunks", writing(put))
         self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), Unavailable)
         self.assertEqual(self.result(self.writing.uploads(DAVE, 9)), [])
 
