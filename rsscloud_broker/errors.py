@@ -130,6 +130,10 @@ class Unavailable(Exception):
     """
 
 
+class DiskFull(Unavailable):
+    """The disk has too little space for anything new.  Somebody must make room."""
+
+
 class OutboundError(Exception):
     """Another server did not answer a request.  The text of the error says why.
 

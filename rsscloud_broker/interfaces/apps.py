@@ -80,6 +80,25 @@ class AccountData:
     remove: Callable[[int], Awaitable[object]]
 
 
+@frozen
+class AccountData:
+    """What an application keeps for accounts, and deletes after an account was removed.
+
+    Whoever removes an account, the broker finds out within seconds that ``column`` has ids of
+    accounts that are gone, and calls ``remove`` for each; after a restart too, and again and again
+    until none is left.  Tables whose rows nobody else sees need no such thing: their column refers
+    to the account by ``tables.of_account``, and the database deletes the rows.
+
+    :ivar column: the SQLAlchemy column, of a table of the application, that has ids of accounts; 0
+        or null for none.  It should have an index.
+    :ivar remove: takes the id of an account that is gone.  It takes from the public what the
+        account has published (``IPublisher.remove``), and leaves no row with the id in the column.
+    """
+
+    column: Any
+    remove: Callable[[int], Awaitable[object]]
+
+
 class IApp(Interface):
     """The parts of an application.  Those that are ``IService`` start and stop with the broker."""
 
@@ -179,7 +198,9 @@ class AppParts:
         for callbacks.
     :ivar clock: the time.
     :ivar counters: where the application counts its work.
-    :ivar directory: a directory for files of the application, which need not exist yet.
+    :ivar directory: a directory for files of the application, which need not exist yet.  Other
+        brokers that use the same database do not see it, so what somebody stores belongs into the
+        database.
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar has_hub: whether the broker is a WebSub hub, so that its topics can be subscribed to.
     :ivar has_cloud: whether the broker takes rssCloud registrations.

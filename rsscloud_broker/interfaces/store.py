@@ -421,5 +421,5 @@ class IDiskSpace(Interface):
     def check() -> None:
         """Return if the disk has space.
 
-        :raises Unavailable: the disk has too little; the text says what to do.
+        :raises DiskFull: the disk has too little; the text says what to do.
         """

@@ -19,7 +19,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import DiskFull
 from rsscloud_broker.interfaces import IDiskSpace
 
 #: Seconds between two measurements.
@@ -81,7 +81,7 @@ class DiskSpace(Service):
 
     def check(self) -> None:
         if self._problem:
-            raise Unavailable(self._problem)
+            raise DiskFull(self._problem)
 
     async def _measure(self) -> None:
         try:

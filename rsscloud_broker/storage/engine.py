@@ -6,6 +6,7 @@ their connections.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,10 +20,13 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.storage import postgresql, sqlite
 
 _WRITES = "rsscloud_broker_writes"
+
+#: The SQLSTATE with which PostgreSQL says that its disk is full.
+_DISK_FULL = "53100"
 
 
 def open_engine(url: str, *, of_broker: bool = False) -> Engine:
@@ -69,12 +73,20 @@ def as_unavailable(error: BaseException) -> Unavailable | None:
     if not is_unusable and type(error) is not DatabaseError:
         return None
     reason = error.orig if isinstance(error, DBAPIError) else error
-    unavailable = Unavailable(
+    kind = DiskFull if _is_full(reason) else Unavailable
+    unavailable = kind(
         f"the database cannot be used right now: {reason}. Nothing was changed. "
         "Look for a full disk, file permissions, or another process that holds a lock."
     )
     unavailable.__cause__ = error
     return unavailable
+
+
+def _is_full(reason: BaseException | None) -> bool:
+    """Whether a driver says that the disk of the database is full."""
+    if isinstance(reason, sqlite3.Error):
+        return getattr(reason, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    return getattr(reason, "sqlstate", "") == _DISK_FULL
 
 
 @contextmanager

@@ -266,11 +266,12 @@ class Files:
         :returns: whether the main file has all commits now.  If not, `checkpoint_in` says when to
             try again.
         """
-        problem = ""
+        problem, is_full = "", False
         try:
             complete = self._run_checkpoint()
         except Exception as error:
             complete, problem = False, str(error)
+            is_full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
         if problem and not self._problem:
             self.log.warn(
                 "{file} cannot be brought up to date: {error}", file=self._path, error=problem
@@ -278,7 +279,7 @@ class Files:
         self._problem = problem
         self._committed_at = None if complete else time.monotonic()
         with self._lock:
-            if not problem:
+            if not problem or is_full:  # on a full disk, a part of the pages was copied
                 self._complete = complete
             if self._complete and _identity(self._path) == self._main_identity:
                 self._examine()

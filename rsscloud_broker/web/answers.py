@@ -17,10 +17,16 @@ from twisted.web.http import CACHED, NO_BODY_CODES
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from rsscloud_broker.errors import TooMany, Unavailable
+from rsscloud_broker.errors import DiskFull, TooMany, Unavailable
 
 HTML: Final = "text/html; charset=utf-8"
 PLAIN: Final = "text/plain; charset=utf-8"
+
+#: What somebody is told whose request needs space on the disk.
+DISK_IS_FULL: Final = (
+    "The disk of this server is nearly full, so nothing new is stored. Nothing was changed. Try "
+    "again later, or tell the operator of the server."
+)
 
 #: Seconds after which a client may try again when the store is unavailable.
 _RETRY_AFTER: Final = "30"
@@ -68,6 +74,8 @@ class Answers(Resource):
             answer = _error(503, "The broker is stopping.", _RETRY_AFTER)
         except TooMany as error:
             answer = _error(429, f"This was not accepted: {error}.", str(error.retry_after))
+        except DiskFull:
+            answer = _error(507, DISK_IS_FULL)
         except Unavailable:
             text = "The broker cannot read its database right now. Please try again later."
             answer = _error(503, text, _RETRY_AFTER)

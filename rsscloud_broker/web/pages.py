@@ -43,12 +43,14 @@ _HEADINGS: Final = {
     404: "There is nothing at this address",
     405: "This address is not a page",
     408: "The request took too long",
+    410: "This is gone",
     413: "The request is too large",
     414: "The address is too long",
     429: "Too many requests",
     431: "The request is too large",
     500: "The broker made a mistake",
     503: "The broker cannot answer right now",
+    507: "There is no space left",
 }
 _OTHER_HEADING: Final = "The request did not work"
 

@@ -25,7 +25,7 @@ from rsscloud_broker.core import (
 )
 from rsscloud_broker.core.limiter import SLOTS, UNDER_WAY
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.errors import AddressRefused, Unavailable
+from rsscloud_broker.errors import AddressRefused, DiskFull, Unavailable
 from rsscloud_broker.events import (
     Event,
     PingAccepted,
@@ -114,7 +114,7 @@ class FakeDiskSpace:
 
     def check(self) -> None:
         if self.full:
-            raise Unavailable("the disk is full")
+            raise DiskFull("the disk is full")
 
 
 def change_detector(

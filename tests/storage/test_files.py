@@ -188,6 +188,39 @@ class DamageTests(TestCase):
         self.assertEqual(await self.add_if_possible("last"), 0)
         self.assertLessEqual(self.acknowledged, self.after_a_crash())
 
+    def copy_first_page(self) -> None:
+        """Copy the newest first page from the log into the main file, and find no space for the
+        other pages: so a checkpoint ends on a full disk.
+
+        A log has a header of 32 bytes, and before each page one of 24 bytes, which begins with the
+        number of the page (https://sqlite.org/fileformat2.html#walformat).
+        """
+        log = self.log.read_bytes()
+        size = int.from_bytes(log[8:12], "big")
+        frames = [log[at : at + 24 + size] for at in range(32, len(log), 24 + size)]
+        pages = [each[24:] for each in frames if int.from_bytes(each[:4], "big") == 1]
+        with self.file.open("r+b") as file:
+            file.write(pages[-1])
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    async def test_disk_that_is_full_during_a_checkpoint(self) -> None:
+        """The main file makes no sense without the log then, which is not damage."""
+        await self.add("first")
+        self.checkpoint()
+        await self.add(*("x" * 3000 + str(number) for number in range(20)))
+        watch = self.watch()
+        patch = self.patch(watch, "_run_checkpoint", self.copy_first_page)
+        for _ in range(2):
+            self.assertFalse(watch.checkpoint())
+            self.assertEqual(await self.add_if_possible(f"meanwhile {_}"), 0)
+        self.assertNotIn("is damaged", self.logged())
+        patch.restore()
+        self.assertTrue(watch.checkpoint())
+        self.assertEqual(await self.add_if_possible("last"), 0)
+        self.assertLessEqual(self.acknowledged, self.after_a_crash())
+
     async def test_main_file_is_written_over(self) -> None:
         await self.add("a")
         self.checkpoint()

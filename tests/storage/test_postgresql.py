@@ -13,7 +13,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import Bounds, PingedTopic
@@ -211,6 +211,13 @@ class PostgreSQLSettingsTests(TestCase):
         """The output of ``export`` may go to a pager, in which somebody reads for an hour."""
         with open_database(empty_database(), writes=False) as conn:
             self.assertEqual(_settings(conn), ["30s", "0"])
+
+    async def test_a_full_disk(self) -> None:
+        store: Any = postgresql_store(self)
+        full = text("DO $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END $$")
+        with self.assertRaises(DiskFull) as caught:
+            await store._database.write(lambda conn: conn.execute(full))
+        self.assertIn("no space", str(caught.exception))
 
     def test_options_in_the_url_are_added(self) -> None:
         """They come last, so they win."""

@@ -15,7 +15,7 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.schema import topic
@@ -133,7 +133,7 @@ class WriterTests(TestCase):
                 add_topic(f"http://feeds.example/{number}/" + "x" * 1000)(conn)
 
         results = await self.run_all(add_topic("http://a.example/"), fill, fill)
-        self.assertEqual([type(one) for one in results], [Unavailable] * 3)
+        self.assertEqual([type(one) for one in results], [DiskFull] * 3)
         self.assertIn("database or disk is full", str(results[0]))
         self.assertEqual((attempts, count_topics(self.engine)), ([True], 0))
         await self.writer.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.web.file_forms import MAX_FIELD_BYTES, MAX_FIELDS, UnreadableForm, read
-from tests.apps.writing.requests import MULTIPART, multipart
+from tests.web.file_form import BOUNDARY, MULTIPART, multipart
 
 
 class FormTests(SynchronousTestCase):
@@ -33,6 +33,11 @@ class FormTests(SynchronousTestCase):
         form = read(MULTIPART, multipart(("file", ("empty.txt", b""))))
         self.assertEqual(form.file, ("empty.txt", b""))
 
+    def test_the_content_type_as_clients_write_it(self) -> None:
+        body = multipart(("h", "entry"))
+        written = f'Multipart/Form-Data; boundary="{BOUNDARY}"'
+        self.assertEqual(read(written, body), read(MULTIPART, body))
+
     def test_old_encodings(self) -> None:
         body = multipart(("content", "x")).replace(b"\r\n\r\nx", b"\r\n\r\nGr\xfc\xdfe")
         self.assertEqual(read(MULTIPART, body).fields, {"content": "Grüße"})
@@ -40,6 +45,7 @@ class FormTests(SynchronousTestCase):
     def test_no_form(self) -> None:
         self.assert_refused(b"a=b", "boundary", "application/x-www-form-urlencoded")
         self.assert_refused(b"", "boundary", "multipart/form-data")
+        self.assert_refused(b"", "boundary", "text/plain; boundary=x")
         self.assert_refused(b"", "cannot be read")
         self.assert_refused(b"nonsense", "cannot be read")
 
@@ -52,6 +58,7 @@ class FormTests(SynchronousTestCase):
 
     def test_bounds(self) -> None:
         self.assert_refused(multipart(*[("a", "1")] * (MAX_FIELDS + 1)), "more than 50 fields")
-        self.assert_refused(multipart(("a", "x" * (MAX_FIELD_BYTES + 1))), "may have")
+        too_large = multipart(("a", "x" * (MAX_FIELD_BYTES + 1)))
+        self.assert_refused(too_large, "'a' has 262,145 bytes; a field may have 262,144")
         large = read(MULTIPART, multipart(("a", ("x", b"x" * (MAX_FIELD_BYTES + 1)))))
         self.assertEqual(len(large.files[0][2]), MAX_FIELD_BYTES + 1)

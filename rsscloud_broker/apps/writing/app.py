@@ -5,9 +5,12 @@ from __future__ import annotations
 from rsscloud_broker.apps.writing.door import WritingDoor
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.posting import PostingDoor
+from rsscloud_broker.apps.writing.schema import author, unsent, upload
 from rsscloud_broker.apps.writing.serving import FeedTopics
+from rsscloud_broker.apps.writing.uploads import SWEEP
 from rsscloud_broker.apps.writing.writing import Writing
-from rsscloud_broker.interfaces import App, AppParts, ServedTopics
+from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
+from rsscloud_broker.timing import EachPeriod
 
 
 def make(options: WritingOptions, parts: AppParts) -> App:
@@ -18,6 +21,19 @@ def make(options: WritingOptions, parts: AppParts) -> App:
         front_doors=[
             WritingDoor(parts, writing),
             PostingDoor(writing, parts, options),
+        ],
+        services=[
+            EachPeriod(
+                parts.clock,
+                SWEEP,
+                writing.kept_files.sweep,
+                name="leftovers of uploads",
+                at_start=True,
+            )
+        ],
+        account_data=[
+            AccountData(table.c.account_id, writing.forget_account)
+            for table in (author, upload, unsent)
         ],
         topics=[ServedTopics(f"{parts.public_url}/people/", FeedTopics(writing).read)],
     )

@@ -25,7 +25,8 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.apps.writing.people_pages import NOTHING_HERE, PeoplePages
-from rsscloud_broker.apps.writing.serving import send_feed, send_upload
+from rsscloud_broker.apps.writing.sending import send_upload
+from rsscloud_broker.apps.writing.serving import send_feed
 from rsscloud_broker.apps.writing.write_page import WritePage
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, RoutesOnly
@@ -50,7 +51,6 @@ class WritingDoor(RoutesOnly):
         page = WritePage(parts, writing)
         self._people = PeoplePages(parts, writing)
         self._writing = writing
-        self._in_thread = parts.in_thread
         self._clock = parts.clock
         script = Asset(_FILES.child("write.js"), "text/javascript; charset=utf-8")
         style = Asset(_FILES.child("write.css"), "text/css; charset=utf-8")
@@ -91,7 +91,7 @@ class WritingDoor(RoutesOnly):
     async def _feed(self, request: Request, name: str, file: str) -> Answer | None:
         author = await self._writing.store.author_named(name)
         if author is None or not author.is_public:
-            return NOTHING_HERE
+            return await self._people.nothing_of(name)
         feeds = self._writing.feeds
         feed = (await self._writing.feeds_of(author))[feeds.url(name, file)]
         if request.channel is not None:  # the client has not hung up
@@ -100,13 +100,9 @@ class WritingDoor(RoutesOnly):
         return None
 
     async def _file(self, request: Request, name: str, digest: str) -> Answer | None:
-        author = await self._writing.store.author_named(name)
         upload = await self._writing.store.upload_named(name, digest)
-        if author is None or upload is None:
-            return NOTHING_HERE
-        path = self._writing.files.file(author.account_id, digest)
-        if not await self._in_thread(path.exists):
-            return NOTHING_HERE
+        if upload is None:
+            return await self._people.nothing_of(name)
         if request.channel is not None:
-            send_upload(request, path, upload)
+            await send_upload(request, upload, self._writing.store.get_chunk)
         return None

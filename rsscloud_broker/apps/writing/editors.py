@@ -1,52 +1,68 @@
-"""What the XML-RPC APIs of blog editors have in common: who calls, faults, and structs.
+"""The way of each XML-RPC call of a blog editor: who calls, which message is meant, and faults.
 
 Each call carries a name and a password.  In place of the password a program may send an API token
 of the account with the scope ``publish``, which can be taken from it again.  An account has one
 blog, whose id is `BLOG_ID`; ids of blogs in calls are not looked at, since people type anything.
 
-Faults have the codes of HTTP and of WordPress, by which editors know what to do: with 403 they ask
-for the password again.
+The handlers say with `editing` which parameters a procedure has::
+
+    @editing("post_id name password entry publish")
+    async def xmlrpc_editPost(self, call, post, entry, publish=None): ...
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
-from functools import wraps
-from hashlib import sha256
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias, TypeVar
 
+from attrs import frozen
 from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault, withRequest
 
+from rsscloud_broker.apps.writing.arguments import (
+    BAD_REQUEST,
+    DISK_FULL,
+    FORBIDDEN,
+    NEEDS_TLS,
+    TOO_MANY,
+    WRONG_PASSWORD,
+    count_in,
+    id_in,
+    no_such_post,
+    number_of,
+    struct_in,
+    text_in,
+)
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.markup import Link
 from rsscloud_broker.apps.writing.model import NewPost, Post, Upload
 from rsscloud_broker.apps.writing.pictures import media_of, with_html
-from rsscloud_broker.errors import Forbidden, Refused, SignInFailed, TooMany
+from rsscloud_broker.errors import DiskFull, Forbidden, Refused, SignInFailed, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
-from rsscloud_broker.wire.text import text_of
+from rsscloud_broker.web.answers import DISK_IS_FULL
+from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
 
-P = ParamSpec("P")
 T = TypeVar("T")
-H = TypeVar("H", bound=XMLRPC)
+
+#: A method that answers a call.
+Method: TypeAlias = Callable[..., Awaitable[T]]
 
 #: The id of the one blog of each account.  WordPress, too, has one blog with this id.
 BLOG_ID: Final = "1"
 
+#: How many messages a call returns at most.
+MAX_POSTS: Final = 100
+
 #: The scope that a token needs.
 SCOPE: Final = "publish"
 
-# The codes of faults.
-BAD_REQUEST: Final = 400
-FORBIDDEN: Final = 401
-WRONG_PASSWORD: Final = 403
-NOT_FOUND: Final = 404
-NEEDS_TLS: Final = 426
-TOO_MANY: Final = 429
-
 #: How API tokens of the broker begin.
 _TOKEN_PREFIX: Final = "rsb_"  # noqa: S105 # it is no secret
+
+#: Parameters that are not looked at: the key of the program, and the id of the blog.
+_IGNORED: Final = frozenset({"key", "blog"})
 
 #: The types of XML-RPC: of results, by the types in Python; and of parameters that are no strings,
 #: by their names.
@@ -56,8 +72,6 @@ _RESULTS: Final = {
     "int": "int",
     "list": "array",
     "str": "string",
-    "Mapping": "struct",
-    "Sequence": "array",
 }
 _PARAMETERS: Final = {
     "category": "struct",
@@ -72,47 +86,16 @@ _PARAMETERS: Final = {
     "wanted": "array",
 }
 
-#: The most digits of an id.
-_MAX_DIGITS: Final = 18
 
+@frozen
+class Call:
+    """A call whose caller is known.
 
-def editing(
-    method: Callable[Concatenate[H, Request, P], Awaitable[T]],
-) -> Callable[Concatenate[H, Request, P], Awaitable[T]]:
-    """Mark an ``xmlrpc_`` method that takes the request first, and turn its errors into faults."""
-
-    @wraps(method)
-    async def answer(self: H, request: Request, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await method(self, request, *args, **kwargs)
-        except SignInFailed as error:
-            raise Fault(WRONG_PASSWORD, _sentence(error)) from error
-        except TooMany as error:
-            raise Fault(TOO_MANY, _sentence(error)) from error
-        except Forbidden as error:
-            raise Fault(FORBIDDEN, _sentence(error)) from error
-        except Refused as error:
-            raise Fault(BAD_REQUEST, _sentence(error)) from error
-
-    answer.signature = [_signature(method)]  # type: ignore[attr-defined] # Twisted reads it there
-    marked: Callable[Concatenate[H, Request, P], Awaitable[T]] = withRequest(answer)
-    return marked
-
-
-def _signature(method: Callable[..., Any]) -> list[str]:
-    """The type of the result of a procedure, and those of its parameters after the request, for
-    ``system.methodSignature``.
+    :ivar source: the address from which it came.
     """
-    parameters = inspect.signature(method).parameters.values()
-    names = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
-    result = str(method.__annotations__["return"]).partition("[")[0]
-    return [_RESULTS[result], *(_PARAMETERS.get(name, "string") for name in names[2:])]
 
-
-def _sentence(error: Exception) -> str:
-    """The text of an error as a sentence, which editors show to people."""
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
+    caller: Caller
+    source: str
 
 
 class Editors:
@@ -128,7 +111,23 @@ class Editors:
         self.parts = parts
         self._allow_plain_passwords = allow_plain_passwords
 
-    async def caller(self, request: Request, name: Any, password: Any) -> Caller:
+    async def read(
+        self, request: Request, sent: Mapping[str, Any]
+    ) -> tuple[Call, Mapping[str, Any]]:
+        """Find out who calls and which message is meant: see `editing`.
+
+        :param sent: the parameters by name.
+        :returns: the call, and the arguments of the method that answers it.
+        """
+        given = {name: value for name, value in sent.items() if name not in _IGNORED}
+        name, password = given.pop("name"), given.pop("password")
+        source = str(request.getClientAddress().host)
+        caller = await self._caller(request, source, name, password)
+        if "post_id" in given:
+            given["post"] = await self._post(caller, given.pop("post_id"))
+        return Call(caller, source), given
+
+    async def _caller(self, request: Request, source: str, name: Any, password: Any) -> Caller:
         """The account with a name and a password, or with a name and a token.
 
         :raises Fault: the password came where others can read it, or the token may not post.
@@ -144,7 +143,7 @@ class Editors:
             )
         accounts = self.parts.accounts
         if not password.startswith(_TOKEN_PREFIX):
-            return await accounts.caller_of_password(name, password, source_of(request))
+            return await accounts.caller_of_password(name, password, source)
         caller = await accounts.caller_of_token(password)
         if caller is None or caller.name != name.strip().lower():
             raise SignInFailed
@@ -154,7 +153,7 @@ class Editors:
             )
         return caller
 
-    async def post(self, caller: Caller, number: Any) -> Post:
+    async def _post(self, caller: Caller, number: Any) -> Post:
         """A message of a caller.
 
         :raises Fault: there is none with this id; messages of others are none.
@@ -180,13 +179,56 @@ class Editors:
         result: NewPost = await self.parts.in_thread(with_html, new, html, media)
         return result
 
-    async def delete(self, request: Request, caller: Caller, number: Any) -> bool:
-        """Delete a message of a caller.  Returns True, as all of these APIs do."""
-        if not await self.writing.delete(caller, id_in(number), source_of(request)):
-            raise no_such_post(number)
+
+class EditorAPI(XMLRPC):
+    """A base for the handlers of these APIs: what several of them can do."""
+
+    def __init__(self, editors: Editors) -> None:
+        super().__init__(allowNone=True)
+        self.editors = editors
+        self._writing = editors.writing
+
+    def _blogs(self, caller: Caller) -> list[dict[str, Any]]:
+        """The one blog of an account, in a list."""
+        return [
+            {
+                "blogid": BLOG_ID,
+                "blogName": caller.name,
+                "url": self._writing.home_url(caller.name),
+                "xmlrpc": f"{self.editors.parts.public_url}/RPC2",
+                "isAdmin": False,
+                "isPrimary": True,
+            }
+        ]
+
+    async def _recent(self, call: Call, count: Any) -> list[Post]:
+        """The newest messages.
+
+        :param count: how many the client wants.
+        """
+        return await self._writing.posts(call.caller, count_in(count, MAX_POSTS))
+
+    async def _categories(self, call: Call) -> list[dict[str, Any]]:
+        """The categories that were used, as structs."""
+        names = await self._writing.categories(call.caller)
+        return [category_of(self._writing, call.caller.name, name) for name in names]
+
+    async def _add(self, call: Call, new: NewPost) -> str:
+        """Write a message.  Returns its id."""
+        return str((await self._writing.add(call.caller, new, call.source)).id)
+
+    async def _edit(self, call: Call, post: Post, new: NewPost) -> bool:
+        """Change a message.  Returns True, as all of these APIs do."""
+        await self._writing.edit(call.caller, post.id, new, call.source)
         return True
 
-    async def upload(self, request: Request, caller: Caller, file: Any) -> dict[str, Any]:
+    async def _delete(self, call: Call, post: Post) -> bool:
+        """Delete a message.  Returns True, as all of these APIs do."""
+        if not await self._writing.delete(call.caller, post.id, call.source):
+            raise no_such_post(post.id)
+        return True
+
+    async def _upload(self, call: Call, file: Any) -> dict[str, Any]:
         """Store a file.
 
         :param file: a struct with ``name``, ``type`` and ``bits``.
@@ -197,8 +239,7 @@ class Editors:
         if not isinstance(bits, bytes):
             raise Fault(BAD_REQUEST, "The struct of a file needs bits, of the type base64.")
         name = text_in(file.get("name", ""), "the name of the file")
-        upload = await self.writing.upload(caller, name, bits, source_of(request))
-        return file_of(upload)
+        return file_of(await self._writing.upload(call.caller, name, bits, call.source))
 
 
 def file_of(upload: Upload) -> dict[str, Any]:
@@ -215,72 +256,86 @@ def file_of(upload: Upload) -> dict[str, Any]:
     }
 
 
-def no_such_post(number: Any) -> Fault:
-    """The fault for a message that does not exist, or belongs to somebody else."""
-    return Fault(NOT_FOUND, f"You have no message with the id {str(number)[:40]}.")
+def category_of(writing: IWriting, owner: str, name: str) -> dict[str, Any]:
+    """A category as a struct, with the members that one or the other editor looks for.
 
-
-def source_of(request: Request) -> str:
-    """The address from which a call came."""
-    return str(request.getClientAddress().host)
-
-
-# --- arguments ----------------------------------------------------------------------
-
-
-def text_in(value: Any, what: str) -> str:
-    """The text that somebody sent as a string, or as base64 as some clients do.
-
-    :param what: what it is, for the fault.
+    :param owner: the name of the account.
     """
-    text = text_of(value)
-    if text is None:
-        raise Fault(BAD_REQUEST, f"The type of {what} must be string.")
-    return text
+    number = str(number_of(name))
+    return {
+        "categoryId": number,
+        "categoryid": number,
+        "parentId": "0",
+        "categoryName": name,
+        "title": name,
+        "description": name,
+        "categoryDescription": "",
+        "htmlUrl": writing.home_url(owner),
+        "rssUrl": writing.feed_url(owner),
+    }
 
 
-def struct_in(value: Any, what: str) -> Mapping[str, Any]:
-    """A struct that somebody sent."""
-    if not isinstance(value, dict):
-        raise Fault(BAD_REQUEST, f"The type of {what} must be struct.")
-    return value
+# --- procedures -----------------------------------------------------------------------
 
 
-def texts_in(value: Any, what: str) -> list[str]:
-    """The texts in an array that somebody sent; a single string is one."""
-    if isinstance(value, str):
-        return [value]
-    if not isinstance(value, list):
-        raise Fault(BAD_REQUEST, f"The type of {what} must be array.")
-    return [text_in(each, what) for each in value]
+def editing(parameters: str) -> Callable[[Method[T]], Method[T]]:
+    """Mark an ``xmlrpc_`` method of an `EditorAPI`.
+
+    The method gets the `Call`, and the parameters by their names, with these exceptions: ``name``
+    and ``password`` become the caller; in place of ``post_id`` it gets ``post``, a message of the
+    caller; ``key`` and ``blog`` are left out.  Clients may leave parameters out for which the
+    method has a default, and may send more than there are.
+
+    :param parameters: the names of the parameters of the procedure, with blanks between them.
+    """
+    names = parameters.split()
+
+    def mark(method: Method[T]) -> Method[T]:
+        given = inspect.signature(method).parameters.values()
+        optional = {each.name for each in given if each.default is not each.empty}
+        needed = [name for name in names if name not in optional]
+
+        async def answer(self: EditorAPI, request: Request, *sent: Any) -> T:
+            if missing := needed[len(sent) :]:
+                raise Fault(
+                    INVALID_PARAMS,
+                    f"These parameters are missing: {', '.join(missing)}. This procedure takes "
+                    f"{', '.join(names)}.",
+                )
+            with _as_faults():
+                call, arguments = await self.editors.read(
+                    request, dict(zip(names, sent, strict=False))
+                )
+                return await method(self, call, **arguments)
+
+        result = str(method.__annotations__["return"]).partition("[")[0]
+        types = [_PARAMETERS.get(name, "string") for name in names]
+        answer.__doc__ = method.__doc__
+        answer.signature = [[_RESULTS[result], *types]]  # type: ignore[attr-defined] # Twisted reads it
+        marked: Method[T] = withRequest(answer)
+        return marked
+
+    return mark
 
 
-def flag_in(value: Any) -> bool:
-    """A boolean, which some clients send as an int or a string."""
-    if isinstance(value, str):
-        return value.strip().lower() in {"1", "true", "yes"}
-    return value not in (0, None)
-
-
-def count_in(value: Any, most: int) -> int:
-    """How many messages somebody wants: at least one, and at most so many."""
+@contextmanager
+def _as_faults() -> Iterator[None]:
+    """Turn errors into faults."""
     try:
-        return min(max(int(value), 1), most)
-    except (TypeError, ValueError):
-        raise Fault(BAD_REQUEST, "The number of messages must be an int.") from None
+        yield
+    except SignInFailed as error:
+        raise Fault(WRONG_PASSWORD, _sentence(error)) from error
+    except TooMany as error:
+        raise Fault(TOO_MANY, _sentence(error)) from error
+    except Forbidden as error:
+        raise Fault(FORBIDDEN, _sentence(error)) from error
+    except Refused as error:
+        raise Fault(BAD_REQUEST, _sentence(error)) from error
+    except DiskFull as error:
+        raise Fault(DISK_FULL, DISK_IS_FULL) from error
 
 
-def id_in(value: Any) -> int:
-    """The id of a message, which some clients send as an int.  It may be one that never exists."""
-    text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
-    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
-        raise no_such_post(value)
-    return int(text)
-
-
-# --- ids ----------------------------------------------------------------------------
-
-
-def number_of(name: str) -> int:
-    """A number for a category or a file, which have no other: editors want numbers as ids."""
-    return int.from_bytes(sha256(name.encode("utf-8", "replace")).digest()[:4], "big") >> 1 or 1
+def _sentence(error: Exception) -> str:
+    """The text of an error as a sentence, which editors show to people."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")

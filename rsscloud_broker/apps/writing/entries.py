@@ -15,14 +15,8 @@ from typing import Any, Final
 from attrs import evolve
 from twisted.web.xmlrpc import Fault
 
-from rsscloud_broker.apps.writing.editors import (
-    BAD_REQUEST,
-    Editors,
-    number_of,
-    struct_in,
-    text_in,
-    texts_in,
-)
+from rsscloud_broker.apps.writing.arguments import BAD_REQUEST, struct_in, text_in, texts_in
+from rsscloud_broker.apps.writing.editors import Editors
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.pictures import html_of
@@ -163,22 +157,3 @@ def entry_of(writing: IWriting, post: Post) -> dict[str, Any]:
 def time_of(seconds: float) -> datetime:
     """A time in UTC, which becomes a ``dateTime.iso8601`` without a zone, as editors expect."""
     return datetime.fromtimestamp(int(seconds), UTC).replace(tzinfo=None)
-
-
-def category_of(writing: IWriting, owner: str, name: str) -> dict[str, Any]:
-    """A category as a struct, with the members that one or the other editor looks for.
-
-    :param owner: the name of the account.
-    """
-    number = str(number_of(name))
-    return {
-        "categoryId": number,
-        "categoryid": number,
-        "parentId": "0",
-        "categoryName": name,
-        "title": name,
-        "description": name,
-        "categoryDescription": "",
-        "htmlUrl": writing.home_url(owner),
-        "rssUrl": writing.feed_url(owner),
-    }

@@ -18,8 +18,8 @@ class IWriting(Interface):
 
     Methods that change something raise ``InvalidPost`` if what was sent breaks a rule, ``TooMany``
     if the account has written too often, ``Forbidden`` if the operator has blocked the source or
-    the feed, and ``Unavailable`` if the database cannot be used or the disk is nearly full.  After
-    each of these nothing has changed.
+    the feed, ``DiskFull`` if the disk is nearly full, and ``Unavailable`` if the database cannot be
+    used.  After each of these nothing has changed.
     """
 
     def add(caller: Caller, new: NewPost, source: str) -> Awaitable[Post]:
@@ -40,11 +40,19 @@ class IWriting(Interface):
     def post(caller: Caller, id: int) -> Awaitable[Post | None]:
         """A message of the caller, which may be a draft; None if there is no such message."""
 
-    def posts(caller: Caller, limit: int, before: int | None = ...) -> Awaitable[list[Post]]:
-        """The messages of the caller, drafts too, the newest first.
+    def posts(
+        caller: Caller,
+        limit: int,
+        before: int | None = ...,
+        is_draft: bool | None = ...,
+        skipped: int = ...,
+    ) -> Awaitable[list[Post]]:
+        """The messages of the caller, the newest first.
 
         :param limit: how many at most.
         :param before: only those with smaller ids.
+        :param is_draft: only drafts, or only published ones; None for both.
+        :param skipped: how many of the newest are left out.
         """
 
     def categories(caller: Caller) -> Awaitable[list[str]]:
@@ -56,8 +64,11 @@ class IWriting(Interface):
         :param name: the name that the client gave it; it may be anything.
         """
 
-    def uploads(caller: Caller, limit: int) -> Awaitable[Sequence[Upload]]:
-        """The files that the caller has uploaded, the newest first."""
+    def uploads(caller: Caller, limit: int, skipped: int = ...) -> Awaitable[Sequence[Upload]]:
+        """The files that the caller has uploaded, the newest first.
+
+        :param skipped: how many of the newest are left out.
+        """
 
     def feed_url(name: str) -> str:
         """The URL of the RSS feed of an account."""

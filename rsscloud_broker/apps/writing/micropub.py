@@ -14,9 +14,7 @@
 ``/micropub/media`` takes one file (section 3.6), whose URL can then be a ``photo``.  ``GET``
 queries the configuration, categories and messages (section 3.7).
 
-A token is an API token of the broker with the scope ``publish``, in the header ``Authorization`` or
-in the field ``access_token``.  A session of a browser does not count, so no other site can post
-with it.  A deleted message is gone; there is no ``undelete``.
+``micropub_requests`` finds out who asks.  A deleted message is gone; there is no ``undelete``.
 """
 
 from __future__ import annotations
@@ -24,13 +22,22 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import parse_qsl
 
-from attrs import evolve, frozen
+from attrs import evolve
 from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing.editors import SCOPE
 from rsscloud_broker.apps.writing.interface import IWriting
+from rsscloud_broker.apps.writing.micropub_requests import (
+    FORM,
+    JSON,
+    MAX_OVERHEAD,
+    MULTIPART,
+    Refusal,
+    Requests,
+    Sent,
+    media_type,
+)
 from rsscloud_broker.apps.writing.model import InvalidPost, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.properties import (
@@ -41,26 +48,19 @@ from rsscloud_broker.apps.writing.properties import (
     updated,
 )
 from rsscloud_broker.apps.writing.rules import checked
-from rsscloud_broker.errors import Forbidden, Refused, TooMany
+from rsscloud_broker.errors import DiskFull, Forbidden, Refused, TooMany, Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller, Route
-from rsscloud_broker.web import file_forms
-from rsscloud_broker.web.answers import Answer, Answers, body_of, parameter
-from rsscloud_broker.web.callers import header
-from rsscloud_broker.web.file_forms import Form, UnreadableForm
+from rsscloud_broker.web.answers import DISK_IS_FULL, Answer, Answers, parameter
 from rsscloud_broker.wire.text import decode
 
 ENDPOINT: Final = "/micropub"
 MEDIA_ENDPOINT: Final = "/micropub/media"
 
-_FORM: Final = "application/x-www-form-urlencoded"
-_MULTIPART: Final = "multipart/form-data"
-_JSON: Final = "application/json"
-
-#: How many bytes a request may have beside the files in it.
-_MAX_OVERHEAD: Final = 1024 * 1024
-
 #: How many messages a query returns at most, and how many if it does not say.
 _MAX_POSTS, _POSTS = 100, 20
+
+#: Seconds after which a client may try again if the database cannot be used.
+_RETRY_AFTER: Final = 30
 
 #: The kinds of files that a message may come with.
 _FILES: Final = ("photo", "video", "audio")
@@ -79,36 +79,6 @@ _POST_TYPES: Final = {
 }
 
 
-class _Refusal(Exception):
-    """A request gets an error (section 3.8).
-
-    :ivar status: the HTTP status.
-    :ivar error: the error code.
-    """
-
-    def __init__(self, status: int, error: str, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.error = error
-
-
-@frozen
-class _Sent:
-    """What a request brought.
-
-    :ivar document: the object, if it is JSON; else what concerns the endpoint of the form.
-    :ivar form: the form; None if it is JSON.
-    """
-
-    document: Mapping[str, Any]
-    form: Form | None = None
-
-    @property
-    def token(self) -> str:
-        """The token in the body; empty if there is none."""
-        return self.form.fields.get("access_token", "") if self.form else ""
-
-
 class Micropub:
     """Answers the requests of both endpoints.
 
@@ -119,12 +89,13 @@ class Micropub:
         self._writing = writing
         self._parts = parts
         self._options = options
-        self._body_limit = options.max_upload_bytes + _MAX_OVERHEAD
+        self._requests = Requests(parts)
+        self._body_limit = options.max_upload_bytes + MAX_OVERHEAD
 
     def routes(self) -> list[Route]:
         """The routes of the two endpoints."""
-        kinds, limit = frozenset({_FORM, _MULTIPART, _JSON}), self._body_limit
-        files = frozenset({_MULTIPART})
+        kinds, limit = frozenset({FORM, MULTIPART, JSON}), self._body_limit
+        files = frozenset({MULTIPART})
         return [
             Route(ENDPOINT, "GET", _answers(self._query), for_everybody=True),
             Route(ENDPOINT, "POST", _answers(self._post), frozenset(), kinds, True, limit),
@@ -132,44 +103,10 @@ class Micropub:
             Route(MEDIA_ENDPOINT, "POST", _answers(self._upload), frozenset(), files, True, limit),
         ]
 
-    # who asks
-
-    async def _caller(self, request: Request, token: str = "") -> Caller:
-        """The caller of a request.
-
-        :param token: the one in the body of the request.
-        :raises _Refusal: there is no token, or it does not allow the caller to post.
-        """
-        scheme, _, in_header = header(request, "authorization").strip().partition(" ")
-        in_header = in_header.strip() if scheme.lower() == "bearer" else ""
-        if in_header and token:
-            raise _Refusal(
-                400, "invalid_request", "the token came twice: send it in the header or in the body"
-            )
-        caller = None
-        if in_header or token:
-            caller = await self._parts.accounts.caller_of_token(in_header or token)
-        if caller is None:
-            what = "has expired or was never valid" if in_header or token else "is missing"
-            raise _Refusal(
-                401,
-                "unauthorized",
-                f"the token {what}: send Authorization: Bearer TOKEN with an API token, which you "
-                "make on the page /account",
-            )
-        if SCOPE not in caller.scopes:
-            raise _Refusal(
-                401,
-                "insufficient_scope",
-                f"the token lacks the scope {SCOPE}: make one that has it on the page /account",
-            )
-        return caller
-
     # /micropub
 
     async def _post(self, request: Request) -> Answer:
-        sent = await self._read(request)
-        caller = await self._caller(request, sent.token)
+        caller, sent = await self._requests.read(request)
         document, source = sent.document, str(request.getClientAddress().host)
         action = document.get("action", "")
         if action == "":
@@ -177,19 +114,19 @@ class Micropub:
         if action not in ("update", "delete"):  # it may be of any type
             text = "a deleted message is gone" if action == "undelete" else "there is none such"
             raise InvalidPost(f"the actions are update and delete: {text}")
-        if action == "update" and media_type(request) != _JSON:
-            raise InvalidPost(f"an update must be sent as {_JSON}")
+        if action == "update" and media_type(request) != JSON:
+            raise InvalidPost(f"an update must be sent as {JSON}")
         post = await self._post_at(caller, document.get("url"))
         if action == "delete":
             if not await self._writing.delete(caller, post.id, source):
                 raise _no_such_post()
-            return Answer(b"", _JSON, 204)
+            return Answer(b"", JSON, 204)
         old = self._properties(post)
         new = await self._parts.in_thread(lambda: new_post(updated(old, document), post))
         await self._writing.edit(caller, post.id, new, source)
-        return Answer(b"", _JSON, 204)
+        return Answer(b"", JSON, 204)
 
-    async def _create(self, caller: Caller, sent: _Sent, source: str) -> Answer:
+    async def _create(self, caller: Caller, sent: Sent, source: str) -> Answer:
         if sent.form is None:
             properties = of_json(sent.document)
         elif sent.document.get("h", "entry") != "entry":
@@ -203,7 +140,7 @@ class Micropub:
             properties.setdefault(field.removesuffix("[]"), []).append(upload.url)
         new = await self._parts.in_thread(new_post, properties)
         post = await self._writing.add(caller, new, source)
-        return Answer(b"", _JSON, 201, {"location": self._writing.page_url(post)})
+        return Answer(b"", JSON, 201, {"location": self._writing.page_url(post)})
 
     def _check(
         self, properties: Mapping[str, list[Any]], files: Sequence[tuple[str, str, bytes]]
@@ -226,7 +163,7 @@ class Micropub:
         checked(new, self._options.max_characters)
 
     async def _query(self, request: Request) -> Answer:
-        caller = await self._caller(request)
+        caller = await self._requests.caller(request)
         match parameter(request, "q"):
             case "config":
                 return _json(await self._config(caller))
@@ -270,7 +207,7 @@ class Micropub:
     async def _post_at(self, caller: Caller, url: Any) -> Post:
         """The message of the caller whose page has a URL.
 
-        :raises _Refusal: there is none; messages of others are none.
+        :raises Refusal: there is none; messages of others are none.
         """
         if not isinstance(url, str) or not url:
             raise InvalidPost("url must be the URL of a message")
@@ -284,18 +221,17 @@ class Micropub:
     # /micropub/media
 
     async def _upload(self, request: Request) -> Answer:
-        sent = await self._read(request)
-        caller = await self._caller(request, sent.token)
+        caller, sent = await self._requests.read(request)
         named = [each for each in sent.form.files if each[0] == "file"] if sent.form else []
         if len(named) != 1:
             raise InvalidPost("send one file, in a field named file")
         (_, name, data) = named[0]
         source = str(request.getClientAddress().host)
         upload = await self._writing.upload(caller, name, data, source)
-        return Answer(b"", _JSON, 201, {"location": upload.url})
+        return Answer(b"", JSON, 201, {"location": upload.url})
 
     async def _query_media(self, request: Request) -> Answer:
-        caller = await self._caller(request)
+        caller = await self._requests.caller(request)
         match parameter(request, "q"):
             case "source":
                 limit = min(max(_number(request, "limit", _POSTS), 1), _MAX_POSTS)
@@ -305,52 +241,6 @@ class Micropub:
                 uploads = await self._writing.uploads(caller, 1)
                 return _json({"url": uploads[0].url} if uploads else {})
         raise InvalidPost("q must be source or last")
-
-    # bodies
-
-    async def _read(self, request: Request) -> _Sent:
-        """Read the body of a request.
-
-        :raises Refused: it cannot be read.
-        """
-        body = body_of(request)
-        kind = media_type(request)
-        if kind == _MULTIPART:
-            form = await self._parts.in_thread(
-                file_forms.read, header(request, "content-type"), body
-            )
-            return _sent(form)
-        if len(body) > _MAX_OVERHEAD:
-            raise UnreadableForm(f"a request without files has at most {_MAX_OVERHEAD} bytes")
-        read = _document if kind == _JSON else _fields
-        sent: _Sent = await self._parts.in_thread(read, body)
-        return sent
-
-
-def _fields(body: bytes) -> _Sent:
-    """Read a form without files.  The site limits the number of its fields."""
-    fields = parse_qsl(body, keep_blank_values=True)
-    return _sent(Form(tuple((decode(name), decode(value)) for name, value in fields), ()))
-
-
-def _sent(form: Form) -> _Sent:
-    named = form.fields
-    return _Sent({name: named[name] for name in ("h", "action", "url") if name in named}, form)
-
-
-def _document(body: bytes) -> _Sent:
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        raise InvalidPost("the body is not JSON in UTF-8, as its Content-Type says") from None
-    if not isinstance(document, dict):
-        raise InvalidPost('the body must be an object, such as {"type": ["h-entry"], ...}')
-    return _Sent(document)
-
-
-def media_type(request: Request) -> str:
-    """The media type of the body of a request, in lower case."""
-    return header(request, "content-type").partition(";")[0].strip().lower()
 
 
 # --- queries ------------------------------------------------------------------------
@@ -386,14 +276,14 @@ def _number(request: Request, name: str, otherwise: int) -> int:
 # --- answers ------------------------------------------------------------------------
 
 
-def _no_such_post() -> _Refusal:
-    return _Refusal(404, "invalid_request", "you have no message at this URL")
+def _no_such_post() -> Refusal:
+    return Refusal(404, "invalid_request", "you have no message at this URL")
 
 
 def _json(value: Any) -> Answer:
     return Answer(
         json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"),
-        _JSON,
+        JSON,
         headers={"cache-control": "no-store"},
     )
 
@@ -404,14 +294,20 @@ def _answers(respond: Callable[[Request], Awaitable[Answer]]) -> Answers:
     async def answer(request: Request) -> Answer:
         try:
             return await respond(request)
-        except _Refusal as error:
-            return _error(error.status, error.error, str(error))
+        except Refusal as error:
+            failure = _error(error.status, error.error, str(error))
         except TooMany as error:
-            return _error(429, "too_many_requests", str(error), error.retry_after)
+            failure = _error(429, "too_many_requests", str(error), error.retry_after)
         except Forbidden as error:
-            return _error(403, "forbidden", str(error))
+            failure = _error(403, "forbidden", str(error))
         except Refused as error:
-            return _error(400, "invalid_request", str(error))
+            failure = _error(400, "invalid_request", str(error))
+        except DiskFull:
+            failure = _error(507, "insufficient_storage", DISK_IS_FULL)
+        except Unavailable:
+            text = "the broker cannot use its database right now; nothing was changed"
+            failure = _error(503, "temporarily_unavailable", text, _RETRY_AFTER)
+        return failure
 
     return Answers(answer)
 
@@ -424,4 +320,4 @@ def _error(status: int, error: str, text: str, retry_after: int = 0) -> Answer:
     body = {"error": error, "error_description": text}
     if error == "insufficient_scope":
         body["scope"] = SCOPE
-    return Answer(json.dumps(body, ensure_ascii=False).encode(), _JSON, status, headers)
+    return Answer(json.dumps(body, ensure_ascii=False).encode(), JSON, status, headers)

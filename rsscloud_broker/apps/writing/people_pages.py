@@ -22,6 +22,8 @@ from rsscloud_broker.web.words import clipped, counted, moment
 
 NOTHING_HERE: Final = Answer(b"There is nothing at this address.\n", PLAIN, 404)
 
+GONE: Final = Answer(b"This is gone: the account that wrote it was removed.\n", PLAIN, 410)
+
 #: The package of the templates.
 TEMPLATES: Final = "rsscloud_broker.apps.writing"
 
@@ -72,13 +74,17 @@ class PeoplePages:
         """
         author = await self._writing.store.author_named(name)
         if author is None or not author.is_public:
-            return NOTHING_HERE
+            return await self.nothing_of(name)
         if number is None:
             return await self._list(request, author)
         found = await self._writing.store.placed(author, number)
         if found is None or found.post.is_draft:
             return NOTHING_HERE
         return await self._message(request, author, found.post)
+
+    async def nothing_of(self, name: str) -> Answer:
+        """The answer if an author has nothing at an address: was there something once?"""
+        return GONE if await self._writing.store.is_former(name) else NOTHING_HERE
 
     async def _list(self, request: Request, author: Author) -> Answer:
         typed = parameter(request, "before")

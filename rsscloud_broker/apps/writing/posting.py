@@ -9,9 +9,9 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.names import is_name
-from rsscloud_broker.apps.writing.editors import Editors
+from rsscloud_broker.apps.writing.editors import EditorAPI, Editors
 from rsscloud_broker.apps.writing.interface import IWriting
-from rsscloud_broker.apps.writing.metaweblog import METHODS, EditorAPI
+from rsscloud_broker.apps.writing.metaweblog import METHODS
 from rsscloud_broker.apps.writing.micropub import Micropub
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE, PATH, rsd_document

@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, Table, delete, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
-from rsscloud_broker.apps.writing.schema import author, category, post, unsent, upload
+from rsscloud_broker.apps.writing.schema import author, category, former, post, unsent, upload
 from rsscloud_broker.tables import to_micros, to_seconds
 
 #: How many categories of an author are kept for completion; the last used ones.
@@ -122,16 +122,16 @@ def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Au
     found = author_of(conn, account_id)
     if found is not None:
         return found
-    former = author_named(conn, name)
-    if former is not None:
-        for table in (author, post, category, unsent, upload):
-            conn.execute(delete(table).where(table.c.account_id == former.account_id))
+    owner = author_named(conn, name)
+    if owner is not None:
+        forget(conn, owner.account_id)
+    row = _former(conn, name)
     made = Author(
         account_id,
         name,
-        former.base if former else base,
-        former.version if former else 0,
-        former.next_id if former else 1,
+        row.base if row else base,
+        row.version if row else 0,
+        row.next_id if row else 1,
         0.0,
     )
     values = {
@@ -143,9 +143,37 @@ def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Au
         "changed_at": 0,
     }
     # Another process may do the same at this moment.
-    dialect: Any = {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name]
-    conn.execute(dialect.insert(author).values(values).on_conflict_do_nothing())
+    conn.execute(_insert(conn, author).values(values).on_conflict_do_nothing())
     return made
+
+
+def forget(conn: Connection, account_id: int) -> None:
+    """Delete all that an account has, since it was removed.  If it had published something, its
+    name is remembered.
+
+    The pieces of its uploads stay, for ``upload_rows.lost_uploads``.
+    """
+    owner = author_of(conn, account_id)
+    if owner is not None and owner.is_public:
+        known = {"base": owner.base, "version": owner.version, "next_id": owner.next_id}
+        put = _insert(conn, former).values({"name": owner.name, **known})
+        conn.execute(put.on_conflict_do_update(index_elements=["name"], set_=known))
+    for table in (author, post, category, unsent, upload):
+        conn.execute(delete(table).where(table.c.account_id == account_id))
+
+
+def is_former(conn: Connection, name: str) -> bool:
+    """Whether an account that was removed had published something under a name."""
+    return _former(conn, name) is not None
+
+
+def _former(conn: Connection, name: str) -> Row[Any] | None:
+    return conn.execute(select(former).where(former.c.name == name)).first()
+
+
+def _insert(conn: Connection, table: Table) -> Any:
+    """An INSERT that knows ON CONFLICT."""
+    return {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name].insert(table)
 
 
 def _author(row: Row[Any]) -> Author:
@@ -191,12 +219,18 @@ def placed(conn: Connection, owner: Author, post_id: int) -> Placed | None:
 
 
 def all_posts(
-    conn: Connection, account_id: int, limit: int, before: int | None, is_draft: bool | None
+    conn: Connection,
+    account_id: int,
+    limit: int,
+    before: int | None,
+    is_draft: bool | None,
+    skipped: int = 0,
 ) -> list[Post]:
     """The messages of an account with the largest ids.
 
     :param before: only those with smaller ids; None for no limit.
     :param is_draft: only drafts, or only published ones; None for both.
+    :param skipped: how many of them are left out.
     """
     owner = author_of(conn, account_id)
     if owner is None:
@@ -206,18 +240,20 @@ def all_posts(
         chosen = chosen.where(post.c.id < before)
     if is_draft is not None:
         chosen = chosen.where(post.c.position == 0 if is_draft else post.c.position > 0)
-    rows = conn.execute(chosen.order_by(post.c.id.desc()).limit(limit))
+    rows = conn.execute(chosen.order_by(post.c.id.desc()).limit(limit).offset(skipped))
     return [_to_placed(row, owner).post for row in rows]
 
 
-def post_with_file(conn: Connection, account_id: int, url: str) -> int | None:
-    """The newest message of an account that has a file as its enclosure; None if none has.
+def post_with_file(conn: Connection, account_id: int, digest: str) -> int | None:
+    """The newest message of an account in which the URL of a file is, as its enclosure, as the link
+    of an item, or anywhere else; None if it is in none.
 
-    :param url: of the file.
+    :param digest: what the URL of the file contains.
     """
-    wanted = (post.c.account_id == account_id, post.c.enclosure_url == url)
-    newest = select(post.c.id).where(*wanted).order_by(post.c.id.desc()).limit(1)
-    return conn.execute(newest).scalar()
+    places = (post.c.enclosure_url, post.c.link, post.c.text, post.c["items"])
+    is_used = or_(*(place.contains(digest, autoescape=True) for place in places))
+    mine = select(post.c.id).where(post.c.account_id == account_id, is_used)
+    return conn.execute(mine.order_by(post.c.id.desc()).limit(1)).scalar()
 
 
 def apply(conn: Connection, change: ChangeOfPosts) -> None:

@@ -27,7 +27,7 @@ MAX_CATEGORY: Final = 60
 
 #: How many code points one grapheme may have on the average.  Families of emoji have seven or ten;
 #: without a limit, one grapheme could have a million accents.
-_POINTS_PER_GRAPHEME: Final = 12
+POINTS_PER_GRAPHEME: Final = 12
 
 _GRAPHEME: Final = regex.compile(r"\X")
 _CONTROLS: Final = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f]")
@@ -72,7 +72,7 @@ def checked(new: NewPost, most: int) -> NewPost:
 
 
 def _short(text: str, most: int, what: str) -> str:
-    if len(text) > most * _POINTS_PER_GRAPHEME:
+    if len(text) > most * POINTS_PER_GRAPHEME:
         raise InvalidPost(f"{what} is much too long; it may have {most} characters")
     if (length := graphemes(text)) > most:
         over = "one character" if length == most + 1 else f"{length - most} characters"

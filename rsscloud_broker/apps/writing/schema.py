@@ -10,8 +10,11 @@ from typing import Final
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     Index,
+    Integer,
+    LargeBinary,
     PrimaryKeyConstraint,
     Table,
     Text,
@@ -88,14 +91,38 @@ upload = Table(
     metadata,
     Column("id", Key, primary_key=True),
     Column("account_id", BigInteger, nullable=False),
-    # SHA-256 of the file, in hexadecimal: also the name of the file on the disk.
+    # SHA-256 of the file, in hexadecimal.
     Column("digest", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("media_type", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    # Whether all of it is stored.
+    Column("is_whole", Boolean, nullable=False),
     UniqueConstraint("account_id", "digest"),
     sqlite_autoincrement=True,
 )
 
-TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.writing:migrations", "0001")
+# The bytes of uploads, in pieces of `upload_rows.CHUNK`.  Those of an upload that is gone are
+# deleted little by little, so that no transaction is long.
+chunk = Table(
+    "writing_chunk",
+    metadata,
+    Column("upload_id", BigInteger, nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("upload_id", "number"),
+)
+
+# Authors whose accounts were removed, after they had published something.  Their addresses are
+# gone, and an author who gets the name counts on from these numbers.
+former = Table(
+    "writing_former",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("base", Text, nullable=False),
+    Column("version", BigInteger, nullable=False),
+    Column("next_id", BigInteger, nullable=False),
+)
+
+TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.writing:migrations", "0002")

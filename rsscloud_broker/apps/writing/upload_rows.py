@@ -1,4 +1,10 @@
-"""Stores which files accounts have uploaded; the files themselves are on the disk: see ``uploads``.
+"""Stores the files that accounts have uploaded, in pieces.
+
+Every node that uses the database can serve them, and backups of the database have them.
+
+A file is stored by several transactions, so that others need not wait for a large one: the first
+stores what is known about it, and counts it in the quota; then come its pieces.  With the last one
+the file is *whole*.  Nobody sees it before.
 
 Each function runs as one step of a transaction that the caller began; ``store`` runs them as
 transactions of their own.
@@ -6,13 +12,35 @@ transactions of their own.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, delete, func, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
-from rsscloud_broker.apps.writing.schema import author, upload
+from rsscloud_broker.apps.writing.schema import author, chunk, upload
 from rsscloud_broker.tables import to_micros
+
+#: How many bytes a piece of a file has; the last one may have fewer.  Whoever reads a file slowly
+#: keeps one of them in memory.
+CHUNK: Final = 64 * 1024
+
+#: How many pieces one transaction stores or deletes.
+AT_ONCE: Final = 8
+
+
+class UploadLost(Exception):
+    """An upload was removed while its pieces were being stored."""
 
 
 @frozen
@@ -20,27 +48,39 @@ class StoredUpload:
     """An upload as it is stored.
 
     :ivar digest: SHA-256 of the file, in hexadecimal.
+    :ivar id: 0 if it is not stored yet.
+    :ivar is_whole: whether all of it is stored.
     """
 
     digest: str
     name: str
     media_type: str
     size: int
+    id: int = 0
+    is_whole: bool = False
 
 
-def add_upload(
+def begin_upload(
     conn: Connection, account_id: int, new: StoredUpload, at: float, quota: int
 ) -> StoredUpload | None:
-    """Store that an account has uploaded a file.
+    """Store what is known about a file whose pieces are to be stored.
 
-    :param quota: how many bytes all its files may have together.
-    :returns: the upload, which may have been there before; None if it would exceed the quota.
+    What somebody else has stored of the same file, and not finished, is given up.
+
+    :param quota: how many bytes all files of the account may have together.
+    :returns: the upload, which may have been there before, whole; None if it would exceed the
+        quota.
     """
-    found = upload_of(conn, account_id, new.digest)
-    if found is not None:
-        return found
-    mine = upload.c.account_id == account_id
-    used = conn.execute(select(func.coalesce(func.sum(upload.c.size), 0)).where(mine)).scalar_one()
+    # On PostgreSQL, two uploads of an account wait for each other here.
+    mine = author.c.account_id == account_id
+    conn.execute(select(author.c.version).where(mine).with_for_update())
+    same = (upload.c.account_id == account_id, upload.c.digest == new.digest)
+    row = conn.execute(select(upload).where(*same)).first()
+    if row is not None and row.is_whole:
+        return _upload(row)
+    conn.execute(delete(upload).where(*same))
+    sizes = select(func.coalesce(func.sum(upload.c.size), 0))
+    used = conn.execute(sizes.where(upload.c.account_id == account_id)).scalar_one()
     if used + new.size > quota:
         return None
     values = {
@@ -50,36 +90,98 @@ def add_upload(
         "media_type": new.media_type,
         "size": new.size,
         "created_at": to_micros(at),
+        "is_whole": False,
     }
-    conn.execute(insert(upload).values(values))
-    return new
+    made = conn.execute(insert(upload).values(values).returning(*upload.c)).one()
+    return _upload(made)
 
 
-def upload_of(conn: Connection, account_id: int, digest: str) -> StoredUpload | None:
-    """An upload of an account by its digest; None if there is none."""
-    wanted = (upload.c.account_id == account_id, upload.c.digest == digest)
-    row = conn.execute(select(upload).where(*wanted)).first()
-    return None if row is None else _upload(row)
+def put_chunks(
+    conn: Connection, upload_id: int, number: int, chunks: Sequence[bytes], is_last: bool
+) -> None:
+    """Store the next pieces of a file.
+
+    :param number: that of the first of them; counts from 0.
+    :param is_last: whether the file is whole with them.
+    :raises UploadLost: the upload was removed meanwhile.
+    """
+    same = upload.c.id == upload_id
+    if not conn.execute(update(upload).where(same).values(is_whole=is_last)).rowcount:
+        raise UploadLost
+    rows = [
+        {"upload_id": upload_id, "number": number + place, "data": data}
+        for place, data in enumerate(chunks)
+    ]
+    conn.execute(insert(chunk), rows)
+
+
+def get_chunk(conn: Connection, upload_id: int, number: int) -> bytes | None:
+    """A piece of a file; None if it is gone."""
+    same = (chunk.c.upload_id == upload_id, chunk.c.number == number)
+    return conn.execute(select(chunk.c.data).where(*same)).scalar()
 
 
 def upload_named(conn: Connection, name: str, digest: str) -> StoredUpload | None:
-    """An upload by the name of its account and its digest; None if there is none."""
-    owner = select(author.c.account_id).where(author.c.name == name)
-    account_id = conn.execute(owner).scalar()
-    return None if account_id is None else upload_of(conn, account_id, digest)
+    """A whole upload by the name of its account and its digest; None if there is none."""
+    owned = select(upload).join(author, author.c.account_id == upload.c.account_id)
+    wanted = (author.c.name == name, upload.c.digest == digest, upload.c.is_whole)
+    row = conn.execute(owned.where(*wanted)).first()
+    return None if row is None else _upload(row)
 
 
-def uploads(conn: Connection, account_id: int, limit: int) -> list[StoredUpload]:
-    """The uploads of an account, the newest first."""
-    mine = select(upload).where(upload.c.account_id == account_id)
-    return list(map(_upload, conn.execute(mine.order_by(upload.c.id.desc()).limit(limit))))
+def uploads(conn: Connection, account_id: int, limit: int, skipped: int = 0) -> list[StoredUpload]:
+    """The whole uploads of an account, the newest first.
+
+    :param skipped: how many of them are left out.
+    """
+    mine = select(upload).where(upload.c.account_id == account_id, upload.c.is_whole)
+    newest = mine.order_by(upload.c.id.desc()).limit(limit).offset(skipped)
+    return list(map(_upload, conn.execute(newest)))
 
 
-def remove_upload(conn: Connection, account_id: int, digest: str) -> bool:
-    """Forget an upload of an account.  Returns whether the account had it."""
-    wanted = (upload.c.account_id == account_id, upload.c.digest == digest)
-    return conn.execute(delete(upload).where(*wanted)).rowcount > 0
+# --- removing -----------------------------------------------------------------------
+
+
+def remove_upload(conn: Connection, account_id: int, digest: str) -> int | None:
+    """Remove an upload of an account; its pieces stay, for `drop_chunks`.
+
+    :returns: its id; None if the account has no such upload.
+    """
+    return _removed(conn, upload.c.account_id == account_id, upload.c.digest == digest)
+
+
+def give_up(conn: Connection, upload_id: int) -> None:
+    """Remove an upload that is not whole."""
+    _removed(conn, upload.c.id == upload_id, ~upload.c.is_whole)
+
+
+def drop_unfinished(conn: Connection, before: float) -> None:
+    """Remove the uploads that were begun before some time and are not whole."""
+    old = upload.c.created_at < to_micros(before)
+    conn.execute(delete(upload).where(~upload.c.is_whole, old))
+
+
+def _removed(conn: Connection, *which: ColumnElement[bool]) -> int | None:
+    return conn.execute(delete(upload).where(*which).returning(upload.c.id)).scalar()
+
+
+def lost_uploads(conn: Connection, limit: int) -> list[int]:
+    """The ids of uploads that are gone and of which pieces are left."""
+    has_upload = select(upload.c.id).where(upload.c.id == chunk.c.upload_id).exists()
+    found = select(chunk.c.upload_id).where(~has_upload).distinct().limit(limit)
+    return list(conn.execute(found).scalars())
+
+
+def drop_chunks(conn: Connection, upload_id: int) -> bool:
+    """Delete pieces of an upload that is gone, at most ``AT_ONCE``.
+
+    :returns: whether some may be left.
+    """
+    key = tuple_(chunk.c.upload_id, chunk.c.number)
+    some = select(chunk.c.upload_id, chunk.c.number).where(chunk.c.upload_id == upload_id)
+    dropped = conn.execute(delete(chunk).where(key.in_(some.limit(AT_ONCE)))).rowcount
+    return dropped == AT_ONCE
 
 
 def _upload(row: Row[Any]) -> StoredUpload:
-    return StoredUpload(row.digest, row.name, row.media_type, row.size)
+    return StoredUpload(row.digest, row.name, row.media_type, row.size, row.id, row.is_whole)

@@ -1,102 +1,101 @@
-"""Keeps uploaded files below the directory of the application, and tells where they are.
-
-A file is named by the SHA-256 digest of its bytes: ``files/ACCOUNT/DIGEST``.  The name that its
-sender gave it is kept in the database, for people alone, so it can harm nothing.
-"""
+"""Keeps uploaded files, and deletes what is left over of those that are gone."""
 
 from __future__ import annotations
 
-import os
-import re
+from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import Final
-from urllib.parse import urlsplit
+from typing import Any, Final
 
-from attrs import frozen
-from twisted.python.filepath import FilePath
+from rsscloud_broker.apps.writing.model import InvalidPost
+from rsscloud_broker.apps.writing.sniffing import media_type
+from rsscloud_broker.apps.writing.store import PostStore
+from rsscloud_broker.apps.writing.upload_rows import AT_ONCE, CHUNK, StoredUpload, UploadLost
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import IClock
 
-from rsscloud_broker.apps.writing.sniffing import ENDINGS
-from rsscloud_broker.apps.writing.upload_rows import StoredUpload
-from rsscloud_broker.wire.text import clean
+#: Seconds after which an upload that is not whole is given up: its node has crashed.
+UNFINISHED: Final = 3600.0
 
-_PATH: Final = re.compile(r"/people/([a-z0-9-]{2,32})/files/([0-9a-f]{64})\.[a-z0-9]{1,5}")
-_MAX_NAME: Final = 100
-_NOT_IN_NAMES: Final = re.compile(r'[/\\:*?"<>|]')
+#: Seconds between two looks for what is left over.
+SWEEP: Final = 600.0
 
-
-_DIGEST: Final = re.compile("[0-9a-f]{64}")
-
-
-def is_digest(text: str) -> bool:
-    """Whether a text can be the digest of a file."""
-    return _DIGEST.fullmatch(text) is not None
+#: Of how many uploads one look takes care.
+_SWEPT_AT_ONCE: Final = 1000
 
 
-@frozen
-class Files:
+class Uploads:
     """The files of all accounts.
 
-    :param directory: need not exist yet.
-    :param public_url: the broker's own URL, without a slash at the end.
+    :param quota: how many bytes the files of one account may have together.
+    :param in_thread: calls a function in a thread.
     """
 
-    directory: FilePath[str]
-    public_url: str
+    def __init__(
+        self,
+        store: PostStore,
+        clock: IClock,
+        quota: int,
+        in_thread: Callable[..., Awaitable[Any]],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._quota = quota
+        self._in_thread = in_thread
 
-    def url(self, account: str, upload: StoredUpload) -> str:
-        """Where everybody can get a file.
+    async def keep(self, account_id: int, name: str, data: bytes) -> StoredUpload:
+        """Store a file.  If this fails, nothing of it stays.
 
-        :param account: the name of the account.
+        :param name: the name for people.
+        :raises InvalidPost: the files of the account would be too large together.
+        :raises Unavailable: the database cannot be used, or has no space.
         """
-        ending = ENDINGS[upload.media_type]
-        return f"{self.public_url}/people/{account}/files/{upload.digest}.{ending}"
+        digest = await self._in_thread(_digest, data)
+        new = StoredUpload(digest, name, media_type(data), len(data))
+        at = self._clock.wall_seconds()
+        begun = await self._store.begin_upload(account_id, new, at, self._quota)
+        if begun is None:
+            raise InvalidPost(
+                f"your files would have more than {self._quota:,} bytes together, which is all "
+                "that an account may have; delete some that you need no more"
+            )
+        if not begun.is_whole:
+            await self._store_chunks(begun.id, data)
+        return begun
 
-    def named(self, url: str) -> tuple[str, str] | None:
-        """The name of the account and the digest in the URL of a file; None if it is none."""
-        if not url.startswith(f"{self.public_url}/"):
-            return None
-        return self.in_path(urlsplit(url).path)
+    async def _store_chunks(self, upload_id: int, data: bytes) -> None:
+        chunks = [data[start : start + CHUNK] for start in range(0, len(data), CHUNK)]
+        try:
+            for first in range(0, len(chunks), AT_ONCE):
+                some, is_last = chunks[first : first + AT_ONCE], first + AT_ONCE >= len(chunks)
+                await self._store.put_chunks(upload_id, first, some, is_last)
+        except UploadLost:
+            await self._drop(upload_id)
+            raise Unavailable("another upload of the same file came in between") from None
+        except Unavailable:
+            await self._store.give_up(upload_id)
+            raise
 
-    def in_path(self, path: str) -> tuple[str, str] | None:
-        """The name of the account and the digest in the path of a file; None if it is none."""
-        found = _PATH.fullmatch(path)
-        return (found[1], found[2]) if found else None
+    async def remove(self, account_id: int, digest: str) -> bool:
+        """Delete a file.  Returns whether the account had it."""
+        removed = await self._store.remove_upload(account_id, digest)
+        if removed is None:
+            return False
+        await self._drop(removed)
+        return True
 
-    def file(self, account_id: int, digest: str) -> FilePath[str]:
-        """Where a file is on the disk."""
-        found: FilePath[str] = self.directory.descendant(["files", str(account_id), digest])
-        return found
-
-    def keep(self, account_id: int, data: bytes) -> str:
-        """Write a file to the disk, so that a crash leaves all of it or nothing.  It blocks: call
-        it in a thread.
-
-        :returns: its digest, in hexadecimal.
+    async def sweep(self) -> None:
+        """Delete what is left over of uploads that a crash has interrupted, and of those that
+        were removed with their accounts.
         """
-        digest = sha256(data).hexdigest()
-        path = self.file(account_id, digest)
-        if path.exists():
-            return digest
-        path.parent().makedirs(ignoreExistingDirectory=True)
-        unfinished = path.siblingExtension(".part")
-        with unfinished.open("w") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.moveTo(path)
-        return digest
+        await self._store.drop_unfinished(self._clock.wall_seconds() - UNFINISHED)
+        for upload_id in await self._store.lost_uploads(_SWEPT_AT_ONCE):
+            await self._drop(upload_id)
 
-    def remove(self, account_id: int, digest: str) -> None:
-        """Delete a file, if it is there.  It blocks: call it in a thread."""
-        path = self.file(account_id, digest)
-        if path.exists():
-            path.remove()
+    async def _drop(self, upload_id: int) -> None:
+        """Delete the pieces of an upload that is gone."""
+        while await self._store.drop_chunks(upload_id):
+            pass
 
 
-def shown_name(name: str) -> str:
-    """The name of a file for people: the last part of a path, without characters that have a
-    meaning in paths; ``file`` if nothing is left.
-    """
-    last = re.split(r"[/\\]", clean(name)[-1000:])[-1]
-    harmless = _NOT_IN_NAMES.sub("", last).strip(". ")
-    return harmless[-_MAX_NAME:] or "file"
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()

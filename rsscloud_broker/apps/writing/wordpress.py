@@ -14,30 +14,29 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from attrs import evolve
-from twisted.web.server import Request
 from twisted.web.xmlrpc import Fault
 
 from rsscloud_broker import __version__
-from rsscloud_broker.apps.writing.editors import (
+from rsscloud_broker.apps.writing.arguments import (
     BAD_REQUEST,
     NOT_FOUND,
     count_in,
-    editing,
-    file_of,
     number_of,
-    source_of,
     struct_in,
     text_in,
     texts_in,
 )
+from rsscloud_broker.apps.writing.editors import MAX_POSTS, Call, EditorAPI, editing, file_of
 from rsscloud_broker.apps.writing.entries import check_date, is_draft, merged, time_of
-from rsscloud_broker.apps.writing.metaweblog import MAX_POSTS, EditorAPI
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.pictures import html_of, media_of
 from rsscloud_broker.interfaces import Caller
 
-#: How far back a list of messages may begin.
-_MAX_OFFSET: Final = 2000
+#: How many messages or files a list leaves out at most; more than any account has.
+_MAX_OFFSET: Final = 10**9
+
+#: Among how many files, the newest, one is looked up by its number.
+_MAX_FILES: Final = 2000
 
 _STATUSES: Final = {"draft": "Draft", "publish": "Published"}
 _FORMATS: Final = {"standard": "Standard"}
@@ -48,20 +47,15 @@ class WordPressAPI(EditorAPI):
 
     # about the blog and its owner
 
-    @editing
-    async def xmlrpc_getUsersBlogs(
-        self, request: Request, name: Any, password: Any, *_: Any
-    ) -> list[dict[str, Any]]:
+    @editing("name password")
+    async def xmlrpc_getUsersBlogs(self, call: Call) -> list[dict[str, Any]]:
         """Return the one blog of an account: name, password."""
-        return self._blogs(await self._editors.caller(request, name, password))
+        return self._blogs(call.caller)
 
-    @editing
-    async def xmlrpc_getOptions(
-        self, request: Request, blog: Any, name: Any, password: Any, wanted: Any = None, *_: Any
-    ) -> dict[str, Any]:
+    @editing("blog name password wanted")
+    async def xmlrpc_getOptions(self, call: Call, wanted: Any = None) -> dict[str, Any]:
         """Return the options of the blog: blogid, name, password, names of options."""
-        caller = await self._editors.caller(request, name, password)
-        home, public_url = self._writing.home_url(caller.name), self._editors.parts.public_url
+        home, public_url = self._writing.home_url(call.caller.name), self.editors.parts.public_url
         values = {
             "software_name": ("Software", "rsscloud-broker"),
             "software_version": ("Version", __version__),
@@ -69,7 +63,7 @@ class WordPressAPI(EditorAPI):
             "home_url": ("Address of the home page", home),
             "login_url": ("Address to sign in", f"{public_url}/signin"),
             "admin_url": ("Address to write", f"{public_url}/write"),
-            "blog_title": ("Title", caller.name),
+            "blog_title": ("Title", call.caller.name),
             "blog_tagline": ("Tagline", ""),
             "time_zone": ("Time zone", "0"),
             "date_format": ("Date format", "Y-m-d"),
@@ -84,28 +78,21 @@ class WordPressAPI(EditorAPI):
             if each in values
         }
 
-    @editing
-    async def xmlrpc_getProfile(
-        self, request: Request, blog: Any, name: Any, password: Any, *_: Any
-    ) -> dict[str, Any]:
+    @editing("blog name password")
+    async def xmlrpc_getProfile(self, call: Call) -> dict[str, Any]:
         """Return what is known of the account: blogid, name, password."""
-        return self._person(await self._editors.caller(request, name, password))
+        return self._person(call.caller)
 
-    @editing
-    async def xmlrpc_getUsers(
-        self, request: Request, blog: Any, name: Any, password: Any, filter_: Any = None, *_: Any
-    ) -> list[dict[str, Any]]:
+    @editing("blog name password filter_")
+    async def xmlrpc_getUsers(self, call: Call, filter_: Any = None) -> list[dict[str, Any]]:
         """Return the people of the blog, which is the account: blogid, name, password, filter."""
-        caller = await self._editors.caller(request, name, password)
         offset = str(struct_in(filter_ or {}, "the filter").get("offset", 0))
-        return [self._person(caller)] if offset == "0" else []
+        return [self._person(call.caller)] if offset == "0" else []
 
-    @editing
-    async def xmlrpc_getAuthors(
-        self, request: Request, blog: Any, name: Any, password: Any, *_: Any
-    ) -> list[dict[str, Any]]:
+    @editing("blog name password")
+    async def xmlrpc_getAuthors(self, call: Call) -> list[dict[str, Any]]:
         """Return those who write, which is the account: blogid, name, password."""
-        return [self._person(await self._editors.caller(request, name, password))]
+        return [self._person(call.caller)]
 
     def _person(self, caller: Caller) -> dict[str, Any]:
         return {
@@ -123,112 +110,84 @@ class WordPressAPI(EditorAPI):
             "roles": ["author"],
         }
 
-    @editing
-    async def xmlrpc_getPostFormats(
-        self, request: Request, blog: Any, name: Any, password: Any, filter_: Any = None, *_: Any
-    ) -> dict[str, Any]:
+    @editing("blog name password filter_")
+    async def xmlrpc_getPostFormats(self, call: Call, filter_: Any = None) -> dict[str, Any]:
         """Return the formats of messages: blogid, name, password, filter."""
-        await self._editors.caller(request, name, password)
         return {"all": _FORMATS, "supported": list(_FORMATS)} if filter_ else dict(_FORMATS)
 
-    @editing
-    async def xmlrpc_getPostStatusList(
-        self, request: Request, blog: Any, name: Any, password: Any, *_: Any
-    ) -> dict[str, str]:
+    @editing("blog name password")
+    async def xmlrpc_getPostStatusList(self, call: Call) -> dict[str, str]:
         """Return the states of messages: blogid, name, password."""
-        await self._editors.caller(request, name, password)
         return dict(_STATUSES)
 
-    @editing
-    async def xmlrpc_getPostTypes(
-        self, request: Request, blog: Any, name: Any, password: Any, *_: Any
-    ) -> dict[str, Any]:
+    @editing("blog name password")
+    async def xmlrpc_getPostTypes(self, call: Call) -> dict[str, Any]:
         """Return the types of messages: blogid, name, password."""
-        await self._editors.caller(request, name, password)
         return {"post": {"name": "post", "label": "Messages", "public": True}}
 
     # messages
 
-    @editing
-    async def xmlrpc_getPosts(
-        self, request: Request, blog: Any, name: Any, password: Any, filter_: Any = None, *_: Any
-    ) -> list[dict[str, Any]]:
+    @editing("blog name password filter_")
+    async def xmlrpc_getPosts(self, call: Call, filter_: Any = None) -> list[dict[str, Any]]:
         """Return the newest messages: blogid, name, password, filter with number and offset."""
-        caller = await self._editors.caller(request, name, password)
         wanted = struct_in(filter_ or {}, "the filter")
         if str(wanted.get("post_type") or "post") not in {"post", "any"}:
             return []
-        number = count_in(wanted.get("number", 10), MAX_POSTS)
-        offset = count_in(wanted.get("offset") or 0, _MAX_OFFSET) if wanted.get("offset") else 0
-        states = set(texts_in(wanted.get("post_status") or [], "post_status"))
-        states = {each for text in states for each in text.split(",")} or set(_STATUSES)
-        posts = await self._writing.posts(caller, offset + number)
-        chosen = [post for post in posts if _status(post) in states or "any" in states]
-        return [self._entry(post) for post in chosen[offset:]]
+        sent = texts_in(wanted.get("post_status") or "any", "post_status")
+        states = {each.strip() for text in sent for each in text.split(",")}
+        drafts = not states.isdisjoint({"draft", "any"})
+        published = not states.isdisjoint({"publish", "any"})
+        if not (drafts or published):
+            return []
+        posts = await self._writing.posts(
+            call.caller,
+            count_in(wanted.get("number", 10), MAX_POSTS),
+            is_draft=None if drafts and published else drafts,
+            skipped=_offset_in(wanted),
+        )
+        return [self._entry(post) for post in posts]
 
-    @editing
-    async def xmlrpc_getPost(
-        self, request: Request, blog: Any, name: Any, password: Any, post_id: Any, *_: Any
-    ) -> dict[str, Any]:
+    @editing("blog name password post_id")
+    async def xmlrpc_getPost(self, call: Call, post: Post) -> dict[str, Any]:
         """Return a message: blogid, name, password, postid."""
-        caller = await self._editors.caller(request, name, password)
-        return self._entry(await self._editors.post(caller, post_id))
+        return self._entry(post)
 
-    @editing
-    async def xmlrpc_newPost(
-        self, request: Request, blog: Any, name: Any, password: Any, entry: Any, *_: Any
-    ) -> str:
+    @editing("blog name password entry")
+    async def xmlrpc_newPost(self, call: Call, entry: Any) -> str:
         """Write a message: blogid, name, password, struct.  Returns its id."""
-        caller = await self._editors.caller(request, name, password)
-        new = await self._read(caller, struct_in(entry, "the message"), None)
-        return str((await self._writing.add(caller, new, source_of(request))).id)
+        return await self._add(call, await self._read(call, entry, None))
 
-    @editing
-    async def xmlrpc_editPost(
-        self,
-        request: Request,
-        blog: Any,
-        name: Any,
-        password: Any,
-        post_id: Any,
-        entry: Any,
-        *_: Any,
-    ) -> bool:
+    @editing("blog name password post_id entry")
+    async def xmlrpc_editPost(self, call: Call, post: Post, entry: Any) -> bool:
         """Change a message: blogid, name, password, postid, struct."""
-        caller = await self._editors.caller(request, name, password)
-        old = await self._editors.post(caller, post_id)
-        new = await self._read(caller, struct_in(entry, "the message"), old)
-        await self._writing.edit(caller, old.id, new, source_of(request))
-        return True
+        return await self._edit(call, post, await self._read(call, entry, post))
 
-    @editing
-    async def xmlrpc_deletePost(
-        self, request: Request, blog: Any, name: Any, password: Any, post_id: Any, *_: Any
-    ) -> bool:
+    @editing("blog name password post_id")
+    async def xmlrpc_deletePost(self, call: Call, post: Post) -> bool:
         """Delete a message: blogid, name, password, postid."""
-        caller = await self._editors.caller(request, name, password)
-        return await self._editors.delete(request, caller, post_id)
+        return await self._delete(call, post)
 
-    async def _read(self, caller: Caller, entry: Mapping[str, Any], old: Post | None) -> NewPost:
+    async def _read(self, call: Call, sent: Any, old: Post | None) -> NewPost:
         """The message that a struct of ``wp.newPost`` or ``wp.editPost`` means."""
+        entry = struct_in(sent, "the message")
         if text_in(entry.get("post_type", "post"), "post_type") not in {"post", ""}:
             raise Fault(BAD_REQUEST, "Messages of the type post are the only thing to write here.")
-        check_date(entry, self._editors.parts.clock.wall_seconds())
+        check_date(entry, self.editors.parts.clock.wall_seconds())
         # As in WordPress, a new message is a draft unless its struct says something else.
         new = old.as_new() if old else NewPost("", is_draft=True)
         new = evolve(
             new,
             title=text_in(entry.get("post_title", new.title), "post_title"),
-            categories=await self._terms(caller, entry, new.categories),
+            categories=await self._terms(call, entry, new.categories),
             is_draft=is_draft(entry.get("post_status"), None, new.is_draft),
         )
         if "post_content" not in entry:
             return new
         html = text_in(entry["post_content"], "post_content")
-        return await self._editors.with_html(new, html, old)
+        return await self.editors.with_html(new, html, old)
 
     async def _terms(
-        self, caller: Caller, entry: Mapping[str, Any], before: tuple[str, ...]
+        self, call: Call, entry: Mapping[str, Any], before: tuple[str, ...]
     ) -> tuple[str, ...]:
         """The categories of a message, which come as names, as numbers, or both."""
         if not entry.keys() & {"terms", "terms_names"}:
@@ -238,7 +197,7 @@ class WordPressAPI(EditorAPI):
         numbers = struct_in(entry.get("terms") or {}, "terms").values()
         known = {
             str(number_of(each)): each
-            for each in (*before, *await self._writing.categories(caller))
+            for each in (*before, *await self._writing.categories(call.caller))
         }
         for number in (each for some in numbers for each in texts_in(some, "the ids of terms")):
             if number not in known:
@@ -281,69 +240,47 @@ class WordPressAPI(EditorAPI):
 
     # categories
 
-    @editing
-    async def xmlrpc_getCategories(
-        self, request: Request, blog: Any, name: Any, password: Any, *_: Any
-    ) -> list[dict[str, Any]]:
+    @editing("blog name password")
+    async def xmlrpc_getCategories(self, call: Call) -> list[dict[str, Any]]:
         """Return the categories that were used: blogid, name, password."""
-        return await self._categories(await self._editors.caller(request, name, password))
+        return await self._categories(call)
 
-    @editing
-    async def xmlrpc_suggestCategories(
-        self, request: Request, blog: Any, name: Any, password: Any, part: Any = "", *_: Any
-    ) -> list[dict[str, Any]]:
+    @editing("blog name password part")
+    async def xmlrpc_suggestCategories(self, call: Call, part: Any = "") -> list[dict[str, Any]]:
         """Return categories with a part of their names: blogid, name, password, part."""
-        caller = await self._editors.caller(request, name, password)
         part = text_in(part, "the part of the name").casefold()
-        names = await self._writing.categories(caller)
+        names = await self._writing.categories(call.caller)
         return [
             {"category_id": str(number_of(each)), "category_name": each}
             for each in names
             if part in each.casefold()
         ]
 
-    @editing
-    async def xmlrpc_newCategory(
-        self, request: Request, blog: Any, name: Any, password: Any, category: Any, *_: Any
-    ) -> int:
+    @editing("blog name password category")
+    async def xmlrpc_newCategory(self, call: Call, category: Any) -> int:
         """Return the number of a category.  It exists once a message has it."""
-        await self._editors.caller(request, name, password)
         return _number_in(category)
 
-    @editing
-    async def xmlrpc_newTerm(
-        self, request: Request, blog: Any, name: Any, password: Any, term: Any, *_: Any
-    ) -> str:
+    @editing("blog name password term")
+    async def xmlrpc_newTerm(self, call: Call, term: Any) -> str:
         """Return the number of a category.  It exists once a message has it."""
-        await self._editors.caller(request, name, password)
         return str(_number_in(term))
 
-    @editing
+    @editing("blog name password kind filter_")
     async def xmlrpc_getTerms(
-        self,
-        request: Request,
-        blog: Any,
-        name: Any,
-        password: Any,
-        kind: Any = "category",
-        filter_: Any = None,
-        *_: Any,
+        self, call: Call, kind: Any = "category", filter_: Any = None
     ) -> list[dict[str, Any]]:
         """Return the categories that were used: blogid, name, password, taxonomy, filter."""
-        caller = await self._editors.caller(request, name, password)
         if kind != "category":
             return []
         wanted = struct_in(filter_ or {}, "the filter")
         part = text_in(wanted.get("search", ""), "search").casefold()
-        names = await self._writing.categories(caller)
+        names = await self._writing.categories(call.caller)
         return [_term(each) for each in names if part in each.casefold()]
 
-    @editing
-    async def xmlrpc_getTaxonomies(
-        self, request: Request, blog: Any, name: Any, password: Any, *_: Any
-    ) -> list[dict[str, Any]]:
+    @editing("blog name password")
+    async def xmlrpc_getTaxonomies(self, call: Call) -> list[dict[str, Any]]:
         """Return the kinds of terms, which are the categories: blogid, name, password."""
-        await self._editors.caller(request, name, password)
         return [
             {
                 "name": "category",
@@ -356,33 +293,23 @@ class WordPressAPI(EditorAPI):
 
     # files
 
-    @editing
-    async def xmlrpc_uploadFile(
-        self, request: Request, blog: Any, name: Any, password: Any, file: Any, *_: Any
-    ) -> dict[str, Any]:
+    @editing("blog name password file")
+    async def xmlrpc_uploadFile(self, call: Call, file: Any) -> dict[str, Any]:
         """Store a file: blogid, name, password, struct of name, type and bits.  Returns its url."""
-        caller = await self._editors.caller(request, name, password)
-        return await self._editors.upload(request, caller, file)
+        return await self._upload(call, file)
 
-    @editing
-    async def xmlrpc_getMediaLibrary(
-        self, request: Request, blog: Any, name: Any, password: Any, filter_: Any = None, *_: Any
-    ) -> list[dict[str, Any]]:
+    @editing("blog name password filter_")
+    async def xmlrpc_getMediaLibrary(self, call: Call, filter_: Any = None) -> list[dict[str, Any]]:
         """Return the files that were uploaded: blogid, name, password, filter."""
-        caller = await self._editors.caller(request, name, password)
         wanted = struct_in(filter_ or {}, "the filter")
         number = count_in(wanted.get("number", MAX_POSTS), MAX_POSTS)
-        offset = count_in(wanted["offset"], _MAX_OFFSET) if wanted.get("offset") else 0
-        uploads = await self._writing.uploads(caller, offset + number)
-        return [file_of(upload) for upload in uploads[offset:]]
+        uploads = await self._writing.uploads(call.caller, number, skipped=_offset_in(wanted))
+        return [file_of(upload) for upload in uploads]
 
-    @editing
-    async def xmlrpc_getMediaItem(
-        self, request: Request, blog: Any, name: Any, password: Any, number: Any, *_: Any
-    ) -> dict[str, Any]:
+    @editing("blog name password number")
+    async def xmlrpc_getMediaItem(self, call: Call, number: Any) -> dict[str, Any]:
         """Return a file that was uploaded: blogid, name, password, attachment_id."""
-        caller = await self._editors.caller(request, name, password)
-        uploads = await self._writing.uploads(caller, _MAX_OFFSET)
+        uploads = await self._writing.uploads(call.caller, _MAX_FILES)
         for upload in uploads:
             if str(number_of(upload.url)) == str(number):
                 return file_of(upload)
@@ -390,15 +317,17 @@ class WordPressAPI(EditorAPI):
 
     # what there is not
 
-    @editing
-    async def xmlrpc_getTags(
-        self, request: Request, blog: Any, name: Any, password: Any, *_: Any
-    ) -> list[Any]:
+    @editing("blog name password")
+    async def xmlrpc_getTags(self, call: Call) -> list[Any]:
         """Return the tags: there are none, but categories."""
-        await self._editors.caller(request, name, password)
         return []
 
     xmlrpc_getPages = xmlrpc_getPageList = xmlrpc_getComments = xmlrpc_getTags
+
+
+def _offset_in(wanted: Mapping[str, Any]) -> int:
+    """How many messages or files a filter leaves out at the beginning of a list."""
+    return count_in(wanted["offset"], _MAX_OFFSET) if wanted.get("offset") else 0
 
 
 def _status(post: Post) -> str:

@@ -16,20 +16,22 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from twisted.web.server import Request
-from twisted.web.template import Flattenable, Tag, tags
+from twisted.web.template import Flattenable, tags
 
 from rsscloud_broker.apps.writing import outline
-from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Upload
+from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.pace import Pace
 from rsscloud_broker.apps.writing.people_pages import TEMPLATES, title_of
-from rsscloud_broker.apps.writing.rules import graphemes, tidy
+from rsscloud_broker.apps.writing.rules import POINTS_PER_GRAPHEME, graphemes, tidy
+from rsscloud_broker.apps.writing.write_lists import Lists, number_in
 from rsscloud_broker.apps.writing.writing import Writing
-from rsscloud_broker.errors import Forbidden, ForgedForm, TooMany
+from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
-from rsscloud_broker.web.answers import PLAIN, Answer, parameter
-from rsscloud_broker.web.words import clipped, moment
+from rsscloud_broker.web.answers import DISK_IS_FULL, PLAIN, Answer, body_of, parameter
+from rsscloud_broker.web.callers import header
+from rsscloud_broker.web.words import clipped, counted, moment
 
 #: The fields of the form that are kept while somebody types.
 FIELDS: Final = ("text", "title", "link", "enclosure", "categories", "outline")
@@ -42,9 +44,6 @@ MAX_UNSENT: Final = 20
 #: How often in a minute an account may keep what it types.
 _KEEPS_PER_MINUTE: Final = 120
 
-#: How many messages, drafts and files the page lists.
-_LISTED: Final = 20
-
 #: What the page says after something was done, by the word in the address to which it leads.
 _DONE: Final = {
     "draft": "The draft is stored. Only you can see it.",
@@ -53,6 +52,9 @@ _DONE: Final = {
 }
 
 JSON: Final = "application/json"
+
+#: Leads somebody to the form to sign in, who comes back to this page then.
+_SIGN_IN: Final = redirect("/signin?next=/write")
 
 
 class WritePage:
@@ -63,6 +65,7 @@ class WritePage:
         self._pages = parts.pages
         self._callers = parts.callers
         self._clock = parts.clock
+        self._lists = Lists(parts, writing)
         self._in_thread = parts.in_thread
         self._keeps = Pace(parts.clock, _KEEPS_PER_MINUTE, "requests to keep what is typed")
         self._actions: dict[
@@ -77,47 +80,58 @@ class WritePage:
 
     async def show(self, request: Request) -> Answer:
         """The page; who has not signed in is led to the form for that."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
+        caller = await self._signed_in(request)
+        if caller is None:
             return redirect(self._callers.sign_in_url(request))
-        number = _number(parameter(request, "id"))
+        number = number_in(parameter(request, "id"))
         post = await self._writing.post(caller, number) if number else None
         if number and post is None:
             text = "You have no such message; it may have been deleted."
-            return await self._page(caller, None, {}, problem=text, status=404)
+            return await self._page(request, caller, None, {}, problem=text, status=404)
         kept = await self._writing.store.unsent_of(caller.account.id, number)
         fields = kept[0] if kept else _fields_of(post)
         restored: Flattenable = ""
         if kept:
             restored = moment(kept[1], self._clock.wall_seconds())
-        done, about = parameter(request, "done"), _number(parameter(request, "about"))
+        done, about = parameter(request, "done"), number_in(parameter(request, "about"))
         said: Flattenable = _DONE.get(done, "")
         if done == "posted" and about and (made := await self._writing.post(caller, about)):
             url = urlsplit(self._writing.page_url(made)).path
             said = ["Published: ", tags.a(clipped(title_of(made), 60), href=url)]
-        return await self._page(caller, post, fields, done=said, restored=restored)
+        return await self._page(request, caller, post, fields, done=said, restored=restored)
 
     async def act(self, request: Request) -> Answer:
         """Do what a form asks for."""
-        return await self._act(request, None)
+        caller = await self._signed_in(request)
+        return _SIGN_IN if caller is None else await self._act(request, caller, None)
 
     async def act_with_file(self, request: Request) -> Answer:
-        """Do what a form asks for that may have a file in it."""
-        body = request.content.read() if request.content else b""
-        kind = request.getHeader("content-type") or ""
+        """Do what a form asks for that may have a file in it.
+
+        Only forms of people who have signed in are parsed, since a file may be large.
+        """
+        caller = await self._signed_in(request)
+        if caller is None:
+            return _SIGN_IN
         try:
-            form = await self._in_thread(file_forms.read, kind, body)
+            form = await self._in_thread(
+                file_forms.read, header(request, "content-type"), body_of(request)
+            )
         except file_forms.UnreadableForm as error:
             text = f"This was not accepted: {error}.\n"
             return Answer(text.encode(), PLAIN, 400, NO_STORE)
         encoded = {name.encode(): [value.encode()] for name, value in form.fields.items()}
         request.args = {**(request.args or {}), **encoded}
-        return await self._act(request, form.file)
+        return await self._act(request, caller, form.file)
 
-    async def _act(self, request: Request, file: tuple[str, bytes] | None) -> Answer:
+    async def _signed_in(self, request: Request) -> Caller | None:
+        """Who has signed in with the browser; None if nobody has."""
         caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
-            return redirect("/signin?next=/write")
+        return caller if caller is not None and caller.session is not None else None
+
+    async def _act(
+        self, request: Request, caller: Caller, file: tuple[str, bytes] | None
+    ) -> Answer:
         try:
             self._callers.check_form(request, caller)
         except ForgedForm as error:
@@ -128,25 +142,30 @@ class WritePage:
                 raise InvalidPost("this form asks for nothing known here")
             return await action(request, caller, file)
         except InvalidPost as error:
-            return await self._again(request, caller, str(error), 400)
+            problem, status = str(error), 400
         except TooMany as error:
-            return await self._again(request, caller, str(error), 429)
+            problem, status = str(error), 429
         except Forbidden as error:
-            return await self._again(request, caller, str(error), 403)
+            problem, status = str(error), 403
+        except DiskFull:
+            problem, status = DISK_IS_FULL.removesuffix("."), 507
+        return await self._again(request, caller, problem, status)
 
     async def _again(self, request: Request, caller: Caller, problem: str, status: int) -> Answer:
         """The page with what was sent, and with what is wrong with it."""
-        number = _number(parameter(request, "id"))
+        number = number_in(parameter(request, "id"))
         post = await self._writing.post(caller, number) if number else None
         sentence = f"{problem[:1].upper()}{problem[1:]}."
-        return await self._page(caller, post, _sent(request), problem=sentence, status=status)
+        return await self._page(
+            request, caller, post, _sent(request), problem=sentence, status=status
+        )
 
     async def _send(
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> Answer:
         """Publish a message, or store it as a draft."""
         source = str(request.getClientAddress().host)
-        number = _number(parameter(request, "id"))
+        number = number_in(parameter(request, "id"))
         old = await self._writing.post(caller, number) if number else None
         new = self._new_post(request, old)
         if file is not None and any(file):
@@ -179,12 +198,12 @@ class WritePage:
         )
 
     async def _discard(self, request: Request, caller: Caller, _: object) -> Answer:
-        number = _number(parameter(request, "id"))
+        number = number_in(parameter(request, "id"))
         await self._writing.store.drop_unsent(caller.account.id, number)
         return redirect(f"/write?id={number}" if number else "/write")
 
     async def _delete(self, request: Request, caller: Caller, _: object) -> Answer:
-        number = _number(parameter(request, "id"))
+        number = number_in(parameter(request, "id"))
         source = str(request.getClientAddress().host)
         await self._writing.delete(caller, number, source)
         await self._writing.store.drop_unsent(caller.account.id, number)
@@ -196,8 +215,8 @@ class WritePage:
 
     async def keep(self, request: Request) -> Answer:
         """Keep what somebody is typing."""
-        caller = await self._callers.caller(request)
-        if caller is None or caller.session is None:
+        caller = await self._signed_in(request)
+        if caller is None:
             return _said(403, "you are not signed in any more; sign in again in another tab")
         try:
             self._callers.check_form(request, caller)
@@ -206,7 +225,7 @@ class WritePage:
             return _said(403, str(error))
         except TooMany as error:
             return _said(429, str(error))
-        number = _number(parameter(request, "id"))
+        number = number_in(parameter(request, "id"))
         fields = _sent(request)
         if sum(map(len, fields.values())) > MAX_TYPED:
             return _said(413, f"only {MAX_TYPED:,} characters can be kept")
@@ -224,6 +243,7 @@ class WritePage:
 
     async def _page(
         self,
+        request: Request,
         caller: Caller,
         post: Post | None,
         fields: Mapping[str, str],
@@ -233,10 +253,8 @@ class WritePage:
         restored: Flattenable = "",
         status: int = 200,
     ) -> Answer:
-        drafts = await self._writing.posts(caller, _LISTED, is_draft=True)
-        posts = await self._writing.posts(caller, _LISTED, is_draft=False)
         categories = await self._writing.categories(caller)
-        uploads = await self._writing.uploads(caller, _LISTED)
+        lists = await self._lists.slots(request, caller)
         most = self._writing.options.max_characters
         given = {name: fields.get(name, "") for name in FIELDS}
         page = await self._pages.render(
@@ -246,65 +264,39 @@ class WritePage:
             here="/write",
             csrf=caller.csrf,
             id=str(post.id) if post else "",
-            heading="Edit a message" if post else "Write",
+            heading=_heading(post),
             editing="editing" if post else "",
-            publish=_verb(post),
+            publish="Save the change" if _is_public(post) else "Post",
+            keep="Unpublish it, and keep it as a draft" if _is_public(post) else "Keep as a draft",
             problem=problem,
             done=done,
             restored=restored,
             most=str(most),
-            left=f"{most - graphemes(tidy(given['text']))} characters left",
-            home=f"/people/{caller.name}",
+            left=_left(given["text"], most),
             max_bytes=f"{self._writing.options.max_upload_bytes:,}",
             choices=[tags.option(value=each) for each in categories],
-            drafts=[self._row(each, caller) for each in drafts],
-            posts=[self._row(each, caller) for each in posts],
-            uploads=[self._file_row(each, caller) for each in uploads],
+            **lists,
             **given,
         )
         return Answer(page, status=status, headers=NO_STORE)
 
-    def _row(self, post: Post, caller: Caller) -> Tag:
-        """A message in a list, with what can be done with it."""
-        name = tags.bdi(clipped(title_of(post)))
-        shown = tags.a(name, href=f"/write?id={post.id}")
-        when = moment(post.changed_at, self._clock.wall_seconds())
-        about: list[Flattenable] = [when]
-        if not post.is_draft:
-            page = urlsplit(self._writing.page_url(post)).path
-            about += [" · ", tags.a("its page", href=page)]
-        button = _button(caller, "delete", "id", str(post.id), "Delete this message")
-        return tags.li(shown, tags.span(*about, class_="where"), _careful("Delete…", button))
 
-    def _file_row(self, upload: Upload, caller: Caller) -> Tag:
-        path = urlsplit(upload.url).path
-        digest = path.rpartition("/")[2].partition(".")[0]
-        about = tags.span(f"{upload.media_type}, {upload.size:,} bytes", class_="where")
-        button = _button(caller, "delete-file", "file", digest, "Delete this file")
-        link = tags.a(tags.bdi(clipped(upload.name)), href=path)
-        return tags.li(link, about, _careful("Delete…", button))
+def _is_public(post: Post | None) -> bool:
+    return post is not None and not post.is_draft
 
 
-def _verb(post: Post | None) -> str:
-    """What the button says that publishes a message."""
-    return "Save the change" if post is not None and not post.is_draft else "Post"
+def _heading(post: Post | None) -> str:
+    if post is None:
+        return "Write"
+    return "Edit a draft" if post.is_draft else "Edit a message"
 
 
-def _button(caller: Caller, do: str, name: str, value: str, text: str) -> Tag:
-    """A form that is a button."""
-    return tags.form(
-        tags.input(type="hidden", name="csrf", value=caller.csrf),
-        tags.input(type="hidden", name="do", value=do),
-        tags.input(type="hidden", name=name, value=value),
-        tags.button(text, class_="careful"),
-        action="/write",
-        method="post",
-    )
-
-
-def _careful(text: str, what: Tag) -> Tag:
-    """Something that appears only when somebody asks for it, as it cannot be undone."""
-    return tags.details(tags.summary(text), what, class_="sure")
+def _left(text: str, most: int) -> str:
+    """How many characters somebody may still type, as ``write.js`` says it, too."""
+    if len(text) > most * POINTS_PER_GRAPHEME:
+        return "Much too long"
+    left = most - graphemes(tidy(text))
+    return f"{counted(abs(left), 'character')} {'left' if left >= 0 else 'too many'}"
 
 
 def _fields_of(post: Post | None) -> dict[str, str]:
@@ -328,11 +320,6 @@ def _sent(request: Request) -> dict[str, str]:
 
 def _lines(text: str) -> list[str]:
     return text.rstrip().splitlines()
-
-
-def _number(text: str) -> int:
-    """A number of a message; 0 if the text is none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
 def _said(status: int, problem: str) -> Answer:

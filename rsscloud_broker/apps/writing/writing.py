@@ -17,9 +17,17 @@ from twisted.internet.defer import DeferredLock
 from zope.interface import implementer
 
 from rsscloud_broker.apps.writing import enclosures
-from rsscloud_broker.apps.writing.feeds import Feeds, WrittenFeed
+from rsscloud_broker.apps.writing.feeds import FORMATS, Feeds, WrittenFeed
+from rsscloud_broker.apps.writing.file_urls import FileUrls, is_digest, shown_name
 from rsscloud_broker.apps.writing.interface import IWriting
-from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost, NewPost, Post, Upload
+from rsscloud_broker.apps.writing.model import (
+    Enclosure,
+    InvalidPost,
+    NewPost,
+    OutlineItem,
+    Post,
+    Upload,
+)
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.pace import Pace
 from rsscloud_broker.apps.writing.rows import (
@@ -29,12 +37,12 @@ from rsscloud_broker.apps.writing.rows import (
     Placed,
     Snapshot,
     apply,
+    forget,
 )
 from rsscloud_broker.apps.writing.rules import checked
-from rsscloud_broker.apps.writing.sniffing import media_type
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
-from rsscloud_broker.apps.writing.uploads import Files, is_digest, shown_name
+from rsscloud_broker.apps.writing.uploads import Uploads
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web.feed_answers import later_second
@@ -62,22 +70,24 @@ class Writing:
 
     :ivar options: the limits.
     :ivar feeds: makes the feeds.
-    :ivar files: keeps uploaded files.
+    :ivar files: the URLs of uploaded files.
+    :ivar kept_files: keeps them.
     :ivar store: the tables.
     """
 
     def __init__(self, options: WritingOptions, parts: AppParts) -> None:
         self.options = options
         self.feeds = Feeds(parts.public_url, parts.has_hub, parts.has_cloud)
-        self.files = Files(parts.directory, parts.public_url)
+        self.files = FileUrls(parts.public_url)
         self.store = PostStore(parts.database)
+        self.kept_files = Uploads(self.store, parts.clock, options.quota_bytes, parts.in_thread)
         self._publisher = parts.publisher
         self._web = parts.web
         self._clock = parts.clock
         self._in_thread = parts.in_thread
         per_minute = options.posts_per_minute
         self._changes = Pace(parts.clock, per_minute, "changes of messages")
-        self._uploads = Pace(parts.clock, per_minute, "uploads")
+        self._upload_pace = Pace(parts.clock, per_minute, "uploads")
         self._locks: dict[int, DeferredLock] = {}  # by account, of which there are never many
         self._kept: OrderedDict[int, tuple[int, Mapping[str, WrittenFeed]]] = OrderedDict()
 
@@ -106,14 +116,15 @@ class Writing:
         limit: int,
         before: int | None = None,
         is_draft: bool | None = None,
+        skipped: int = 0,
     ) -> list[Post]:
-        return await self.store.all_posts(caller.account.id, limit, before, is_draft)
+        return await self.store.all_posts(caller.account.id, limit, before, is_draft, skipped)
 
     async def categories(self, caller: Caller) -> list[str]:
         return await self.store.categories(caller.account.id)
 
-    async def uploads(self, caller: Caller, limit: int) -> Sequence[Upload]:
-        found = await self.store.uploads(caller.account.id, limit)
+    async def uploads(self, caller: Caller, limit: int, skipped: int = 0) -> Sequence[Upload]:
+        found = await self.store.uploads(caller.account.id, limit, skipped)
         return [self._shown(caller, each) for each in found]
 
     async def feeds_of(self, author: Author) -> Mapping[str, WrittenFeed]:
@@ -194,16 +205,23 @@ class Writing:
             now.author.account_id,
             new.text,
             new.title,
-            new.link,
+            self.files.as_stored(new.link),
             file,
             new.categories,
-            new.items,
+            self._as_stored(new.items),
             created_at,
             max(at, created_at),
             new.is_draft,
             author=now.author.name,
         )
         return Placed(post, position)
+
+    def _as_stored(self, items: tuple[OutlineItem, ...]) -> tuple[OutlineItem, ...]:
+        """An outline whose links to files here are as `FileUrls.as_stored` has them."""
+        return tuple(
+            evolve(each, link=self.files.as_stored(each.link), items=self._as_stored(each.items))
+            for each in items
+        )
 
     async def _change(
         self, caller: Caller, post_id: int | None, make: _Make, source: str
@@ -256,6 +274,28 @@ class Writing:
         base = self.feeds.home_url(caller.name)
         return await self.store.ensure_author(caller.account.id, caller.name, base)
 
+    # --- accounts that were removed
+
+    async def forget_account(self, account_id: int) -> None:
+        """Delete all that an account has, which was removed: its messages and its files, and its
+        feeds end.
+        """
+        author = await self.store.author_of(account_id)
+        feeds = [self.feeds.url(author.name, file) for file in FORMATS] if author else []
+        if author is None or not author.is_public:
+            await self.store.forget(account_id)
+        else:
+            reason = "the account that wrote it was removed"
+            for url in feeds[:-1]:
+                await self._publisher.remove(url, reason, lambda conn: None, "")
+            # What belongs to it goes last: until then a crash only means that this is done again.
+            await self._publisher.remove(
+                feeds[-1], reason, lambda conn: forget(conn, account_id), ""
+            )
+        self._kept.pop(account_id, None)
+        self._locks.pop(account_id, None)
+        await self.kept_files.sweep()
+
     # --- enclosures and uploads
 
     async def _enclosure(self, url: str, old: Enclosure | None) -> Enclosure | None:
@@ -264,8 +304,11 @@ class Writing:
         :param url: empty for none.
         :param old: the enclosure that it has; if it stays, nobody is asked again.
         """
-        if not url or (old is not None and old.url == url):
-            return old if url else None
+        if not url:
+            return None
+        url = self.files.as_stored(url)
+        if old is not None and old.url == url:
+            return old
         own = self.files.named(url)
         if own is None:
             return await enclosures.facts_of(self._web, url)
@@ -280,47 +323,28 @@ class Writing:
             raise InvalidPost("the file is empty; choose another one")
         if len(data) > most:
             raise InvalidPost(f"the file has {len(data):,} bytes; it may have {most:,}")
-        self._uploads.take(caller.account.id)
+        self._upload_pace.take(caller.account.id)
         author = await self._author(caller)
         self._publisher.check(self.feed_url(caller.name), source)
         async with self._lock(author):
-            return await self._kept_upload(caller, shown_name(name), data)
-
-    async def _kept_upload(self, caller: Caller, name: str, data: bytes) -> Upload:
-        account_id, quota = caller.account.id, self.options.quota_bytes
-        digest = await self._in_thread(self.files.keep, account_id, data)
-        new = StoredUpload(digest, name, media_type(data), len(data))
-        at = self._clock.wall_seconds()
-        stored = await self.store.add_upload(account_id, new, at, quota)
-        if stored is None:
-            await self._in_thread(self.files.remove, account_id, digest)
-            raise InvalidPost(
-                f"your files would have more than {quota:,} bytes together, which is all that an "
-                "account may have; delete some that you need no more"
-            )
-        return self._shown(caller, stored)
+            kept = await self.kept_files.keep(caller.account.id, shown_name(name), data)
+        return self._shown(caller, kept)
 
     async def remove_upload(self, caller: Caller, digest: str) -> bool:
         """Delete an uploaded file.  Returns whether the caller had it.
 
-        :raises InvalidPost: a message of the caller has the file as its enclosure.
+        :raises InvalidPost: the file is in a message of the caller.
         """
         account_id = caller.account.id
         if not is_digest(digest):
             return False
         async with self._lock(await self._author(caller)):
-            found = await self.store.upload_of(account_id, digest)
-            if found is None:
-                return False
-            url = self.files.url(caller.name, found)
-            if number := await self.store.post_with_file(account_id, url):
+            if number := await self.store.post_with_file(account_id, digest):
                 raise InvalidPost(
                     f"the file belongs to your message {number}; delete the message first, or take "
                     "the file out of it"
                 )
-            await self.store.remove_upload(account_id, digest)
-            await self._in_thread(self.files.remove, account_id, digest)
-        return True
+            return await self.kept_files.remove(account_id, digest)
 
     def _shown(self, caller: Caller, upload: StoredUpload) -> Upload:
         url = self.files.url(caller.name, upload)

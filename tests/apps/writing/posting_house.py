@@ -23,8 +23,8 @@ from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import Pages
 from tests.accounts.fixture import PATIENT, AccountHouse
 from tests.apps.writing.house import BROKER, WritingTestCase
-from tests.apps.writing.requests import MULTIPART, Part, multipart
 from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
+from tests.web.file_form import MULTIPART, Part, multipart
 
 #: The address that requests come from: a trusted proxy, which speaks of somebody elsewhere.
 PROXY = "10.0.0.1"

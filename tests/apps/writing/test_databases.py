@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, Engine, delete, inspect, make_url
+from sqlalchemy import Connection, Engine, delete, inspect, make_url, select
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.writing import rows, upload_rows
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
 from rsscloud_broker.apps.writing.rows import Author, ChangeOfPosts, Outdated, Placed
 from rsscloud_broker.apps.writing.schema import TABLES, metadata
-from rsscloud_broker.apps.writing.upload_rows import StoredUpload
+from rsscloud_broker.apps.writing.upload_rows import StoredUpload, UploadLost
 from rsscloud_broker.storage import alembic_steps, migrate, sqlite
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.testing.clock import About
@@ -23,6 +23,8 @@ from tests.postgresql import empty_database
 BASE = "http://broker.example/people/dave"
 NOW = About(1_790_683_200.25)
 ITEMS = (OutlineItem("a", "T", "http://a.example/", (OutlineItem("b"),)), OutlineItem("🇩🇪"))
+
+FILE = StoredUpload("a" * 64, "ü.gif", "image/gif", 10)
 
 _databases: list[str] = []
 
@@ -190,21 +192,118 @@ class RowsTests(SynchronousTestCase):
             rows.drop_unsent(conn, 1, 3)
             self.assertIsNone(rows.unsent_of(conn, 1, 3))
 
+    def begin(self, conn: Connection, file: StoredUpload, quota: int = 100) -> StoredUpload:
+        begun = upload_rows.begin_upload(conn, 1, file, NOW, quota)
+        assert begun is not None
+        return begun
+
+    def store_file(self, conn: Connection, file: StoredUpload) -> StoredUpload:
+        """Store a file in three pieces."""
+        begun = self.begin(conn, file)
+        upload_rows.put_chunks(conn, begun.id, 0, [b"\x00\xff"], False)
+        upload_rows.put_chunks(conn, begun.id, 1, [b"more", b"end"], True)
+        return evolve(begun, is_whole=True)
+
     def test_uploads(self) -> None:
-        file = StoredUpload("a" * 64, "ü.gif", "image/gif", 10)
+        self.patch(upload_rows, "AT_ONCE", 2)
         with self.engine.begin() as conn:
             self.dave(conn)
-            self.assertEqual(upload_rows.add_upload(conn, 1, file, NOW, 15), file)
-            renamed = evolve(file, name="x")
-            self.assertEqual(upload_rows.add_upload(conn, 1, renamed, NOW, 15), file)
-            other = evolve(file, digest="b" * 64)
-            self.assertIsNone(upload_rows.add_upload(conn, 1, other, NOW, 15))
-            self.assertEqual(upload_rows.add_upload(conn, 1, other, NOW, 20), other)
+            file = self.store_file(conn, FILE)
+            self.assertEqual(evolve(file, id=0), evolve(FILE, is_whole=True))
+            renamed = evolve(FILE, name="x")
+            self.assertEqual(upload_rows.begin_upload(conn, 1, renamed, NOW, 15), file)
+            pieces = [upload_rows.get_chunk(conn, file.id, number) for number in range(4)]
+            self.assertEqual(pieces, [b"\x00\xff", b"more", b"end", None])
+            other = evolve(FILE, digest="b" * 64)
+            self.assertIsNone(upload_rows.begin_upload(conn, 1, other, NOW, 19))
+            other = self.store_file(conn, other)
             self.assertEqual(upload_rows.uploads(conn, 1, 9), [other, file])
+            self.assertEqual(upload_rows.uploads(conn, 1, 9, skipped=1), [file])
             self.assertEqual(upload_rows.upload_named(conn, "dave", "a" * 64), file)
             self.assertIsNone(upload_rows.upload_named(conn, "anna", "a" * 64))
-            self.assertTrue(upload_rows.remove_upload(conn, 1, "a" * 64))
-            self.assertFalse(upload_rows.remove_upload(conn, 1, "a" * 64))
+            self.assertIsNone(upload_rows.remove_upload(conn, 2, "a" * 64))
+            self.assertEqual(upload_rows.remove_upload(conn, 1, "a" * 64), file.id)
+            self.assertIsNone(upload_rows.remove_upload(conn, 1, "a" * 64))
+            self.assertEqual(upload_rows.lost_uploads(conn, 9), [file.id])
+            self.assertTrue(upload_rows.drop_chunks(conn, file.id))
+            self.assertEqual(upload_rows.lost_uploads(conn, 9), [file.id])
+            self.assertFalse(upload_rows.drop_chunks(conn, file.id))
+            self.assertEqual(upload_rows.lost_uploads(conn, 9), [])
+            self.assertEqual(upload_rows.uploads(conn, 1, 9), [other])
+
+    def test_uploads_that_are_not_whole(self) -> None:
+        with self.engine.begin() as conn:
+            self.dave(conn)
+            first = self.begin(conn, FILE)
+            upload_rows.put_chunks(conn, first.id, 0, [b"a"], False)
+            self.assertEqual(upload_rows.uploads(conn, 1, 9), [])
+            self.assertIsNone(upload_rows.upload_named(conn, "dave", FILE.digest))
+            # It counts in the quota, but not beside another attempt at the same file.
+            other = evolve(FILE, digest="b" * 64)
+            self.assertIsNone(upload_rows.begin_upload(conn, 1, other, NOW, 19))
+            second = self.begin(conn, FILE, 10)
+            with self.assertRaises(UploadLost):
+                upload_rows.put_chunks(conn, first.id, 1, [b"b"], True)
+            self.assertEqual(upload_rows.lost_uploads(conn, 9), [first.id])
+            upload_rows.drop_unfinished(conn, NOW - 1)
+            upload_rows.put_chunks(conn, second.id, 0, [b"a"], False)
+            upload_rows.drop_unfinished(conn, NOW + 1)
+            with self.assertRaises(UploadLost):
+                upload_rows.put_chunks(conn, second.id, 1, [b"b"], True)
+            whole = self.store_file(conn, FILE)
+            upload_rows.drop_unfinished(conn, NOW + 1)
+            upload_rows.give_up(conn, whole.id)
+            self.assertEqual(upload_rows.uploads(conn, 1, 9), [whole])
+
+    def test_messages_with_a_file(self) -> None:
+        url = f"{BASE}/files/{FILE.digest}.gif"
+        below = (OutlineItem("a", items=(OutlineItem("b", link=url),)),)
+        enclosure = Enclosure(url, "image/gif", 10)
+        with self.engine.begin() as conn:
+            owner = self.dave(conn)
+            cases: list[dict[str, Any]] = [
+                {"items": below},
+                {"enclosure": enclosure},
+                {"link": url},
+                {"text": f"see {url}"},
+            ]
+            for number, more in enumerate(cases, 1):
+                owner = self.put(conn, owner, placed(number, number, **more))
+                self.assertEqual(rows.post_with_file(conn, 1, FILE.digest), number)
+            self.assertIsNone(rows.post_with_file(conn, 1, "b" * 64))
+            self.assertIsNone(rows.post_with_file(conn, 2, FILE.digest))
+
+    def test_all_of_an_account_that_was_removed_goes(self) -> None:
+        with self.engine.begin() as conn:
+            anna = rows.ensure_author(conn, 2, "anna", BASE.replace("dave", "anna"))
+            for owner in (self.dave(conn), anna):
+                account = owner.account_id
+                new = placed(1, 1, account_id=account, categories=("c",))
+                rows.apply(conn, ChangeOfPosts(owner, 1, new, True, NOW))
+                rows.keep_unsent(conn, account, 0, {"text": "secret"}, NOW, 3)
+                upload_rows.begin_upload(conn, account, FILE, NOW, 100)
+            self.assertFalse(rows.is_former(conn, "dave"))
+            rows.forget(conn, 1)
+            rows.forget(conn, 1)  # again, as after a crash
+            self.assertTrue(rows.is_former(conn, "dave"))
+            self.assertFalse(rows.is_former(conn, "anna"))
+            for table in metadata.sorted_tables:
+                if "account_id" in table.c:
+                    left = conn.execute(select(table.c.account_id)).scalars()
+                    self.assertEqual(list(left), [2], table.name)
+
+    def test_who_published_nothing_is_not_remembered(self) -> None:
+        with self.engine.begin() as conn:
+            self.put(conn, self.dave(conn), placed(1, 0))
+            rows.forget(conn, 1)
+            self.assertFalse(rows.is_former(conn, "dave"))
+
+    def test_a_successor_after_the_account_is_forgotten(self) -> None:
+        with self.engine.begin() as conn:
+            self.put(conn, self.dave(conn), placed(1, 1))
+            rows.forget(conn, 1)
+            new = rows.ensure_author(conn, 7, "dave", "http://elsewhere.example/people/dave")
+            self.assertEqual((new.base, new.next_id, new.is_public), (BASE, 2, False))
 
     def test_a_successor_takes_the_name(self) -> None:
         with self.engine.begin() as conn:

@@ -268,6 +268,16 @@ class FaultTests(EditorTestCase):
         with self.assertRaises(Fault) as caught:
             self.call("metaWeblog.newPost", "1", "dave")
         self.assertEqual(caught.exception.faultCode, -32602)
+        self.assertIn("are missing: password, entry.", caught.exception.faultString)
+
+    def test_a_full_disk(self) -> None:
+        self.disk.full = True
+        file = {"name": "x", "type": "image/png", "bits": Binary(PNG)}
+        for call in (
+            ("metaWeblog.newPost", "1", *WHO, {"description": "x"}, True),
+            ("metaWeblog.newMediaObject", "1", *WHO, file),
+        ):
+            self.assert_fault(507, "tell the operator", *call)
 
     def test_a_call_that_is_too_large(self) -> None:
         data = JPEG + bytes(self.options.max_upload_bytes)

@@ -13,8 +13,8 @@ from rsscloud_broker.interfaces import SignIn
 from tests.accounts.fixture import PASSWORD
 from tests.apps.writing.house import BROKER, FEED
 from tests.apps.writing.posting_house import GIF, JPEG, PNG, PostingTestCase
-from tests.apps.writing.requests import Part
 from tests.front_doors.exchange import FORM, Answer
+from tests.web.file_form import Part
 
 PHOTO = "https://micropub.example/media/sunset.jpg"
 OTHER = "https://micropub.example/media/city-at-night.jpg"
@@ -367,8 +367,18 @@ class RocksTokenTests(MicropubTestCase):
 
     def test_801_in_the_body(self) -> None:
         self.assert_created(self.form(f"h=entry&content=x&access_token={self.token}", token=""))
+
+    def test_who_asks_is_known_before_a_large_body_is_read(self) -> None:
+        """Strangers cannot have the broker parse files and JSON: broken ones are not looked at."""
+        for kind in ("multipart/form-data; boundary=x", "multipart/form-data", "application/json"):
+            for path in ("/micropub", "/micropub/media")[: 1 if "json" in kind else 2]:
+                answer = self.ask("POST", path, b"broken", {"Content-Type": kind})
+                self.assert_error(answer, 401, "unauthorized", "Authorization: Bearer")
         answer = self.files(("access_token", self.token), ("content", "x"), token="")
-        self.assert_created(answer)
+        self.assert_error(answer, 401, "unauthorized")
+        answer = self.files(("access_token", self.token), ("content", "x"))
+        self.assert_error(answer, 400, "invalid_request", "twice")
+        self.assertEqual(self.posts(), [])
 
     def test_802_the_token_is_not_stored(self) -> None:
         self.assert_created(self.form(f"h=entry&content=x&access_token={self.token}", token=""))
@@ -419,8 +429,9 @@ class BadInputTests(MicropubTestCase):
         self.assertEqual(self.posts(), [])
 
     def test_bodies(self) -> None:
-        for body in (b"", b"nonsense", b"[]", b'"x"', b"{", b"\xff", b"[" * 100_000):
+        for body in (b"", b"nonsense", b"[]", b'"x"', b"{", b"\xff"):
             self.assert_invalid(self.json(body))
+        self.assert_invalid(self.json(b"[" * 100_000), "nested too deeply")
         self.assert_invalid(self.json({}), "properties")
         self.assert_invalid(self.json({"fields": [["content", "x"]]}), "properties")
         self.assert_invalid(self.form(""))
@@ -486,6 +497,15 @@ class BadInputTests(MicropubTestCase):
         )
         self.assert_error(answer, 404, "invalid_request", "no message")
         self.assertEqual([post.text for post in self.posts("anna")], ["Hers"])
+
+    def test_a_full_disk(self) -> None:
+        self.disk.full = True
+        for answer in (
+            self.form("h=entry&content=x"),
+            self.files(("file", ("x", PNG)), path="/micropub/media"),
+        ):
+            self.assert_error(answer, 507, "insufficient_storage", "tell the operator")
+        self.assertEqual((self.posts(), self.uploads()), ([], []))
 
     def test_two_values_for_what_has_one(self) -> None:
         url = self.create(content=["x"])

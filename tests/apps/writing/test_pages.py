@@ -4,25 +4,32 @@ from __future__ import annotations
 
 import gzip
 import json
+from http.client import IncompleteRead
 from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.address import IPv4Address
 from twisted.internet.interfaces import IReactorTCP
 from twisted.internet.threads import deferToThread
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.apps.writing import write_page
-from rsscloud_broker.apps.writing.model import OutlineItem, Post
+from rsscloud_broker.apps.writing import upload_rows, write_page
+from rsscloud_broker.apps.writing.model import NewPost, OutlineItem, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.store import PostStore
+from rsscloud_broker.apps.writing.upload_rows import CHUNK
+from rsscloud_broker.apps.writing.write_lists import LISTED
+from rsscloud_broker.database import reading
 from rsscloud_broker.events import PingAccepted, TopicChanged
 from rsscloud_broker.testing import reply
 from tests.apps.writing.house import BROKER, QUICK, SOURCE, SiteTestCase
-from tests.apps.writing.test_uploads import GIF, TYPE, multipart
+from tests.apps.writing.test_uploads import GIF
 from tests.e2e.fixture import Answer as Fetched
 from tests.e2e.fixture import request
 from tests.front_doors.exchange import Answer
 from tests.web.accounts_site import Browser
+from tests.web.file_form import MULTIPART, multipart
 
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
 
@@ -43,10 +50,8 @@ class WritePageTests(SiteTestCase):
         """Send the form as a browser does, which follows a redirection."""
         self.browser.get("/write")
         given = {"csrf": self.csrf(), "do": "post", "id": "", **fields}
-        parts: list[tuple[str, str | None, bytes]]
-        parts = [(name, None, value.encode()) for name, value in given.items()]
-        parts.append(("file", *(file or ("", b""))))
-        answer = self.browser.ask("POST", "/write", multipart(*parts), {"Content-Type": TYPE})
+        body = multipart(*given.items(), ("file", file or ("", b"")))
+        answer = self.browser.ask("POST", "/write", body, {"Content-Type": MULTIPART})
         if answer.status == 303:
             self.browser.get(answer.headers["location"])
         return answer
@@ -68,6 +73,22 @@ class WritePageTests(SiteTestCase):
             self.assertIn("/signin?next=/write", answer.headers["location"])
         kept = stranger.post("/write/unsent", {"text": "x"})
         self.assertEqual((kept.status, json.loads(kept.body)["kept"]), (403, False))
+
+    def test_forms_of_strangers_are_not_parsed(self) -> None:
+        """A broken form gets the answer that every stranger gets."""
+        broken = {"Content-Type": "multipart/form-data; boundary=x"}
+        answer = Browser(self).ask("POST", "/write", b"broken", broken)
+        self.assertEqual((answer.status, answer.headers["location"]), (303, "/signin?next=/write"))
+        self.assertEqual(self.browser.ask("POST", "/write", b"broken", broken).status, 400)
+
+    def test_a_full_disk(self) -> None:
+        self.disk.full = True
+        for file in (None, ("a.gif", GIF)):
+            answer = self.send(text="Keep me", file=file)
+            self.assertEqual(answer.status, 507)
+            self.assertIn("The disk of this server is nearly full", self.browser.said())
+            typed = self.browser.page.xpath("string(//textarea[@name='text'])")
+            self.assertEqual(typed, "Keep me")
 
     def test_a_message(self) -> None:
         answer = self.send(
@@ -94,8 +115,37 @@ class WritePageTests(SiteTestCase):
         self.assertEqual(self.browser.page.xpath("string(//textarea[@name='text'])"), "x" * 141)
         self.assertEqual(self.browser.page.xpath("string(//input[@name='title']/@value)"), '"T"')
         self.assertEqual(self.browser.page.xpath("string(//textarea[@name='outline'])"), "a\n  b")
-        self.assertEqual(self.browser.page.xpath("string(//p[@id='left'])"), "-1 characters left")
+        self.assertEqual(self.browser.page.xpath("string(//p[@id='left'])"), "1 character too many")
         self.assertEqual(self.posts(), [])
+
+    def test_long_lists(self) -> None:
+        """However many drafts and files there are, each can be reached."""
+        for number in range(LISTED + 2):
+            self.result(self.writing.add(self.dave, NewPost(f"d{number}", is_draft=True), SOURCE))
+            self.result(self.writing.upload(self.dave, f"f{number}", b"%d" % number, SOURCE))
+        self.add("published", self.dave)
+        for what, first in (("drafts", "d"), ("files", "f")):
+            seen = []
+            path = "/write"
+            for size in (LISTED, 2):
+                self.browser.get(path.partition("#")[0])
+                rows = self.browser.page.xpath(f"//section[@id='{what}']/ul/li/a[1]//text()")
+                self.assertEqual(len(rows), size)
+                seen += rows
+                path = self.browser.page.xpath(f"string(//section[@id='{what}']/nav/a/@href)")
+            self.assertEqual(sorted(seen), sorted(f"{first}{n}" for n in range(LISTED + 2)))
+            self.assertEqual(path, f"/write#{what}")
+
+    def test_words_for_drafts_and_messages(self) -> None:
+        for is_draft, heading, buttons in (
+            (True, "Edit a draft", ["Post", "Keep as a draft"]),
+            (False, "Edit a message", ["Save the change", "Unpublish it, and keep it as a draft"]),
+        ):
+            post = self.add("x", self.dave, is_draft=is_draft)
+            self.browser.get(f"/write?id={post.id}")
+            self.assertEqual(self.browser.page.xpath("string(//h1)"), heading)
+            found = self.browser.page.xpath("//form[@id='message']//button[@name='do']/text()")
+            self.assertEqual(found, buttons)
 
     def test_an_outline_that_is_too_deep(self) -> None:
         steep = "\n".join(" " * level + "x" for level in range(200))
@@ -109,12 +159,12 @@ class WritePageTests(SiteTestCase):
         self.browser.get("/write")
         fields = {"do": "post", "text": "x", "id": ""}
         other_site = {"Sec-Fetch-Site": "cross-site"}
-        body = multipart(*((name, None, value.encode()) for name, value in fields.items()))
+        body = multipart(*fields.items())
         for answer in (
             self.browser.post("/write", fields),
             self.browser.post("/write", {**fields, "csrf": "x"}),
             self.browser.post("/write", {**fields, "csrf": self.csrf()}, other_site),
-            self.browser.ask("POST", "/write", body, {"Content-Type": TYPE}),
+            self.browser.ask("POST", "/write", body, {"Content-Type": MULTIPART}),
             self.browser.post("/write/unsent", fields),
         ):
             self.assertEqual(answer.status, 403)
@@ -274,7 +324,7 @@ class WritePageTests(SiteTestCase):
         self.assertEqual(self.result(self.writing.uploads(self.dave, 9)), [])
 
     def test_a_broken_form(self) -> None:
-        answer = self.browser.ask("POST", "/write", b"nonsense", {"Content-Type": TYPE})
+        answer = self.browser.ask("POST", "/write", b"nonsense", {"Content-Type": MULTIPART})
         self.assertEqual(answer.status, 400)
         self.assertIn("cannot be read", answer.text)
 
@@ -358,6 +408,21 @@ class PeoplePagesTests(SiteTestCase):
             "/people/nobody/rss.xml",
         ):
             self.assertEqual(self.browser.get(path).status, 404, path)
+
+    def test_what_a_removed_account_wrote_is_gone(self) -> None:
+        self.add("a", self.dave)
+        paths = [
+            *("/people/dave", "/people/dave/1", "/people/dave/rss.xml", "/people/dave/feed.json"),
+            f"/people/dave/files/{'a' * 64}.png",
+        ]
+        self.result(self.writing.forget_account(self.dave.account.id))
+        for path in paths:
+            answer = self.browser.get(path)
+            self.assertEqual(answer.status, 410, path)
+            self.assertIn("the account that wrote it was removed", answer.text)
+        self.assertNotIn("dave", self.browser.get("/people").text)
+        self.browser.get("/people/dave")
+        self.assertEqual(self.browser.page.xpath("string(//h1)"), "This is gone")
 
     def test_only_the_author_sees_the_link_to_edit(self) -> None:
         self.add("a", self.dave)
@@ -491,15 +556,43 @@ class FilesTests(SiteTestCase, TestCase):
         path = self.upload("a.gif", GIF)
         part = await self.ask(path, range="bytes=0-2")
         self.assertEqual((part.status, part.body), (206, b"GIF"))
-        for strange in ("bytes=-999", "bytes=0-1,0-1,0-1", "lines=1"):
+        self.assertEqual(part.headers["content-range"], "bytes 0-2/10")
+        for strange in ("bytes=-999", "bytes=0-1,0-1,0-1", "lines=1", "bytes=5-2"):
             whole = await self.ask(path, range=strange)
             self.assertEqual((whole.status, whole.body), (200, GIF))
+        end = await self.ask(path, range="bytes=6-99")
+        self.assertEqual((end.status, end.body), (206, GIF[6:]))
+        beyond = await self.ask(path, range="bytes=10-")
+        self.assertEqual((beyond.status, beyond.body), (416, b""))
+        self.assertEqual(beyond.headers["content-range"], "bytes */10")
+        same = await self.ask(path, range="bytes=0-2", if_range=part.headers["etag"])
+        self.assertEqual((same.status, same.body), (206, b"GIF"))
+        other = await self.ask(path, range="bytes=0-2", if_range='"other"')
+        self.assertEqual((other.status, other.body), (200, GIF))
 
     async def test_a_large_file(self) -> None:
-        data = b"%PDF-1.7\n" + bytes(900_000)
-        got = await self.ask(self.upload("a.pdf", data))
+        data = b"%PDF-1.7\n" + bytes(number % 251 for number in range(900_000))
+        path = self.upload("a.pdf", data)
+        got = await self.ask(path)
         self.assertEqual(got.body, data)
         self.assertIn("attachment; ", got.headers["content-disposition"])
+        for first, last in ((0, 0), (CHUNK - 1, CHUNK), (CHUNK, CHUNK + 9), (5, len(data) - 2)):
+            part = await self.ask(path, range=f"bytes={first}-{last}")
+            self.assertEqual((part.status, part.body), (206, data[first : last + 1]))
+        rest = await self.ask(path, range=f"bytes={CHUNK + 1}-")
+        self.assertEqual(rest.body, data[CHUNK + 1 :])
+
+    async def test_a_file_that_is_deleted_while_it_is_sent(self) -> None:
+        """Nobody takes a half of it for the whole."""
+        path = self.upload("a.pdf", bytes(900_000))
+
+        def gone(conn: Any, upload_id: int, number: int) -> bytes | None:
+            return None if number else upload_rows.get_chunk(conn, upload_id, number)
+
+        self.patch(PostStore, "get_chunk", reading(gone))
+        with capturedLogs() as logs, self.assertRaises((IncompleteRead, ConnectionError)):
+            await self.ask(path)
+        self.assertIn("deleted meanwhile", formatEvent(logs[0]))
 
     async def test_files_that_would_be_active(self) -> None:
         for name, data in (("a.svg", SVG), ("a.html", b"<script>alert(1)</script>")):

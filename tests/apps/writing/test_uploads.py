@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from itertools import count, takewhile
+from typing import Any
 
 from attrs import evolve
+from sqlalchemy import Connection, select
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.writing.model import InvalidPost
+from rsscloud_broker.admin_records import Block
+from rsscloud_broker.apps.writing import upload_rows, uploads
+from rsscloud_broker.apps.writing.app import make
+from rsscloud_broker.apps.writing.file_urls import FileUrls, shown_name
+from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.apps.writing.schema import chunk, upload
 from rsscloud_broker.apps.writing.sniffing import ENDINGS, UNKNOWN, media_type
-from rsscloud_broker.apps.writing.uploads import Files, shown_name
-from rsscloud_broker.errors import TooMany
-from rsscloud_broker.web import file_forms as forms
-from tests.apps.writing.house import ANNA, BROKER, DAVE, SOURCE, WritingTestCase
+from rsscloud_broker.apps.writing.store import PostStore
+from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.database import writing
+from rsscloud_broker.errors import DiskFull, TooMany, Unavailable
+from rsscloud_broker.events import TopicEnded
+from rsscloud_broker.interfaces import Account, Caller
+from tests.apps.writing.house import ANNA, BROKER, DAVE, FEED, SOURCE, WritingTestCase
 
 GIF = b"GIF89a\x01\x00\x01\x00"
-
-
-def multipart(*parts: tuple[str, str | None, bytes], boundary: str = "b0undary") -> bytes:
-    """A form as browsers send it: name, name of the file or None, and value of each field."""
-    pieces = []
-    for name, filename, value in parts:
-        more = "" if filename is None else f'; filename="{filename}"'
-        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n'
-        pieces.append(head.encode() + value + b"\r\n")
-    return b"".join(pieces) + f"--{boundary}--\r\n".encode()
-
-
-TYPE = "multipart/form-data; boundary=b0undary"
+ATOM, JSON = f"{BROKER}/people/dave/atom.xml", f"{BROKER}/people/dave/feed.json"
 
 
 class SniffingTests(SynchronousTestCase):
@@ -89,7 +88,7 @@ class NamesTests(SynchronousTestCase):
             self.assertEqual(shown_name(name), harmless)
 
     def test_urls(self) -> None:
-        files = Files(FilePath("none"), BROKER)
+        files = FileUrls(BROKER)
         digest = "a" * 64
         url = f"{BROKER}/people/dave/files/{digest}.png"
         self.assertEqual(files.named(url), ("dave", digest))
@@ -104,7 +103,7 @@ class NamesTests(SynchronousTestCase):
             self.assertIsNone(files.named(other), other)
 
 
-class UploadTests(WritingTestCase):
+class UploadTestCase(WritingTestCase):
     options = WritingOptions(max_upload_bytes=1000, quota_bytes=2500, posts_per_minute=100)
 
     def upload(self, data: bytes = GIF, name: str = "a.gif") -> object:
@@ -114,17 +113,45 @@ class UploadTests(WritingTestCase):
         return self.error(self.writing.upload(DAVE, "x", data, SOURCE), InvalidPost)
 
     def kept(self) -> list[str]:
-        return sorted(each.basename() for each in self.directory.walk() if each.isfile())
+        """The digests of the files whose bytes are stored."""
 
+        def digests(conn: Connection) -> list[str]:
+            numbers = conn.execute(select(chunk.c.upload_id).distinct()).scalars().all()
+            rows = conn.execute(select(upload.c.id, upload.c.digest)).all()
+            known = {row.id: row.digest for row in rows}
+            return sorted(known.get(number, "lost") for number in numbers)
+
+        found: list[str] = self.successResultOf(self.threads.read(digests))
+        return found
+
+    def content(self, digest: str) -> bytes:
+        """The bytes of a file of dave's."""
+        found = self.successResultOf(self.writing.store.upload_named("dave", digest))
+        assert found is not None
+        pieces = iter(
+            self.successResultOf(self.writing.store.get_chunk(found.id, number))
+            for number in count()
+        )
+        return b"".join(piece or b"" for piece in takewhile(lambda each: each is not None, pieces))
+
+
+class UploadTests(UploadTestCase):
     def test_an_upload(self) -> None:
         upload = self.result(self.writing.upload(DAVE, "../a.svg", GIF, SOURCE))
         digest = sha256(GIF).hexdigest()
         self.assertEqual(upload.url, f"{BROKER}/people/dave/files/{digest}.gif")
         self.assertEqual((upload.media_type, upload.size, upload.name), ("image/gif", 10, "a.svg"))
-        self.assertEqual(self.kept(), [digest])
-        self.assertEqual(self.writing.files.file(DAVE.account.id, digest).getContent(), GIF)
+        self.assertEqual((self.kept(), self.content(digest)), ([digest], GIF))
         self.assertEqual(self.result(self.writing.uploads(DAVE, 9)), [upload])
         self.assertEqual(self.result(self.writing.uploads(ANNA, 9)), [])
+
+    def test_another_node_has_it(self) -> None:
+        self.upload()
+        other = Writing(self.options, self._parts(directory=FilePath(self.mktemp())))
+        found = self.result(other.uploads(DAVE, 9))
+        self.assertEqual([each.name for each in found], ["a.gif"])
+        self.writing = other
+        self.assertEqual(self.content(sha256(GIF).hexdigest()), GIF)
 
     def test_the_same_file_again(self) -> None:
         first = self.upload()
@@ -156,7 +183,29 @@ class UploadTests(WritingTestCase):
         self.assertFalse(self.result(self.writing.remove_upload(DAVE, "../../x")))
         self.assertEqual(self.kept(), [digest])
         self.assertTrue(self.result(self.writing.remove_upload(DAVE, digest)))
+        self.assertFalse(self.result(self.writing.remove_upload(DAVE, digest)))
         self.assertEqual(self.kept(), [])
+
+    def test_a_file_that_a_message_has_stays(self) -> None:
+        """However its URL is spelled, and wherever in the message it is."""
+        made: Any = self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))
+        url, digest = made.url, sha256(GIF).hexdigest()
+        odd = url.replace("http://broker", "HTTP://Broker").replace("/files/", "/%66iles/./")
+        odd = odd.replace(digest[:1], f"%{ord(digest[0]):02x}", 1)
+        below = OutlineItem("a", items=(OutlineItem("b", link=odd),))
+        for new in (
+            NewPost("x", enclosure_url=odd),
+            NewPost("x", link=odd),
+            NewPost("x", items=(below,)),
+            NewPost(f"x {url}"),
+        ):
+            self.writing = Writing(evolve(self.options, max_characters=1000), self.parts)
+            post = self.result(self.writing.add(DAVE, new, SOURCE))
+            text = self.error(self.writing.remove_upload(DAVE, digest), InvalidPost)
+            self.assertIn(f"belongs to your message {post.id};", text)
+            self.result(self.writing.delete(DAVE, post.id, SOURCE))
+        self.assertEqual(self.web.requests, [])  # nobody has to be asked about an own file
+        self.assertTrue(self.result(self.writing.remove_upload(DAVE, digest)))
 
     def test_pace(self) -> None:
         self.writing = type(self.writing)(evolve(self.options, posts_per_minute=1), self.parts)
@@ -164,29 +213,117 @@ class UploadTests(WritingTestCase):
         self.error(self.writing.upload(DAVE, "x", b"y", SOURCE), TooMany)
 
 
-class FormTests(SynchronousTestCase):
-    def refusal(self, body: bytes, content_type: str = TYPE) -> str:
-        return str(self.assertRaises(forms.UnreadableForm, forms.read, content_type, body))
+class InterruptedTests(UploadTestCase):
+    """Uploads that fail half-way, or whose node crashes."""
 
-    def test_a_form(self) -> None:
-        body = multipart(
-            ("text", None, "Grüße".encode()), ("file", "a.gif", GIF), ("text", None, b"2")
-        )
-        form = forms.read(TYPE, body)
-        self.assertEqual((form.fields, form.file), ({"text": "Grüße"}, ("a.gif", GIF)))
-        quoted = forms.read('Multipart/Form-Data; boundary="b0undary"', body)
-        self.assertEqual(quoted, form)
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(uploads, "CHUNK", 2)
+        self.patch(uploads, "AT_ONCE", 2)
 
-    def test_no_file_was_chosen(self) -> None:
-        self.assertIsNone(forms.read(TYPE, multipart(("file", "", b""))).file)
+    def fail_at(self, number: int, error: Exception) -> None:
+        """Have the store fail at a piece of a file."""
 
-    def test_strange_forms(self) -> None:
-        self.assertIn("names no boundary", self.refusal(b"", "multipart/form-data"))
-        self.assertIn("names no boundary", self.refusal(b"", "text/plain; boundary=x"))
-        self.assertIn("cannot be read", self.refusal(b"nonsense"))
-        whole = multipart(("text", None, b"x" * 100))
-        self.assertIn("cannot be read", self.refusal(whole[:-10]))
-        many = multipart(*((str(number), None, b"") for number in range(51)))
-        self.assertIn("more than 50 fields", self.refusal(many))
-        large = multipart(("text", None, b"x" * (forms.MAX_FIELD_BYTES + 1)))
-        self.assertIn("'text' has 262,145 bytes", self.refusal(large))
+        def put(conn: Connection, upload_id: int, at: int, data: Any, is_last: bool) -> None:
+            if at == number:
+                raise error
+            upload_rows.put_chunks(conn, upload_id, at, data, is_last)
+
+        self.patch(PostStore, "put_chunks", writing(put))
+
+    def test_a_disk_that_becomes_full(self) -> None:
+        self.fail_at(2, DiskFull("no space is left"))
+        self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), DiskFull)
+        self.assertEqual(self.result(self.writing.uploads(DAVE, 9)), [])
+        self.result(self.writing.kept_files.sweep())
+        self.assertEqual(self.kept(), [])
+
+    def test_a_crash(self) -> None:
+        self.fail_at(4, KeyError("a crash, after which nothing is done any more"))
+        self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), KeyError)
+        digest = sha256(GIF).hexdigest()
+        self.assertEqual(self.kept(), [digest])
+        self.result(self.writing.kept_files.sweep())
+        self.assertEqual(self.kept(), [digest])  # another node may be at work
+        self.clock.advance(uploads.UNFINISHED + 1)
+        self.result(self.writing.kept_files.sweep())
+        self.assertEqual(self.kept(), [])
+
+    def test_the_same_file_after_a_crash(self) -> None:
+        self.fail_at(4, KeyError("a crash"))
+        self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), KeyError)
+        self.patch(PostStore, "put_chunks", writing(upload_rows.put_chunks))
+        self.upload()
+        self.result(self.writing.kept_files.sweep())
+        digest = sha256(GIF).hexdigest()
+        self.assertEqual((self.kept(), self.content(digest)), ([digest], GIF))
+
+    def test_the_file_is_removed_meanwhile(self) -> None:
+        def put(conn: Connection, upload_id: int, at: int, data: Any, is_last: bool) -> None:
+            if is_last:
+                upload_rows.drop_unfinished(conn, 9e9)
+            upload_rows.put_chunks(conn, upload_id, at, data, is_last)
+
+        self.patch(PostStore, "put_chunks", writing(put))
+        self.error(self.writing.upload(DAVE, "a", GIF, SOURCE), Unavailable)
+        self.assertEqual(self.result(self.writing.uploads(DAVE, 9)), [])
+
+
+class RemovedAccountTests(UploadTestCase):
+    """What an account has published goes with the account."""
+
+    def forget(self, caller: Caller = DAVE) -> None:
+        for data in make(self.options, self.parts).account_data:
+            self.result(data.remove(caller.account.id))
+
+    def test_everything_goes(self) -> None:
+        for caller in (DAVE, ANNA):
+            made: Any = self.result(self.writing.upload(caller, "a.gif", GIF, SOURCE))
+            self.add("x", caller, enclosure_url=made.url, categories=("c",))
+        self.subscribe(FEED, ATOM)
+        self.disk.full = True  # what is taken away needs no space
+        self.blocks.change([Block("topic", FEED, "spam", "root", 0.0)])
+        self.forget()
+        self.forget()  # two nodes may do it
+        self.assertFalse(self.has_feed())
+        self.assertTrue(self.has_feed(FEED.replace("dave", "anna")))
+        ended = [each.topic for each in self.bus.events if isinstance(each, TopicEnded)]
+        self.assertEqual(ended, [FEED, ATOM, JSON])
+        self.assertEqual(len(self.kept()), 1)  # hers
+        self.assertEqual(self.result(self.writing.posts(DAVE, 9)), [])
+
+    def test_who_published_nothing(self) -> None:
+        self.add("secret", is_draft=True)
+        self.upload()
+        self.forget()
+        self.assertEqual((self.kept(), self.result(self.writing.posts(DAVE, 9))), ([], []))
+
+    def test_a_crash_half_way(self) -> None:
+        """The account is found again, since its rows go last."""
+        self.add("x")
+        self.subscribe(FEED, ATOM)
+        publisher = self.parts.publisher
+        removed: list[str] = []
+
+        def remove(url: str, *args: Any) -> Any:
+            removed.append(url)
+            if len(removed) == 2:
+                raise Unavailable("the power fails")
+            return type(publisher).remove(publisher, url, *args)
+
+        self.patch(publisher, "remove", remove)
+        self.error(self.writing.forget_account(DAVE.account.id), Unavailable)
+        self.assertTrue(self.has_feed())
+        self.forget()
+        self.assertFalse(self.has_feed())
+        ended = [each.topic for each in self.bus.events if isinstance(each, TopicEnded)]
+        self.assertEqual(ended, [FEED, ATOM, JSON])
+
+    def test_the_topics_live_again_with_a_successor(self) -> None:
+        old = self.add("old")
+        self.subscribe(FEED)
+        self.forget()
+        successor = Caller(Account(77, "dave", False, 0.0), frozenset())
+        new = self.add("new", successor)
+        self.assertEqual(new.id, old.id + 1)
+        self.assertIn(b"new", self.feed())

@@ -98,6 +98,23 @@ class WordPressAppTests(EditorTestCase):
         self.assertEqual(self.call("wp.getPosts", *ARGUMENTS, {**wanted, "post_type": "page"}), [])
         self.assertEqual(len(self.call("wp.getPosts", *ARGUMENTS)), 4)
 
+    def test_pages_of_lists(self) -> None:
+        """Each page has as many messages as there are, however many others are between them."""
+        for number in range(8):
+            self.new(publish=number % 2 == 0, description=f"Number {number}")
+        for status, wanted in (("draft", "7531"), ("publish", "6420"), ("any", "76543210")):
+            pages = [
+                self.call(
+                    "wp.getPosts", *ARGUMENTS, {"post_status": status, "number": 2, "offset": at}
+                )
+                for at in range(0, len(wanted) + 1, 2)
+            ]
+            texts = ["".join(each["post_content"][-1] for each in page) for page in pages]
+            self.assertEqual(texts, [wanted[at : at + 2] for at in range(0, len(wanted) + 1, 2)])
+        self.assertEqual(self.call("wp.getPosts", *ARGUMENTS, {"post_status": "trash"}), [])
+        far = {"offset": 1_000_000_000}
+        self.assertEqual(self.call("wp.getPosts", *ARGUMENTS, far), [])
+
     def test_categories(self) -> None:
         self.new(description="x", categories=["news", "cats"])
         terms = self.call("wp.getTerms", *ARGUMENTS, "category")

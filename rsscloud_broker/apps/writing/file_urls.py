@@ -1,0 +1,78 @@
+"""The URLs of uploaded files, and their names for people.
+
+A file is named by the SHA-256 digest of its bytes.  The name that its sender gave it is for people
+alone, so it can harm nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import frozen
+
+from rsscloud_broker.apps.writing.sniffing import ENDINGS
+from rsscloud_broker.apps.writing.upload_rows import StoredUpload
+from rsscloud_broker.urls import normal_form
+from rsscloud_broker.wire.text import clean
+
+_PATH: Final = re.compile(r"/people/([a-z0-9-]{2,32})/files/([0-9a-f]{64})\.[a-z0-9]{1,5}")
+_MAX_NAME: Final = 100
+_NOT_IN_NAMES: Final = re.compile(r'[/\\:*?"<>|]')
+_DIGEST: Final = re.compile("[0-9a-f]{64}")
+
+
+def is_digest(text: str) -> bool:
+    """Whether a text can be the digest of a file."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+@frozen
+class FileUrls:
+    """The URLs of the files of all accounts.
+
+    :param public_url: the broker's own URL, without a slash at the end.
+    """
+
+    public_url: str
+
+    def url(self, account: str, upload: StoredUpload) -> str:
+        """Where everybody can get a file.
+
+        :param account: the name of the account.
+        """
+        ending = ENDINGS[upload.media_type]
+        return f"{self.public_url}/people/{account}/files/{upload.digest}.{ending}"
+
+    def named(self, url: str) -> tuple[str, str] | None:
+        """The name of the account and the digest in the URL of a file; None if it is none.
+
+        :param url: however it is spelled: see ``urls.normal_form``.
+        """
+        normal = normal_form(url)
+        if not normal.startswith(f"{normal_form(self.public_url).rstrip('/')}/"):
+            return None
+        return self.in_path(urlsplit(normal).path)
+
+    def as_stored(self, url: str) -> str:
+        """A URL as it is stored in messages: that of a file here loses what others may spell
+        differently, so that it can be found.
+        """
+        if self.named(url) is None:
+            return url
+        return f"{self.public_url}{urlsplit(normal_form(url)).path}"
+
+    def in_path(self, path: str) -> tuple[str, str] | None:
+        """The name of the account and the digest in the path of a file; None if it is none."""
+        found = _PATH.fullmatch(path)
+        return (found[1], found[2]) if found else None
+
+
+def shown_name(name: str) -> str:
+    """The name of a file for people: the last part of a path, without characters that have a
+    meaning in paths; ``file`` if nothing is left.
+    """
+    last = re.split(r"[/\\]", clean(name)[-1000:])[-1]
+    harmless = _NOT_IN_NAMES.sub("", last).strip(". ")
+    return harmless[-_MAX_NAME:] or "file"

@@ -1,0 +1,168 @@
+"""Reads the requests of Micropub clients: first who asks, and then what came.
+
+A token is an API token of the broker with the scope ``publish``, in the header ``Authorization``,
+or in the field ``access_token`` of a form without files (RFC 6750, section 2.2).  A session of a
+browser does not count, so no other site can post with it.
+
+A body that may be large or takes long to parse, which is one with files and one of JSON, is parsed
+only once the caller is known.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from attrs import frozen
+from twisted.web.server import Request
+
+from rsscloud_broker.apps.writing.editors import SCOPE
+from rsscloud_broker.apps.writing.model import InvalidPost
+from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.web import file_forms
+from rsscloud_broker.web.answers import body_of
+from rsscloud_broker.web.callers import header
+from rsscloud_broker.web.file_forms import Form, UnreadableForm
+from rsscloud_broker.wire.text import decode
+
+FORM: Final = "application/x-www-form-urlencoded"
+MULTIPART: Final = "multipart/form-data"
+JSON: Final = "application/json"
+
+#: How many bytes a request may have beside the files in it.
+MAX_OVERHEAD: Final = 1024 * 1024
+
+
+class Refusal(Exception):
+    """A request gets an error (W3C Micropub, section 3.8).
+
+    :ivar status: the HTTP status.
+    :ivar error: the error code.
+    """
+
+    def __init__(self, status: int, error: str, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.error = error
+
+
+@frozen
+class Sent:
+    """What a request brought.
+
+    :ivar document: the object, if it is JSON; else what concerns the endpoint of the form.
+    :ivar form: the form; None if it is JSON.
+    """
+
+    document: Mapping[str, Any]
+    form: Form | None = None
+
+    @property
+    def token(self) -> str:
+        """The token in the body; empty if there is none."""
+        return self.form.fields.get("access_token", "") if self.form else ""
+
+
+class Requests:
+    """Reads requests."""
+
+    def __init__(self, parts: AppParts) -> None:
+        self._accounts = parts.accounts
+        self._in_thread = parts.in_thread
+
+    async def caller(self, request: Request) -> Caller:
+        """The caller of a request, by the token in its header.
+
+        :raises Refusal: there is no token, or it does not allow the caller to post.
+        """
+        return await self._caller_of(_token_in_header(request))
+
+    async def read(self, request: Request) -> tuple[Caller, Sent]:
+        """The caller of a request, and what it brought.
+
+        :raises Refusal: there is no token, or it does not allow the caller to post.
+        :raises Refused: the body cannot be read.
+        """
+        token = _token_in_header(request)
+        if media_type(request) != FORM:
+            caller = await self._caller_of(token)
+            sent = await self._read(request)
+        else:
+            sent = await self._read(request)
+            caller = await self._caller_of(token or sent.token)
+        if token and sent.token:
+            raise Refusal(
+                400, "invalid_request", "the token came twice: send it in the header or in the body"
+            )
+        return caller, sent
+
+    async def _caller_of(self, token: str) -> Caller:
+        caller = await self._accounts.caller_of_token(token) if token else None
+        if caller is None:
+            what = "has expired or was never valid" if token else "is missing"
+            raise Refusal(
+                401,
+                "unauthorized",
+                f"the token {what}: send Authorization: Bearer TOKEN with an API token, which you "
+                "make on the page /account",
+            )
+        if SCOPE not in caller.scopes:
+            raise Refusal(
+                401,
+                "insufficient_scope",
+                f"the token lacks the scope {SCOPE}: make one that has it on the page /account",
+            )
+        return caller
+
+    async def _read(self, request: Request) -> Sent:
+        """Read the body of a request.
+
+        :raises Refused: it cannot be read.
+        """
+        body = body_of(request)
+        kind = media_type(request)
+        if kind == MULTIPART:
+            form = await self._in_thread(file_forms.read, header(request, "content-type"), body)
+            return _sent(form)
+        if len(body) > MAX_OVERHEAD:
+            raise UnreadableForm(f"a request without files has at most {MAX_OVERHEAD} bytes")
+        read = _document if kind == JSON else _fields
+        sent: Sent = await self._in_thread(read, body)
+        return sent
+
+
+def _token_in_header(request: Request) -> str:
+    """The token in the header of a request; empty if there is none."""
+    scheme, _, token = header(request, "authorization").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _fields(body: bytes) -> Sent:
+    """Read a form without files.  The site limits the number of its fields."""
+    fields = parse_qsl(body, keep_blank_values=True)
+    return _sent(Form(tuple((decode(name), decode(value)) for name, value in fields), ()))
+
+
+def _sent(form: Form) -> Sent:
+    named = form.fields
+    return Sent({name: named[name] for name in ("h", "action", "url") if name in named}, form)
+
+
+def _document(body: bytes) -> Sent:
+    """Read JSON."""
+    try:
+        document = json.loads(body)
+    except RecursionError:
+        raise InvalidPost("the body is nested too deeply") from None
+    except ValueError:
+        raise InvalidPost("the body is not JSON in UTF-8, as its Content-Type says") from None
+    if not isinstance(document, dict):
+        raise InvalidPost('the body must be an object, such as {"type": ["h-entry"], ...}')
+    return Sent(document)
+
+
+def media_type(request: Request) -> str:
+    """The media type of the body of a request, in lower case."""
+    return header(request, "content-type").partition(";")[0].strip().lower()

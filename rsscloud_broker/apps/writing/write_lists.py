@@ -1,0 +1,111 @@
+"""The lists below the form of ``/write``: drafts, messages and files, with buttons to delete them.
+
+Drafts and files are nowhere else, so there are links to older ones.  All messages are on the page
+of their author, each with a link to edit it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.apps.writing.model import Post, Upload
+from rsscloud_broker.apps.writing.people_pages import title_of
+from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.web.answers import parameter
+from rsscloud_broker.web.words import clipped, moment
+
+#: How many messages, drafts and files are listed at a time.
+LISTED: Final = 20
+
+
+class Lists:
+    """Makes the lists."""
+
+    def __init__(self, parts: AppParts, writing: Writing) -> None:
+        self._writing = writing
+        self._clock = parts.clock
+
+    async def slots(self, request: Request, caller: Caller) -> dict[str, Flattenable]:
+        """What ``write.html`` shows of them.
+
+        :param request: its parameter ``drafts`` is the id of the draft before which the list of
+            drafts begins; and ``files``, how many files are left out at the beginning of theirs.
+        """
+        before = number_in(parameter(request, "drafts"))
+        skipped = number_in(parameter(request, "files"))
+        drafts = await self._writing.posts(caller, LISTED + 1, before or None, is_draft=True)
+        posts = await self._writing.posts(caller, LISTED, is_draft=False)
+        files = await self._writing.uploads(caller, LISTED + 1, skipped)
+        older_drafts = drafts[LISTED - 1].id if len(drafts) > LISTED else 0
+        older_files = skipped + LISTED if len(files) > LISTED else 0
+        return {
+            "drafts": [self._row(each, caller) for each in drafts[:LISTED]],
+            "more_drafts": _links("drafts", before, older_drafts),
+            "posts": [self._row(each, caller) for each in posts],
+            "home": f"/people/{caller.name}",
+            "uploads": [self._file_row(each, caller) for each in files[:LISTED]],
+            "more_uploads": _links("files", skipped, older_files),
+        }
+
+    def _row(self, post: Post, caller: Caller) -> Tag:
+        """A message in a list, with what can be done with it."""
+        name = tags.bdi(clipped(title_of(post)))
+        shown = tags.a(name, href=f"/write?id={post.id}")
+        when = moment(post.changed_at, self._clock.wall_seconds())
+        about: list[Flattenable] = [when]
+        if not post.is_draft:
+            page = urlsplit(self._writing.page_url(post)).path
+            about += [" · ", tags.a("its page", href=page)]
+        what = "draft" if post.is_draft else "message"
+        button = _button(caller, "delete", "id", str(post.id), f"Delete this {what}")
+        return tags.li(shown, tags.span(*about, class_="where"), _careful("Delete…", button))
+
+    def _file_row(self, upload: Upload, caller: Caller) -> Tag:
+        path = urlsplit(upload.url).path
+        digest = path.rpartition("/")[2].partition(".")[0]
+        about = tags.span(f"{upload.media_type}, {upload.size:,} bytes", class_="where")
+        button = _button(caller, "delete-file", "file", digest, "Delete this file")
+        link = tags.a(tags.bdi(clipped(upload.name)), href=path)
+        return tags.li(link, about, _careful("Delete…", button))
+
+
+def number_in(text: str) -> int:
+    """A number in a request, such as that of a message; 0 if the text is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
+
+
+def _links(what: str, begin: int, older: int) -> list[Flattenable]:
+    """Links to the other parts of a list.
+
+    :param what: the name of its parameter, which is that of its section, too.
+    :param begin: where this part begins; 0 for the first.
+    :param older: where the next part begins; 0 if there is none.
+    """
+    links: list[Flattenable] = []
+    if begin:
+        links.append(tags.a(f"The newest {what}", href=f"/write#{what}"))
+    if older:
+        links.append(tags.a(f"Older {what}", href=f"/write?{what}={older}#{what}", rel="next"))
+    return links
+
+
+def _button(caller: Caller, do: str, name: str, value: str, text: str) -> Tag:
+    """A form that is a button."""
+    return tags.form(
+        tags.input(type="hidden", name="csrf", value=caller.csrf),
+        tags.input(type="hidden", name="do", value=do),
+        tags.input(type="hidden", name=name, value=value),
+        tags.button(text, class_="careful"),
+        action="/write",
+        method="post",
+    )
+
+
+def _careful(text: str, what: Tag) -> Tag:
+    """Something that appears only when somebody asks for it, as it cannot be undone."""
+    return tags.details(tags.summary(text), what, class_="sure")
