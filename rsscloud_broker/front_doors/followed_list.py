@@ -4,180 +4,41 @@ A list covers a short time: five minutes or some hours.  If it was not read for 
 the two brokers was down, the pings in between are in the other broker's hourly archives.  The store
 keeps until when the list was read, and which hours are still missing, so a restart forgets nothing.
 
-A ping is taken in once, however often it is read: it is recognised by its name, its URLs and its
-time.  The time is exact if the list says it (``ts``); otherwise it follows from the age of the
-ping, and two readings may differ by a minute.
+``followed_documents`` says how a document is read, and ``followed_archives`` how the hours are
+completed.
 """
 
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Any
 
-import attrs
-from attrs import evolve, field, frozen
-from attrs.validators import and_, ge, in_, le
+from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.counters import Counters
-from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
-from rsscloud_broker.interfaces import (
-    IClock,
-    IFollowStore,
-    IOutbound,
-    IPingIntake,
-    OutboundReply,
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.front_doors.follow_parts import (
+    JITTER,
+    LONGEST_PAUSE,
+    CannotRead,
+    FollowParts,
+    Source,
+    pause_after,
 )
-from rsscloud_broker.model import NO_VALIDATORS, Ping, Validators, host_of
+from rsscloud_broker.front_doors.followed_archives import MissingHours
+from rsscloud_broker.front_doors.followed_documents import Documents
+from rsscloud_broker.model import NO_VALIDATORS, Validators, host_of
 from rsscloud_broker.records import FollowedList
-from rsscloud_broker.wire.change_list import HOUR, Unit, archive_path
-from rsscloud_broker.wire.change_list_reader import NotAList, ReadList, read_list
-from rsscloud_broker.wire.http_dates import http_date, retry_after
-from rsscloud_broker.wire.origin import site_of
-from rsscloud_broker.wire.text import clean
-from rsscloud_broker.wire.web_address import fault_of
-
-#: The name of a list that covers five minutes; and of the longer one, which lies beside it.
-SHORT, LONG = "shortChanges.xml", "changes.xml"
+from rsscloud_broker.wire.change_list import HOUR
+from rsscloud_broker.wire.change_list_reader import AHEAD, ReadList
+from rsscloud_broker.wire.http_dates import http_date
 
 #: Seconds that a list covers at least, by its name.
 SHORT_COVERS, LONG_COVERS = 300.0, 3600.0
-
-#: Seconds after the end of an hour until its archive is there, and after which an hour without an
-#: archive counts as one without pings.
-ARCHIVED_AFTER, EMPTY_AFTER = 120.0, 900.0
-
-#: How many archives are read in one turn.
-ARCHIVES_AT_ONCE: Final = 4
-
-#: By how many seconds the times of one ping may differ between two readings, if the list says them
-#: exactly; and beside the unit of ages, if it does not.
-EXACT, ROUND = 1.0, 1.0
-
-#: Of a list without exact times, only this much of what was read before is looked at again.
-OVERLAP: Final = 600.0
-
-#: The longest pause after failures, in seconds; by what part the pauses differ at random.
-LONGEST_PAUSE, JITTER = 3600.0, 0.1
-
-#: How many redirects are followed.
-REDIRECTS: Final = 5
-
-#: How many characters of a fault are logged: strangers cause them.
-MAX_FAULT: Final = 200
-
-
-def is_list(source: Any, key: attrs.Attribute[Any], url: str) -> None:
-    """Require a URL that can be read, or none."""
-    if url and (fault := fault_of(url)):
-        raise ValueError(
-            f"'{key.name}' is {url[:100]!r}, which cannot be read: {fault}; write a whole URL such "
-            'as "http://broker.example/changes.xml"'
-        )
-
-
-def _not_empty(source: Any, key: attrs.Attribute[Any], url: str) -> None:
-    if not url:
-        raise ValueError(f"'{key.name}' must not be empty")
-
-
-@frozen
-class Source:
-    """A list that is followed.
-
-    :ivar url: the URL of the list.
-    :ivar unit: the unit of ages in the list, for lists that do not say the exact times.
-    :ivar every: seconds between two reads.
-    :ivar archives: the URL below which its hourly archives are; empty for none.
-    :ivar catch_up_hours: how far back archives are read; no older ping is taken in.
-    :ivar max_pings: how many pings of one document are taken in, the newest.
-    """
-
-    url: str = field(validator=and_(_not_empty, is_list))
-    unit: Unit = field(default="minutes", validator=in_(("minutes", "seconds")))
-    every: float = field(default=60.0, validator=and_(ge(1), le(86_400)))
-    archives: str = field(default="", validator=is_list)
-    catch_up_hours: int = field(default=24, validator=and_(ge(1), le(24)))
-    max_pings: int = field(default=50_000, validator=and_(ge(1), le(200_000)))
-
-    @property
-    def precision(self) -> float:
-        """By how many seconds the rough times of one ping may differ between two readings."""
-        return (60.0 if self.unit == "minutes" else 1.0) + ROUND
-
-    @property
-    def is_short(self) -> bool:
-        """Whether a longer list lies beside it."""
-        return urlsplit(self.url).path.rpartition("/")[2] == SHORT
-
-    @property
-    def longer(self) -> str:
-        """The URL of the longer list."""
-        return self.url.replace(SHORT, LONG)
-
-
-@frozen
-class FollowParts:
-    """What a follower is given; see ``FrontDoorParts``."""
-
-    intake: IPingIntake
-    store: IFollowStore
-    web: IOutbound
-    clock: IClock
-    counters: Counters
-    in_thread: Any
-
-
-@frozen
-class _Understood:
-    """A document that was read, and what is new in it.
-
-    :ivar new: the pings with exact times that the last reading of the list had not.
-    :ivar rough: the pings with rough times that may be new.
-    :ivar keys: stand for all pings with exact times.
-    """
-
-    found: ReadList
-    new: Sequence[Ping]
-    rough: Sequence[Ping]
-    keys: frozenset[int]
-
-
-def _understand(read: Callable[[], ReadList], seen: frozenset[int], since: float) -> _Understood:
-    """Read a document, and find out what is new in it.
-
-    :param seen: the keys of the last reading.
-    :param since: pings with rough times from before this time are not new.
-    :raises NotAList: the document is not a change list.
-    """
-    found = read()
-    keyed = {
-        hash((ping.name, ping.url, ping.rss_url, ping.received_at)): ping for ping in found.exact
-    }
-    return _Understood(
-        found,
-        [ping for key, ping in keyed.items() if key not in seen],
-        [ping for ping in found.rough if ping.received_at >= since],
-        frozenset(keyed),
-    )
-
-
-class CannotRead(Exception):
-    """A list or an archive cannot be read now.  The text says why, as a clause.
-
-    :ivar retry_after: how many seconds its server asked to wait; None if it did not ask.
-    """
-
-    def __init__(self, reason: str, retry_after: float | None = None) -> None:
-        super().__init__(clean(reason)[:MAX_FAULT])
-        self.retry_after = retry_after
 
 
 class ListFollower:
@@ -194,8 +55,10 @@ class ListFollower:
         self._parts = parts
         self._clock = parts.clock
         self._label = host_of(source.url)
+        self._documents = Documents(source, parts)
+        self._hours = MissingHours(source, self._documents, parts)
         self._seen: frozenset[int] = frozenset()
-        self._faulty = False
+        self._complete_until = state.complete_until
         self._run: Deferred[None] | None = None
 
     def start(self) -> None:
@@ -241,8 +104,7 @@ class ListFollower:
         """Note that a read failed, and return the seconds until the next one."""
         self._parts.counters.follow_reads.labels(self._label, "failed").inc()
         failures = self._state.failures + 1
-        doubled = self._source.every * 2.0 ** min(failures - 1, 16)
-        pause = max(min(doubled, LONGEST_PAUSE), retry_after or 0.0)
+        pause = pause_after(failures, self._source.every, retry_after)
         if failures == 1:
             self.log.warn(
                 "{url} cannot be followed: {reason}; it is tried again, next in {seconds:.0f} s.",
@@ -265,33 +127,66 @@ class ListFollower:
     # --- the list
 
     async def _read(self) -> None:
-        source, state = self._source, self._state
-        reply = await self._get(source.url, _conditions(state.validators))
+        source, state, documents = self._source, self._state, self._documents
+        reply = await documents.get(source.url, _conditions(state.validators))
         if reply.status == 304:
             self._parts.counters.follow_reads.labels(self._label, "unchanged").inc()
+            self._confirm(reply.headers)
             return
-        understood = await self._understood(reply, None)
-        await self._take_in(understood)
+        understood = await documents.understand(
+            reply, seen=self._seen, complete_until=state.complete_until
+        )
+        await documents.take_in(understood)
         self._seen = understood.keys
         found = understood.found
         missing = self._missing(found, SHORT_COVERS if source.is_short else LONG_COVERS)
         if missing is not None and source.is_short:
-            longer = await self._understood(await self._get(source.longer, {}), None)
-            await self._take_in(longer)
-            missing = self._missing(longer.found, LONG_COVERS)
+            missing = await self._without_longer(missing)
         changes = {} if missing is None else self._noted(missing)
         validators = Validators(
             reply.headers.get("etag", "")[:1000], reply.headers.get("last-modified", "")[:100]
         )
         self._parts.counters.follow_reads.labels(self._label, "read").inc()
         await self._save(validators=validators, complete_until=found.made_at, **changes)
+        self._complete_until = found.made_at
+
+    def _confirm(self, headers: Mapping[str, str]) -> None:
+        """Note that the list is still the one that was read.
+
+        That is not stored: after a restart some archives may be read for nothing.
+        """
+        now = self._clock.wall_seconds()
+        said = http_date(headers.get("date", ""))
+        if self._complete_until is not None:
+            until = now if said is None or said > now + AHEAD else said
+            self._complete_until = max(self._complete_until, until)
+
+    async def _without_longer(self, missing: tuple[float, float]) -> tuple[float, float] | None:
+        """Read the longer list, if there is one.
+
+        :param missing: from when to when pings are missing.
+        :returns: from when to when pings are missing now; None if none are.
+        """
+        documents = self._documents
+        reply = await documents.get(self._source.longer, {}, may_be_missing=True)
+        if not reply.success:
+            return missing
+        longer = await documents.understand(reply, complete_until=self._state.complete_until)
+        await documents.take_in(longer)
+        return self._missing(longer.found, LONG_COVERS)
 
     def _missing(self, found: ReadList, covers: float) -> tuple[float, float] | None:
-        """From when to when pings are missing; None if there is no gap since the last read."""
-        before = self._state.complete_until
-        if before is None or found.oldest <= before:
+        """From when to when pings are missing; None if there is no gap since the last read.
+
+        :param covers: how many seconds the list covers, even if its records do not show it.
+        """
+        if self._complete_until is None:
             return None
-        begins = min(found.made_at - covers, found.oldest)
+        # A clock that was ahead at the last read may have been set right.
+        before = min(self._complete_until, self._clock.wall_seconds() + AHEAD)
+        begins = found.reaches
+        if not found.too_many:
+            begins = min(begins, found.made_at - covers)
         return (before, begins) if begins > before else None
 
     def _noted(self, missing: tuple[float, float]) -> dict[str, Any]:
@@ -300,7 +195,7 @@ class ListFollower:
         first, last = (datetime.fromtimestamp(max(time, 0), UTC) for time in missing)
         if not source.archives:
             self.log.warn(
-                "Pings of {url} from {first:%Y-%m-%d %H:%M} to {last:%H:%M} UTC are missing: it "
+                "Pings of {url} from {first:%Y-%m-%d %H:%M} to {last:%H:%M} UTC may be missing: it "
                 "was not read in between, and no archives are configured for it.",
                 url=source.url,
                 first=first,
@@ -314,116 +209,18 @@ class ListFollower:
             first=first,
             last=last,
         )
-        earliest = int(self._since() // HOUR)
         begin, end = (int(time // HOUR) for time in missing)
         begin = begin if state.missing_from is None else min(begin, state.missing_from)
         end = end if state.missing_to is None else max(end, state.missing_to)
-        begin = max(begin, earliest)
+        begin = max(begin, self._hours.earliest)
         return {"missing_from": begin, "missing_to": end} if begin <= end else {}
-
-    def _since(self) -> float:
-        """The time before which no ping is taken in."""
-        return self._clock.wall_seconds() - self._source.catch_up_hours * HOUR
-
-    # --- archives
 
     async def _catch_up(self) -> None:
         """Read the archives of missing hours, some at a time."""
-        for _ in range(ARCHIVES_AT_ONCE):
-            hour, last = self._state.missing_from, self._state.missing_to
-            if hour is None or last is None:
-                return
-            over = self._clock.wall_seconds() - (hour + 1) * HOUR
-            if over < ARCHIVED_AFTER or not await self._read_archive(hour, over):
-                return
-            if hour < last:
-                await self._save(missing_from=hour + 1)
-            else:
-                await self._save(missing_from=None, missing_to=None)
-
-    async def _read_archive(self, hour: int, over: float) -> bool:
-        """Read the archive of an hour; return whether that is done with.
-
-        :param over: for how many seconds the hour has been over.
-        """
-        url = "/".join((self._source.archives.rstrip("/"), *archive_path(hour)))
-        reply = await self._get(url, {}, may_be_missing=True)
-        if reply.status in (404, 410):
-            return over >= EMPTY_AFTER
-        await self._take_in(await self._understood(reply, (hour + 1) * HOUR))
-        return True
-
-    # --- documents
-
-    async def _get(
-        self, url: str, headers: dict[str, str], *, may_be_missing: bool = False
-    ) -> OutboundReply:
-        try:
-            reply = await self._parts.web.request("GET", url, headers, redirects=REDIRECTS)
-        except TooLarge as error:
-            raise CannotRead(
-                f"{error}; raise body_limit in [topics], or follow {SHORT} instead"
-            ) from error
-        except OutboundError as error:
-            raise CannotRead(str(error)) from error
-        is_expected = reply.status == 304 if headers else False
-        if reply.success or is_expected or (may_be_missing and reply.status in (404, 410)):
-            return reply
-        raise CannotRead(
-            f"its server answered with status {reply.status}", retry_after(reply.headers)
-        )
-
-    async def _understood(self, reply: OutboundReply, made_at: float | None) -> _Understood:
-        """Read a document, in a thread.
-
-        :param made_at: when it was made, if it does not say so; None for the answer's ``Date``.
-        """
-        read = partial(
-            read_list,
-            reply.body,
-            now=self._clock.wall_seconds(),
-            made_at=http_date(reply.headers.get("date", "")) if made_at is None else made_at,
-            since=self._since(),
-            unit=self._source.unit,
-            source=site_of(self._source.url),
-            limit=self._source.max_pings,
-        )
-        before = self._state.complete_until
-        since = 0.0 if before is None or made_at is not None else before - OVERLAP
-        try:
-            found: _Understood = await self._parts.in_thread(_understand, read, self._seen, since)
-        except NotAList as error:
-            raise CannotRead(str(error)) from error
-        return found
-
-    async def _take_in(self, understood: _Understood) -> None:
-        """Take in the new pings of a document."""
-        found = understood.found
-        counts: Counter[str] = Counter(
-            invalid=found.invalid, too_old=found.too_old, too_many=found.too_many
-        )
-        for pings, precision in (
-            (understood.new, EXACT),
-            (understood.rough, self._source.precision),
-        ):
-            if pings:
-                taken = await self._parts.intake.take_in(pings, precision)
-                counts.update(attrs.asdict(taken))
-        for outcome, count in counts.items():
-            self._parts.counters.follows.labels(self._label, outcome).inc(count)
-        self._tell_faults(found)
-
-    def _tell_faults(self, found: ReadList) -> None:
-        """Log that a document has faults, once until one has none."""
-        if found.invalid and not self._faulty:
-            self.log.warn(
-                "{url}: {count} of {records} records are left out; the first: {fault}.",
-                url=self._source.url,
-                count=found.invalid,
-                records=found.invalid + found.records + found.too_old + found.too_many,
-                fault=clean(found.fault)[:MAX_FAULT],
-            )
-        self._faulty = bool(found.invalid)
+        first, last = self._state.missing_from, self._state.missing_to
+        if first is not None and last is not None:
+            first, last = await self._hours.read_some(first, last) or (None, None)
+            await self._save(missing_from=first, missing_to=last)
 
 
 def _conditions(validators: Validators) -> dict[str, str]:

@@ -27,7 +27,8 @@ from twisted.internet.defer import CancelledError, Deferred, succeed
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.front_doors.followed_list import FollowParts, ListFollower, Source
+from rsscloud_broker.front_doors.follow_parts import FollowParts, Source
+from rsscloud_broker.front_doors.followed_list import ListFollower
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.store_retry import StoreRetry
 
