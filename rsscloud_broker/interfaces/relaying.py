@@ -23,6 +23,9 @@ class IRelayStore(Interface):
         no ping with a smaller id can appear any more.
         """
 
+    def pings_by_id(ids: Collection[int]) -> Awaitable[list[Ping]]:
+        """The pings with these ids, in any order.  Those that were deleted are left out."""
+
     def begin_relay(
         names: Collection[str], now: float, forget_before: float
     ) -> Awaitable[list[RelayProgress]]:

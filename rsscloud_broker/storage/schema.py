@@ -183,12 +183,14 @@ relay_target = Table(
     "relay_target",
     metadata,
     Column("name", Text, primary_key=True),
-    # The id of the last ping that is done with.
+    # The id of the last ping that was begun with.
     Column("ping_id", BigInteger, nullable=False),
     Column("failures", Integer, nullable=False, server_default="0"),
     # When the target is called again after failures; null if it may be called.
     Column("retry_at", BigInteger),
     Column("updated_at", BigInteger, nullable=False),
+    # Earlier pings that are passed on again: JSON, a list of id, failed attempts, and when.
+    Column("waiting", Text, nullable=False, server_default=""),
 )
 
 #: How far the change list of another broker was read: see ``relaying``.

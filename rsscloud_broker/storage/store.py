@@ -147,6 +147,7 @@ class Store(Service):
     known_pings = reading(ping_rows.known_pings)
     pings = reading(ping_rows.pings)
     pings_after = reading(ping_rows.pings_after)
+    pings_by_id = reading(ping_rows.pings_by_id)
     count_pings = reading(ping_rows.count_pings)
     ping_hours = reading(ping_rows.ping_hours)
     prune_pings = writing(ping_rows.prune_pings)

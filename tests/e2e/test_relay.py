@@ -121,8 +121,8 @@ class KilledTests(Brokers):
         target.start()
         relay.start()
         until(lambda: len(names_of(target)) == 20, "all pings to be passed on")
-        first = [row["name"] for row in pings_of(target)]
-        self.assertEqual(list(dict.fromkeys(first)), [f"blog{number}" for number in range(20)])
+        self.assertEqual(set(names_of(target)), {f"blog{number}" for number in range(20)})
+        self.assertLess(names_of(target).total(), 25, "hardly any comes twice")
 
 
 class OldPingServer(Server):
