@@ -87,6 +87,8 @@ def entry_element(entry: Entry) -> etree._Element:
     _add(element, "id", entry.id)
     _add(element, "title", entry.title)
     _add(element, "updated", timestamp(entry.updated))
+    if entry.published is not None:
+        _add(element, "published", timestamp(entry.published))
     if entry.author is not None:
         _add_person(element, entry.author)
     for link in entry.links:

@@ -177,6 +177,8 @@ class Entry:
     :ivar updated: when it happened, in seconds since the epoch.
     :ivar id: an IRI that no other entry has.
     :ivar author: who wrote it; None for the author of the log.
+    :ivar published: when it began to exist, in seconds since the epoch, if that is another time;
+        None if it is not said.
     """
 
     title: str = field(converter=clean)
@@ -187,3 +189,4 @@ class Entry:
     content: Content | None = None
     categories: tuple[Category, ...] = ()
     summary: str = field(default="", converter=clean)
+    published: float | None = None

@@ -9,8 +9,8 @@ An object has the names of Atom::
      "content": {"type": "application/xml", "xml": "<title>HR policies</title>"},
      "document": "http://example.com/documents/2"}
 
-What an entry does not have is left out.  A content has one of ``text``, ``xml``, ``base64`` and
-``src``.
+What an entry does not have is left out; it may also have ``published``.  A content has one of
+``text``, ``xml``, ``base64`` and ``src``.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ def encode(entry: Entry, document: str) -> bytes:
         "id": entry.id,
         "title": entry.title,
         "updated": timestamp(entry.updated),
+        "published": None if entry.published is None else timestamp(entry.published),
         "author": _present(entry.author) if entry.author else None,
         "links": _all_present(entry.links),
         "categories": _all_present(entry.categories),

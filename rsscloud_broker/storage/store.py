@@ -158,6 +158,9 @@ class Store(Service):
     record_relay = writing(relaying.record_relay)
     followed_lists = writing(relaying.followed_lists)
     record_followed = writing(relaying.record_followed)
+    followed_feed_position = reading(relaying.followed_feed_position)
+    record_followed_feed = writing(relaying.record_followed_feed)
+    forget_followed_feeds = writing(relaying.forget_followed_feeds)
 
     # the event log
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from rsscloud_broker.interfaces import Position
 from rsscloud_broker.model import Validators
 from rsscloud_broker.records import FollowedList, RelayProgress, WaitingPing
 from tests.store_contract.basics import RecordsContract, a_ping
@@ -83,6 +84,18 @@ class RelayingContract(RecordsContract):
         await self.store.begin_relay([WEBSUB], NOW, NOW + 1)
         found = await self.store.begin_relay([XML_RPC, WEBSUB], NOW, 0.0)
         self.assertEqual(found, [RelayProgress(XML_RPC, 0), RelayProgress(WEBSUB, 5)])
+
+    async def test_followed_feeds(self) -> None:
+        url, other = "http://one.example/recent", "http://two.example/recent"
+        self.assertIsNone(await self.store.followed_feed_position(url))
+        # The time is exactly the one that was read, or the entry is not found again.
+        for position in (Position("urn:1", NOW + 0.1234567, "http://x/3"), Position("")):
+            await self.store.record_followed_feed(url, position, NOW)
+            self.assertEqual(await self.store.followed_feed_position(url), position)
+        await self.store.record_followed_feed(other, Position("urn:2"), NOW)
+        await self.store.forget_followed_feeds([url], NOW + 1)
+        self.assertIsNone(await self.store.followed_feed_position(other))
+        self.assertEqual(await self.store.followed_feed_position(url), Position(""))
 
     async def test_followed_lists(self) -> None:
         url, other = "http://one.example/changes.xml", "http://two.example/changes.xml"

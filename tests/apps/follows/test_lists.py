@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from email.utils import formatdate
 from typing import Any
 
 from twisted.internet.defer import Deferred, execute
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 
+from rsscloud_broker.apps.follows.door import FollowsDoor
+from rsscloud_broker.apps.follows.options import FollowsOptions, Source
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
-from rsscloud_broker.front_doors.follow_parts import Source
-from rsscloud_broker.front_doors.follows import FollowsDoor, FollowsOptions
-from rsscloud_broker.interfaces import Intake, IPingIntake
 from rsscloud_broker.model import Ping
 from rsscloud_broker.options import build
 from rsscloud_broker.records import FollowedList
@@ -29,6 +26,7 @@ from rsscloud_broker.testing import (
 )
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.wire.change_list import Unit, archive_path, closing, opening, weblogs
+from tests.apps.follows.intakes import FakeIntake
 
 #: 2026-09-29 12:00:00 UTC
 NOON = 1_790_683_200.0
@@ -72,37 +70,7 @@ class OptionsTests(SynchronousTestCase):
             self.assertIn(reason, str(caught.exception))
         with self.assertRaises(ConfigError) as caught:
             build(FollowsOptions, {"sources": [{"url": LIST}, {"url": LIST}]}, "")
-        self.assertIn("name each list once", str(caught.exception))
-
-
-@implementer(IPingIntake)
-class FakeIntake:
-    """Takes in what it has not got, as the core does.
-
-    :ivar pings: what it has, each with its precision.
-    :ivar failure: is raised instead, if it is set.
-    """
-
-    def __init__(self) -> None:
-        self.pings: list[tuple[Ping, float]] = []
-        self.failure: Exception | None = None
-
-    async def take_in(self, pings: Sequence[Ping], precision: float) -> Intake:
-        if self.failure is not None:
-            raise self.failure
-        new = [ping for ping in pings if not self._has(ping, precision)]
-        self.pings += [(ping, precision) for ping in new]
-        return Intake(taken=len(new), known=len(pings) - len(new))
-
-    def _has(self, ping: Ping, precision: float) -> bool:
-        return any(
-            ping.url == other.url and abs(ping.received_at - other.received_at) < precision
-            for other, _ in self.pings
-        )
-
-    @property
-    def names(self) -> list[str]:
-        return [ping.name for ping, _ in self.pings]
+        self.assertIn("name each URL once", str(caught.exception))
 
 
 class FollowsTests(SynchronousTestCase):

@@ -16,15 +16,14 @@ import attrs
 from attrs import frozen
 from twisted.logger import Logger
 
-from rsscloud_broker.errors import OutboundError, TooLarge
-from rsscloud_broker.front_doors.follow_parts import (
+from rsscloud_broker.apps.follows.options import SHORT, Source
+from rsscloud_broker.apps.follows.parts import (
     MAX_FAULT,
     REDIRECTS,
-    SHORT,
     CannotRead,
     FollowParts,
-    Source,
 )
+from rsscloud_broker.errors import OutboundError, TooLarge
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import Ping, host_of
 from rsscloud_broker.wire.change_list import HOUR

@@ -4,7 +4,7 @@ A list covers a short time: five minutes or some hours.  If it was not read for 
 the two brokers was down, the pings in between are in the other broker's hourly archives.  The store
 keeps until when the list was read, and which hours are still missing, so a restart forgets nothing.
 
-``followed_documents`` says how a document is read, and ``followed_archives`` how the hours are
+``documents`` says how a document is read, and ``archives`` how the hours are
 completed.
 """
 
@@ -20,17 +20,18 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.front_doors.follow_parts import (
+from rsscloud_broker.apps.follows.archives import MissingHours
+from rsscloud_broker.apps.follows.documents import Documents
+from rsscloud_broker.apps.follows.options import Source
+from rsscloud_broker.apps.follows.parts import (
     JITTER,
     LONGEST_PAUSE,
     CannotRead,
     FollowParts,
-    Source,
     pause_after,
 )
-from rsscloud_broker.front_doors.followed_archives import MissingHours
-from rsscloud_broker.front_doors.followed_documents import Documents
+from rsscloud_broker.apps.follows.pushing import hub_named
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import NO_VALIDATORS, Validators, host_of
 from rsscloud_broker.records import FollowedList
 from rsscloud_broker.wire.change_list import HOUR
@@ -44,25 +45,35 @@ SHORT_COVERS, LONG_COVERS = 300.0, 3600.0
 class ListFollower:
     """Follows one list.
 
-    :param state: how far the list was read.
+    :ivar url: the URL of the list.
+    :ivar is_pushed: whether it is also read when its hub says that it has changed.
+    :ivar hub: see ``Pushed``.
     """
 
     log = Logger()
 
-    def __init__(self, source: Source, state: FollowedList, parts: FollowParts) -> None:
+    def __init__(self, source: Source, parts: FollowParts) -> None:
+        self.url, self.is_pushed = source.url, source.push
+        self.hub: tuple[str, str] | None = None
         self._source = source
-        self._state = state
+        self._state = FollowedList(source.url)
         self._parts = parts
         self._clock = parts.clock
         self._label = host_of(source.url)
         self._documents = Documents(source, parts)
         self._hours = MissingHours(source, self._documents, parts)
         self._seen: frozenset[int] = frozenset()
-        self._complete_until = state.complete_until
+        self._complete_until: float | None = None
+        self._sleeping: Deferred[None] | None = None
+        self._hinted = False
         self._run: Deferred[None] | None = None
 
-    def start(self) -> None:
-        """Begin to read."""
+    def start(self, state: FollowedList) -> None:
+        """Begin to read.
+
+        :param state: how far the list was read.
+        """
+        self._state, self._complete_until = state, state.complete_until
         self._run = Deferred.fromCoroutine(self._work())
 
     def stop(self) -> None:
@@ -76,9 +87,29 @@ class ListFollower:
                 left = self._state.retry_at - self._clock.wall_seconds()
                 await deferLater(self._clock, min(max(left, 0.0), LONGEST_PAUSE))
             while True:
-                await deferLater(self._clock, await self._turn())
+                self._hinted = False
+                pause = await self._turn()
+                if not self._hinted or self._state.failures:
+                    await self._sleep(pause)
         except CancelledError:
             pass  # the service stops
+
+    def hint(self) -> None:
+        """Read the list now, since it has probably changed; unless it could not be read."""
+        self._hinted = True
+        if self._sleeping is not None and not self._state.failures:
+            sleeping, self._sleeping = self._sleeping, None
+            sleeping.callback(None)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._sleeping = Deferred()
+        self._sleeping.addTimeout(
+            seconds, self._clock, onTimeoutCancel=lambda result, timeout: None
+        )
+        try:
+            await self._sleeping
+        finally:
+            self._sleeping = None
 
     async def _turn(self) -> float:
         """Read once, and return the seconds until the next turn."""
@@ -129,6 +160,7 @@ class ListFollower:
     async def _read(self) -> None:
         source, state, documents = self._source, self._state, self._documents
         reply = await documents.get(source.url, _conditions(state.validators))
+        self.hub = hub_named(reply.headers, reply.url or source.url)
         if reply.status == 304:
             self._parts.counters.follow_reads.labels(self._label, "unchanged").inc()
             self._confirm(reply.headers)

@@ -11,13 +11,13 @@ from typing import Final
 
 from twisted.logger import Logger
 
-from rsscloud_broker.front_doors.follow_parts import (
+from rsscloud_broker.apps.follows.documents import Documents
+from rsscloud_broker.apps.follows.options import Source
+from rsscloud_broker.apps.follows.parts import (
     CannotRead,
     FollowParts,
-    Source,
     pause_after,
 )
-from rsscloud_broker.front_doors.followed_documents import Documents
 from rsscloud_broker.model import host_of
 from rsscloud_broker.wire.change_list import HOUR, archive_path
 
