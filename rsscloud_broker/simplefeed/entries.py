@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from functools import lru_cache
 from typing import Final
 from uuid import uuid4
 
@@ -123,6 +124,7 @@ class Content:
         return cls(type=kind if "/" in bare else BYTES, data=body)
 
 
+@lru_cache(maxsize=256)  # few types are used again and again
 def form_of(kind: str) -> str:
     """How Atom carries contents of a type: ``text``, ``xml`` or ``base64``."""
     kind = kind.lower()
