@@ -54,6 +54,10 @@ REMEMBERED: Final = 20_000
 #: that was called late, since other work was done, is called more often for so many seconds.
 SOON, CREDIT = 0.001, 0.1
 
+#: If a timer is late by so many seconds, the process has too much to do, and notifications go
+#: first: then the next call waits for so many times as long, but at most for some seconds.
+LATE, REST, LONGEST_REST = 0.05, 10.0, 1.0
+
 #: A wait is longer by up to this part of it, at random.
 JITTER: Final = 0.2
 
@@ -383,7 +387,12 @@ class Worker:
             if begin <= now + SOON:
                 self._next_at = max(now - CREDIT, self._next_at) + 1 / self._rules.rate
                 return
-            await deferLater(self._clock, min(begin - now, LOOK))
+            pause = min(begin - now, LOOK)
+            await deferLater(self._clock, pause)
+            late = self._clock.seconds() - now - pause
+            if late > LATE:
+                rest = min(late * REST, LONGEST_REST)
+                self._next_at = max(self._next_at, self._clock.seconds() + rest)
 
     def _heard(self) -> None:
         if self._failures >= THRESHOLD:

@@ -109,9 +109,10 @@ class RelayTestCase(SynchronousTestCase):
                 self.successResultOf(Deferred.fromCoroutine(sink.handle(PingReceived(record.ping))))
         return record.ping
 
-    def pass_time(self, seconds: float) -> None:
-        for _ in range(int(seconds / 0.1)):
-            self.clock.advance(0.1)
+    def pass_time(self, seconds: float, step: float = 0.04) -> None:
+        """Let time pass in steps so short that no timer is late, unless a test wants that."""
+        for _ in range(int(seconds / step)):
+            self.clock.advance(step)
 
     def named(self, host: str = "sink.example") -> list[str]:
         """The names of the pings that a host was told of, in order."""
@@ -304,6 +305,15 @@ class RelayTests(RelayTestCase):
         self.assertEqual(len(self.named()), 7)
         slow.callback(THANKS)
         self.assertEqual(self.counted("delivered"), 7)
+
+    def test_notifications_go_first_while_the_process_is_busy(self) -> None:
+        self.start(Target(SINK, rate=100.0, at_once=10))
+        for number in range(100):
+            self.ping(number)
+        self.pass_time(4, step=0.2)
+        self.assertIn(len(self.named()), range(3, 40))
+        self.pass_time(4)
+        self.assertEqual(len(self.named()), 100)
 
     def test_each_target_has_a_rate_of_its_own(self) -> None:
         self.start(Target(SINK, rate=1.0), Target("http://fast.example/RPC2", rate=10.0))

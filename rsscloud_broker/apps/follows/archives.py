@@ -2,6 +2,9 @@
 
 An archive that cannot be read does not keep the others, nor the list, from being read: it is tried
 again after pauses of its own, and given up when its hour is older than pings may be.
+
+After an outage the other broker may have to catch up as well, and put pings of these hours into its
+archives meanwhile.  So all are read once more after a while.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ from rsscloud_broker.wire.change_list import HOUR, archive_path
 #: archive counts as one without pings.
 ARCHIVED_AFTER, EMPTY_AFTER = 120.0, 900.0
 
+#: Seconds after which the archives are read once more.
+SECOND_LOOK: Final = 900.0
+
 #: How many archives are read in one turn.
 ARCHIVES_AT_ONCE: Final = 4
 
@@ -43,6 +49,9 @@ class MissingHours:
         self._tried: Counter[int] = Counter()
         self._failures = 0
         self._not_before = 0.0
+        self._begun: int | None = None
+        self._again: tuple[int, int, float] | None = None
+        self._is_again = False
 
     @property
     def earliest(self) -> int:
@@ -56,6 +65,7 @@ class MissingHours:
         :returns: the first and the last hour that are missing now; None if none are.
         :raises Unavailable: their pings cannot be stored.
         """
+        self._begun = first if self._begun is None else min(first, self._begun)
         first = self._without_old(first, last)
         for hour in self._next(first, last):
             if self._clock.seconds() < self._not_before:
@@ -71,9 +81,21 @@ class MissingHours:
             first += 1
         if first <= last:
             return first, last
+        if not self._is_again:
+            self._again = self._begun, last, self._clock.seconds() + SECOND_LOOK
+        self._begun, self._is_again = None, False
+        self._failures, self._not_before = 0, 0.0
         self._done.clear()
         self._tried.clear()
         return None
+
+    def second_look(self) -> tuple[int, int] | None:
+        """The first and the last hour to read once more now; None if there are none."""
+        if self._again is None or self._clock.seconds() < self._again[2]:
+            return None
+        first, last, _ = self._again
+        self._again, self._is_again = None, True
+        return max(first, self.earliest), last
 
     def _without_old(self, first: int, last: int) -> int:
         """The first missing hour that is not too old.  The others are given up."""

@@ -250,6 +250,8 @@ class ListFollower:
     async def _catch_up(self) -> None:
         """Read the archives of missing hours, some at a time."""
         first, last = self._state.missing_from, self._state.missing_to
+        if first is None:
+            first, last = self._hours.second_look() or (None, None)
         if first is not None and last is not None:
             first, last = await self._hours.read_some(first, last) or (None, None)
             await self._save(missing_from=first, missing_to=last)

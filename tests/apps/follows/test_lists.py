@@ -264,6 +264,19 @@ class FollowsTests(SynchronousTestCase):
         self.assertIn("Blog 1", self.intake.names)
         self.assertIsNone(self.state().missing_from)
 
+    def test_archives_are_read_once_more_as_the_other_may_catch_up_too(self) -> None:
+        first = self.down_for(4, 0)
+        self.start(archives=THERE)
+        self.assertIsNone(self.state().missing_from)
+        self.assertEqual(self.intake.names, ["Blog 0", "Blog 99", "Blog 1"])
+        late = [self.archive(first + n, a_ping(50 + n, NOON + n * HOUR + 9)) for n in range(3)]
+        self.pass_minutes(14)
+        self.assertNotIn("Blog 51", self.intake.names)
+        self.pass_minutes(60)
+        self.assertEqual({"Blog 50", "Blog 51", "Blog 52"} - set(self.intake.names), set())
+        self.assertEqual([len(self.asked(url)) for url in late], [2, 2, 2], "and then no more")
+        self.assertIsNone(self.state().missing_from)
+
     def test_hour_that_is_too_old_is_given_up(self) -> None:
         first = self.down_for(3, 1, 2, catch_up_hours=5)
         self.web.answers["/".join((THERE, *archive_path(first)))] = reply(200, b"<html/>")
