@@ -30,8 +30,8 @@ class Counters:
     :ivar dropped_contents: pushed contents that did not fit into the queue of a subscription.
     :ivar relays: pings for targets of the relay, by the host of the target and the outcome:
         delivered, failed (an attempt), given_up, refused, too_old, repeated, came_from_there.
-    :ivar follows: pings in followed lists, by the host of the list and the outcome: taken, known,
-        refused, invalid, too_old, too_many.
+    :ivar follows: pings in followed lists and feeds, by the host of these and the outcome: taken,
+        known, refused, invalid, too_old, too_many.
     :ivar follow_reads: reads of followed lists, by host and result: read, unchanged, failed.
     :ivar limited: requests that were refused because of a limit, by kind.
     :ivar answers: answers to requests, by status; 503 means that the broker lacked a resource.

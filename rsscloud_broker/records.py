@@ -261,21 +261,37 @@ class PingedTopic:
 
 
 @frozen
+class WaitingPing:
+    """A ping that a target of the relay has not accepted yet.
+
+    :ivar ping_id: the id of the ping.
+    :ivar attempts: how many attempts to pass it on have failed.
+    :ivar retry_at: when it is passed on again.
+    """
+
+    ping_id: int
+    attempts: int
+    retry_at: float
+
+
+@frozen
 class RelayProgress:
     """How far pings were passed on to a target of the relay.
 
     :ivar name: names the target.
-    :ivar ping_id: the id of the last ping that is done with: it was passed on, given up or left
-        out, and so were all before it.
+    :ivar ping_id: the id of the last ping that was begun with.  It was passed on, given up or left
+        out, and so were all before it, but for those that wait.
     :ivar failures: how many calls in a row have failed.
     :ivar retry_at: when the target is called again after these failures; None if it may be called
         now.
+    :ivar waiting: the pings that are passed on again, each by itself.
     """
 
     name: str
     ping_id: int
     failures: int = 0
     retry_at: float | None = None
+    waiting: tuple[WaitingPing, ...] = ()
 
 
 @frozen

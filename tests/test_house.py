@@ -42,6 +42,7 @@ PUBLIC = {"interfaces", "wire", "web", "client", "accounts", "simplefeed", "test
 PUBLIC_MODULES = {
     *("counters", "errors", "events", "log_entries", "model", "records"),
     *("database", "remembering", "tables", "timing", "urls", "__version__"),
+    *("database", "store_retry", "tables", "timing", "urls", "__version__"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Checks the servers that the operator names: targets of the relay, and followed lists."""
+"""Checks the servers that the operator names: targets of the relay, followed lists and feeds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ _NAME: Final = "neighbours"
 
 
 async def neighbours(patient: Patient) -> AsyncIterator[Result]:
-    """Whether the broker may call the targets of the relay and the lists that it follows.
+    """Whether the broker may call the targets of the relay, and what it follows.
 
     Nothing is sent to them.
     """
     config = patient.config
     targets = list(_urls(config.sinks.get("relay", {}), "targets"))
-    sources = list(_urls(config.front_doors.get("follows", {}), "sources"))
+    follows = config.front_doors.get("follows", {})
+    sources = [*_urls(follows, "sources"), *_urls(follows, "feeds")]
     if targets and not identity(config.address):
         found = "the relay passes pings on without a name, so other brokers may send them back"
         yield Result("warn", _NAME, found, "set public_url")

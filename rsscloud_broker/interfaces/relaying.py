@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Collection, Sequence
 from attrs import frozen
 from zope.interface import Interface
 
+from rsscloud_broker.interfaces.simplefeed import Position
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import FollowedList, RelayProgress
 
@@ -22,6 +23,9 @@ class IRelayStore(Interface):
         Whoever goes on after the last one of one call misses no ping: a ping is returned only when
         no ping with a smaller id can appear any more.
         """
+
+    def pings_by_id(ids: Collection[int]) -> Awaitable[list[Ping]]:
+        """The pings with these ids, in any order.  Those that were deleted are left out."""
 
     def begin_relay(
         names: Collection[str], now: float, forget_before: float
@@ -39,7 +43,7 @@ class IRelayStore(Interface):
 
 
 class IFollowStore(Interface):
-    """Stores how far followed lists were read."""
+    """Stores how far followed lists and feeds were read."""
 
     def followed_lists(
         urls: Collection[str], forget_before: float
@@ -52,6 +56,15 @@ class IFollowStore(Interface):
 
     def record_followed(followed: FollowedList, now: float) -> Awaitable[None]:
         """Record how far a list was read."""
+
+    def followed_feed_position(url: str) -> Awaitable[Position | None]:
+        """How far a feed was read; None if it was never read."""
+
+    def record_followed_feed(url: str, position: Position, now: float) -> Awaitable[None]:
+        """Record how far a feed was read."""
+
+    def forget_followed_feeds(urls: Collection[str], forget_before: float) -> Awaitable[None]:
+        """Forget feeds that are not named, if they were last read before a time."""
 
 
 @frozen

@@ -12,6 +12,7 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.portal import PasswordChecker, PasswordCheckerOptions
+from rsscloud_broker.apps.follows.options import FollowsOptions
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.schema import TABLES as HOSTING_TABLES
 from rsscloud_broker.apps.river.options import RiverOptions
@@ -21,7 +22,6 @@ from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import TABLES as TABLES_OF_WRITING
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
-from rsscloud_broker.front_doors.follows import FollowsDoor, FollowsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
 from rsscloud_broker.front_doors.resourcesync import pushed_prefixes as pushed_by_publishers
@@ -174,9 +174,9 @@ resourcesync = PushingFrontDoorMaker(
 )
 follows = FrontDoorMaker(
     "follows",
-    "takes in the pings of other brokers, whose change lists it reads",
+    "takes in the pings of other brokers, whose change lists and feeds it reads",
     FollowsOptions,
-    FollowsDoor,
+    _imported("rsscloud_broker.apps.follows.door", "FollowsDoor"),
 )
 event_log = FrontDoorMaker(
     "event_log", "the event log for people, at /log", EventLogDoorOptions, EventLogDoor

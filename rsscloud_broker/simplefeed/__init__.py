@@ -17,6 +17,7 @@ This package needs no broker.  Who publishes keeps a log; who reads uses a follo
 ``chain``       fetches documents, and finds the oldest one that has entries to process
 ``follower``    processes each entry of somebody's feed once at least, and in order
 ``processing``  hands on the entries of a document, and saves the position
+``pings``       writes pings as entries, and reads them
 ``json``        writes entries as JSON, for other programs
 ``waiting``     what a follower waits for, and how long
 ``markers``     remembers which entry was processed last

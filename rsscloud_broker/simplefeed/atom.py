@@ -87,6 +87,8 @@ def entry_element(entry: Entry) -> etree._Element:
     _add(element, "id", entry.id)
     _add(element, "title", entry.title)
     _add(element, "updated", timestamp(entry.updated))
+    if entry.published is not None:
+        _add(element, "published", timestamp(entry.published))
     if entry.author is not None:
         _add_person(element, entry.author)
     for link in entry.links:
@@ -100,6 +102,9 @@ def entry_element(entry: Entry) -> etree._Element:
         _add(element, "summary", entry.title)
     if entry.content is not None:
         _add_content(element, entry.content)
+    elif not any(link.rel == "alternate" for link in entry.links):
+        # An entry must have a content, or a link to a page (RFC 4287, section 4.1.2).
+        _add_content(element, Content(text=entry.title))
     return element
 
 

@@ -216,15 +216,17 @@ def _entry(element: etree._Element, url: str) -> Entry:
     # Without an id the link has to do, since nothing else stays the same.
     identity = _text_of(first, _ID) or (links[0].href if links else title)
     author, content = first.get(_AUTHOR), first.get(_CONTENT)
+    published = _text_of(first, _PUBLISHED)
     return Entry(
         title=title,
-        updated=_time(_text_of(first, _UPDATED) or _text_of(first, _PUBLISHED)),
+        updated=_time(_text_of(first, _UPDATED) or published),
         id=identity,
         author=None if author is None else _person(author),
         links=tuple(links),
         content=None if content is None else _content(content, url),
         categories=tuple(categories),
         summary=_text_of(first, _SUMMARY),
+        published=_time(published) if published else None,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from functools import lru_cache
 from typing import Final
 from uuid import uuid4
 
@@ -123,6 +124,7 @@ class Content:
         return cls(type=kind if "/" in bare else BYTES, data=body)
 
 
+@lru_cache(maxsize=256)  # few types are used again and again
 def form_of(kind: str) -> str:
     """How Atom carries contents of a type: ``text``, ``xml`` or ``base64``."""
     kind = kind.lower()
@@ -177,6 +179,8 @@ class Entry:
     :ivar updated: when it happened, in seconds since the epoch.
     :ivar id: an IRI that no other entry has.
     :ivar author: who wrote it; None for the author of the log.
+    :ivar published: when it began to exist, in seconds since the epoch, if that is another time;
+        None if it is not said.
     """
 
     title: str = field(converter=clean)
@@ -187,3 +191,4 @@ class Entry:
     content: Content | None = None
     categories: tuple[Category, ...] = ()
     summary: str = field(default="", converter=clean)
+    published: float | None = None

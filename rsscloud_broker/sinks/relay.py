@@ -33,7 +33,7 @@ from rsscloud_broker.events import Event, HostFreed, PingReceived
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model import Callback, Ping, host_of
 from rsscloud_broker.sinks.relay_calls import Protocol, Sender, TargetCalls
-from rsscloud_broker.sinks.relay_foreign import LABEL, ForeignClouds
+from rsscloud_broker.sinks.relay_foreign import AT_ONCE, LABEL, ForeignClouds
 from rsscloud_broker.sinks.relay_worker import Rules, Worker
 from rsscloud_broker.store_retry import StoreRetry
 from rsscloud_broker.urls import identity
@@ -113,25 +113,6 @@ class RelayOptions:
     foreign_clouds: bool = False
 
 
-class News:
-    """Tells all who wait that there may be something new."""
-
-    def __init__(self) -> None:
-        self._waiting: list[Deferred[None]] = []
-
-    def next(self) -> Deferred[None]:
-        """A Deferred that fires when there may be something new."""
-        news: Deferred[None] = Deferred(self._waiting.remove)
-        self._waiting.append(news)
-        return news
-
-    def tell(self) -> None:
-        """Fire the Deferreds."""
-        waiting, self._waiting = self._waiting, []
-        for news in waiting:
-            news.callback(None)
-
-
 @implementer(IEventSink)
 class RelaySink(Service):
     """Passes pings on to the targets."""
@@ -143,7 +124,6 @@ class RelaySink(Service):
     def __init__(self, options: RelayOptions, parts: SinkParts) -> None:
         self._options = options
         self._parts = parts
-        self._news = News()
         self._workers: list[Worker] = []
         self._beginning: Deferred[None] = succeed(None)
         self._store_retry = StoreRetry(parts.clock, "The relay")
@@ -157,7 +137,8 @@ class RelaySink(Service):
                 if worker.target.host == event.host:
                     worker.free()
         else:
-            self._news.tell()
+            for worker in self._workers:
+                worker.wake()
 
     def startService(self) -> None:
         super().startService()
@@ -198,12 +179,17 @@ class RelaySink(Service):
             calls = TargetCalls(sender, parts.clock, target.protocol, target.url)
             rules = self._rules(target)
             called = Callback(target.url, target.protocol)
-            self._add(Worker(progress, called, called.host, calls, rules, parts, self._news.next))
+            self._add(Worker(progress, called, called.host, calls, rules, parts))
         if options.foreign_clouds:
             clouds = ForeignClouds(sender, parts)
-            rules = Rules(rate=FOREIGN_RATE, window=options.window, max_age=options.max_age)
+            rules = Rules(
+                rate=FOREIGN_RATE,
+                at_once=AT_ONCE,
+                window=options.window,
+                max_age=options.max_age,
+            )
             nobody = Callback("", LABEL)
-            self._add(Worker(found[-1], nobody, LABEL, clouds, rules, parts, self._news.next))
+            self._add(Worker(found[-1], nobody, LABEL, clouds, rules, parts))
 
     def _add(self, worker: Worker) -> None:
         self._workers.append(worker)

@@ -5,16 +5,19 @@ is another server than this broker, its subscribers learn of a change only if so
 The store keeps what a feed said about itself when it was last fetched.
 
 Feeds are written by strangers.  So each host gets few calls, nothing is tried twice, and the
-address guard judges every address.
+address guard judges every address.  Calls to several hosts are under way at the same time, so that
+a slow hub delays no others; a host that has enough calls under way or to come gets no more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from attrs import define, frozen
+from twisted.internet.task import deferLater
 
 from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.events import PingRelayed, RelayFailed
@@ -22,6 +25,7 @@ from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.model import Callback, Ping, host_of
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD
 from rsscloud_broker.sinks.relay_calls import XML, Answer, Message, Protocol, Sender, message_of
+from rsscloud_broker.together import together
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.origin import has_passed
@@ -30,8 +34,14 @@ from rsscloud_broker.wire.web_address import fault_of
 #: How many clouds and hubs of one feed are pinged.
 MAX_OF_FEED: Final = 3
 
+#: Of how many pings the calls may be under way at the same time.
+AT_ONCE: Final = 100
+
 #: Seconds between two calls to one host, and of how many hosts that is remembered.
 HOST_PAUSE, REMEMBERED = 1.0, 10_000
+
+#: How many calls to one host may be under way or wait for their second.
+OF_HOST: Final = 5
 
 #: What stands for all these clouds and hubs in the counters.
 LABEL: Final = "foreign clouds"
@@ -89,11 +99,15 @@ class _Host:
     """A host that was called.
 
     :ivar failures: how many calls in a row had no answer.
-    :ivar not_before: when it may be called again, by the monotonic clock.
+    :ivar not_before: until when it is left alone, by the monotonic clock.
+    :ivar next_at: when the next call may be made.
+    :ivar calls: how many calls are under way or wait.
     """
 
     failures: int = 0
     not_before: float = 0.0
+    next_at: float = 0.0
+    calls: int = 0
 
 
 class ForeignClouds:
@@ -117,13 +131,12 @@ class ForeignClouds:
         status = await self._store.topic_status(topic)
         if status is None:
             return
-        told = 0
-        for destination in dict.fromkeys(destinations(status.feed)):
-            if told == MAX_OF_FEED:
-                return
-            if self._is_foreign(destination, ping):
-                told += 1
-                await self._tell(destination, ping, topic)
+        foreign = (
+            destination
+            for destination in dict.fromkeys(destinations(status.feed))
+            if self._is_foreign(destination, ping)
+        )
+        await together(self._tell(each, ping, topic) for each in islice(foreign, MAX_OF_FEED))
 
     def _is_foreign(self, destination: Destination, ping: Ping) -> bool:
         url = destination.url
@@ -131,13 +144,29 @@ class ForeignClouds:
         return is_usable and not has_passed(ping.origin, url)
 
     async def _tell(self, destination: Destination, ping: Ping, topic: str) -> None:
-        host = self._hosts.get(host_of(destination.url), _Host())
-        began = self._clock.seconds()
-        if began < host.not_before:
+        """Call a cloud or hub, when its host may be called; leave it out if that is too busy."""
+        name = host_of(destination.url)
+        host = self._hosts.get(name, _Host())
+        self._hosts[name] = host
+        if host.calls >= OF_HOST or self._clock.seconds() < host.not_before:
             self._counted.labels(LABEL, "left_out").inc()
             return
-        host.not_before = began + HOST_PAUSE
-        self._hosts[host_of(destination.url)] = host
+        host.calls += 1
+        try:
+            now = self._clock.seconds()
+            begin = max(now, host.next_at)
+            host.next_at = begin + HOST_PAUSE
+            if begin > now:
+                await deferLater(self._clock, begin - now)
+            if self._clock.seconds() < host.not_before:  # another call has failed meanwhile
+                self._counted.labels(LABEL, "left_out").inc()
+            else:
+                await self._call(host, destination, ping, topic)
+        finally:
+            host.calls -= 1
+
+    async def _call(self, host: _Host, destination: Destination, ping: Ping, topic: str) -> None:
+        began = self._clock.seconds()
         answer = await self._sender.send(destination.protocol, destination.message(topic), ping)
         self._judge(host, answer)
         now, target = self._clock.wall_seconds(), Callback(destination.url, destination.protocol)

@@ -1,19 +1,21 @@
-"""Passes pings on to one target of the relay, in the order in which they were recorded.
+"""Passes pings on to one target of the relay.
 
-The pings are read from the store, after the last one that is done with, whose id the store keeps.
-So nothing waits in memory but the few pings that are just being passed on, and a restart goes on
-where the last process ended: each ping is passed on at least once, and only those of the last
-second twice.
+The pings are read from the store, after the last one that was begun with, whose id the store keeps.
+They are begun with in the order in which they were recorded, and several may be under way at the
+same time.  A ping that the target does not accept now is passed on again, by itself, after the
+waits of notifications; later pings go on meanwhile.  The store keeps which pings wait, together
+with that id.  So a restart goes on where the last process ended: each ping is passed on at least
+once, and only those of the last second twice.
 
-A target that does not answer is called again after the waits of notifications, and all later pings
-wait behind.  After five failures in a row it is left alone as hosts of callbacks are, for a minute
-and then for longer and longer.  Pings that have become too old meanwhile are left out.
+After five failures in a row the target is left alone as hosts of callbacks are, for a minute and
+then for longer and longer.  Pings that have become too old meanwhile are left out.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -32,8 +34,8 @@ from rsscloud_broker.model import Callback, Ping
 from rsscloud_broker.records import RelayProgress
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD
 from rsscloud_broker.sinks.relay_calls import Answer
+from rsscloud_broker.sinks.relay_waiting import WaitingPings
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
-from rsscloud_broker.together import together
 from rsscloud_broker.wire.origin import has_passed
 
 #: How many pings are read from the store at a time.
@@ -51,6 +53,10 @@ REMEMBERED: Final = 20_000
 #: A call may begin so many seconds early, so that no timer is needed for so little; and a target
 #: that was called late, since other work was done, is called more often for so many seconds.
 SOON, CREDIT = 0.001, 0.1
+
+#: If a timer is late by so many seconds, the process has too much to do, and notifications go
+#: first: then the next call waits for so many times as long, but at most for some seconds.
+LATE, REST, LONGEST_REST = 0.05, 10.0, 1.0
 
 #: A wait is longer by up to this part of it, at random.
 JITTER: Final = 0.2
@@ -83,7 +89,6 @@ class Worker:
     :param target: the URL that is called, and by which protocol, for logs and counters.
     :param label: the target in counters and logs.
     :param call: passes one ping on; returns None if it has told itself what came of it.
-    :param news: returns a Deferred that fires when there may be new pings.
     """
 
     log = Logger()
@@ -96,7 +101,6 @@ class Worker:
         call: Callable[[Ping], Awaitable[Answer | None]],
         rules: Rules,
         parts: SinkParts,
-        news: Callable[[], Deferred[None]],
     ) -> None:
         self.target = target
         self._progress = progress
@@ -106,12 +110,18 @@ class Worker:
         self._bus = parts.bus
         self._clock = parts.clock
         self._counted = partial(parts.counters.relays.labels, label)
-        self._news = news
         self._where = target.url or label
         self._store_retry = StoreRetry(parts.clock, "Relaying")
-        self._recent: BoundedDict[tuple[str, str, str], tuple[float, int]] = BoundedDict(REMEMBERED)
-        self._done = progress.ping_id
-        self._saved_at = self._next_at = 0.0
+        self._recent: BoundedDict[tuple[str, str, str], float] = BoundedDict(REMEMBERED)
+        self._begun = progress.ping_id
+        self._upcoming: deque[Ping] = deque()
+        longest = max(rules.retries, default=0.0) * (1 + JITTER)
+        self._waiting = WaitingPings(parts.clock, progress.waiting, longest)
+        self._retried = self._is_full = False
+        self._calls: set[Deferred[None]] = set()
+        self._call_over: Deferred[None] | None = None
+        self._sleeping: Deferred[None] | None = None
+        self._saved_at = self._read_at = self._next_at = 0.0
         self._failures = progress.failures
         self._not_before = self._restored(progress.retry_at)
         self._too_old = 0
@@ -135,9 +145,17 @@ class Worker:
 
     async def _end(self) -> None:
         await self._over
+        for call in tuple(self._calls):  # they are made again after the next start
+            call.cancel()
         self._store_retry.stopped = True
         with suppress(CancelledError):  # the store is unavailable: some pings are passed on again
             await self._save()
+
+    def wake(self) -> None:
+        """Look for new pings now."""
+        sleeping, self._sleeping = self._sleeping, None
+        if sleeping is not None:
+            sleeping.callback(None)
 
     def free(self) -> None:
         """Call the target as if it had not failed, since an administrator says so."""
@@ -147,13 +165,11 @@ class Worker:
         try:
             while True:
                 try:
-                    await self._pass_on_some()
+                    await self._begin_one()
                 except CancelledError:
                     raise
                 except Unavailable as error:
-                    self.log.error(
-                        "Relaying to {url} is put off: {error}", url=self._where, error=error
-                    )
+                    self._tell_put_off(error)
                     await deferLater(self._clock, UNAVAILABLE_PAUSE)
                 except Exception:  # log a bug, and go on
                     self.log.failure("Relaying to {url} failed.", url=self._where)
@@ -163,45 +179,114 @@ class Worker:
         finally:
             self._over.callback(None)
 
-    async def _pass_on_some(self) -> None:
-        read = partial(self._store.pings_after, self._done, BATCH)
-        pings = await self._store_retry(read, f"to {self._where}")
-        if pings:
-            await self._pass_on(pings)
-        self._tell_too_old()
-        if not pings:
-            await self._save()
-            await self._wait_for_news()
-        if len(pings) < BATCH:  # so that pings that come one by one are not read one by one
-            await deferLater(self._clock, PAUSE)
+    async def _begin_one(self) -> None:
+        """Begin to pass one more ping on."""
+        while len(self._calls) >= self._rules.at_once:
+            self._call_over = Deferred()
+            await self._call_over
+        ping = await self._next()
+        await self._turn()
+        if self._is_too_old(ping):
+            self._waiting.done(ping.id)
+            return
+        call = Deferred.fromCoroutine(self._pass_on(ping))
+        self._calls.add(call)
+        call.addBoth(self._end_of_call, call)
+        await self._save_now_and_then()
 
-    async def _wait_for_news(self) -> None:
-        news = self._news()
-        news.addTimeout(LOOK, self._clock, onTimeoutCancel=lambda result, timeout: None)
-        await news
+    def _end_of_call(self, result: object, call: Deferred[None]) -> None:
+        self._calls.discard(call)
+        over, self._call_over = self._call_over, None
+        if over is not None:
+            over.callback(None)
+        self.wake()  # the ping may be due again, or there is room for another
 
-    async def _pass_on(self, pings: Sequence[Ping]) -> None:
-        wanted: list[Ping] = []
-        for ping in pings:
+    # --- the next ping
+
+    async def _next(self) -> Ping:
+        """Wait for the next ping: one that is due again, or a new one, in turns."""
+        while True:
+            ping = None if self._retried and self._upcoming else await self._due()
+            self._retried = ping is not None
+            ping = ping or await self._new()
+            if ping is not None:
+                self._waiting.begin(ping.id)
+                return ping
+            self._tell_too_old()
+            await self._save_now_and_then()
+            await self._wait()
+
+    async def _due(self) -> Ping | None:
+        """A ping that is to be passed on again now; None if there is none."""
+        while (key := self._waiting.due()) is not None:
+            read = partial(self._store.pings_by_id, [key])
+            for ping in await self._store_retry(read, f"to {self._where}"):
+                if not self._is_too_old(ping):
+                    return ping
+            self._waiting.done(key)  # it is too old, or was deleted
+        return None
+
+    async def _new(self) -> Ping | None:
+        """A new ping; None if there is none, or if there is no room for one."""
+        if self._waiting.is_full:
+            self._tell_full()
+            return None
+        self._is_full = False
+        if not self._upcoming and self._clock.seconds() >= self._read_at:
+            read = partial(self._store.pings_after, self._begun, BATCH)
+            self._upcoming.extend(await self._store_retry(read, f"to {self._where}"))
+            # So that pings that come one by one are not read one by one.
+            pause = PAUSE if len(self._upcoming) < BATCH else 0.0
+            self._read_at = self._clock.seconds() + pause
+        while self._upcoming:
+            ping = self._upcoming.popleft()
+            self._begun = ping.id
             if self._is_wanted(ping):
-                wanted.append(ping)
-            if len(wanted) == self._rules.at_once or ping is pings[-1]:
-                await together([self._deliver(each) for each in wanted])
-                wanted = []
-                self._done = ping.id
-                if self._clock.seconds() - self._saved_at >= SAVE_EACH:
-                    await self._save()
+                return ping
+        return None
+
+    async def _wait(self) -> None:
+        """Wait until there may be a ping: a new one, or one that is due again."""
+        pause = self._read_at - self._clock.seconds()
+        if pause > 0:
+            await deferLater(self._clock, pause)
+            return
+        self._sleeping = Deferred()
+        self._sleeping.addTimeout(
+            min(LOOK, self._waiting.until_due()),
+            self._clock,
+            onTimeoutCancel=lambda result, timeout: None,
+        )
+        try:
+            await self._sleeping
+        finally:
+            self._sleeping = None
+
+    def _tell_full(self) -> None:
+        if not self._is_full:
+            self._is_full = True
+            self.log.warn(
+                "As many pings wait for {url} as may; newer ones are passed on when some of these "
+                "are done with.",
+                url=self._where,
+            )
+
+    def _tell_put_off(self, error: Unavailable) -> None:
+        self.log.error("Relaying to {url} is put off: {error}", url=self._where, error=error)
+
+    async def _save_now_and_then(self) -> None:
+        if self._clock.seconds() - self._saved_at >= SAVE_EACH:
+            await self._save()
 
     async def _save(self) -> None:
         retry_at = None
         if self._failures:
             left = max(self._not_before - self._clock.seconds(), 0.0)
             retry_at = self._clock.wall_seconds() + left
-        progress = RelayProgress(self._progress.name, self._done, self._failures, retry_at)
-        if (progress.ping_id, progress.failures) == (
-            self._progress.ping_id,
-            self._progress.failures,
-        ):
+        progress = RelayProgress(
+            self._progress.name, self._begun, self._failures, retry_at, self._waiting.stored()
+        )
+        if _is_same(progress, self._progress):
             return
         now = self._clock.wall_seconds()
         await self._store_retry(partial(self._store.record_relay, progress, now))
@@ -210,7 +295,7 @@ class Worker:
     # --- which pings
 
     def _is_wanted(self, ping: Ping) -> bool:
-        """Whether a ping is passed on.  If so, it counts for the next repeats."""
+        """Whether a new ping is passed on.  If so, it counts for the next repeats."""
         if not self._rules.wants(ping):
             return False
         if has_passed(ping.origin, self.target.url):
@@ -219,12 +304,10 @@ class Worker:
         if self._is_too_old(ping):
             return False
         key = (ping.name, ping.url, ping.rss_url)
-        at, number = self._recent.get(key, (float("-inf"), 0))
-        # The same ping comes again if passing it on failed.
-        if number != ping.id and abs(ping.received_at - at) < self._rules.window:
+        if abs(ping.received_at - self._recent.get(key, float("-inf"))) < self._rules.window:
             self._counted("repeated").inc()
             return False
-        self._recent[key] = ping.received_at, ping.id
+        self._recent[key] = ping.received_at
         return True
 
     def _is_too_old(self, ping: Ping) -> bool:
@@ -249,36 +332,52 @@ class Worker:
 
     # --- one ping
 
-    async def _deliver(self, ping: Ping) -> None:
-        """Pass a ping on, or give it up in the end."""
-        for wait in (*self._rules.retries, None):
-            await self._turn()
-            if self._is_too_old(ping):
-                return
-            began = self._clock.seconds()
+    async def _pass_on(self, ping: Ping) -> None:
+        """Pass a ping on once, and say what is to become of it."""
+        began = self._clock.seconds()
+        try:
             answer = await self._call(ping)
-            if answer is None:
-                return
-            if answer.healthy:
-                self._heard()
-            now, url = self._clock.wall_seconds(), ping.rss_url or ping.url
-            if answer.accepted:
-                self._counted("delivered").inc()
-                took = self._clock.seconds() - began
-                self._bus.publish(PingRelayed(url, self.target, answer.text, took, now))
-                return
-            self._counted("failed").inc()
-            if not answer.healthy:
-                self._failed(answer)
-            if not answer.again or wait is None:
-                self._counted("given_up" if answer.again else "refused").inc()
-                self._bus.publish(RelayFailed(url, self.target, answer.text, now))
-                return
-            longer = wait * random.uniform(1, 1 + JITTER)  # noqa: S311 # no secret
-            pause = max(longer, answer.retry_after or 0.0)
-            self._not_before = max(self._not_before, self._clock.seconds() + pause)
-            left = self._not_before - self._clock.seconds()
-            self._bus.publish(RelayFailed(url, self.target, answer.text, now, now + left))
+        except CancelledError:
+            return  # the service stops
+        except Unavailable as error:
+            self._tell_put_off(error)
+            self._waiting.put_off(ping.id, UNAVAILABLE_PAUSE, failed=False)
+            return
+        except Exception:  # log a bug; the next pings may be passed on
+            self.log.failure("Relaying to {url} failed.", url=self._where)
+            self._waiting.done(ping.id)
+            return
+        if answer is None:
+            self._waiting.done(ping.id)
+            return
+        if answer.healthy:
+            self._heard()
+        if answer.accepted:
+            self._waiting.done(ping.id)
+            self._counted("delivered").inc()
+            now = self._clock.wall_seconds()
+            took = self._clock.seconds() - began
+            url = ping.rss_url or ping.url
+            self._bus.publish(PingRelayed(url, self.target, answer.text, took, now))
+            return
+        self._counted("failed").inc()
+        if not answer.healthy:
+            self._failed(answer)
+        self._try_again(ping, answer)
+
+    def _try_again(self, ping: Ping, answer: Answer) -> None:
+        """Put a ping off that was not accepted, or give it up."""
+        now, url = self._clock.wall_seconds(), ping.rss_url or ping.url
+        waits = self._rules.retries[self._waiting.attempts(ping.id) :]
+        if not answer.again or not waits:
+            self._waiting.done(ping.id)
+            self._counted("given_up" if answer.again else "refused").inc()
+            self._bus.publish(RelayFailed(url, self.target, answer.text, now))
+            return
+        pause = waits[0] * random.uniform(1, 1 + JITTER)  # noqa: S311 # no secret
+        self._waiting.put_off(ping.id, pause, failed=True)
+        left = max(pause, self._not_before - self._clock.seconds())
+        self._bus.publish(RelayFailed(url, self.target, answer.text, now, now + left))
 
     async def _turn(self) -> None:
         """Wait until the target may be called, for its rate and after its failures."""
@@ -288,7 +387,12 @@ class Worker:
             if begin <= now + SOON:
                 self._next_at = max(now - CREDIT, self._next_at) + 1 / self._rules.rate
                 return
-            await deferLater(self._clock, min(begin - now, LOOK))
+            pause = min(begin - now, LOOK)
+            await deferLater(self._clock, pause)
+            late = self._clock.seconds() - now - pause
+            if late > LATE:
+                rest = min(late * REST, LONGEST_REST)
+                self._next_at = max(self._next_at, self._clock.seconds() + rest)
 
     def _heard(self) -> None:
         if self._failures >= THRESHOLD:
@@ -300,9 +404,12 @@ class Worker:
         if self._not_before > now:
             return  # this call was under way when another one failed
         self._failures += 1
+        if answer.retry_after is not None:
+            self._not_before = now + answer.retry_after
         if self._failures < THRESHOLD:
             return
         pause = min(FIRST_PAUSE * 2.0 ** min(self._failures - THRESHOLD, 10), LONGEST_PAUSE)
+        pause = max(pause, answer.retry_after or 0.0)
         self._not_before = now + pause
         self.log.warn(
             "Stopped passing pings on to {url} after {failures} failures in a row ({reason}); "
@@ -312,3 +419,13 @@ class Worker:
             reason=answer.text,
             until=datetime.fromtimestamp(self._clock.wall_seconds() + pause, UTC),
         )
+
+
+def _is_same(one: RelayProgress, other: RelayProgress) -> bool:
+    """Whether the same is to be done, at about the same times."""
+    pairs = [(each.ping_id, each.failures, _attempts(each)) for each in (one, other)]
+    return pairs[0] == pairs[1]
+
+
+def _attempts(progress: RelayProgress) -> list[tuple[int, int]]:
+    return [(each.ping_id, each.attempts) for each in progress.waiting]

@@ -7,7 +7,7 @@ rollback.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
@@ -265,6 +265,11 @@ def pings_after(conn: Connection, after: int, limit: int) -> list[Ping]:
     """See ``IStore.pings_after``."""
     query = select(ping).where(ping.c.id > after, _settled(conn)).order_by(ping.c.id).limit(limit)
     return [_ping(row) for row in conn.execute(query)]
+
+
+def pings_by_id(conn: Connection, ids: Collection[int]) -> list[Ping]:
+    """See ``IStore.pings_by_id``."""
+    return [_ping(row) for row in conn.execute(select(ping).where(ping.c.id.in_(ids)))]
 
 
 def last_ping_id(conn: Connection) -> int:

@@ -6,16 +6,18 @@ rollback.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import json
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 
+from rsscloud_broker.interfaces import Position
 from rsscloud_broker.model import Validators
-from rsscloud_broker.records import FollowedList, RelayProgress
+from rsscloud_broker.records import FollowedList, RelayProgress, WaitingPing
 from rsscloud_broker.storage.pings import last_ping_id
-from rsscloud_broker.storage.schema import followed_list, relay_target
-from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds_or_none
+from rsscloud_broker.storage.schema import followed_feed, followed_list, relay_target
+from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds, to_seconds_or_none
 
 
 def begin_relay(
@@ -38,7 +40,12 @@ def _begun(conn: Connection, name: str, last: int, now: float) -> RelayProgress:
 
 
 def _progress(row: Row[Any]) -> RelayProgress:
-    return RelayProgress(row.name, row.ping_id, row.failures, to_seconds_or_none(row.retry_at))
+    waiting = tuple(
+        WaitingPing(ping_id, attempts, to_seconds(retry_at))
+        for ping_id, attempts, retry_at in json.loads(row.waiting or "[]")
+    )
+    retry_at = to_seconds_or_none(row.retry_at)
+    return RelayProgress(row.name, row.ping_id, row.failures, retry_at, waiting)
 
 
 def record_relay(conn: Connection, progress: RelayProgress, now: float) -> None:
@@ -51,8 +58,14 @@ def record_relay(conn: Connection, progress: RelayProgress, now: float) -> None:
             failures=progress.failures,
             retry_at=to_micros_or_none(progress.retry_at),
             updated_at=to_micros(now),
+            waiting=_as_text(progress.waiting),
         )
     )
+
+
+def _as_text(waiting: Sequence[WaitingPing]) -> str:
+    rows = [[each.ping_id, each.attempts, to_micros(each.retry_at)] for each in waiting]
+    return json.dumps(rows, separators=(",", ":")) if rows else ""
 
 
 def followed_lists(
@@ -94,6 +107,30 @@ def record_followed(conn: Connection, followed: FollowedList, now: float) -> Non
     )
     if not changed.rowcount:
         conn.execute(insert(followed_list).values(url=followed.url, **values))
+
+
+def followed_feed_position(conn: Connection, url: str) -> Position | None:
+    """See ``IStore.followed_feed_position``."""
+    row = conn.execute(select(followed_feed).where(followed_feed.c.url == url)).first()
+    return None if row is None else Position(row.entry, row.entry_updated, row.document)
+
+
+def record_followed_feed(conn: Connection, url: str, position: Position, now: float) -> None:
+    """See ``IStore.record_followed_feed``."""
+    values = {
+        "entry": position.entry,
+        "entry_updated": position.updated,
+        "document": position.document,
+        "updated_at": to_micros(now),
+    }
+    changed = conn.execute(update(followed_feed).where(followed_feed.c.url == url).values(values))
+    if not changed.rowcount:
+        conn.execute(insert(followed_feed).values(url=url, **values))
+
+
+def forget_followed_feeds(conn: Connection, urls: Collection[str], forget_before: float) -> None:
+    """See ``IStore.forget_followed_feeds``."""
+    _forget(conn, followed_feed, followed_feed.c.url, urls, forget_before)
 
 
 def _forget(

@@ -15,6 +15,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -183,12 +184,13 @@ relay_target = Table(
     "relay_target",
     metadata,
     Column("name", Text, primary_key=True),
-    # The id of the last ping that is done with.
     Column("ping_id", BigInteger, nullable=False),
     Column("failures", Integer, nullable=False, server_default="0"),
     # When the target is called again after failures; null if it may be called.
     Column("retry_at", BigInteger),
     Column("updated_at", BigInteger, nullable=False),
+    # Earlier pings that are passed on again, as JSON: id, failed attempts, and when.
+    Column("waiting", Text, nullable=False, server_default=""),
 )
 
 #: How far the change list of another broker was read: see ``relaying``.
@@ -205,6 +207,18 @@ followed_list = Table(
     Column("missing_to", BigInteger),
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("retry_at", BigInteger),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+#: How far a feed of pings was read: see ``relaying``.
+followed_feed = Table(
+    "followed_feed",
+    metadata,
+    Column("url", Text, primary_key=True),
+    # The last entry: see ``Position``.
+    Column("entry", Text, nullable=False),
+    Column("entry_updated", Double, nullable=False),
+    Column("document", Text, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
 )
 

@@ -148,6 +148,7 @@ class Store(Service):
     known_pings = reading(ping_rows.known_pings)
     pings = reading(ping_rows.pings)
     pings_after = reading(ping_rows.pings_after)
+    pings_by_id = reading(ping_rows.pings_by_id)
     count_pings = reading(ping_rows.count_pings)
     ping_hours = reading(ping_rows.ping_hours)
     prune_pings = writing(ping_rows.prune_pings)
@@ -158,6 +159,9 @@ class Store(Service):
     record_relay = writing(relaying.record_relay)
     followed_lists = writing(relaying.followed_lists)
     record_followed = writing(relaying.record_followed)
+    followed_feed_position = reading(relaying.followed_feed_position)
+    record_followed_feed = writing(relaying.record_followed_feed)
+    forget_followed_feeds = writing(relaying.forget_followed_feeds)
 
     # the event log
 

@@ -12,7 +12,7 @@ record is left out and counted, and does not keep the others from being read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
 from attrs import field, frozen
@@ -33,6 +33,10 @@ AHEAD: Final = 300.0
 
 _SECONDS_IN: Final[Mapping[Unit, float]] = {"minutes": 60.0, "seconds": 1.0}
 
+#: A list whose newest records reach back to some time, in steps of at most so many seconds, is
+#: taken to have all pings since then.  A record that is older by more than that may stand alone.
+LONGEST_STEP: Final = 600.0
+
 #: The root, its records, and nothing within them.
 _MAX_DEPTH: Final = 3
 
@@ -49,11 +53,14 @@ class NotAList(ValueError):
 class ReadList:
     """What a change list says.
 
-    :ivar made_at: when the list was made, by the clock of its server, unless it says a time in the
-        future.
+    :ivar made_at: when the list was made, by the clock of its server, unless that is ahead.
+    :ivar is_dated: whether the list or its server says when it was made.
+    :ivar ahead: by how many seconds the clock of its server is ahead, if that is more than
+        ``AHEAD``; then all times are corrected.  Else 0.
     :ivar exact: the pings whose times are exact to a second, newest first.
     :ivar rough: the pings whose times are exact to the unit of their age, newest first.
-    :ivar oldest: the time of the oldest ping in the list; ``made_at`` if it has none.
+    :ivar reaches: the time since which the list seems to have all pings, by the times of those
+        that were read; ``made_at`` if it has none.
     :ivar too_old: how many records are older than what was asked for.
     :ivar too_many: how many records were left out since there are too many; the oldest.
     :ivar invalid: how many records have faults.
@@ -63,7 +70,9 @@ class ReadList:
     made_at: float
     exact: tuple[Ping, ...] = field(repr=False)
     rough: tuple[Ping, ...] = field(repr=False)
-    oldest: float
+    reaches: float
+    is_dated: bool = True
+    ahead: float = 0.0
     too_old: int = 0
     too_many: int = 0
     invalid: int = 0
@@ -80,6 +89,7 @@ def read_list(
     *,
     now: float,
     made_at: float | None,
+    date: float | None,
     since: float,
     unit: Unit,
     source: str,
@@ -88,8 +98,9 @@ def read_list(
     """Read a change list.
 
     :param now: the time; records from later than ``AHEAD`` seconds after it are faulty.
-    :param made_at: when the list was made, if it does not say so itself: by the ``Date`` of the
-        answer, or the end of the hour of an archive.  None for ``now``.
+    :param made_at: when the list was made, if it does not say so itself: the end of the hour of an
+        archive.  None for ``date``.
+    :param date: the ``Date`` of the answer with the list; None if it has none.
     :param since: records from before this time are left out.
     :param unit: the unit of ages.
     :param source: the URL that names the server of the list; it becomes the end of the origin of
@@ -107,10 +118,11 @@ def read_list(
             "'weblogUpdates'"
         )
     said = http_date(str(root.get("updated", "")))
-    if said is not None and said > now + AHEAD:
-        said = None
-    made = next(time for time in (said, made_at, now) if time is not None)
-    reader = _Reader(now, made, _SECONDS_IN[unit], source)
+    ahead = _seconds_ahead(said, date, now)
+    known = [None if time is None else time - ahead for time in (said, made_at, date)]
+    believed = [time for time in known if time is not None and time <= now + AHEAD]
+    made = next(iter(believed), now)
+    reader = _Reader(now, made, _SECONDS_IN[unit], source, ahead)
     found: list[tuple[Ping, bool]] = []
     invalid, fault = 0, ""
     for element in root:
@@ -121,7 +133,6 @@ def read_list(
         except ValueError as error:
             invalid += 1
             fault = fault or f"line {element.sourceline}: {error}"
-    oldest = min((ping.received_at for ping, _ in found), default=made)
     recent = [record for record in found if record[0].received_at >= since]
     recent.sort(key=lambda record: -record[0].received_at)
     kept = recent[:limit]
@@ -129,7 +140,9 @@ def read_list(
         made_at=made,
         exact=tuple(ping for ping, is_exact in kept if is_exact),
         rough=tuple(ping for ping, is_exact in kept if not is_exact),
-        oldest=oldest,
+        reaches=_reaches(made, [ping.received_at for ping, _ in kept]),
+        is_dated=bool(believed),
+        ahead=ahead,
         too_old=len(found) - len(recent),
         too_many=len(recent) - len(kept),
         invalid=invalid,
@@ -137,17 +150,44 @@ def read_list(
     )
 
 
+def _seconds_ahead(said: float | None, date: float | None, now: float) -> float:
+    """By how many seconds the clock of a server is ahead, if that is more than ``AHEAD``; else 0.
+
+    A copy in a cache has times of the past.  So times of the future come from a wrong clock, if
+    the list and the answer agree; otherwise the one of the two is nonsense.
+    """
+    if date is None or said is None or min(said, date) <= now + AHEAD:
+        return 0.0
+    return date - now
+
+
+def _reaches(made: float, times: Sequence[float]) -> float:
+    """The time since which a list seems to have all pings.
+
+    :param made: when the list was made.
+    :param times: the times of its pings, newest first.
+    """
+    reached = made
+    for at in times:
+        if reached - at > LONGEST_STEP:
+            break
+        reached = min(reached, at)
+    return reached
+
+
 @frozen
 class _Reader:
     """Reads the records of a list.
 
     :ivar seconds: the unit of ages.
+    :ivar ahead: by how many seconds the exact times are too late.
     """
 
     now: float
     made_at: float
     seconds: float
     source: str
+    ahead: float
 
     def record(self, said: _Attributes) -> tuple[Ping, bool]:
         """The ping of a record, and whether its time is exact.
@@ -173,7 +213,7 @@ class _Reader:
     def _time(self, said: _Attributes) -> tuple[float, bool]:
         exact = read_time(said.get("ts", ""))
         if exact is not None:
-            return exact, True
+            return exact - self.ahead, not self.ahead
         age = said.get("when", "").strip()
         if not _AGE.fullmatch(age):
             raise ValueError(f"'when' is {age[:20]!r}; it must be a whole number, 0 or more")

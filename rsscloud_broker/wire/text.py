@@ -35,6 +35,8 @@ def clean(text: str) -> str:
 
 def legal(text: str) -> str:
     """A text without the characters that XML 1.0 cannot carry (section 2.2)."""
+    if text.isascii() and text.isprintable():
+        return text  # nothing to remove, as in most texts
     return _ILLEGAL_IN_XML.sub("", text)
 
 

@@ -7,6 +7,7 @@ from rsscloud_broker.doctor.neighbours import neighbours
 from tests.doctor.cases import DoctorTestCase
 
 TARGET, LIST = "http://192.0.2.7/RPC2", "http://127.0.0.1:9999/changes.xml"
+FEED = "http://127.0.0.2:9999/recent"
 
 
 class NeighboursTests(DoctorTestCase):
@@ -19,14 +20,15 @@ class NeighboursTests(DoctorTestCase):
             sinks={
                 "relay": {"targets": [{"url": "http://8.8.8.8/"}, {"url": "http://10.0.0.1/{url}"}]}
             },
-            front_doors={"follows": {"sources": [{"url": LIST}]}},
+            front_doors={"follows": {"sources": [{"url": LIST}], "feeds": [{"url": FEED}]}},
         )
-        good, target, followed = await self.results(neighbours(self.patient()))
+        good, target, followed, feed = await self.results(neighbours(self.patient()))
         self.assertEqual(good, ("ok", "pings are passed on to http://8.8.8.8/", ""))
         self.assertEqual((target[0], followed[0]), ("fail", "fail"))
         self.assertIn("http://10.0.0.1/, which is refused", target[1])
         self.assertIn("allow_callbacks", target[2])
         self.assertIn(f"the broker follows {LIST}, which is refused", followed[1])
+        self.assertIn(f"the broker follows {FEED}, which is refused", feed[1])
         self.assertIn("allow_topics", followed[2])
 
     async def test_addresses_that_are_allowed(self) -> None:

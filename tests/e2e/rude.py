@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from time import sleep
 
 from attrs import field, frozen
 
@@ -16,12 +17,14 @@ class Page:
 
     :ivar headers: all that there are; so it has a length only if one is among them.
     :ivar endless: whether the body comes again and again.
+    :ivar pause: seconds before each time that it comes again.
     """
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(factory=dict)
     endless: bool = False
+    pause: float = 0.0
 
 
 class RudeOrigin(Server):
@@ -39,6 +42,10 @@ class RudeOrigin(Server):
 
 
 class _Handler(Handler):
+    def do_POST(self) -> None:
+        self.body()
+        self.do_GET()
+
     def do_GET(self) -> None:
         further = Page(302, headers={"location": f"{self.path}/further"})
         page = self.owner.pages.get(self.path, further)
@@ -49,4 +56,5 @@ class _Handler(Handler):
             self.end_headers()
             self.wfile.write(page.body)
             while page.endless:
+                sleep(page.pause)
                 self.wfile.write(page.body)

@@ -17,6 +17,15 @@ from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, P
 from tests.simplefeed.logs import NOON, some
 
 SCHEMA = etree.RelaxNG(etree.parse(str(Path(__file__).parent / "fixtures" / "atom.rng")))
+#: The Schematron rules of RFC 4287, appendix B: for which elements each is, and what must be true.
+RULES = (
+    ("feed", "boolean(atom:author or not(atom:entry[not(atom:author)]))"),
+    (
+        "entry",
+        "boolean(atom:link[@rel='alternate'] or atom:link[not(@rel)] or atom:content)",
+    ),
+    ("entry", "boolean(atom:author or ../atom:author or atom:source/atom:author)"),
+)
 URLS = FeedUrls("http://a.example/recent", "http://a.example/documents/")
 
 A_LOG = log.Log(
@@ -71,10 +80,11 @@ class RenderTests(SynchronousTestCase):
     def assert_valid(self, body: bytes) -> None:
         feed = etree.fromstring(body)
         self.assertTrue(SCHEMA.validate(feed), SCHEMA.error_log)
-        # What the schema cannot say: sections 4.1.1 and 4.1.2.
-        authors = feed.findall(f"{{{ATOM}}}author")
+        for context, rule in RULES:
+            for element in feed.iter(f"{{{ATOM}}}{context}"):
+                self.assertTrue(element.xpath(rule, namespaces={"atom": ATOM}), rule)
+        # What neither can say: section 4.1.2.
         for entry in feed.iterchildren(f"{{{ATOM}}}entry"):
-            self.assertTrue(authors or entry.findall(f"{{{ATOM}}}author"))
             content = entry.find(f"{{{ATOM}}}content")
             summary = entry.find(f"{{{ATOM}}}summary")
             if content is None:
@@ -130,6 +140,13 @@ class RenderTests(SynchronousTestCase):
 
     def test_empty_document(self) -> None:
         self.assert_valid(render(document(number=1), URLS, recent=True))
+
+    def test_entry_that_links_to_no_page_has_its_title_as_content(self) -> None:
+        body = render(document(Entry("A < B", NOON, links=(Link("http://b/", "related"),))), URLS)
+        self.assert_valid(body)
+        self.assertIn(b'<content type="text">A &lt; B</content>', body)
+        linked = render(document(Entry("A", NOON, links=(Link("http://b/"),))), URLS)
+        self.assertNotIn(b"<content", linked)
 
     def test_same_bytes_each_time(self) -> None:
         one = document(*some(3), archived=True)

@@ -23,6 +23,8 @@ from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.options import build
 from rsscloud_broker.sinks.breakers import THRESHOLD
 from rsscloud_broker.sinks.relay import RelayOptions, RelaySink, Target
+from rsscloud_broker.sinks.relay_foreign import OF_HOST
+from rsscloud_broker.sinks.relay_waiting import MAX_WAITING
 from rsscloud_broker.testing import (
     FakeOutbound,
     OutboundRequest,
@@ -33,7 +35,7 @@ from rsscloud_broker.testing import (
     sink_parts,
 )
 from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.wire import xmlrpc
+from rsscloud_broker.wire import soap, xmlrpc
 
 NOON = 1_790_683_200.0
 HERE, THERE = "http://here.example", "http://there.example"
@@ -107,9 +109,10 @@ class RelayTestCase(SynchronousTestCase):
                 self.successResultOf(Deferred.fromCoroutine(sink.handle(PingReceived(record.ping))))
         return record.ping
 
-    def pass_time(self, seconds: float) -> None:
-        for _ in range(int(seconds / 0.1)):
-            self.clock.advance(0.1)
+    def pass_time(self, seconds: float, step: float = 0.04) -> None:
+        """Let time pass in steps so short that no timer is late, unless a test wants that."""
+        for _ in range(int(seconds / step)):
+            self.clock.advance(step)
 
     def named(self, host: str = "sink.example") -> list[str]:
         """The names of the pings that a host was told of, in order."""
@@ -221,18 +224,104 @@ class RelayTests(RelayTestCase):
         self.assertEqual((failed.reason, failed.retry_at), ("the target refused it: No.", None))
         self.assertEqual(self.counted("refused"), 1)
 
-    def test_pings_wait_behind_one_that_is_tried_again(self) -> None:
-        self.outbound.otherwise = OutboundError("nobody is there")
-        self.start(retries=(10.0,))
-        self.ping(1)
-        self.ping(2)
+    def refuse_for_now(self, *names: str) -> None:
+        """Have the target answer 503 to the pings of some names."""
+
+        def answer(request: OutboundRequest) -> OutboundReply:
+            name = xmlrpc.decode_call(request.body)[1][0]
+            return reply(503) if name in names else THANKS
+
+        self.outbound.otherwise = answer
+
+    def test_others_go_on_while_one_is_tried_again(self) -> None:
+        self.refuse_for_now("Blog 1")
+        self.start(retries=(10.0, 10.0))
+        for number in range(1, 6):
+            self.ping(number)
         self.pass_time(5)
-        self.assertEqual(self.named(), ["Blog 1"])
+        self.assertEqual(self.named(), [f"Blog {number}" for number in range(1, 6)])
         (failed,) = self.events(RelayFailed)
         self.assertIn(round(failed.retry_at - failed.at), range(10, 13))
-        self.outbound.otherwise = THANKS
         self.pass_time(10)
-        self.assertEqual(self.named(), ["Blog 1", "Blog 1", "Blog 2"])
+        self.assertEqual(self.named()[5:], ["Blog 1"])
+        self.refuse_for_now()
+        self.pass_time(15)
+        self.assertEqual(self.named()[5:], ["Blog 1", "Blog 1"])
+        self.assertEqual((self.counted("delivered"), self.counted("failed")), (5, 2))
+
+    def test_one_that_waits_survives_a_restart(self) -> None:
+        self.refuse_for_now("Blog 1", "Blog 3")
+        sink = self.start(retries=(60.0, 60.0))
+        for number in range(1, 5):
+            self.ping(number)
+        self.pass_time(3)
+        self.successResultOf(sink.stopService())
+        (progress,) = self.successResultOf(self.store.begin_relay([f"xml-rpc {SINK}"], 0, 0))
+        self.assertEqual(progress.ping_id, 4)
+        self.assertEqual(
+            [(each.ping_id, each.attempts) for each in progress.waiting], [(1, 1), (3, 1)]
+        )
+        self.refuse_for_now()
+        self.start(retries=(60.0, 60.0))
+        self.pass_time(50)
+        self.assertEqual(len(self.named()), 4, "the wait goes on after the restart")
+        self.pass_time(30)
+        self.assertEqual(sorted(self.named()[4:]), ["Blog 1", "Blog 3"])
+
+    def test_ping_that_waits_may_become_too_old(self) -> None:
+        self.refuse_for_now("Blog 1")
+        self.start(retries=(100.0,) * 3, max_age=150.0)
+        self.ping(1)
+        self.pass_time(300)
+        self.assertEqual(self.named(), ["Blog 1", "Blog 1"])
+        self.assertEqual(self.counted("too_old"), 1)
+
+    def test_only_so_many_wait(self) -> None:
+        failing = [f"Blog {number}" for number in range(0, 1200, 2)]
+        self.refuse_for_now(*failing)
+        self.start(Target(SINK, rate=1000.0, at_once=10), retries=(200.0,))
+        for number in range(1200):
+            self.ping(number)
+        with capturedLogs() as logs:
+            self.pass_time(60)
+        self.assertIn(len(self.named()), range(2 * MAX_WAITING - 50, 2 * MAX_WAITING + 20))
+        (line,) = [str(formatEvent(event)) for event in logs]
+        self.assertIn(f"As many pings wait for {SINK} as may; newer ones are passed on when", line)
+        self.refuse_for_now()
+        self.pass_time(300)
+        self.assertEqual(self.counted("delivered"), 1200, "nothing was lost")
+
+    def test_slow_call_does_not_hold_up_the_others(self) -> None:
+        slow = Deferred[OutboundReply]()
+
+        def answer(request: OutboundRequest) -> OutboundReply | Deferred[OutboundReply]:
+            return slow if b"Blog 1<" in request.body else THANKS
+
+        self.outbound.otherwise = answer
+        self.start(Target(SINK, at_once=2))
+        for number in range(1, 8):
+            self.ping(number)
+        self.pass_time(5)
+        self.assertEqual(len(self.named()), 7)
+        slow.callback(THANKS)
+        self.assertEqual(self.counted("delivered"), 7)
+
+    def test_notifications_go_first_while_the_process_is_busy(self) -> None:
+        self.start(Target(SINK, rate=100.0, at_once=10))
+        for number in range(100):
+            self.ping(number)
+        self.pass_time(4, step=0.2)
+        self.assertIn(len(self.named()), range(3, 40))
+        self.pass_time(4)
+        self.assertEqual(len(self.named()), 100)
+
+    def test_each_target_has_a_rate_of_its_own(self) -> None:
+        self.start(Target(SINK, rate=1.0), Target("http://fast.example/RPC2", rate=10.0))
+        for number in range(100):
+            self.ping(number)
+        self.pass_time(6)
+        self.assertIn(len(self.named()), range(5, 9))
+        self.assertIn(len(self.named("fast.example")), range(55, 65))
 
     def test_ping_is_given_up_after_the_last_attempt(self) -> None:
         self.outbound.otherwise = OutboundError("nobody is there")
@@ -329,10 +418,14 @@ class ForeignCloudsTests(RelayTestCase):
 
     FEED = "http://blog1.example/feed"
 
-    def start_with(self, feed: dict[str, Any]) -> None:
-        fetched = FetchResult(self.FEED, b"1" * 32, 1, NOON)
+    def know(self, url: str, feed: dict[str, Any]) -> None:
+        """Have the store know what a feed says about itself."""
+        fetched = FetchResult(url, b"1" * 32, 1, NOON)
         self.successResultOf(self.store.record_fetch(fetched, None))
-        self.successResultOf(self.store.record_feed(self.FEED, feed))
+        self.successResultOf(self.store.record_feed(url, feed))
+
+    def start_with(self, feed: dict[str, Any]) -> None:
+        self.know(self.FEED, feed)
         self.outbound.otherwise = reply(200, b"")
         self.parts = sink_parts(
             store=self.store,
@@ -374,7 +467,33 @@ class ForeignCloudsTests(RelayTestCase):
         self.pass_time(1)
         (request,) = self.asked()
         self.assertEqual(xmlrpc.decode_call(request.body), ("rssCloud.ping", [self.FEED]))
-        self.assertEqual(self.counted("left_out", "foreign clouds"), 1, "one call a second")
+        self.pass_time(1)
+        self.assertEqual(len(self.asked()), 2, "one call a second")
+        self.assertEqual(soap.decode_call(self.asked()[1].body).operation, "ping")
+
+    def test_slow_hub_delays_no_other(self) -> None:
+        self.start_with({"hubs": [HUB]})
+        slow: list[Deferred[OutboundReply]] = []
+
+        def hub(request: OutboundRequest) -> Deferred[OutboundReply]:
+            slow.append(Deferred())
+            return slow[-1]
+
+        self.outbound.answers[HUB] = hub
+        for number in range(20):
+            self.know(f"http://slow.example/{number}", {"hubs": [HUB]})
+            self.know(f"http://quick.example/{number}", {"hubs": [f"http://hub{number}.example/"]})
+            self.ping(number, rss_url=f"http://slow.example/{number}")
+            self.ping(number, rss_url=f"http://quick.example/{number}")
+        self.pass_time(10)
+        quick = [request for request in self.asked() if request.url != HUB]
+        self.assertEqual(len(quick), 20)
+        self.assertEqual(len(self.asked()) - len(quick), OF_HOST)
+        self.assertEqual(self.counted("left_out", "foreign clouds"), 20 - OF_HOST)
+        self.assertEqual(self.counted("delivered", "foreign clouds"), 20)
+        for waiting in slow:
+            waiting.callback(reply(200, b""))
+        self.assertEqual(self.counted("delivered", "foreign clouds"), 20 + OF_HOST)
 
     def test_unknown_feed_and_one_that_came_from_there(self) -> None:
         self.start_with({"hubs": [HUB]})

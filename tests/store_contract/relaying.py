@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from attrs import evolve
 
+from rsscloud_broker.interfaces import Position
 from rsscloud_broker.model import Validators
-from rsscloud_broker.records import FollowedList, RelayProgress
+from rsscloud_broker.records import FollowedList, RelayProgress, WaitingPing
 from tests.store_contract.basics import RecordsContract, a_ping
 
 NOW = 1_790_683_200.0
@@ -29,6 +30,13 @@ class RelayingContract(RecordsContract):
         self.assertEqual([ping.id for ping in await self.store.pings_after(0, 10)], ids)
         self.assertEqual([ping.id for ping in await self.store.pings_after(ids[0], 1)], ids[1:2])
         self.assertEqual(await self.store.pings_after(ids[-1], 10), [])
+
+    async def test_pings_by_their_ids(self) -> None:
+        added = [await self.store.add_ping(a_ping(NOW + n, str(n)), 0) for n in range(3)]
+        first, _, last = (record.ping for record in added)
+        found = await self.store.pings_by_id([last.id, first.id, last.id + 1])
+        self.assertEqual(sorted(found, key=lambda ping: ping.id), [first, last])
+        self.assertEqual(await self.store.pings_by_id([]), [])
 
     async def test_several_pings_at_once(self) -> None:
         wanted = [(a_ping(NOW), 2.0), (a_ping(NOW + 1), 2.0), (a_ping(NOW + 2.5), 2.0)]
@@ -56,7 +64,8 @@ class RelayingContract(RecordsContract):
 
     async def test_progress_never_goes_back(self) -> None:
         await self.store.begin_relay([XML_RPC], NOW, 0.0)
-        progress = RelayProgress(XML_RPC, 7, 3, NOW + 60)
+        waiting = (WaitingPing(3, 2, NOW + 120), WaitingPing(7, 0, NOW))
+        progress = RelayProgress(XML_RPC, 7, 3, NOW + 60, waiting)
         await self.store.record_relay(progress, NOW)
         await self.store.record_relay(evolve(progress, ping_id=6, failures=0), NOW)
         self.assertEqual(await self.store.begin_relay([XML_RPC], NOW, 0.0), [progress])
@@ -75,6 +84,18 @@ class RelayingContract(RecordsContract):
         await self.store.begin_relay([WEBSUB], NOW, NOW + 1)
         found = await self.store.begin_relay([XML_RPC, WEBSUB], NOW, 0.0)
         self.assertEqual(found, [RelayProgress(XML_RPC, 0), RelayProgress(WEBSUB, 5)])
+
+    async def test_followed_feeds(self) -> None:
+        url, other = "http://one.example/recent", "http://two.example/recent"
+        self.assertIsNone(await self.store.followed_feed_position(url))
+        # The time is exactly the one that was read, or the entry is not found again.
+        for position in (Position("urn:1", NOW + 0.1234567, "http://x/3"), Position("")):
+            await self.store.record_followed_feed(url, position, NOW)
+            self.assertEqual(await self.store.followed_feed_position(url), position)
+        await self.store.record_followed_feed(other, Position("urn:2"), NOW)
+        await self.store.forget_followed_feeds([url], NOW + 1)
+        self.assertIsNone(await self.store.followed_feed_position(other))
+        self.assertEqual(await self.store.followed_feed_position(url), Position(""))
 
     async def test_followed_lists(self) -> None:
         url, other = "http://one.example/changes.xml", "http://two.example/changes.xml"

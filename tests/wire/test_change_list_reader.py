@@ -30,6 +30,7 @@ def read(document: bytes, now: float = NOON, unit: Unit = "minutes", **options: 
         document,
         now=now,
         made_at=options.get("made_at"),
+        date=options.get("date"),
         since=since,
         unit=unit,
         source=SOURCE,
@@ -100,12 +101,52 @@ class ReadListTests(SynchronousTestCase):
         self.assertEqual(read(future, made_at=NOON - 7).made_at, NOON - 7)
         self.assertLess(240, AHEAD)
 
+    def test_date_from_the_future_is_not_believed(self) -> None:
+        undated = b"<weblogUpdates><weblog url='http://a.example/' when='0'/></weblogUpdates>"
+        for date in (NOON + AHEAD + 1, NOON + 10 * 365 * 86_400):
+            found = read(undated, date=date)
+            self.assertEqual((found.made_at, found.is_dated), (NOON, False))
+            self.assertEqual(found.rough[0].received_at, NOON)
+        found = read(undated, date=NOON - 30)
+        self.assertEqual((found.made_at, found.is_dated, found.ahead), (NOON - 30, True, 0))
+
+    def test_clock_that_is_far_ahead_is_put_right(self) -> None:
+        """The list was made a minute before it was sent, whatever the clock of its server says."""
+        ahead = 3 * 3600.0
+        document = a_list(
+            record(1, when="2"),
+            record(2, ts="2026-09-29T14:58:00Z"),
+            updated="Tue, 29 Sep 2026 14:59:00 GMT",
+        )
+        found = read(document, date=NOON + ahead)
+        self.assertEqual((found.made_at, found.ahead, found.invalid), (NOON - 60, ahead, 0))
+        self.assertEqual(found.exact, (), "a corrected time is not exact")
+        self.assertEqual(
+            {ping.name: NOON - ping.received_at for ping in found.rough},
+            {"Blog 1": 180, "Blog 2": 120},
+        )
+
+    def test_one_old_record_does_not_stand_for_a_long_list(self) -> None:
+        units: tuple[tuple[Unit, str], ...] = (("minutes", "500"), ("seconds", "30000"))
+        for unit, old in units:
+            found = read(a_list(record(1, when="3"), record(2, when=old)), unit=unit)
+            self.assertGreater(found.reaches, NOON - 200, unit)
+        found = read(a_list(*(record(n, when=str(5 * n)) for n in range(20))))
+        self.assertEqual(found.reaches, NOON - 95 * 60, "none of its records is alone")
+
+    def test_list_reaches_as_far_as_its_records_were_read(self) -> None:
+        records = [record(number, when=str(number)) for number in range(10)]
+        self.assertEqual(read(a_list(*records), limit=4).reaches, NOON - 3 * 60)
+        self.assertEqual(read(a_list(*records), since=NOON - 150).reaches, NOON - 120)
+
+    def test_list_without_records_reaches_back_to_its_own_time(self) -> None:
+        self.assertEqual(read(a_list()).reaches, NOON)
+
     def test_old_and_too_many_records_are_counted(self) -> None:
         records = [record(number, when=str(number)) for number in range(10)]
         found = read(a_list(*reversed(records)), since=NOON - 5.5 * 60, limit=4)
         self.assertEqual([ping.name[-1] for ping in found.rough], ["0", "1", "2", "3"])
         self.assertEqual((found.too_old, found.too_many, found.records), (4, 2, 4))
-        self.assertEqual(found.oldest, NOON - 9 * 60)
 
     def test_weblog_without_a_name_has_its_url(self) -> None:
         (ping,) = read(a_list('url="http://a.example/" when="0"')).rough

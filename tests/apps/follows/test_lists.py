@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from email.utils import formatdate
 from typing import Any
 
 from twisted.internet.defer import Deferred, execute
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface import implementer
 
+from rsscloud_broker.apps.follows.door import FollowsDoor
+from rsscloud_broker.apps.follows.options import FollowsOptions, Source
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
-from rsscloud_broker.front_doors.followed_list import Source
-from rsscloud_broker.front_doors.follows import FollowsDoor, FollowsOptions
-from rsscloud_broker.interfaces import Intake, IPingIntake
 from rsscloud_broker.model import Ping
 from rsscloud_broker.options import build
 from rsscloud_broker.records import FollowedList
@@ -28,6 +26,7 @@ from rsscloud_broker.testing import (
 )
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.wire.change_list import Unit, archive_path, closing, opening, weblogs
+from tests.apps.follows.intakes import FakeIntake
 
 #: 2026-09-29 12:00:00 UTC
 NOON = 1_790_683_200.0
@@ -71,37 +70,7 @@ class OptionsTests(SynchronousTestCase):
             self.assertIn(reason, str(caught.exception))
         with self.assertRaises(ConfigError) as caught:
             build(FollowsOptions, {"sources": [{"url": LIST}, {"url": LIST}]}, "")
-        self.assertIn("name each list once", str(caught.exception))
-
-
-@implementer(IPingIntake)
-class FakeIntake:
-    """Takes in what it has not got, as the core does.
-
-    :ivar pings: what it has, each with its precision.
-    :ivar failure: is raised instead, if it is set.
-    """
-
-    def __init__(self) -> None:
-        self.pings: list[tuple[Ping, float]] = []
-        self.failure: Exception | None = None
-
-    async def take_in(self, pings: Sequence[Ping], precision: float) -> Intake:
-        if self.failure is not None:
-            raise self.failure
-        new = [ping for ping in pings if not self._has(ping, precision)]
-        self.pings += [(ping, precision) for ping in new]
-        return Intake(taken=len(new), known=len(pings) - len(new))
-
-    def _has(self, ping: Ping, precision: float) -> bool:
-        return any(
-            ping.url == other.url and abs(ping.received_at - other.received_at) < precision
-            for other, _ in self.pings
-        )
-
-    @property
-    def names(self) -> list[str]:
-        return [ping.name for ping, _ in self.pings]
+        self.assertIn("name each URL once", str(caught.exception))
 
 
 class FollowsTests(SynchronousTestCase):
@@ -255,6 +224,140 @@ class FollowsTests(SynchronousTestCase):
         with capturedLogs() as logs:
             self.start()
         self.assertIn("no archives are configured for it", str(formatEvent(logs[-1])))
+
+    def down_for(self, hours: int, *archived: int, **options: Any) -> int:
+        """Read the list, and again after some hours, of which some have archives with a ping.
+
+        :returns: the first of the hours.
+        """
+        first = int(NOON // HOUR)
+        self.serve(LIST, a_ping(0, NOON - 60))
+        self.start(archives=THERE, **options).stopService()
+        self.clock.advance(hours * HOUR + 1000)
+        for number in archived:
+            self.archive(first + number, a_ping(number + 1, NOON + number * HOUR + 5))
+        self.serve(LIST, a_ping(99, self.now() - 60))
+        return first
+
+    def pass_minutes(self, minutes: int) -> None:
+        """Let time pass, while the list is new each minute."""
+        for _ in range(minutes):
+            self.serve(LIST, a_ping(99, self.now() - 60))
+            self.clock.advance(60)
+
+    def test_archive_that_cannot_be_read_holds_up_nothing_else(self) -> None:
+        first = self.down_for(8, *range(1, 8))
+        broken = "/".join((THERE, *archive_path(first)))
+        self.web.answers[broken] = reply(500)
+        with capturedLogs() as logs:
+            self.start(archives=THERE)
+            self.pass_minutes(120)
+        self.assertEqual(len({name for name in self.intake.names if name[-2:] != "99"}), 8)
+        self.assertIn(len(self.asked(LIST)), range(75, 130))
+        self.assertIn(len(self.asked(broken)), range(4, 10), "its own pauses grow")
+        said = [str(formatEvent(event)) for event in logs]
+        (line,) = [line for line in said if "cannot be read" in line]
+        self.assertIn("the archive 2026/09/29/13.xml cannot be read: its server answered", line)
+        self.assertEqual((self.state().failures, self.state().missing_from), (0, first))
+        self.archive(first, a_ping(1, NOON + 5))
+        self.pass_minutes(70)
+        self.assertIn("Blog 1", self.intake.names)
+        self.assertIsNone(self.state().missing_from)
+
+    def test_archives_are_read_once_more_as_the_other_may_catch_up_too(self) -> None:
+        first = self.down_for(4, 0)
+        self.start(archives=THERE)
+        self.assertIsNone(self.state().missing_from)
+        self.assertEqual(self.intake.names, ["Blog 0", "Blog 99", "Blog 1"])
+        late = [self.archive(first + n, a_ping(50 + n, NOON + n * HOUR + 9)) for n in range(3)]
+        self.pass_minutes(14)
+        self.assertNotIn("Blog 51", self.intake.names)
+        self.pass_minutes(60)
+        self.assertEqual({"Blog 50", "Blog 51", "Blog 52"} - set(self.intake.names), set())
+        self.assertEqual([len(self.asked(url)) for url in late], [2, 2, 2], "and then no more")
+        self.assertIsNone(self.state().missing_from)
+
+    def test_hour_that_is_too_old_is_given_up(self) -> None:
+        first = self.down_for(3, 1, 2, catch_up_hours=5)
+        self.web.answers["/".join((THERE, *archive_path(first)))] = reply(200, b"<html/>")
+        with capturedLogs() as logs:
+            self.start(archives=THERE, catch_up_hours=5)
+            self.pass_minutes(180)
+        self.assertIsNone(self.state().missing_from)
+        said = [str(formatEvent(event)) for event in logs]
+        (line,) = [line for line in said if "too old" in line]
+        self.assertIn("archives could not be read until they were too old (1)", line)
+
+    def test_archives_wait_for_as_long_as_their_server_asks(self) -> None:
+        first = self.down_for(2)
+        busy = "/".join((THERE, *archive_path(first)))
+        self.web.answers[busy] = reply(503, b"", retry_after="3000")
+        self.start(archives=THERE)
+        self.pass_minutes(45)
+        self.assertEqual(len(self.asked(busy)), 1)
+        self.pass_minutes(10)
+        self.assertEqual(len(self.asked(busy)), 2)
+
+    def test_missing_hours_end_when_archives_are_configured_no_more(self) -> None:
+        self.down_for(3)
+        self.web.otherwise = reply(500)
+        self.start(archives=THERE).stopService()
+        self.assertIsNotNone(self.state().missing_from)
+        self.start()
+        self.assertIsNone(self.state().missing_from)
+
+    def test_one_old_record_hides_no_gap(self) -> None:
+        self.down_for(3, 0)
+        self.serve(LIST, a_ping(99, self.now() - 60), a_ping(50, NOON - 5 * HOUR))
+        self.start(archives=THERE)
+        self.assertIn("Blog 1", self.intake.names)
+
+    def test_list_that_stayed_the_same_for_hours_has_no_gap(self) -> None:
+        self.serve(LIST, a_ping(1, NOON))
+        self.start(archives=THERE)
+        self.web.answers[LIST] = reply(304)
+        for _ in range(180):
+            self.clock.advance(60)
+        self.serve(LIST, a_ping(2, self.now()))
+        self.clock.advance(70)
+        self.assertEqual({request.url for request in self.web.requests}, {LIST})
+        self.assertEqual(self.intake.names, ["Blog 1", "Blog 2"])
+
+    def test_short_list_without_a_longer_one(self) -> None:
+        self.serve(SHORT, a_ping(1, NOON))
+        self.start(SHORT).stopService()
+        self.clock.advance(1800)
+        self.serve(SHORT, a_ping(2, self.now()))
+        with capturedLogs() as logs:
+            self.start(SHORT)
+        self.assertIn("may be missing", str(formatEvent(logs[-1])))
+        self.assertEqual(self.state(SHORT).failures, 0)
+
+    def test_clock_that_is_set_back_hides_no_pings(self) -> None:
+        self.serve(LIST, a_ping(1, NOON - 5), exact=False)
+        self.start()
+        self.clock.advance(70)
+        back = self.now() - 3000
+        self.serve(LIST, a_ping(2, back - 5), at=back, exact=False)
+        self.clock.advance(70)
+        self.assertEqual(self.intake.names, ["Blog 1", "Blog 2"])
+
+    def test_server_whose_clock_is_ahead_is_told_once(self) -> None:
+        ahead = 2.0 * HOUR
+        with capturedLogs() as logs:
+            for number in range(3):
+                at = self.now() + ahead
+                document = a_list(a_ping(number, at - 5), at=at)
+                headers = {"date": formatdate(at, usegmt=True)}
+                self.web.answers[LIST] = reply(200, document, **headers)
+                if number:
+                    self.clock.advance(70)
+                else:
+                    self.start()
+        self.assertEqual(self.intake.names, ["Blog 0", "Blog 1", "Blog 2"])
+        self.assertLess(max(ping.received_at for ping, _ in self.intake.pings), self.now())
+        (line,) = [str(formatEvent(event)) for event in logs]
+        self.assertIn("the clock of its server is 7200 s ahead of this one", line)
 
     def test_quiet_list_is_no_gap(self) -> None:
         self.serve(SHORT, a_ping(0, NOON))

@@ -1,0 +1,147 @@
+"""Reads the archives of hours in which a list was not read.
+
+An archive that cannot be read does not keep the others, nor the list, from being read: it is tried
+again after pauses of its own, and given up when its hour is older than pings may be.
+
+After an outage the other broker may have to catch up as well, and put pings of these hours into its
+archives meanwhile.  So all are read once more after a while.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from twisted.logger import Logger
+
+from rsscloud_broker.apps.follows.documents import Documents
+from rsscloud_broker.apps.follows.options import Source
+from rsscloud_broker.apps.follows.parts import (
+    CannotRead,
+    FollowParts,
+    pause_after,
+)
+from rsscloud_broker.model import host_of
+from rsscloud_broker.wire.change_list import HOUR, archive_path
+
+#: Seconds after the end of an hour until its archive is there, and after which an hour without an
+#: archive counts as one without pings.
+ARCHIVED_AFTER, EMPTY_AFTER = 120.0, 900.0
+
+#: Seconds after which the archives are read once more.
+SECOND_LOOK: Final = 900.0
+
+#: How many archives are read in one turn.
+ARCHIVES_AT_ONCE: Final = 4
+
+
+class MissingHours:
+    """Reads the archives of missing hours, some at a time."""
+
+    log = Logger()
+
+    def __init__(self, source: Source, documents: Documents, parts: FollowParts) -> None:
+        self._source = source
+        self._documents = documents
+        self._clock = parts.clock
+        self._failed_reads = parts.counters.follow_reads.labels(host_of(source.url), "failed")
+        self._done: set[int] = set()
+        self._tried: Counter[int] = Counter()
+        self._failures = 0
+        self._not_before = 0.0
+        self._begun: int | None = None
+        self._again: tuple[int, int, float] | None = None
+        self._is_again = False
+
+    @property
+    def earliest(self) -> int:
+        """The first hour whose pings are still taken in, counted since the epoch."""
+        return int(self._documents.since // HOUR)
+
+    async def read_some(self, first: int, last: int) -> tuple[int, int] | None:
+        """Read the archives of some missing hours.
+
+        :param first, last: the first and the last missing hour, counted since the epoch.
+        :returns: the first and the last hour that are missing now; None if none are.
+        :raises Unavailable: their pings cannot be stored.
+        """
+        self._begun = first if self._begun is None else min(first, self._begun)
+        first = self._without_old(first, last)
+        for hour in self._next(first, last):
+            if self._clock.seconds() < self._not_before:
+                break
+            try:
+                if await self._read(hour):
+                    self._done.add(hour)
+            except CannotRead as error:
+                self._note(hour, error)
+                break
+            self._failures = 0
+        while first in self._done:
+            first += 1
+        if first <= last:
+            return first, last
+        if not self._is_again:
+            self._again = self._begun, last, self._clock.seconds() + SECOND_LOOK
+        self._begun, self._is_again = None, False
+        self._failures, self._not_before = 0, 0.0
+        self._done.clear()
+        self._tried.clear()
+        return None
+
+    def second_look(self) -> tuple[int, int] | None:
+        """The first and the last hour to read once more now; None if there are none."""
+        if self._again is None or self._clock.seconds() < self._again[2]:
+            return None
+        first, last, _ = self._again
+        self._again, self._is_again = None, True
+        return max(first, self.earliest), last
+
+    def _without_old(self, first: int, last: int) -> int:
+        """The first missing hour that is not too old.  The others are given up."""
+        begin = min(max(first, self.earliest), last + 1) if self._source.archives else last + 1
+        if lost := [hour for hour in range(first, begin) if hour not in self._done]:
+            self.log.warn(
+                "{url}: archives could not be read until they were too old ({count}); their pings "
+                "are missing.",
+                url=self._source.url,
+                count=len(lost),
+            )
+        return begin
+
+    def _next(self, first: int, last: int) -> list[int]:
+        """The hours to read in this turn, those first that have failed least."""
+        now = self._clock.wall_seconds()
+        hours = [
+            hour
+            for hour in range(first, last + 1)
+            if hour not in self._done and now - (hour + 1) * HOUR >= ARCHIVED_AFTER
+        ]
+        return sorted(hours, key=lambda hour: (self._tried[hour], hour))[:ARCHIVES_AT_ONCE]
+
+    async def _read(self, hour: int) -> bool:
+        """Read the archive of an hour; return whether that is done with."""
+        url = "/".join((self._source.archives.rstrip("/"), *archive_path(hour)))
+        end = (hour + 1.0) * HOUR
+        reply = await self._documents.get(url, {}, may_be_missing=True)
+        if reply.status in (404, 410):
+            return self._clock.wall_seconds() - end >= EMPTY_AFTER
+        await self._documents.take_in(await self._documents.understand(reply, made_at=end))
+        return True
+
+    def _note(self, hour: int, error: CannotRead) -> None:
+        """Note that an archive cannot be read, and log it the first time."""
+        self._failed_reads.inc()
+        self._failures += 1
+        self._tried[hour] += 1
+        pause = pause_after(self._failures, self._source.every, error.retry_after)
+        self._not_before = self._clock.seconds() + pause
+        if self._tried[hour] == 1:
+            self.log.warn(
+                "{url}: the archive {archive} cannot be read: {reason}; it is tried again, until "
+                "it is {hours} hours old.",
+                url=self._source.url,
+                archive="/".join(archive_path(hour)),
+                reason=str(error),
+                hours=self._source.catch_up_hours,
+            )

@@ -1,0 +1,191 @@
+"""Reads change lists and hourly archives of another broker, and takes their pings in.
+
+A ping is taken in once, however often it is read: it is recognised by its name, its URLs and its
+time.  The time is exact if the list says it (``ts``); otherwise it follows from the age of the
+ping, and two readings may differ by a minute.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import attrs
+from attrs import frozen
+from twisted.logger import Logger
+
+from rsscloud_broker.apps.follows.options import SHORT, Source
+from rsscloud_broker.apps.follows.parts import (
+    MAX_FAULT,
+    REDIRECTS,
+    CannotRead,
+    FollowParts,
+)
+from rsscloud_broker.errors import OutboundError, TooLarge
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.model import Ping, host_of
+from rsscloud_broker.wire.change_list import HOUR
+from rsscloud_broker.wire.change_list_reader import NotAList, ReadList, read_list
+from rsscloud_broker.wire.http_dates import http_date, retry_after
+from rsscloud_broker.wire.origin import site_of
+from rsscloud_broker.wire.text import clean
+
+#: By how many seconds the times of one ping may differ between two readings, if the list says them
+#: exactly; and beside the unit of ages, if it does not.
+EXACT, ROUND = 1.0, 1.0
+
+#: How many seconds more, if nothing says when the list was made: it may be a minute old.
+UNDATED: Final = 60.0
+
+#: Of a list without exact times, only this much of what was read before is looked at again.
+OVERLAP: Final = 600.0
+
+_UNITS: Final = {"minutes": 60.0, "seconds": 1.0}
+
+
+@frozen
+class Understood:
+    """A document that was read, and what is new in it.
+
+    :ivar new: the pings with exact times that the last reading of the list had not.
+    :ivar rough: the pings with rough times that may be new.
+    :ivar keys: stand for all pings with exact times.
+    """
+
+    found: ReadList
+    new: Sequence[Ping]
+    rough: Sequence[Ping]
+    keys: frozenset[int]
+
+
+def _understand(
+    read: Callable[[], ReadList], seen: frozenset[int], complete_until: float | None
+) -> Understood:
+    """Read a document, and find out what is new in it.
+
+    :raises NotAList: the document is not a change list.
+    """
+    found = read()
+    # The clock of its server may have been set back since the last reading.
+    since = 0.0 if complete_until is None else min(complete_until, found.made_at) - OVERLAP
+    keyed = {
+        hash((ping.name, ping.url, ping.rss_url, ping.received_at)): ping for ping in found.exact
+    }
+    return Understood(
+        found,
+        [ping for key, ping in keyed.items() if key not in seen],
+        [ping for ping in found.rough if ping.received_at >= since],
+        frozenset(keyed),
+    )
+
+
+class Documents:
+    """Reads the documents of one source."""
+
+    log = Logger()
+
+    def __init__(self, source: Source, parts: FollowParts) -> None:
+        self._source = source
+        self._parts = parts
+        self._label = host_of(source.url)
+        self._faulty = self._ahead = False
+
+    @property
+    def since(self) -> float:
+        """The time before which no ping is taken in."""
+        return self._parts.clock.wall_seconds() - self._source.catch_up_hours * HOUR
+
+    async def get(
+        self, url: str, headers: Mapping[str, str], *, may_be_missing: bool = False
+    ) -> OutboundReply:
+        """Request a document.
+
+        :returns: an answer with a document; with status 304 if the request was conditional; or, if
+            that is allowed, one that says that the document does not exist.
+        :raises CannotRead: there is no such answer.
+        """
+        try:
+            reply = await self._parts.web.request("GET", url, headers, redirects=REDIRECTS)
+        except TooLarge as error:
+            raise CannotRead(
+                f"{error}; raise body_limit in [topics], or follow {SHORT} instead"
+            ) from error
+        except OutboundError as error:
+            raise CannotRead(str(error)) from error
+        is_expected = reply.status == 304 if headers else False
+        if reply.success or is_expected or (may_be_missing and reply.status in (404, 410)):
+            return reply
+        raise CannotRead(
+            f"its server answered with status {reply.status}", retry_after(reply.headers)
+        )
+
+    async def understand(
+        self,
+        reply: OutboundReply,
+        *,
+        made_at: float | None = None,
+        seen: frozenset[int] = frozenset(),
+        complete_until: float | None = None,
+    ) -> Understood:
+        """Read a document, in a thread.
+
+        :param made_at: see ``read_list``.
+        :param seen: the keys of the last reading of the same list.
+        :param complete_until: the time until which its pings are here; None to take in all.
+        :raises CannotRead: it is not a change list.
+        """
+        read = partial(
+            read_list,
+            reply.body,
+            now=self._parts.clock.wall_seconds(),
+            made_at=made_at,
+            date=http_date(reply.headers.get("date", "")),
+            since=self.since,
+            unit=self._source.unit,
+            source=site_of(self._source.url),
+            limit=self._source.max_pings,
+        )
+        try:
+            found: Understood = await self._parts.in_thread(_understand, read, seen, complete_until)
+        except NotAList as error:
+            raise CannotRead(str(error)) from error
+        return found
+
+    async def take_in(self, understood: Understood) -> None:
+        """Take in the new pings of a document.
+
+        :raises Unavailable: see ``IPingIntake.take_in``.
+        """
+        found = understood.found
+        rough = _UNITS[self._source.unit] + ROUND + (0.0 if found.is_dated else UNDATED)
+        counts: Counter[str] = Counter(
+            invalid=found.invalid, too_old=found.too_old, too_many=found.too_many
+        )
+        for pings, precision in ((understood.new, EXACT), (understood.rough, rough)):
+            if pings:
+                taken = await self._parts.intake.take_in(pings, precision)
+                counts.update(attrs.asdict(taken))
+        for outcome, count in counts.items():
+            self._parts.counters.follows.labels(self._label, outcome).inc(count)
+        self._tell_faults(found)
+
+    def _tell_faults(self, found: ReadList) -> None:
+        """Log what is wrong with a document, once until it is right again."""
+        if found.invalid and not self._faulty:
+            self.log.warn(
+                "{url}: {count} of {records} records are left out; the first: {fault}.",
+                url=self._source.url,
+                count=found.invalid,
+                records=found.invalid + found.records + found.too_old + found.too_many,
+                fault=clean(found.fault)[:MAX_FAULT],
+            )
+        if found.ahead and not self._ahead:
+            self.log.warn(
+                "{url}: the clock of its server is {seconds:.0f} s ahead of this one; the times of "
+                "its pings are corrected.",
+                url=self._source.url,
+                seconds=found.ahead,
+            )
+        self._faulty, self._ahead = bool(found.invalid), bool(found.ahead)

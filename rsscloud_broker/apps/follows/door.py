@@ -1,0 +1,112 @@
+"""The front door for the pings of other brokers, whose change lists and feeds it reads::
+
+    [[front_doors.follows.sources]]
+    url = "http://other.example/shortChanges.xml"
+    archives = "http://other.example/"
+
+    [[front_doors.follows.feeds]]
+    url = "http://another.example/events/pings/recent"
+
+Each ping comes in as if it had been made here, once, with the time at which it was made, and with
+the list or feed as its origin.  So two brokers that follow each other have the same lists, and no
+ping goes round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rsscloud_broker.apps.follows.feeds import FeedFollower
+from rsscloud_broker.apps.follows.lists import ListFollower
+from rsscloud_broker.apps.follows.options import FollowsOptions
+from rsscloud_broker.apps.follows.parts import FollowParts
+from rsscloud_broker.apps.follows.pushing import Pushed, Pushing
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.urls import identity
+
+#: How far a list or feed was read is kept for so many seconds after its last read, if the
+#: configuration does not name it.
+KEPT: Final = 7 * 86_400.0
+
+
+@implementer(IFrontDoor)
+class FollowsDoor(RoutesOnly, Service):
+    """Follows the change lists and feeds of other brokers."""
+
+    name = "follows"
+    log = Logger()
+
+    def __init__(self, options: FollowsOptions, parts: FrontDoorParts) -> None:
+        self._options = options
+        self._clock = parts.clock
+        self._beginning: Deferred[None] = succeed(None)
+        self._store_retry = StoreRetry(parts.clock, "Following")
+        self._lists: list[ListFollower] = []
+        self._feeds: list[FeedFollower] = []
+        self._pushing: Pushing | None = None
+        if options.sources or options.feeds:
+            self._make(parts)
+
+    def _make(self, parts: FrontDoorParts) -> None:
+        if parts.intake is None or parts.follows is None or parts.web is None:
+            raise ValueError("a follower needs what FrontDoorParts describes as intake")
+        self._store = parts.follows
+        given = FollowParts(
+            parts.intake, parts.follows, parts.web, parts.clock, parts.counters, parts.in_thread
+        )
+        options = self._options
+        self._lists = [ListFollower(source, given) for source in options.sources]
+        self._feeds = [FeedFollower(feed, given) for feed in options.feeds]
+        followed: list[Pushed] = [*self._lists, *self._feeds]
+        if not identity(parts.public_url):  # no hub could call it
+            followed = []
+        followed = [each for each in followed if each.is_pushed]
+        self._pushing = Pushing(followed, parts.web, parts.clock, parts.public_url)
+
+    def routes(self) -> Sequence[Route]:
+        return [] if self._pushing is None else self._pushing.routes()
+
+    def startService(self) -> None:
+        super().startService()
+        self._store_retry.stopped = False
+        if self._pushing is not None:
+            self._beginning = Deferred.fromCoroutine(self._begin())
+            self._pushing.start()
+
+    def stopService(self) -> Deferred[None]:
+        """Stop; the Deferred fires when it is stored how far the feeds were read."""
+        super().stopService()
+        self._store_retry.stop()
+        self._beginning.cancel()
+        if self._pushing is not None:
+            self._pushing.stop()
+        for each in self._lists:
+            each.stop()
+        return gatherResults([each.stop() for each in self._feeds]).addCallback(lambda done: None)
+
+    async def _begin(self) -> None:
+        try:
+            await self._begin_to_follow()
+        except CancelledError:
+            pass  # the service stops
+        except Exception:  # a bug
+            self.log.failure("Other brokers cannot be followed.")
+
+    async def _begin_to_follow(self) -> None:
+        before = self._clock.wall_seconds() - KEPT
+        lists = [source.url for source in self._options.sources]
+        feeds = [feed.url for feed in self._options.feeds]
+        store = self._store
+        await self._store_retry(lambda: store.forget_followed_feeds(feeds, before))
+        states = await self._store_retry(lambda: store.followed_lists(lists, before))
+        for follower, state in zip(self._lists, states, strict=True):
+            follower.start(state)
+        for feed in self._feeds:
+            feed.start()

@@ -1,0 +1,269 @@
+"""Reads the change list of another broker again and again, and takes its pings in.
+
+A list covers a short time: five minutes or some hours.  If it was not read for longer, since one of
+the two brokers was down, the pings in between are in the other broker's hourly archives.  The store
+keeps until when the list was read, and which hours are still missing, so a restart forgets nothing.
+
+``documents`` says how a document is read, and ``archives`` how the hours are
+completed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from rsscloud_broker.apps.follows.archives import MissingHours
+from rsscloud_broker.apps.follows.documents import Documents
+from rsscloud_broker.apps.follows.options import Source
+from rsscloud_broker.apps.follows.parts import (
+    JITTER,
+    LONGEST_PAUSE,
+    CannotRead,
+    FollowParts,
+    pause_after,
+)
+from rsscloud_broker.apps.follows.pushing import hub_named
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.model import NO_VALIDATORS, Validators, host_of
+from rsscloud_broker.records import FollowedList
+from rsscloud_broker.wire.change_list import HOUR
+from rsscloud_broker.wire.change_list_reader import AHEAD, ReadList
+from rsscloud_broker.wire.http_dates import http_date
+
+#: Seconds that a list covers at least, by its name.
+SHORT_COVERS, LONG_COVERS = 300.0, 3600.0
+
+
+class ListFollower:
+    """Follows one list.
+
+    :ivar url: the URL of the list.
+    :ivar is_pushed: whether it is also read when its hub says that it has changed.
+    :ivar hub: see ``Pushed``.
+    """
+
+    log = Logger()
+
+    def __init__(self, source: Source, parts: FollowParts) -> None:
+        self.url, self.is_pushed = source.url, source.push
+        self.hub: tuple[str, str] | None = None
+        self._source = source
+        self._state = FollowedList(source.url)
+        self._parts = parts
+        self._clock = parts.clock
+        self._label = host_of(source.url)
+        self._documents = Documents(source, parts)
+        self._hours = MissingHours(source, self._documents, parts)
+        self._seen: frozenset[int] = frozenset()
+        self._complete_until: float | None = None
+        self._sleeping: Deferred[None] | None = None
+        self._hinted = False
+        self._run: Deferred[None] | None = None
+
+    def start(self, state: FollowedList) -> None:
+        """Begin to read.
+
+        :param state: how far the list was read.
+        """
+        self._state, self._complete_until = state, state.complete_until
+        self._run = Deferred.fromCoroutine(self._work())
+
+    def stop(self) -> None:
+        """Stop reading."""
+        if self._run is not None:
+            self._run.cancel()
+
+    async def _work(self) -> None:
+        try:
+            if self._state.retry_at is not None:
+                left = self._state.retry_at - self._clock.wall_seconds()
+                await deferLater(self._clock, min(max(left, 0.0), LONGEST_PAUSE))
+            while True:
+                self._hinted = False
+                pause = await self._turn()
+                if not self._hinted or self._state.failures:
+                    await self._sleep(pause)
+        except CancelledError:
+            pass  # the service stops
+
+    def hint(self) -> None:
+        """Read the list now, since it has probably changed; unless it could not be read."""
+        self._hinted = True
+        if self._sleeping is not None and not self._state.failures:
+            sleeping, self._sleeping = self._sleeping, None
+            sleeping.callback(None)
+
+    async def _sleep(self, seconds: float) -> None:
+        self._sleeping = Deferred()
+        self._sleeping.addTimeout(
+            seconds, self._clock, onTimeoutCancel=lambda result, timeout: None
+        )
+        try:
+            await self._sleeping
+        finally:
+            self._sleeping = None
+
+    async def _turn(self) -> float:
+        """Read once, and return the seconds until the next turn."""
+        source = self._source
+        try:
+            await self._read()
+            await self._catch_up()
+        except CannotRead as error:
+            return await self._failed(str(error), error.retry_after)
+        except Unavailable as error:
+            return await self._failed(str(error), None)
+        except CancelledError:
+            raise
+        except Exception:  # log a bug; the next turn may succeed
+            self.log.failure("Following {url} failed.", url=source.url)
+            return await self._failed("the broker made a mistake", None)
+        if self._state.failures:
+            self.log.info("{url} can be read again.", url=source.url)
+            await self._save(failures=0, retry_at=None)
+        return source.every * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 # no secret
+
+    async def _failed(self, reason: str, retry_after: float | None) -> float:
+        """Note that a read failed, and return the seconds until the next one."""
+        self._parts.counters.follow_reads.labels(self._label, "failed").inc()
+        failures = self._state.failures + 1
+        pause = pause_after(failures, self._source.every, retry_after)
+        if failures == 1:
+            self.log.warn(
+                "{url} cannot be followed: {reason}; it is tried again, next in {seconds:.0f} s.",
+                url=self._source.url,
+                reason=reason,
+                seconds=pause,
+            )
+        try:
+            await self._save(failures=failures, retry_at=self._clock.wall_seconds() + pause)
+        except Unavailable:
+            self._state = evolve(self._state, failures=failures)
+        return pause * random.uniform(1, 1 + JITTER)  # noqa: S311 # no secret
+
+    async def _save(self, **changes: Any) -> None:
+        changed = evolve(self._state, **changes)
+        if changed != self._state:
+            await self._parts.store.record_followed(changed, self._clock.wall_seconds())
+            self._state = changed
+
+    # --- the list
+
+    async def _read(self) -> None:
+        source, state, documents = self._source, self._state, self._documents
+        reply = await documents.get(source.url, _conditions(state.validators))
+        self.hub = hub_named(reply.headers, reply.url or source.url)
+        if reply.status == 304:
+            self._parts.counters.follow_reads.labels(self._label, "unchanged").inc()
+            self._confirm(reply.headers)
+            return
+        understood = await documents.understand(
+            reply, seen=self._seen, complete_until=state.complete_until
+        )
+        await documents.take_in(understood)
+        self._seen = understood.keys
+        found = understood.found
+        missing = self._missing(found, SHORT_COVERS if source.is_short else LONG_COVERS)
+        if missing is not None and source.is_short:
+            missing = await self._without_longer(missing)
+        changes = {} if missing is None else self._noted(missing)
+        validators = Validators(
+            reply.headers.get("etag", "")[:1000], reply.headers.get("last-modified", "")[:100]
+        )
+        self._parts.counters.follow_reads.labels(self._label, "read").inc()
+        await self._save(validators=validators, complete_until=found.made_at, **changes)
+        self._complete_until = found.made_at
+
+    def _confirm(self, headers: Mapping[str, str]) -> None:
+        """Note that the list is still the one that was read.
+
+        That is not stored: after a restart some archives may be read for nothing.
+        """
+        now = self._clock.wall_seconds()
+        said = http_date(headers.get("date", ""))
+        if self._complete_until is not None:
+            until = now if said is None or said > now + AHEAD else said
+            self._complete_until = max(self._complete_until, until)
+
+    async def _without_longer(self, missing: tuple[float, float]) -> tuple[float, float] | None:
+        """Read the longer list, if there is one.
+
+        :param missing: from when to when pings are missing.
+        :returns: from when to when pings are missing now; None if none are.
+        """
+        documents = self._documents
+        reply = await documents.get(self._source.longer, {}, may_be_missing=True)
+        if not reply.success:
+            return missing
+        longer = await documents.understand(reply, complete_until=self._state.complete_until)
+        await documents.take_in(longer)
+        return self._missing(longer.found, LONG_COVERS)
+
+    def _missing(self, found: ReadList, covers: float) -> tuple[float, float] | None:
+        """From when to when pings are missing; None if there is no gap since the last read.
+
+        :param covers: how many seconds the list covers, even if its records do not show it.
+        """
+        if self._complete_until is None:
+            return None
+        # A clock that was ahead at the last read may have been set right.
+        before = min(self._complete_until, self._clock.wall_seconds() + AHEAD)
+        begins = found.reaches
+        if not found.too_many:
+            begins = min(begins, found.made_at - covers)
+        return (before, begins) if begins > before else None
+
+    def _noted(self, missing: tuple[float, float]) -> dict[str, Any]:
+        """What to store of missing pings."""
+        source, state = self._source, self._state
+        first, last = (datetime.fromtimestamp(max(time, 0), UTC) for time in missing)
+        if not source.archives:
+            self.log.warn(
+                "Pings of {url} from {first:%Y-%m-%d %H:%M} to {last:%H:%M} UTC may be missing: it "
+                "was not read in between, and no archives are configured for it.",
+                url=source.url,
+                first=first,
+                last=last,
+            )
+            return {}
+        self.log.info(
+            "{url} was not read from {first:%Y-%m-%d %H:%M} to {last:%H:%M} UTC: its archives of "
+            "that time are read.",
+            url=source.url,
+            first=first,
+            last=last,
+        )
+        begin, end = (int(time // HOUR) for time in missing)
+        begin = begin if state.missing_from is None else min(begin, state.missing_from)
+        end = end if state.missing_to is None else max(end, state.missing_to)
+        begin = max(begin, self._hours.earliest)
+        return {"missing_from": begin, "missing_to": end} if begin <= end else {}
+
+    async def _catch_up(self) -> None:
+        """Read the archives of missing hours, some at a time."""
+        first, last = self._state.missing_from, self._state.missing_to
+        if first is None:
+            first, last = self._hours.second_look() or (None, None)
+        if first is not None and last is not None:
+            first, last = await self._hours.read_some(first, last) or (None, None)
+            await self._save(missing_from=first, missing_to=last)
+
+
+def _conditions(validators: Validators) -> dict[str, str]:
+    """The headers of a conditional request (RFC 9110, section 13.1)."""
+    if validators == NO_VALIDATORS:
+        return {}
+    headers = {"if-none-match": validators.etag, "if-modified-since": validators.last_modified}
+    return {
+        name: value
+        for name, value in headers.items()
+        if value.isascii() and value.isprintable() and value
+    }

@@ -1,0 +1,247 @@
+"""Subscribes to followed lists and feeds at their hubs, to read them as soon as they change.
+
+::
+
+    GET  /follows/KEY?hub.mode=subscribe&hub.topic=...&hub.challenge=x91     200, x91
+    POST /follows/KEY   the content                                          202
+
+This is WebSub; but what is pushed only says that it is time to read: the list or the feed is the
+truth.  So the content needs no signature, and whoever guesses a callback can make the broker read a
+little more often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, Protocol
+from urllib.parse import urljoin
+
+from attrs import define
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+from twisted.web.server import Request
+
+from rsscloud_broker.client.outbound import GuardedWeb
+from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.client.websub import ask_hub
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import IClock, IOutbound, Route
+from rsscloud_broker.web.answers import Answer, Answers
+from rsscloud_broker.wire import links
+from rsscloud_broker.wire.text import clean, decode
+from rsscloud_broker.wire.websub import BadRequest, parse_call
+
+#: The path of the callbacks, before the key of a list or feed.
+PATH: Final = "/follows/"
+
+#: Seconds of the lease that a hub is asked for, which is the longest that is taken, and of one
+#: without a length.
+LONGEST_LEASE, USUAL_LEASE = 10 * 86_400, 86_400
+
+#: The part of a lease after which it is renewed, and the shortest pause in seconds before that.
+RENEW_AT, SHORTEST_PAUSE = 0.75, 300.0
+
+#: Seconds in which a hub has to verify the intent; after which one that refused is asked again; and
+#: between two looks at what is due.
+VERIFY_WITHIN, ASK_AGAIN, LOOK = 600.0, 3600.0, 5.0
+
+#: Seconds between two reads that hubs cause.
+HINT_PAUSE: Final = 2.0
+
+#: The most bytes that a hub may push.
+MAX_PUSH: Final = 10 * 1024 * 1024
+
+#: How many characters of what a hub says are logged.
+_MAX_REASON: Final = 200
+
+_PLAIN: Final = "text/plain; charset=utf-8"
+
+
+class Pushed(Protocol):
+    """What is followed, and can be pushed."""
+
+    @property
+    def url(self) -> str:
+        """Its URL."""
+
+    @property
+    def is_pushed(self) -> bool:
+        """Whether the operator wants it to be pushed."""
+
+    @property
+    def hub(self) -> tuple[str, str] | None:
+        """Its hub, and the URL by which the hub knows it; None as long as it is unknown."""
+
+    def hint(self) -> None:
+        """Read it now, since it has probably changed."""
+
+
+@define(eq=False)
+class _Subscription:
+    """A subscription to something that is followed.
+
+    :ivar asked: whether the hub was asked, and has not verified that yet.
+    :ivar topic: what the hub was asked for.
+    :ivar due_at: when the hub is asked next, by the monotonic clock.
+    :ivar hinted_at: when the last hint was passed on.
+    :ivar hint: the call that will pass the next hint on.
+    """
+
+    followed: Pushed
+    asked: bool = False
+    topic: str = ""
+    due_at: float = 0.0
+    hinted_at: float = float("-inf")
+    hint: IDelayedCall | None = None
+
+
+def key_of(url: str) -> str:
+    """The last segment of the path of the callback of a list or feed.
+
+    It is the same after a restart, so that the broker renews its subscription and leaves no other
+    behind.
+    """
+    return blake2b(url.encode(), digest_size=12).hexdigest()
+
+
+def hub_named(headers: Mapping[str, str], url: str) -> tuple[str, str] | None:
+    """The hub that the headers of an answer name, and the URL by which it knows what was read."""
+    try:
+        found = links.parse(headers.get("link", ""))
+    except links.MalformedLink:
+        return None
+    hub, own = next(iter(links.targets(found, "hub")), ""), links.targets(found, "self")
+    return (urljoin(url, hub), urljoin(url, next(iter(own), url))) if hub else None
+
+
+class Pushing:
+    """Keeps the subscriptions.
+
+    :param public_url: the broker's own URL, without a slash at the end.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, followed: Sequence[Pushed], web: IOutbound, clock: IClock, public_url: str
+    ) -> None:
+        self._subscriptions = {key_of(each.url): _Subscription(each) for each in followed}
+        self._web = GuardedWeb(web)
+        self._clock = clock
+        self._public_url = public_url
+        self._run: Deferred[None] | None = None
+
+    def start(self) -> None:
+        """Begin to subscribe."""
+        self._run = Deferred.fromCoroutine(self._work())
+
+    def stop(self) -> None:
+        """Subscribe no more.  The subscriptions end with their leases, or are renewed later."""
+        if self._run is not None:
+            self._run.cancel()
+        for each in self._subscriptions.values():
+            if each.hint is not None and each.hint.active():
+                each.hint.cancel()
+
+    async def _work(self) -> None:
+        try:
+            while True:
+                for key, each in self._subscriptions.items():
+                    await self._tend(key, each)
+                await deferLater(self._clock, LOOK)
+        except CancelledError:
+            pass  # the service stops
+        except Exception:  # a bug; lists and feeds are read all the same
+            self.log.failure("Subscribing to what is followed failed.")
+
+    async def _tend(self, key: str, subscription: _Subscription) -> None:
+        hub = subscription.followed.hub
+        now = self._clock.seconds()
+        if hub is None or now < subscription.due_at:
+            return
+        url, subscription.topic = hub
+        subscription.asked, subscription.due_at = True, now + VERIFY_WITHIN
+        fields = [
+            ("hub.mode", "subscribe"),
+            ("hub.topic", subscription.topic),
+            ("hub.callback", f"{self._public_url}{PATH}{key}"),
+            ("hub.lease_seconds", str(LONGEST_LEASE)),
+        ]
+        try:
+            await ask_hub(self._web, url, fields)
+        except (ClientError, Unavailable) as error:
+            self._refused(subscription, str(error))
+
+    def _refused(self, subscription: _Subscription, reason: str) -> None:
+        subscription.asked = False
+        subscription.due_at = self._clock.seconds() + ASK_AGAIN
+        self.log.info(
+            "{url} is only polled: its hub takes no subscription ({reason}).",
+            url=subscription.followed.url,
+            reason=clean(reason)[:_MAX_REASON],
+        )
+
+    # --- what hubs call
+
+    def routes(self) -> list[Route]:
+        """The routes of the callbacks."""
+        if not self._subscriptions:
+            return []
+        return [
+            Route(f"{PATH}*", "GET", Answers(self._verify)),
+            Route(f"{PATH}*", "POST", Answers(self._receive), body_limit=MAX_PUSH),
+        ]
+
+    async def _verify(self, request: Request) -> Answer:
+        fields = [
+            (decode(name), decode(value))
+            for name, values in (request.args or {}).items()
+            for value in values
+        ]
+        try:
+            call = parse_call(fields)
+        except BadRequest as error:
+            return _plain(400, str(error))
+        subscription = self._subscriptions.get(_key(request))
+        if subscription is None or not subscription.asked or call.topic != subscription.topic:
+            return _plain(404, "Nobody here has asked for this.")
+        if call.mode == "denied":
+            self._refused(subscription, call.reason or "it gives no reason")
+            return _plain(200, "Noted.")
+        if call.mode != "subscribe":
+            return _plain(404, "Nobody here has asked for this.")
+        lease = min(call.lease_seconds or USUAL_LEASE, LONGEST_LEASE)
+        subscription.asked = False
+        subscription.due_at = self._clock.seconds() + max(lease * RENEW_AT, SHORTEST_PAUSE)
+        self.log.info(
+            "The hub of {url} tells of its changes for {lease} s.",
+            url=subscription.followed.url,
+            lease=lease,
+        )
+        headers = {"x-content-type-options": "nosniff"}
+        return Answer(call.challenge.encode(), _PLAIN, headers=headers)
+
+    async def _receive(self, request: Request) -> Answer:
+        subscription = self._subscriptions.get(_key(request))
+        if subscription is None:
+            return _plain(410, "Nobody here has asked for this.")
+        if subscription.hint is None or not subscription.hint.active():
+            now = self._clock.seconds()
+            wait = max(subscription.hinted_at + HINT_PAUSE - now, 0.0)
+            subscription.hint = self._clock.callLater(wait, self._hint, subscription)
+        return Answer(b"", _PLAIN, 202)
+
+    def _hint(self, subscription: _Subscription) -> None:
+        subscription.hinted_at = self._clock.seconds()
+        subscription.followed.hint()
+
+
+def _plain(status: int, text: str) -> Answer:
+    return Answer(f"{text}\n".encode(), _PLAIN, status)
+
+
+def _key(request: Request) -> str:
+    return str(request.path.decode("latin-1").rpartition("/")[2])

@@ -1,0 +1,96 @@
+"""Writes pings as entries of a feed, and reads them again.
+
+Brokers follow each other's feeds of pings, so an entry says all that a ping says, by Atom::
+
+    <entry>
+      <id>urn:uuid:8a2c...</id>
+      <title>A Site</title>
+      <published>2026-09-29T11:57:41.250000Z</published>
+      <updated>2026-09-29T11:57:43.000000Z</updated>
+      <link rel="alternate" href="https://example.org/"/>
+      <link rel="related" title="feed" href="https://example.org/rss.xml"/>
+      <link rel="related" title="changed page" href="https://example.org/today.html"/>
+      <link rel="via" href="https://first.example"/>
+      <category term="weblogs"/>
+    </entry>
+
+``published`` is the time at which the ping was made; ``updated`` may be later, as the times in a
+feed never go back.  The links ``via`` name the brokers that the ping has passed, in their order.
+
+An entry of another feed can be read, too: it counts as a ping of the page that it links to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rsscloud_broker.model import Ping
+from rsscloud_broker.simplefeed.entries import Category, Entry, Link
+from rsscloud_broker.wire.origin import BadOrigin, extended, read_origin
+from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.web_address import MAX_URL, fault_of
+
+#: The titles of the links to a feed and to a page that has changed.
+FEED, CHANGED_PAGE = "feed", "changed page"
+
+#: How many tags are read.
+_MAX_TAGS: Final = 50
+
+
+class NotAPing(ValueError):
+    """An entry cannot be read as a ping.  The text says why, as a clause."""
+
+
+def entry_of(ping: Ping) -> Entry:
+    """Write a ping as an entry with a new id."""
+    links = [Link(ping.url)]
+    links += [Link(ping.rss_url, "related", title=FEED)] if ping.rss_url else []
+    links += [Link(ping.changes_url, "related", title=CHANGED_PAGE)] if ping.changes_url else []
+    links += [Link(broker, "via") for broker in ping.origin.split()]
+    return Entry(
+        ping.name,
+        ping.received_at,
+        links=tuple(links),
+        categories=tuple(map(Category, ping.tags)),
+        published=ping.received_at,
+    )
+
+
+def ping_of(entry: Entry, source: str) -> Ping:
+    """Read an entry as a ping.
+
+    :param source: the URL that names the server of the feed; it becomes the end of the origin.
+    :raises NotAPing: it has no link to a page, or a faulty one.
+    """
+    url = _first(entry, "alternate")
+    if url is None:
+        raise NotAPing("the entry has no link to a page")
+    feed = _first(entry, "related", FEED) or ""
+    changed = _first(entry, "related", CHANGED_PAGE) or ""
+    for each in filter(None, (url, feed, changed)):
+        if fault := fault_of(each):
+            raise NotAPing(fault)
+    try:
+        passed = read_origin(" ".join(_links(entry, "via")))
+    except BadOrigin as error:
+        raise NotAPing(str(error)) from None
+    return Ping(
+        clean(entry.title)[:MAX_URL] or url,
+        url,
+        entry.updated if entry.published is None else entry.published,
+        changes_url=changed,
+        rss_url=feed,
+        tags=tuple(each.term for each in entry.categories if not each.scheme)[:_MAX_TAGS],
+        origin=extended(passed, source),
+    )
+
+
+def _first(entry: Entry, relation: str, title: str | None = None) -> str | None:
+    return next(_links(entry, relation, title), None)
+
+
+def _links(entry: Entry, relation: str, title: str | None = None) -> Iterator[str]:
+    for link in entry.links:
+        if link.rel == relation and title in (None, link.title):
+            yield link.href

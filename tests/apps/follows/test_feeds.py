@@ -1,0 +1,277 @@
+"""The follower of other brokers' feeds of pings takes each ping in once, whatever the feed does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Engine
+from twisted.internet.defer import Deferred, execute
+from twisted.logger import capturedLogs, formatEvent
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.follows.door import FollowsDoor
+from rsscloud_broker.apps.follows.options import Feed, FollowsOptions
+from rsscloud_broker.config import ConfigError
+from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
+from rsscloud_broker.interfaces import OutboundReply, Position
+from rsscloud_broker.model import Ping
+from rsscloud_broker.options import build
+from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed.atom import FeedUrls, render
+from rsscloud_broker.simplefeed.entries import Entry, Link
+from rsscloud_broker.simplefeed.pings import entry_of
+from rsscloud_broker.testing import (
+    FakeOutbound,
+    OutboundRequest,
+    front_door_parts,
+    memory_store,
+    reply,
+)
+from rsscloud_broker.testing.clock import Clock
+from tests.apps.follows.intakes import FakeIntake
+from tests.simplefeed.logs import in_memory
+
+NOON = 1_790_683_200.0
+HOUR = 3600
+THERE = "http://there.example"
+URLS = FeedUrls(f"{THERE}/events/pings/recent", f"{THERE}/events/pings/documents/")
+
+
+def a_ping(number: int, at: float, **more: Any) -> Ping:
+    return Ping(f"Blog {number}", f"http://blog{number}.example/", at, **more)
+
+
+class OptionsTests(SynchronousTestCase):
+    def test_faults_are_named(self) -> None:
+        for feed, reason in (
+            ({"url": "there.example"}, "must begin with http:// or https://"),
+            ({"url": URLS.recent, "begin": "yesterday"}, "must be one of 'newest', 'oldest'"),
+            ({"url": URLS.recent, "every": 0.0}, "every"),
+            ({"url": URLS.recent, "catch_up_hours": 1000}, "catch_up_hours"),
+        ):
+            with self.assertRaises(ConfigError) as caught:
+                build(FollowsOptions, {"feeds": [feed]}, "")
+            self.assertIn(reason, str(caught.exception))
+        with self.assertRaises(ConfigError) as caught:
+            build(FollowsOptions, {"feeds": [{"url": URLS.recent}] * 2}, "")
+        self.assertIn("name each URL once", str(caught.exception))
+
+
+class PingFeed:
+    """The feed of pings of another broker, of three entries in a document."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        with engine.begin() as conn:
+            log.open_log(conn, log.Description("pings", "Pings", per_document=3), NOON)
+
+    def append(self, pings: Sequence[Ping]) -> None:
+        self.append_entries([entry_of(ping) for ping in pings])
+
+    def append_entries(self, entries: Sequence[Entry]) -> None:
+        with self._engine.begin() as conn:
+            log.append(conn, "pings", entries)
+
+    def answer(self, request: OutboundRequest) -> OutboundReply:
+        recent = request.url == URLS.recent
+        number = None if recent else int(request.url.removeprefix(URLS.documents))
+        with self._engine.begin() as conn:
+            found = log.read_document(conn, "pings", number)
+        if found is None or (found.archived and found.kept is not log.Kept.ROWS):
+            return reply(404)
+        tag = f'"{found.number}-{len(found.entries)}"'
+        if request.headers.get("If-None-Match") == tag:
+            return reply(304)
+        return reply(200, render(found, URLS, recent=recent), etag=tag)
+
+    def prune(self, through: int) -> None:
+        with self._engine.begin() as conn:
+            log.prune(conn, "pings", through, log.Kept.GONE)
+
+
+class FeedTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        random.seed(1)
+        self.clock = Clock(NOON)
+        self.store = memory_store()
+        self.addCleanup(self.store.stopService)
+        self.feed = PingFeed(self.enterContext(in_memory()))
+        self.web = FakeOutbound(otherwise=self.feed.answer)
+        self.intake = FakeIntake()
+        self.doors: list[FollowsDoor] = []
+
+    def start(self, **options: Any) -> FollowsDoor:
+        self.parts = front_door_parts(
+            clock=self.clock,
+            intake=self.intake,
+            follows=self.store,
+            web=self.web,
+            in_thread=execute,
+        )
+        door = FollowsDoor(FollowsOptions(feeds=(Feed(URLS.recent, **options),)), self.parts)
+        door.startService()
+        self.doors.append(door)
+        self.addCleanup(self.stop)
+        return door
+
+    def stop(self) -> None:
+        for door in self.doors:
+            if door.running:
+                self.successResultOf(door.stopService())
+
+    def now(self) -> float:
+        return self.clock.wall_seconds()
+
+    def publish(self, *numbers: int, **more: Any) -> None:
+        self.feed.append([a_ping(number, self.now(), **more) for number in numbers])
+
+    def pass_time(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.clock.advance(1)
+
+    def counted(self, outcome: str) -> float:
+        names = {"source": "there.example", "outcome": outcome}
+        registry = self.parts.counters.registry
+        return registry.get_sample_value("rsscloud_followed_pings_total", names) or 0.0
+
+
+class FeedTests(FeedTestCase):
+    def test_begins_with_the_newest_and_takes_each_ping_in_once(self) -> None:
+        self.publish(1, 2)
+        self.start()
+        self.assertEqual(self.intake.names, [])
+        self.publish(*range(3, 12))
+        self.pass_time(61)
+        self.publish(12)
+        self.pass_time(120)
+        self.assertEqual(self.intake.names, [f"Blog {number}" for number in range(3, 13)])
+        self.assertEqual(self.counted("taken"), 10)
+        ping, precision = self.intake.pings[0]
+        self.assertEqual((ping.origin, precision), (THERE, 1.0))
+
+    def test_begins_with_the_oldest_if_told_so(self) -> None:
+        self.publish(*range(10))
+        self.start(begin="oldest")
+        self.assertEqual(self.intake.names, [f"Blog {number}" for number in range(10)])
+
+    def test_nothing_is_missing_after_an_outage(self) -> None:
+        self.start()
+        self.publish(1)
+        self.pass_time(61)
+        self.stop()
+        for hour in range(5):
+            self.publish(*range(10 * hour, 10 * hour + 10))
+            self.clock.advance(HOUR)
+        self.start()
+        self.assertEqual(self.counted("taken"), 50)
+        self.assertEqual(set(self.intake.names), {f"Blog {number}" for number in range(50)})
+
+    def test_requests_are_conditional_and_as_far_apart_as_configured(self) -> None:
+        self.publish(1)
+        self.start(every=100.0)
+        self.pass_time(350)
+        self.assertEqual(len(self.web.requests), 4)
+        self.assertIn("If-None-Match", self.web.requests[-1].headers)
+
+    def test_origin_and_time_are_those_of_the_ping(self) -> None:
+        self.start()
+        self.publish(0)
+        late = a_ping(1, NOON - 600, origin="http://first.example", rss_url="http://b.example/f")
+        self.feed.append([late])
+        self.pass_time(61)
+        ping = self.intake.pings[1][0]
+        self.assertEqual(ping.origin, f"http://first.example {THERE}")
+        self.assertEqual((ping.received_at, ping.rss_url), (NOON - 600, "http://b.example/f"))
+
+    def test_clock_that_is_ahead_is_not_believed(self) -> None:
+        self.start()
+        self.feed.append([a_ping(1, NOON + 9000)])
+        self.pass_time(61)
+        self.assertLess(self.intake.pings[0][0].received_at, self.now())
+
+    def test_old_pings_and_entries_that_are_no_pings_are_left_out(self) -> None:
+        self.start(catch_up_hours=2)
+        self.feed.append([a_ping(1, NOON - 3 * HOUR)])
+        self.feed.append_entries([Entry("A", NOON), Entry("B", NOON, links=(Link("mailto:b"),))])
+        self.publish(2)
+        with capturedLogs() as logs:
+            self.pass_time(61)
+        self.assertEqual(self.intake.names, ["Blog 2"])
+        self.assertEqual((self.counted("too_old"), self.counted("invalid")), (1, 2))
+        (line,) = [str(formatEvent(event)) for event in logs]
+        self.assertIn("is left out: the entry has no link to a page; others are not logged", line)
+
+    def test_full_disk_loses_nothing(self) -> None:
+        self.start()
+        self.publish(1, 2)
+        self.intake.failure = Unavailable("the disk is full")
+        with capturedLogs() as logs:
+            self.pass_time(700)
+        (line,) = [str(formatEvent(event)) for event in logs]
+        self.assertIn("the disk is full", line)
+        self.intake.failure = None
+        with capturedLogs() as logs:
+            self.pass_time(1500)
+        self.assertEqual(self.intake.names, ["Blog 1", "Blog 2"])
+        self.assertEqual(str(formatEvent(logs[0])), f"{URLS.recent} can be read again.")
+
+    def test_pruned_entries_are_told_and_the_others_taken_in(self) -> None:
+        self.start()
+        self.publish(1)
+        self.pass_time(61)
+        self.stop()
+        self.publish(*range(2, 20))
+        self.feed.prune(3)
+        with capturedLogs() as logs:
+            self.start()
+        self.assertEqual(self.intake.names[1:], [f"Blog {number}" for number in range(10, 20)])
+        said = " ".join(str(formatEvent(event)) for event in logs)
+        self.assertIn("is not in the feed any more. Beginning with the oldest entry", said)
+
+    def test_hostile_feeds(self) -> None:
+        circle = render_circle()
+        for answer, reason in (
+            (OutboundError("nobody is there"), "nobody is there"),
+            (TooLarge("it has more than 5,242,880 bytes"), "is too large to be read"),
+            (reply(200, b"<html/>"), "it is not an Atom feed"),
+            (reply(200, b"<feed" * 100_000), "it is not XML that can be read"),
+            (reply(200, b"<!DOCTYPE a><feed/>"), "DOCTYPE"),
+            (reply(500), "the server answers 500"),
+            (reply(200, circle), "the documents link in a circle"),
+        ):
+            self.web.otherwise = answer
+            with capturedLogs() as logs:
+                self.start(begin="oldest")
+                self.pass_time(200)
+                self.stop()
+            (line,) = [str(formatEvent(event)) for event in logs]
+            self.assertIn(reason, line)
+            self.assertIn(f"{URLS.recent} cannot be followed as it should be", line)
+        self.assertEqual(self.intake.pings, [])
+
+    def test_stops_in_the_middle_of_a_read(self) -> None:
+        waiting = Deferred[OutboundReply]()
+        self.web.otherwise = waiting
+        door = self.start()
+        self.successResultOf(door.stopService())
+        self.assertTrue(waiting.called)
+        self.pass_time(200)
+        self.assertEqual(len(self.web.requests), 1)
+
+    def test_feed_that_nobody_names_is_forgotten_after_a_while(self) -> None:
+        gone = "http://gone.example/recent"
+        long_ago = NOON - 30 * 86_400
+        recording = self.store.record_followed_feed(gone, Position("urn:1"), long_ago)
+        self.successResultOf(recording)
+        self.start()
+        self.assertIsNone(self.successResultOf(self.store.followed_feed_position(gone)))
+
+
+def render_circle() -> bytes:
+    """A recent document that names itself as the one before it."""
+    return (
+        '<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:1</id><title>A</title>'
+        f'<link rel="prev-archive" href="{URLS.recent}"/></feed>'
+    ).encode()

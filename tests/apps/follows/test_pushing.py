@@ -1,0 +1,167 @@
+"""Lists and feeds that have a hub are read as soon as they change."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, urlencode
+
+import treq.testing
+from twisted.internet.defer import execute
+from twisted.logger import capturedLogs, formatEvent
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.follows.door import FollowsDoor
+from rsscloud_broker.apps.follows.options import Feed, FollowsOptions, Source
+from rsscloud_broker.apps.follows.pushing import HINT_PAUSE, LONGEST_LEASE, key_of
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
+from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.wire.change_list import closing, opening
+from rsscloud_broker.wire.links import hub_and_self
+from tests.apps.follows.intakes import FakeIntake
+
+NOON = 1_790_683_200.0
+HERE, THERE = "http://here.example", "http://there.example"
+LIST, FEED, HUB = f"{THERE}/changes.xml", f"{THERE}/recent", f"{THERE}/websub"
+
+
+class PushingTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock(NOON)
+        store = memory_store()
+        self.addCleanup(store.stopService)
+        document = opening(NOON, 0) + closing(0)
+        feed = (
+            '<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:1</id><title>A</title>'
+            f'<link rel="hub" href="{HUB}"/><link rel="self" href="{FEED}"/></feed>'
+        ).encode()
+        self.web = FakeOutbound(
+            {
+                LIST: reply(200, document, link=hub_and_self(THERE, "/changes.xml")),
+                FEED: reply(200, feed),
+                HUB: reply(202),
+            }
+        )
+        self.parts = front_door_parts(
+            clock=self.clock,
+            intake=FakeIntake(),
+            follows=store,
+            web=self.web,
+            in_thread=execute,
+            public_url=HERE,
+        )
+
+    def start(self, options: FollowsOptions, **parts: Any) -> None:
+        door = FollowsDoor(options, self.parts)
+        self.http: Any = treq.testing.StubTreq(Root([door], HERE))
+        door.startService()
+        self.addCleanup(lambda: self.successResultOf(door.stopService()))
+        self.pass_time(10)
+
+    def start_list(self, **more: Any) -> None:
+        self.start(FollowsOptions((Source(LIST, push=True, every=1000.0, **more),)))
+
+    def pass_time(self, seconds: float) -> None:
+        for _ in range(int(seconds)):
+            self.clock.advance(1)
+
+    def asked(self) -> list[dict[str, list[str]]]:
+        """The forms that the hub was sent."""
+        return [parse_qs(each.body.decode()) for each in self.web.requests if each.url == HUB]
+
+    def reads(self, url: str) -> int:
+        return len([request for request in self.web.requests if request.url == url])
+
+    def verify(self, url: str = LIST, **more: str) -> tuple[int, str]:
+        """Have the hub verify the intent."""
+        said = {"hub.mode": "subscribe", "hub.topic": url, "hub.challenge": "x91"}
+        said |= {"hub.lease_seconds": "1000"} | {f"hub.{name}": text for name, text in more.items()}
+        answer = self.successResultOf(
+            self.http.get(f"{HERE}/follows/{key_of(url)}?{urlencode(said)}")
+        )
+        return answer.code, self.successResultOf(answer.text())
+
+    def push(self, url: str = LIST) -> int:
+        answer = self.http.post(f"{HERE}/follows/{key_of(url)}", data=b"<anything/>")
+        code: int = self.successResultOf(answer).code
+        return code
+
+    def test_list_is_read_when_its_hub_says_that_it_changed(self) -> None:
+        self.start_list()
+        (form,) = self.asked()
+        self.assertEqual(form["hub.callback"], [f"{HERE}/follows/{key_of(LIST)}"])
+        self.assertEqual((form["hub.mode"], form["hub.topic"]), (["subscribe"], [LIST]))
+        self.assertEqual(self.verify(), (200, "x91"))
+        self.assertEqual((self.push(), self.reads(LIST)), (202, 1))
+        self.pass_time(1)
+        self.assertEqual(self.reads(LIST), 2)
+
+    def test_feed_is_read_when_its_hub_says_that_it_changed(self) -> None:
+        self.start(FollowsOptions(feeds=(Feed(FEED, every=1000.0),)))
+        self.assertEqual(self.verify(FEED), (200, "x91"))
+        self.push(FEED)
+        self.pass_time(1)
+        self.assertEqual(self.reads(FEED), 2)
+
+    def test_flood_of_pushes_causes_few_reads(self) -> None:
+        self.start_list()
+        self.verify()
+        for _ in range(200):
+            self.push()
+            self.clock.advance(0.1)
+        self.assertIn(self.reads(LIST), range(5, 3 + round(20 / HINT_PAUSE)))
+
+    def test_lease_is_renewed(self) -> None:
+        self.start_list()
+        self.verify()
+        self.pass_time(740)
+        self.assertEqual(len(self.asked()), 1)
+        self.pass_time(20)
+        self.assertEqual(len(self.asked()), 2)
+        self.assertEqual(self.verify(lease_seconds="99999999999"), (200, "x91"))
+        self.clock.advance(LONGEST_LEASE)
+        self.pass_time(1)
+        self.assertEqual(len(self.asked()), 3, "the lease was not believed")
+
+    def test_only_what_was_asked_for_is_confirmed(self) -> None:
+        self.start_list()
+        self.assertEqual(self.verify(topic="http://other.example/")[0], 404)
+        self.assertEqual(self.verify(mode="unsubscribe")[0], 404)
+        self.assertEqual(self.verify(mode="dance")[0], 400)
+        self.assertEqual(self.verify(FEED)[0], 404)
+        self.assertEqual(self.push(FEED), 410)
+        self.assertEqual(self.verify()[0], 200)
+        self.assertEqual(self.verify()[0], 404, "it was verified already")
+
+    def test_hub_that_refuses_is_told_once_an_hour(self) -> None:
+        self.web.answers[HUB] = reply(403, b"Not you.")
+        with capturedLogs() as logs:
+            self.start_list()
+            self.pass_time(3000)
+        (line,) = [str(formatEvent(event)) for event in logs]
+        self.assertIn(f"{LIST} is only polled: its hub takes no subscription", line)
+        self.assertIn("Not you", line)
+        self.assertEqual(len(self.asked()), 1)
+        self.assertGreater(self.reads(LIST), 2, "it is polled all the same")
+
+    def test_hub_that_ends_the_subscription_is_asked_again_later(self) -> None:
+        self.start_list()
+        with capturedLogs() as logs:
+            self.assertEqual(self.verify(mode="denied", reason="You may not.")[0], 200)
+        self.assertIn("You may not.", str(formatEvent(logs[0])))
+        self.pass_time(3700)
+        self.assertEqual(len(self.asked()), 2)
+
+    def test_nothing_is_pushed_that_nobody_wants_or_that_no_hub_could_call(self) -> None:
+        self.start(FollowsOptions((Source(LIST),)))
+        self.assertEqual(self.asked(), [])
+        self.parts = front_door_parts(
+            clock=self.clock,
+            intake=FakeIntake(),
+            follows=self.parts.follows,
+            web=self.web,
+            in_thread=execute,
+            public_url="http://localhost:5337",
+        )
+        self.start(FollowsOptions((Source(LIST, push=True),)))
+        self.assertEqual(self.asked(), [])
