@@ -1,4 +1,4 @@
-"""Stores topics: the results of fetches, requested checks, pushed contents, and the ends of topics.
+"""Stores topics: the results of fetches, requested checks, and the ends of topics.
 
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.
@@ -38,11 +38,11 @@ from rsscloud_broker.storage.contents import (
     is_kept,
     is_waited_for,
     is_wanted,
-    keep_pushed,
     remove_outdated,
     remove_unneeded,
 )
 from rsscloud_broker.storage.idle import evict_idle
+from rsscloud_broker.storage.kept_changes import keep_fetched
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import fanout, pending, subscription, topic
@@ -167,6 +167,7 @@ def _record(
     if row.check_requested_at is not None and row.check_requested_at <= read_at:
         values |= _NO_CHECK
     conn.execute(_UPDATE, {"key": key, **values})
+    kept = changed and keep_fetched(conn, bounds.history, row.url, fetched)
     wanted, content_key = _keep_content(conn, row, fetched, changed, bounds)
     recorded = None
     if changed:
@@ -175,7 +176,7 @@ def _record(
         carried = None if content_key is None else fetched.content
         begun_at = to_micros(asked_at)
         if not is_idle:
-            _begin_fanout(conn, key, begun_at, content_key, carried, lacks_content=lacks_content)
+            begin_fanout(conn, key, begun_at, content_key, carried, lacks_content=lacks_content)
         (recorded,) = (None,) if ping is None else insert_pings(conn, [ping])
     content_awaited = not changed and content_key is not None
     if content_awaited:
@@ -195,7 +196,7 @@ def _record(
         changed=changed,
         ping=recorded,
         content_awaited=content_awaited,
-        stored=content_key is not None,
+        stored=content_key is not None or kept,
     )
 
 
@@ -269,7 +270,7 @@ def _use_content(conn: Connection, key: int, content_key: int | None, fetched: F
     )
 
 
-def _begin_fanout(
+def begin_fanout(
     conn: Connection,
     key: int,
     begun_at: int,
@@ -293,26 +294,10 @@ def _begin_fanout(
     )
 
 
-def _has_subscriptions(conn: Connection, key: int) -> bool:
+def has_subscriptions(conn: Connection, key: int) -> bool:
+    """Whether a topic has subscriptions."""
     anybody = select(subscription.c.id).where(subscription.c.topic_id == key).limit(1)
     return conn.execute(anybody).first() is not None
-
-
-def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
-    """See ``IStore.push_content``.
-
-    The content is stored even if no subscription wants content now, since one may by the time
-    that the fan-out reaches it.  It is stored whatever the limits are, since it cannot be fetched
-    again.
-    """
-    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
-    if key is None or not _has_subscriptions(conn, key):
-        return False
-    begun_at = to_micros(at)
-    conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
-    _begin_fanout(conn, key, begun_at, keep_pushed(conn, key, new), new, pushed=True)
-    remove_unneeded(conn, [url])
-    return True
 
 
 def checks_due(conn: Connection, limit: int) -> list[Check]:
@@ -425,8 +410,8 @@ def end_topic(
     )
     if not ended.rowcount:
         return False
-    if _has_subscriptions(conn, key):
-        _begin_fanout(conn, key, ended_at, None)
+    if has_subscriptions(conn, key):
+        begin_fanout(conn, key, ended_at, None)
     record_change_if_any(conn, change)
     return True
 

@@ -1,0 +1,115 @@
+"""Keeps changes of topics until they are in the feeds of the broker.
+
+Each change is a row, written in the transaction that records the change.  Whoever makes the feeds
+reads the rows in the order of their ids, and then has them removed.
+
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    delete,
+    insert,
+    literal_column,
+    select,
+    true,
+)
+
+from rsscloud_broker.model import Content, FetchResult, Way
+from rsscloud_broker.records import History, KeptChange
+from rsscloud_broker.storage import postgresql
+from rsscloud_broker.storage.kept_schema import kept_change
+from rsscloud_broker.tables import to_micros, to_seconds
+
+#: How many bytes of contents are read at a time; or a single larger one.
+READ_BYTES: Final = 8 * 1024 * 1024
+
+_ROW: Final = kept_change.c
+
+
+def keep_change(
+    conn: Connection,
+    history: History | None,
+    url: str,
+    way: Way,
+    at: float,
+    content: Content | None = None,
+    origin: str = "",
+) -> bool:
+    """Keep a change of a topic, if its changes are kept.
+
+    :param way: how the broker learned of it.
+    :param content: the new content, if it is known.
+    :param origin: of the ping; see ``Ping``.
+    :returns: whether the content is kept too.
+    """
+    if history is None or not history.has(url):
+        return False
+    kept = content if history.has_content(url) else None
+    conn.execute(
+        insert(kept_change).values(
+            at=to_micros(at),
+            url=url,
+            way=way,
+            origin=origin,
+            content_type="" if kept is None else kept.content_type,
+            size=0 if kept is None else len(kept.body),
+            body=None if kept is None else kept.body,
+        )
+    )
+    return kept is not None
+
+
+def keep_fetched(conn: Connection, history: History | None, url: str, fetched: FetchResult) -> bool:
+    """Keep a change that a fetch found, or that the broker itself published: see ``keep_change``.
+
+    :param url: the present URL of the topic.
+    """
+    way = Way.PING if fetched.pinged and fetched.way is Way.FETCH else fetched.way
+    at, content, origin = fetched.started_at, fetched.content, fetched.origin
+    return keep_change(conn, history, url, way, at, content, origin)
+
+
+def kept_changes(conn: Connection, after: int, limit: int) -> list[KeptChange]:
+    """See ``IChangeStore.kept_changes``."""
+    query = (
+        select(_ROW.id, _ROW.size)
+        .where(_ROW.id > after, _settled(conn))
+        .order_by(_ROW.id)
+        .limit(limit)
+    )
+    chosen: list[int] = []
+    size = 0
+    for key, length in conn.execute(query):
+        size += length
+        if chosen and size > READ_BYTES:
+            break
+        chosen.append(key)
+    rows = select(kept_change).where(_ROW.id.in_(chosen)).order_by(_ROW.id)
+    return [_change(row) for row in conn.execute(rows)] if chosen else []
+
+
+def remove_kept_changes(conn: Connection, through: int) -> int:
+    """See ``IChangeStore.remove_kept_changes``."""
+    return conn.execute(delete(kept_change).where(_ROW.id <= through)).rowcount
+
+
+def _change(row: Any) -> KeptChange:
+    content = None if row.body is None else Content(row.body, row.content_type)
+    return KeptChange(row.id, row.url, to_seconds(row.at), Way(row.way), row.origin, content)
+
+
+def _settled(conn: Connection) -> ColumnElement[bool]:
+    """Whether no row with a smaller id can appear any more; see ``pings``."""
+    if conn.dialect.name != postgresql.DIALECT:
+        return true()
+    return literal_column(
+        "age(kept_change.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)", Boolean
+    )
