@@ -15,6 +15,7 @@ from attrs import evolve
 from benchmarks import (
     black_holes,
     change_list,
+    events,
     hosting,
     notify,
     pings,
@@ -52,6 +53,8 @@ ROWS: dict[str, Row] = {
     "start": start.start,
     "planning": planning.planning,
     "append": simplefeed.appending,
+    "events": events.appending,
+    "events-documents": events.serving,
     "follow": simplefeed.catching_up,
 }
 

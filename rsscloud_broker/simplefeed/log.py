@@ -33,7 +33,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from rsscloud_broker.simplefeed import schema
 from rsscloud_broker.simplefeed.entries import Entry, new_id
-from rsscloud_broker.tables import to_micros, to_seconds
+from rsscloud_broker.tables import insert_on_sqlite, to_micros, to_seconds
 
 #: How many entries a document has, unless the log says otherwise.
 PER_DOCUMENT: Final = 100
@@ -277,7 +277,10 @@ def append(
         data = _encode(entry if at == last else evolve(entry, updated=to_seconds(last)))
         size += len(data)
         rows.append({"log_id": row.id, "number": number, "updated_at": last, "data": data})
-    conn.execute(insert(schema.entry), rows)
+    if conn.dialect.name == "sqlite":
+        insert_on_sqlite(conn, schema.entry, rows)
+    else:
+        conn.execute(insert(schema.entry), rows)
     if full:
         conn.execute(insert(schema.document), full)
     changed = {

@@ -34,6 +34,7 @@ from sqlalchemy import (
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import PingRecord
 from rsscloud_broker.storage import postgresql, sqlite
+from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
     counter,
     ping,
@@ -79,6 +80,32 @@ _ADD_TO_COUNTER = (
     .where(counter.c.name == _COUNTER)
     .values(value=counter.c.value + bindparam("more"))
 )
+
+
+#: Whether no ping with a smaller id can appear any more.
+#:
+#: PostgreSQL gives out ids before the commit.  So a ping is settled when all transactions that
+#: still run began after the one that recorded it.  On SQLite one transaction writes at a time.
+_IS_SETTLED: ColumnElement[bool] = literal_column(
+    "age(ping.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)", Boolean
+)
+
+_IN_ORDER = (
+    select(
+        ping.c.id,
+        ping.c.received_at,
+        ping.c.name,
+        ping.c.url,
+        ping.c.changes_url,
+        ping.c.rss_url,
+        ping.c.tags,
+        ping.c.origin,
+    )
+    .where(ping.c.id > bindparam("after"))
+    .order_by(ping.c.id)
+    .limit(bindparam("most"))
+)
+_AFTER, _SETTLED_AFTER = RowBatch(_IN_ORDER), RowBatch(_IN_ORDER.where(_IS_SETTLED))
 
 
 def fingerprint(record: Ping) -> bytes:
@@ -263,8 +290,21 @@ def _ping(row: Row[tuple[object, ...]]) -> Ping:
 
 def pings_after(conn: Connection, after: int, limit: int) -> list[Ping]:
     """See ``IStore.pings_after``."""
-    query = select(ping).where(ping.c.id > after, _settled(conn)).order_by(ping.c.id).limit(limit)
-    return [_ping(row) for row in conn.execute(query)]
+    wanted = _AFTER if sqlite.serves(conn) else _SETTLED_AFTER
+    rows = sorted(map(tuple, wanted.read(conn, {"after": after, "most": limit})))
+    return [
+        Ping(
+            name,
+            url,
+            to_seconds(at),
+            changes_url,
+            rss_url,
+            tuple(json.loads(tags or "[]")),
+            key,
+            via,
+        )
+        for key, at, name, url, changes_url, rss_url, tags, via in rows
+    ]
 
 
 def last_ping_id(conn: Connection) -> int:
@@ -274,16 +314,8 @@ def last_ping_id(conn: Connection) -> int:
 
 
 def _settled(conn: Connection) -> ColumnElement[bool]:
-    """Whether no ping with a smaller id can appear any more.
-
-    PostgreSQL gives out ids before the commit.  So a ping is settled when all transactions that
-    still run began after the one that recorded it.  On SQLite one transaction writes at a time.
-    """
-    if conn.dialect.name != postgresql.DIALECT:
-        return true()
-    return literal_column(
-        "age(ping.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)", Boolean
-    )
+    """Whether no ping with a smaller id can appear any more."""
+    return true() if conn.dialect.name != postgresql.DIALECT else _IS_SETTLED
 
 
 def count_pings(conn: Connection) -> int:

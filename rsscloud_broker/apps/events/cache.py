@@ -25,13 +25,14 @@ Key = tuple[str, int | None]
 
 _ETAGS: Final = re.compile(rb'(?:W/)?("[^"]*")')
 
-#: Nothing in a document may run in a browser that shows it, since strangers wrote parts of it.
+#: Nothing in a document with contents may run in a browser that shows it, since strangers wrote
+#: the contents.
 _SAFE: Final = (
-    (b"content-security-policy", b"default-src 'none'; sandbox; frame-ancestors 'none'"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"vary", b"Accept-Encoding"),
+    b"content-security-policy",
+    [b"default-src 'none'; sandbox; frame-ancestors 'none'"],
 )
-_TYPE: Final = b"application/atom+xml; charset=utf-8"
+_VARY: Final = (b"vary", [b"Accept-Encoding"])
+_TYPE: Final = (b"content-type", [b"application/atom+xml; charset=utf-8"])
 
 
 @frozen
@@ -47,7 +48,7 @@ class Ready:
     packed: bytes = field(repr=False)
     etag: bytes
     modified_at: int | None
-    headers: Sequence[tuple[bytes, bytes]]
+    headers: Sequence[tuple[bytes, list[bytes]]]
     until: float
 
     @property
@@ -60,7 +61,7 @@ class Ready:
         packs = allows_gzip(accepted_codings(request))
         set_header = request.responseHeaders.setRawHeaders
         for name, value in self.headers:
-            set_header(name, [value])
+            set_header(name, value)
         tag = self.etag[:-1] + b'-gzip"' if packs else self.etag
         set_header(b"etag", [tag])
         if self._is_known(request):
@@ -71,7 +72,7 @@ class Ready:
         request.setResponseCode(OK)
         if packs:
             set_header(b"content-encoding", [b"gzip"])
-        set_header(b"content-type", [_TYPE])
+        set_header(*_TYPE)
         set_header(b"content-length", [b"%d" % len(body)])
         request.write(b"" if request.method == b"HEAD" else body)
         request.finish()
@@ -98,17 +99,23 @@ def ready(
     cache_control: str,
     link: str,
     until: float,
+    *,
+    has_contents: bool,
 ) -> Ready:
     """A document that can be sent.
 
     :param etag: the ETag of the body that is not compressed.
     :param link: the value of the Link header; empty for none.
+    :param has_contents: whether contents of strangers are in it.
     """
-    headers = [*_SAFE, (b"cache-control", cache_control.encode("ascii"))]
+    headers = [_VARY, (b"cache-control", [cache_control.encode("ascii")])]
+    if has_contents:
+        headers.append(_SAFE)
     if link:
-        headers.append((b"link", link.encode("utf-8")))
+        headers.append((b"link", [link.encode("utf-8")]))
     if modified_at is not None:
-        headers.append((b"last-modified", formatdate(modified_at, usegmt=True).encode("ascii")))
+        date = formatdate(modified_at, usegmt=True)
+        headers.append((b"last-modified", [date.encode("ascii")]))
     return Ready(body, packed, etag.encode("ascii"), modified_at, headers, until)
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 from math import ceil
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -81,6 +82,11 @@ class Asked:
     def key(self) -> Key:
         """The key of the document in the cache."""
         return self.name, self.number
+
+    @property
+    def has_contents(self) -> bool:
+        """Whether the document has contents of strangers."""
+        return self.name.startswith(TOPIC)
 
 
 def asked(path: str, query: str) -> Asked:
@@ -217,7 +223,7 @@ class Documents(Answers):
             return None if written is None else await self._recent(wanted, written)
         found = await self._feeds.document(wanted.name, wanted.number)
         if isinstance(found, Filed):
-            return await self._archived(found)
+            return await self._archived(wanted, found)
         return None if found is None else await self._recent(wanted, found)
 
     async def _recent(self, wanted: Asked, written: Written) -> Ready:
@@ -232,12 +238,22 @@ class Documents(Answers):
         is_topic = self._has_hub and wanted.number is None
         link = hub_and_self(self._public_url, recent_path(wanted.name)) if is_topic else ""
         until = self._clock.seconds() + FRESH
-        return ready(written.body, body, written.etag, at, RECENT, link, until)
+        return ready(
+            written.body,
+            body,
+            written.etag,
+            at,
+            RECENT,
+            link,
+            until,
+            has_contents=wanted.has_contents,
+        )
 
-    async def _archived(self, found: Filed) -> Ready:
+    async def _archived(self, wanted: Asked, found: Filed) -> Ready:
         body, packed, at = await self._in_thread(_contents, found)
         etag = f'"{found.file.parent().basename()}-{found.file.basename()}"'
-        return ready(body, packed, etag, at, ARCHIVED, "", self._clock.seconds() + UNREMOVED)
+        until = self._clock.seconds() + UNREMOVED
+        return ready(body, packed, etag, at, ARCHIVED, "", until, has_contents=wanted.has_contents)
 
     async def _missing(self, wanted: Asked) -> str:
         """Why there is no such document, for people."""
@@ -256,7 +272,11 @@ class Documents(Answers):
 
 
 def _asked_by(request: Request) -> Asked:
-    path, query = request.path, request.uri.partition(b"?")[2]
+    return _parsed(request.path, request.uri.partition(b"?")[2])
+
+
+@lru_cache(maxsize=1000)
+def _parsed(path: bytes, query: bytes) -> Asked:
     return asked(path.decode("utf-8", "replace"), query.decode("utf-8", "replace"))
 
 

@@ -289,7 +289,7 @@ class Watchers:
                 await self._look()
             else:
                 page = await self._page(position, self._newest)
-                if page is None:
+                if page is None or page.after == position:
                     await self._look()
                     continue
                 position = page.after
