@@ -7,6 +7,7 @@ plain values.  Times are seconds since the epoch (UTC) as floats; durations are 
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote
 
 from attrs import field, frozen
 
@@ -202,6 +203,10 @@ class FetchRecord:
     stored: bool = False
 
 
+#: The longest URL of a topic whose contents are kept, since an index has it.
+MAX_HISTORY_URL: Final = 2000
+
+
 @frozen
 class KeptChange:
     """A change of a topic, as the store keeps it for the feeds.
@@ -226,10 +231,13 @@ class History:
 
     :ivar left_out: how the URLs of topics begin whose changes are not kept: those of the feeds.
     :ivar contents: how the URLs of topics begin whose contents are kept.
+    :ivar feeds: what comes before the URL of a topic, percent-encoded, in the URL of the feed with
+        its contents.
     """
 
     left_out: tuple[str, ...] = ()
     contents: tuple[str, ...] = ()
+    feeds: str = ""
 
     def has(self, url: str) -> bool:
         """Whether the changes of a topic are kept."""
@@ -237,7 +245,11 @@ class History:
 
     def has_content(self, url: str) -> bool:
         """Whether the contents of a topic are kept."""
-        return self.has(url) and url.startswith(self.contents)
+        return self.has(url) and len(url) <= MAX_HISTORY_URL and url.startswith(self.contents)
+
+    def feed_of(self, url: str) -> str:
+        """The URL of the feed with the contents of a topic; empty if they are not kept."""
+        return f"{self.feeds}{quote(url, safe='')}" if self.has_content(url) else ""
 
 
 @frozen

@@ -33,9 +33,9 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.apps.events.cache import Cache, Key, Ready, packed, ready
 from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, PREFIX, TOPIC, recent_path
-from rsscloud_broker.apps.events.options import MAX_URL
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Content, host_of
+from rsscloud_broker.records import MAX_HISTORY_URL
 from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
 from rsscloud_broker.simplefeed.feeds import FRESH, DocumentGone, Feeds, Filed, Written
 from rsscloud_broker.urls import normal_form
@@ -129,11 +129,11 @@ def _topic(text: str) -> str:
         is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
     except ValueError:
         is_usable = False
-    if not is_usable or len(text) > MAX_URL or clean(text) != text:
+    if not is_usable or len(text) > MAX_HISTORY_URL or clean(text) != text:
         raise NotAsked(
             400,
             f"The topic {clean(text)[:100]!r} is not the URL of a topic: it must be an http or "
-            f"https URL of {MAX_URL} characters at most, such as {example}",
+            f"https URL of {MAX_HISTORY_URL} characters at most, such as {example}",
         )
     return normal_form(text)
 

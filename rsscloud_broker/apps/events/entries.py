@@ -8,7 +8,6 @@ from typing import Final
 from attrs import evolve, field, frozen
 
 from rsscloud_broker.apps.events.names import HOST, TOPIC, recent_path
-from rsscloud_broker.apps.events.options import MAX_URL
 from rsscloud_broker.model import Ping, Way, host_of
 from rsscloud_broker.records import KeptChange
 from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
@@ -88,7 +87,7 @@ class Writer:
             categories=(Category(change.way, self._scheme),),
             summary=f"{said} The ping came from {change.origin}." if change.origin else said,
         )
-        if change.content is None or len(url) > MAX_URL:
+        if change.content is None:
             return Cut(change.id, url, entry)
         of_topic = self._public_url + recent_path(TOPIC + url)
         links.append(Link(of_topic, "related", MEDIA_TYPE))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import attrs
 from attrs import field, frozen
 from attrs.validators import ge, le
 
-from rsscloud_broker.apps.events.names import PREFIX
+from rsscloud_broker.apps.events.names import PREFIX, TOPIC, recent_path
 from rsscloud_broker.records import History
-
-#: The longest URL of a topic whose history is kept, since an index has it.
-MAX_URL: Final = 2000
 
 
 def _is_prefix(_: object, key: attrs.Attribute[Any], text: str) -> None:
@@ -88,4 +85,5 @@ def history(options: EventsOptions, public_url: str, pushed: Sequence[str]) -> H
     have them.
     """
     contents = (*(each.topic for each in options.keep), *pushed) if options.topics else ()
-    return History((f"{public_url}{PREFIX}/", *options.leave_out), contents)
+    left_out = (f"{public_url}{PREFIX}/", *options.leave_out)
+    return History(left_out, contents, public_url + recent_path(TOPIC))
