@@ -209,15 +209,12 @@ class Fetched:
 class Way(StrEnum):
     """How the broker learned that a topic had changed.
 
-    ``PING``: somebody pinged it.  ``FETCH``: the broker fetched it without a ping, by a poll for
-    instance.  ``PUSH``: a publisher pushed its content.  ``PUBLISHED``: the broker serves the topic
-    itself.
+    ``LIST`` is a ping that another server listed, and ``PING`` one of which no more is known.
     """
 
-    PING = "ping"
-    FETCH = "fetch"
-    PUSH = "push"
-    PUBLISHED = "published"
+    RSSCLOUD, WEBSUB, WEBLOG_UPDATES = "rssCloud", "WebSub", "weblogUpdates"
+    PAGE, LIST, PING = "page", "list", "ping"
+    FETCH, PUSH, PUBLISHED = "fetch", "push", "published"
 
 
 @frozen
@@ -236,7 +233,7 @@ class FetchResult:
     :ivar result: the response of the server in a few words, for people.
     :ivar asked_at: when the fetch was first requested; None if that is not known.
     :ivar seconds: how long the server took to answer.
-    :ivar way: how the broker got the content, if not by a fetch.
+    :ivar way: how the broker learned of the change, if it is one.
     """
 
     url: str

@@ -121,13 +121,27 @@ class Retries:
             self.wake_at(min(due))
         for subscription in recorded.dropped:
             self._dropped.inc()
-            feed = self._history.feed_of(subscription.moved_to or subscription.topic)
+            self._log_dropped(subscription)
+
+    def _log_dropped(self, subscription: Subscription) -> None:
+        """Log that a subscriber misses a pushed content, and where the content is."""
+        told: dict[str, object] = {
+            "callback": subscription.callback.url,
+            "topic": subscription.topic,
+            "limit": MAX_QUEUED,
+        }
+        feed = self._history.feed_of(subscription.moved_to or subscription.topic)
+        if feed:
             self.log.error(
-                "{callback} misses a pushed content of {topic}: its queue is full ({limit}).{feed}",
-                callback=subscription.callback.url,
-                topic=subscription.topic,
-                limit=MAX_QUEUED,
-                feed=f" The content is in {feed}" if feed else "",
+                "{callback} misses a pushed content of {topic}: its queue is full ({limit}). "
+                "The content is in {feed}",
+                feed=feed,
+                **told,
+            )
+        else:
+            self.log.error(
+                "{callback} misses a pushed content of {topic}: its queue is full ({limit}).",
+                **told,
             )
 
     def _publish_failure(self, delivery: Delivery) -> None:

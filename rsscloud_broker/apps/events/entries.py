@@ -14,8 +14,13 @@ from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
 from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, new_id
 
 _SENTENCES: Final = {
+    Way.RSSCLOUD: "It has changed, as a ping by rssCloud had said.",
+    Way.WEBSUB: "It has changed, as its publisher had told the WebSub hub.",
+    Way.WEBLOG_UPDATES: "It has changed, as a ping by weblogUpdates had said.",
+    Way.PAGE: "It has changed, as somebody found who had it fetched.",
+    Way.LIST: "It has changed, as the list of another server had said.",
     Way.PING: "It has changed, as a ping had said.",
-    Way.FETCH: "It has changed. The broker fetched it without a ping.",
+    Way.FETCH: "It has changed, as the broker found when it fetched it.",
     Way.PUSH: "Its publisher pushed a new content.",
     Way.PUBLISHED: "It was published at this broker.",
 }
