@@ -255,7 +255,8 @@ def append(
         if source is not None:
             conn.execute(_APPENDED.values(source=source), {"of": row.id})
         return []
-    number, first, size, last = row.newest, row.first, row.size, row.updated_at
+    number, first, size = row.newest, row.first, row.size
+    last = row.updated_at if number else 0  # a log without entries has the time when it was made
     rows: list[dict[str, Any]] = []
     full: list[dict[str, Any]] = []
     for entry in entries:

@@ -31,6 +31,7 @@ from tests.store_contract import (
     make_account_store_tests,
     make_administration_tests,
     make_bounds_tests,
+    make_kept_tests,
     make_store_tests,
 )
 
@@ -51,6 +52,10 @@ class PostgreSQLAdministrationTests(make_administration_tests(postgresql_store))
 
 class PostgreSQLBoundsTests(make_bounds_tests(postgresql_store)):  # type: ignore[misc] # made at run time
     """The store on PostgreSQL keeps its limits."""
+
+
+class PostgreSQLKeptTests(make_kept_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+    """The store on PostgreSQL keeps changes for the feeds."""
 
 
 class EventLogOrderTests(TestCase):
