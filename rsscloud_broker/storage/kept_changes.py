@@ -12,20 +12,16 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sqlalchemy import (
-    Boolean,
-    ColumnElement,
     Connection,
     delete,
     insert,
-    literal_column,
     select,
-    true,
 )
 
 from rsscloud_broker.model import Content, FetchResult, Way
 from rsscloud_broker.records import History, KeptChange
-from rsscloud_broker.storage import postgresql
 from rsscloud_broker.storage.kept_schema import kept_change
+from rsscloud_broker.storage.settled import announce, settled
 from rsscloud_broker.tables import to_micros, to_seconds
 
 #: How many bytes of contents are read at a time; or a single larger one.
@@ -53,6 +49,7 @@ def keep_change(
     if history is None or not history.has(url):
         return False
     kept = content if history.has_content(url) else None
+    announce(conn, "kept_change")
     conn.execute(
         insert(kept_change).values(
             at=to_micros(at),
@@ -79,12 +76,10 @@ def keep_fetched(conn: Connection, history: History | None, url: str, fetched: F
 
 def kept_changes(conn: Connection, after: int, limit: int) -> list[KeptChange]:
     """See ``IChangeStore.kept_changes``."""
-    query = (
-        select(_ROW.id, _ROW.size)
-        .where(_ROW.id > after, _settled(conn))
-        .order_by(_ROW.id)
-        .limit(limit)
-    )
+    query = select(_ROW.id, _ROW.size).where(_ROW.id > after).order_by(_ROW.id).limit(limit)
+    until = settled(conn, "kept_change")
+    if until is not None:
+        query = query.where(_ROW.id <= until)
     chosen: list[int] = []
     size = 0
     for key, length in conn.execute(query):
@@ -104,12 +99,3 @@ def remove_kept_changes(conn: Connection, through: int) -> int:
 def _change(row: Any) -> KeptChange:
     content = None if row.body is None else Content(row.body, row.content_type)
     return KeptChange(row.id, row.url, to_seconds(row.at), Way(row.way), row.origin, content)
-
-
-def _settled(conn: Connection) -> ColumnElement[bool]:
-    """Whether no row with a smaller id can appear any more; see ``pings``."""
-    if conn.dialect.name != postgresql.DIALECT:
-        return true()
-    return literal_column(
-        "age(kept_change.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)", Boolean
-    )
