@@ -16,6 +16,7 @@ from benchmarks import (
     black_holes,
     change_list,
     couriers,
+    events,
     hosting,
     notify,
     pings,
@@ -56,6 +57,8 @@ ROWS: dict[str, Row] = {
     "start": start.start,
     "planning": planning.planning,
     "append": simplefeed.appending,
+    "events": events.appending,
+    "events-documents": events.serving,
     "follow": simplefeed.catching_up,
 }
 

@@ -16,6 +16,7 @@ from rsscloud_broker.interfaces import (
     IApp,
     IEventSink,
     IFrontDoor,
+    IKeepsFeeds,
     INotifier,
     ServedTopics,
 )
@@ -49,6 +50,15 @@ def tables_of(chosen: Sequence[tuple[Any, Any]]) -> dict[str, AppTables]:
                 f"the tables {', '.join(strange)} of the application {name!r} must have names that "
                 f"begin with {name}_; mend or uninstall it, or set enabled = false in [apps.{name}]"
             )
+    return found
+
+
+def tables_of_feeds(doors: Sequence[tuple[Any, Any]]) -> dict[str, AppTables]:
+    """The tables of the front doors that make feeds, by the names with which they begin."""
+    found: dict[str, AppTables] = {}
+    for maker, _ in doors:
+        if IKeepsFeeds.providedBy(maker):
+            found |= maker.tables
     return found
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from attrs import evolve, frozen
@@ -30,12 +31,14 @@ from rsscloud_broker.interfaces import (
     IApp,
     IEventSink,
     IFrontDoor,
+    IKeepsFeeds,
     INotifier,
     IOutbound,
     IPluginMaker,
     IPushesContent,
     OutboundReply,
 )
+from rsscloud_broker.records import History
 from rsscloud_broker.wire.text import clean
 
 
@@ -88,9 +91,15 @@ def make_all(makers: Makers, kind: str, chosen: Sequence[tuple[Any, Any]], parts
 
 
 def _permitted(maker: Any, parts: Any) -> Any:
-    """What a maker may have of the parts: only some front doors serve administrators."""
-    if isinstance(parts, FrontDoorParts) and not IAdministers.providedBy(maker):
-        return evolve(parts, administration=None)
+    """What a maker may have of the parts: only some front doors serve administrators, or make
+    feeds.
+    """
+    if not isinstance(parts, FrontDoorParts):
+        return parts
+    if not IAdministers.providedBy(maker):
+        parts = evolve(parts, administration=None)
+    if not IKeepsFeeds.providedBy(maker):
+        parts = evolve(parts, database=None, changes=None, directory=None)
     return parts
 
 
@@ -129,6 +138,27 @@ def pushed_prefixes(
     if problems:
         raise PluginError("\n".join(problems))
     return tuple(declared)
+
+
+def kept_history(
+    doors: Sequence[tuple[Any, Any]], public_url: str, pushed: Sequence[str]
+) -> History | None:
+    """Which changes of topics the store keeps for the front doors that make feeds.
+
+    :param doors: the makers of the front doors that run, and their options.
+    :param pushed: how the URLs of topics begin whose content is pushed.
+    :returns: None if no front door makes feeds.
+    """
+    found = [
+        maker.history(options, public_url, pushed)
+        for maker, options in doors
+        if IKeepsFeeds.providedBy(maker)
+    ]
+    if not found:
+        return None
+    left_out = set(found[0].left_out).intersection(*(each.left_out for each in found))
+    contents = chain.from_iterable(each.contents for each in found)
+    return History(tuple(sorted(left_out)), tuple(contents), found[0].feeds)
 
 
 def _is_prefix(value: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
@@ -205,6 +206,17 @@ class Fetched:
     result: str = ""
 
 
+class Way(StrEnum):
+    """How the broker learned that a topic had changed.
+
+    ``LIST`` is a ping that another server listed, and ``PING`` one of which no more is known.
+    """
+
+    RSSCLOUD, WEBSUB, WEBLOG_UPDATES = "rssCloud", "WebSub", "weblogUpdates"
+    PAGE, LIST, PING = "page", "list", "ping"
+    FETCH, PUSH, PUBLISHED = "fetch", "push", "published"
+
+
 @frozen
 class FetchResult:
     """The result of a successful fetch, as the core hands it to the store.
@@ -221,6 +233,7 @@ class FetchResult:
     :ivar result: the response of the server in a few words, for people.
     :ivar asked_at: when the fetch was first requested; None if that is not known.
     :ivar seconds: how long the server took to answer.
+    :ivar way: how the broker learned of the change, if it is one.
     """
 
     url: str
@@ -235,6 +248,7 @@ class FetchResult:
     asked_at: float | None = None
     seconds: float = 0.0
     origin: str = ""
+    way: Way = Way.FETCH
 
 
 @frozen

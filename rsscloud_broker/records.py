@@ -7,18 +7,21 @@ plain values.  Times are seconds since the epoch (UTC) as floats; durations are 
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import quote
 
 from attrs import field, frozen
 
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Callback,
+    Content,
     Intent,
     Outcome,
     Ping,
     Subscription,
     Topic,
     Validators,
+    Way,
 )
 
 
@@ -200,6 +203,55 @@ class FetchRecord:
     stored: bool = False
 
 
+#: The longest URL of a topic whose contents are kept, since an index has it.
+MAX_HISTORY_URL: Final = 2000
+
+
+@frozen
+class KeptChange:
+    """A change of a topic, as the store keeps it for the feeds.
+
+    :ivar id: the store's key, ascending.
+    :ivar at: when the fetch began that found it; or when it was pushed.
+    :ivar origin: of the ping; see ``Ping``.
+    :ivar content: the new content, if the history of the topic has contents; else None.
+    """
+
+    id: int
+    url: str
+    at: float
+    way: Way
+    origin: str = ""
+    content: Content | None = None
+
+
+@frozen
+class History:
+    """Of which topics the store keeps the changes for the feeds, and of which the contents too.
+
+    :ivar left_out: how the URLs of topics begin whose changes are not kept: those of the feeds.
+    :ivar contents: how the URLs of topics begin whose contents are kept.
+    :ivar feeds: what comes before the URL of a topic, percent-encoded, in the URL of the feed with
+        its contents.
+    """
+
+    left_out: tuple[str, ...] = ()
+    contents: tuple[str, ...] = ()
+    feeds: str = ""
+
+    def has(self, url: str) -> bool:
+        """Whether the changes of a topic are kept."""
+        return not url.startswith(self.left_out) if self.left_out else True
+
+    def has_content(self, url: str) -> bool:
+        """Whether the contents of a topic are kept."""
+        return self.has(url) and len(url) <= MAX_HISTORY_URL and url.startswith(self.contents)
+
+    def feed_of(self, url: str) -> str:
+        """The URL of the feed with the contents of a topic; empty if they are not kept."""
+        return f"{self.feeds}{quote(url, safe='')}" if self.has_content(url) else ""
+
+
 @frozen
 class Bounds:
     """Limits on the data that callers of the broker can make the store keep.
@@ -208,12 +260,14 @@ class Bounds:
     :ivar contents: the bytes of all contents.
     :ivar contents_of_host: the bytes of the contents from one host.
     :ivar failed_attempts: the number of failed attempts whose requests and answers are kept.
+    :ivar history: which changes are kept for the feeds of the broker; None for none.
     """
 
     idle_topics: int = 10_000
     contents: int = 1024**3
     contents_of_host: int = 128 * 1024**2
     failed_attempts: int = 10_000
+    history: History | None = None
 
 
 @frozen

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from attrs import evolve
@@ -17,7 +18,7 @@ from twisted.python.filepath import FilePath
 
 from rsscloud_broker.account_parts import make_accounts
 from rsscloud_broker.accounts import RemovedAccounts
-from rsscloud_broker.app_parts import make_apps, tables_of
+from rsscloud_broker.app_parts import make_apps, tables_of, tables_of_feeds
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.client.feed_doctor import FeedDoctor
 from rsscloud_broker.client.feed_push import OwnBroker
@@ -49,14 +50,15 @@ from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
+from rsscloud_broker.events import FilePublished
 from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import AppParts, FrontDoorParts, IClock, SinkParts
+from rsscloud_broker.interfaces import AppParts, FrontDoorParts, IClock, IServesTopics, SinkParts
 from rsscloud_broker.local_sign_in import LocalSignIn, write_to_terminal
 from rsscloud_broker.logs import Log, Logs, UnusableLog
-from rsscloud_broker.making import make_all, make_notifiers, pushed_prefixes
+from rsscloud_broker.making import kept_history, make_all, make_notifiers, pushed_prefixes
 from rsscloud_broker.observing import make_monitoring
 from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound_parts import make_outbound
@@ -140,7 +142,6 @@ def make_broker(
 
     clock, counters, blocks = SystemClock(reactor), Counters(), Blocks()
     threads = StoreThreads(reactor, counters)
-    store = Store(reactor, config.database_url, threads, config.storage.bounds, counters)
     accounts = make_accounts(AccountStore(threads), config, reactor, clock, makers, chosen)
     bus = EventBus(clock=clock, counters=counters)
     filing = Workers(reactor, "files", 2, counters)
@@ -151,11 +152,28 @@ def make_broker(
     running = frozenset(maker.name for maker, options in chosen["front_doors"])
     # A hub takes subscriptions in, and calls whom it subscribed.
     has_hub = "websub" in running and "websub" in notifiers
-    pushed = PushedTopics(pushed_prefixes(makers, chosen, public_url, has_hub))
+    prefixes = pushed_prefixes(makers, chosen, public_url, has_hub)
+    history = kept_history(chosen["front_doors"], public_url, prefixes)
+    store = Store(
+        reactor,
+        config.database_url,
+        threads,
+        evolve(config.storage.bounds, history=history),
+        counters,
+    )
     limiter = FairLimiter(clock)
     detector = ChangeDetector(
         store,
-        TopicReader(store, outbound.fetcher, bus, clock, counters, limiter, pushed, blocks=blocks),
+        TopicReader(
+            store,
+            outbound.fetcher,
+            bus,
+            clock,
+            counters,
+            limiter,
+            PushedTopics(prefixes),
+            blocks=blocks,
+        ),
         FeedInspector(store, filing),
         bus,
         clock,
@@ -194,10 +212,11 @@ def make_broker(
         has_hub=has_hub,
         blocks=blocks,
         outbound=outbound.callbacks,
+        history=history,
     )
     pages = Pages(announcements=administration.following)
     limits = HTTPLimits(config.http, reactor, public_url)
-    service.app_tables = tables_of(chosen["apps"])
+    service.app_tables = tables_of(chosen["apps"]) | tables_of_feeds(chosen["front_doors"])
     apps = make_apps(
         makers,
         chosen["apps"],
@@ -224,7 +243,6 @@ def make_broker(
         ),
     )
     notifiers.update(apps.notifiers)
-    outbound.fetcher.serve(apps.topics)
     administration.serve(apps.topics)
     sinks = [
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
@@ -235,37 +253,48 @@ def make_broker(
     for sink in sinks:
         bus.attach(sink)
     self_test = SelfTest(config.data, clock)
-    door_parts = FrontDoorParts(
-        broker=broker,
-        clock=clock,
-        pages=pages,
-        counters=counters,
-        public_directory=public_directory,
-        public_url=public_url,
-        running=running,
-        in_thread=filing,
-        statistics=store,
-        has_hub=has_hub,
-        topics=TopicView(store, clock),
-        event_log=EventLog(store) if _runs(chosen["sinks"], "event_log") else None,
-        disclosure=Disclosure(config.pages.callbacks),
-        max_connections=lambda: limits.http.max_connections,
-        callers=accounts.callers,
-        accounts=accounts.accounts,
-        intake=PingIntake(store, detector, bus, clock, access, counters, space),
-        follows=store,
-        web=outbound.topics,
-        administration=administration,
-        feed_doctor=FeedDoctor(
-            asking_guarded(outbound.topics, clock),
-            clock,
-            OwnBroker(public_url, broker.protocols - broker.content_protocols, has_hub),
-            broker.admit_examination,
-            filing,
+    doors = make_all(
+        makers,
+        "front_doors",
+        chosen["front_doors"],
+        FrontDoorParts(
+            broker=broker,
+            clock=clock,
+            pages=pages,
+            counters=counters,
+            public_directory=public_directory,
+            public_url=public_url,
+            running=running,
+            in_thread=filing,
+            statistics=store,
+            has_hub=has_hub,
+            topics=TopicView(store, clock),
+            event_log=EventLog(store) if _runs(chosen["sinks"], "event_log") else None,
+            disclosure=Disclosure(config.pages.callbacks),
+            max_connections=lambda: limits.http.max_connections,
+            callers=accounts.callers,
+            accounts=accounts.accounts,
+            intake=PingIntake(store, detector, bus, clock, access, counters, space),
+            follows=store,
+            web=outbound.topics,
+            administration=administration,
+            feed_doctor=FeedDoctor(
+                asking_guarded(outbound.topics, clock),
+                clock,
+                OwnBroker(public_url, broker.protocols - broker.content_protocols, has_hub),
+                broker.admit_examination,
+                filing,
+            ),
+            self_test=self_test,
+            database=threads,
+            changes=store,
+            directory=FilePath(config.data).child("feeds"),
+            published=lambda path: bus.publish(FilePublished(path, clock.wall_seconds())),
         ),
-        self_test=self_test,
     )
-    doors = make_all(makers, "front_doors", chosen["front_doors"], door_parts)
+    outbound.fetcher.serve(
+        chain(apps.topics, *(door.topics for door in doors if IServesTopics.providedBy(door)))
+    )
     monitoring = make_monitoring(
         config,
         reactor,

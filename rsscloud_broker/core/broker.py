@@ -48,7 +48,7 @@ from rsscloud_broker.events import (
     TopicChanged,
 )
 from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
-from rsscloud_broker.model import Content, Intent, Ping, Subscription, host_of
+from rsscloud_broker.model import Content, Intent, Ping, Subscription, Way, host_of
 from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
 
@@ -137,7 +137,7 @@ class Broker:
             self._bus.publish(PingReceived(record.ping))
         self._ping_accepted(ping.rss_url or ping.url, source, ping.origin, repeated=record.repeat)
         for topic in record.watched:
-            self._detector.schedule(topic, source=source)
+            self._detector.schedule(topic, source=source, way=Way.WEBLOG_UPDATES)
 
     async def recent_pings(self) -> Sequence[Ping]:
         return await self._recent_pings.newest()
@@ -159,16 +159,21 @@ class Broker:
             raise
 
     async def ping_topic(
-        self, url: str, source: str, again: bool = False, origin: str = ""
+        self,
+        url: str,
+        source: str,
+        again: bool = False,
+        origin: str = "",
+        way: Way = Way.RSSCLOUD,
     ) -> bool:
         if self._access.came_back(origin):
             return False
         with self._refusals_of_ping(url, source):
-            changed = await self._ping_topic(url, source, again, origin)
+            changed = await self._ping_topic(url, source, again, origin, way)
         self._ping_accepted(url, source, origin)
         return changed
 
-    async def _ping_topic(self, url: str, source: str, again: bool, origin: str) -> bool:
+    async def _ping_topic(self, url: str, source: str, again: bool, origin: str, way: Way) -> bool:
         self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
@@ -177,7 +182,7 @@ class Broker:
         await self._admit_fetch(url, source)
         try:
             check = partial(
-                self._detector.check_now, url, pinged=True, source=source, origin=origin
+                self._detector.check_now, url, pinged=True, source=source, origin=origin, way=way
             )
             record = await self._revive_if_allowed(url, check)
         except TopicUnreadable as error:
@@ -257,7 +262,7 @@ class Broker:
         stored = await self._store.request_check(url, self._clock.wall_seconds(), True)
         if stored:
             self._ping_accepted(url, source, origin)
-            self._detector.schedule(url, pinged=True, source=source, origin=origin)
+            self._detector.schedule(url, pinged=True, source=source, origin=origin, way=Way.WEBSUB)
         else:
             self._counters.limited.labels("topics that wait").inc()
             self._ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))

@@ -36,7 +36,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
-from rsscloud_broker.model import FetchResult, Ping
+from rsscloud_broker.model import FetchResult, Ping, Way
 from rsscloud_broker.records import FetchRecord
 from rsscloud_broker.store_retry import StoreRetry
 
@@ -121,7 +121,13 @@ class ChangeDetector(Service):
         return await self._reader.is_watched(url)
 
     def check_now(
-        self, url: str, *, pinged: bool = False, source: str = "", origin: str = ""
+        self,
+        url: str,
+        *,
+        pinged: bool = False,
+        source: str = "",
+        origin: str = "",
+        way: Way = Way.FETCH,
     ) -> Deferred[FetchRecord]:
         """Fetch a topic and record the result.
 
@@ -129,6 +135,7 @@ class ChangeDetector(Service):
             recorded too.
         :param source: the address of the caller; empty for the broker itself.
         :param origin: of the ping; see ``Ping``.
+        :param way: how the broker learned that the topic may have changed.
         :raises TopicUnreadable: the fetch failed; no content was recorded.
         """
         if pinged:
@@ -140,6 +147,7 @@ class ChangeDetector(Service):
             waiter=found,
             pinged=pinged,
             origin=origin,
+            way=way,
             may_have_changed=pinged,
             to_record=True,
         )
@@ -168,18 +176,30 @@ class ChangeDetector(Service):
         return found.addCallback(_result_of)
 
     def schedule(
-        self, url: str, *, pinged: bool = False, source: str = "", origin: str = ""
+        self,
+        url: str,
+        *,
+        pinged: bool = False,
+        source: str = "",
+        origin: str = "",
+        way: Way = Way.FETCH,
     ) -> None:
         """Fetch a topic soon.  The caller has stored a check of it.
 
         If the service is not running, the topic is fetched after its next start.
 
-        :param pinged, source, origin: as for ``check_now``.
+        :param pinged, source, origin, way: as for ``check_now``.
         """
         self._count_ping(url)
         if self.running and not self._retries.hear_of(url, source, pinged=pinged):
             self._request(
-                url, source, pinged=pinged, origin=origin, may_have_changed=True, requested=True
+                url,
+                source,
+                pinged=pinged,
+                origin=origin,
+                way=way,
+                may_have_changed=True,
+                requested=True,
             )
 
     def schedule_later(self, url: str, source: str = "") -> None:
@@ -195,6 +215,7 @@ class ChangeDetector(Service):
         waiter: Deferred[_Found] | None = None,
         pinged: bool = False,
         origin: str = "",
+        way: Way = Way.FETCH,
         may_have_changed: bool = False,
         to_record: bool = False,
         requested: bool = False,
@@ -206,7 +227,7 @@ class ChangeDetector(Service):
         :param waiter: is fired with the result or the failure.
         :param may_have_changed: whether the topic may have changed since the last fetch, so that
             a failure is retried from the first delay on.
-        :param pinged, origin, to_record, requested: see ``PendingFetch``.
+        :param pinged, origin, way, to_record, requested: see ``PendingFetch``.
         """
         pending = self._fetches.next(url)
         retry = self._retries.take(url)
@@ -221,6 +242,8 @@ class ChangeDetector(Service):
             pending.waiters.append(waiter)
         if pinged:
             pending.ping(origin)
+        if way is not Way.FETCH:
+            pending.way = way
         pending.to_record |= to_record
         pending.requested |= requested
         for source in sources:  # a new source may get a slot at once
@@ -268,7 +291,11 @@ class ChangeDetector(Service):
     async def _record_for(self, pending: PendingFetch[_Found], fetched: FetchResult) -> FetchRecord:
         """Record the result of a fetch, unless the store was just given the same."""
         result = evolve(
-            fetched, pinged=pending.pinged, origin=pending.origin, asked_at=pending.asked_at
+            fetched,
+            pinged=pending.pinged,
+            origin=pending.origin,
+            asked_at=pending.asked_at,
+            way=pending.way,
         )
         if not pending.requested:  # the store deletes a check only when a result is recorded
             topic = self._reader.nothing_new(result)

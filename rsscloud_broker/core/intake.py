@@ -26,7 +26,7 @@ from rsscloud_broker.interfaces import (
     IPingIntake,
     IStore,
 )
-from rsscloud_broker.model import Ping
+from rsscloud_broker.model import Ping, Way
 from rsscloud_broker.urls import normal_form
 
 #: How many pings are recorded in one operation.
@@ -96,7 +96,7 @@ class PingIntake:
             now = self._clock.wall_seconds()
             self._bus.publish(PingAccepted(ping.rss_url or ping.url, now, origin=ping.origin))
             for topic in record.watched:
-                self._detector.schedule(topic)
+                self._detector.schedule(topic, way=Way.LIST)
         if new:
             self._bus.publish(PingsTakenIn(min(record.ping.received_at for record in new)))
         return len(new)

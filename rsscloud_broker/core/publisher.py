@@ -16,7 +16,7 @@ from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.web_addresses import topic_of
 from rsscloud_broker.events import PingAccepted, TopicEnded
 from rsscloud_broker.interfaces import IClock, IDiskSpace, IEventBus, IPublisher, IStore
-from rsscloud_broker.model import Content, FetchResult
+from rsscloud_broker.model import Content, FetchResult, Way
 from rsscloud_broker.wire.text import in_bytes
 
 T = TypeVar("T")
@@ -65,6 +65,7 @@ class Publisher:
                 pinged=topic == topics[0],
                 result=f"published at this broker, {in_bytes(content.body)}",
                 asked_at=now,
+                way=Way.PUBLISHED,
             )
             for topic, content in zip(topics, contents.values(), strict=True)
         ]

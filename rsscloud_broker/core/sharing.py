@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.core.limiter import Turn
 from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.model import Way
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ class PendingFetch(Generic[T]):
         begins when the topic's server is called.
     :ivar pinged: whether a publisher pinged the topic.
     :ivar origin: of the ping; see ``Ping``.  If pings of several origins share the fetch, empty.
+    :ivar way: how the broker learned that the topic may have changed.
     :ivar to_record: whether the result is to be recorded.
     :ivar requested: whether the store has a check of the topic, which waits for this fetch.
     :ivar waiters: are fired with the result or the failure.
@@ -47,6 +49,7 @@ class PendingFetch(Generic[T]):
     turn: Turn = field(factory=Turn, init=False)
     pinged: bool = False
     origin: str = ""
+    way: Way = Way.FETCH
     to_record: bool = False
     requested: bool = False
     delays: Iterator[float] | None = None

@@ -5,6 +5,7 @@
 - ``apps``: what applications implement, and what they are given
 - ``database``: the database, for those with tables of their own
 - ``store``: everything that the broker keeps, and the check for free disk space
+- ``feeds``: what the feeds of the broker are made of
 - ``relaying``: pings that travel between brokers
 - ``views``: what pages may read
 - ``accounts``: accounts, sessions and tokens, and who makes a request
@@ -55,6 +56,7 @@ from rsscloud_broker.interfaces.apps import (
 )
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.database import IDatabase
+from rsscloud_broker.interfaces.feeds import IChangeStore, IKeepsFeeds, IServesTopics
 from rsscloud_broker.interfaces.health import IHealth, PartState
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
@@ -114,6 +116,7 @@ __all__ = [
     "IBlocks",
     "IBroker",
     "ICallers",
+    "IChangeStore",
     "ICheckerMaker",
     "IClock",
     "IDatabase",
@@ -127,6 +130,7 @@ __all__ = [
     "IFrontDoor",
     "IFrontDoorMaker",
     "IHealth",
+    "IKeepsFeeds",
     "IMarker",
     "INotifier",
     "INotifierMaker",
@@ -139,6 +143,7 @@ __all__ = [
     "IPushesContent",
     "IRelayStore",
     "ISelfTest",
+    "IServesTopics",
     "ISinkMaker",
     "IStatistics",
     "IStore",

@@ -80,25 +80,6 @@ class AccountData:
     remove: Callable[[int], Awaitable[object]]
 
 
-@frozen
-class AccountData:
-    """What an application keeps for accounts, and deletes after an account was removed.
-
-    Whoever removes an account, the broker finds out within seconds that ``column`` has ids of
-    accounts that are gone, and calls ``remove`` for each; after a restart too, and again and again
-    until none is left.  Tables whose rows nobody else sees need no such thing: their column refers
-    to the account by ``tables.of_account``, and the database deletes the rows.
-
-    :ivar column: the SQLAlchemy column, of a table of the application, that has ids of accounts; 0
-        or null for none.  It should have an index.
-    :ivar remove: takes the id of an account that is gone.  It takes from the public what the
-        account has published (``IPublisher.remove``), and leaves no row with the id in the column.
-    """
-
-    column: Any
-    remove: Callable[[int], Awaitable[object]]
-
-
 class IApp(Interface):
     """The parts of an application.  Those that are ``IService`` start and stop with the broker."""
 

@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import Attribute, Interface
 
 from rsscloud_broker.events import Event
-from rsscloud_broker.model import Content, Intent, Ping, Subscription
+from rsscloud_broker.model import Content, Intent, Ping, Subscription, Way
 
 
 class IClock(IReactorTime):
@@ -68,13 +68,16 @@ class IBroker(Interface):
         :raises Unavailable: the store cannot be read.
         """
 
-    def ping_topic(url: str, source: str, again: bool = ..., origin: str = ...) -> Awaitable[bool]:
+    def ping_topic(
+        url: str, source: str, again: bool = ..., origin: str = ..., way: Way = ...
+    ) -> Awaitable[bool]:
         """Fetch a topic because somebody says that it changed, and wait for the result.
 
         :param source: as for ``ping``.
         :param again: whether to fetch the topic again later if this fetch fails and the topic
             has subscriptions.
         :param origin: see ``Ping``.  A ping that has passed this broker before is ignored.
+        :param way: how the ping came; by default by rssCloud.
         :returns: whether the topic had changed.  If so, its subscribers are being notified.
         :raises TooMany: the caller pinged too often; or the topic has no subscriptions, and
             the broker fetches too many such topics of its host.

@@ -24,6 +24,8 @@ from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.interfaces.accounts import Caller, CheckerParts, IAccounts, ICallers
 from rsscloud_broker.interfaces.administration import IAdministration, IBlocks
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
+from rsscloud_broker.interfaces.database import IDatabase
+from rsscloud_broker.interfaces.feeds import IChangeStore
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.relaying import IFollowStore, IPingIntake
 from rsscloud_broker.interfaces.store import IStore
@@ -35,6 +37,7 @@ from rsscloud_broker.interfaces.views import (
     ITopicView,
 )
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
+from rsscloud_broker.records import History
 
 
 @frozen
@@ -264,6 +267,11 @@ class FrontDoorParts:
         topics; None like ``intake``.
     :ivar administration: the verbs of administrators, for front doors whose makers provide
         ``IAdministers``; None for all others.
+    :ivar database, changes: the database, and what feeds are made of, for front doors whose makers
+        provide ``IKeepsFeeds``; None for all others.
+    :ivar directory: the directory for the files of such front doors, which need not exist yet.
+    :ivar published: tells the broker that what is served at a path has changed.  If it is a topic
+        (``IServesTopics``), its subscribers are notified.
     """
 
     broker: IBroker
@@ -288,6 +296,10 @@ class FrontDoorParts:
     follows: IFollowStore | None = None
     web: IOutbound | None = None
     administration: IAdministration | None = None
+    database: IDatabase | None = None
+    changes: IChangeStore | None = None
+    directory: FilePath[str] | None = None
+    published: Callable[[str], None] = lambda path: None
 
 
 @frozen
@@ -307,6 +319,7 @@ class SinkParts:
     :ivar blocks: what administrators have blocked; None if nothing ever is.
     :ivar outbound: a client for servers that the operator names, which calls no addresses that the
         operator forbids for callbacks; None if the sink calls nobody.
+    :ivar history: which changes are kept for the feeds; None if there are no feeds.
     """
 
     store: IStore
@@ -320,6 +333,7 @@ class SinkParts:
     has_hub: bool = False
     blocks: IBlocks | None = None
     outbound: IOutbound | None = None
+    history: History | None = None
 
 
 class IPluginMaker(IPlugin):

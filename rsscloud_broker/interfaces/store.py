@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from zope.interface import Interface
 
 from rsscloud_broker.admin_records import Change
+from rsscloud_broker.interfaces.feeds import IChangeStore
 from rsscloud_broker.interfaces.relaying import IFollowStore, IRelayStore
 from rsscloud_broker.interfaces.views import IStatistics
 from rsscloud_broker.log_entries import LogEntry, LogFilter
@@ -44,7 +45,7 @@ from rsscloud_broker.records import (
 T = TypeVar("T")
 
 
-class IStore(IStatistics, IRelayStore, IFollowStore):
+class IStore(IStatistics, IRelayStore, IFollowStore, IChangeStore):
     """Everything that outlives the process.
 
     Each method is one transaction, which is on disk before the method returns.  Each raises

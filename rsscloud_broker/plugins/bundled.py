@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -12,6 +12,8 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.portal import PasswordChecker, PasswordCheckerOptions
+from rsscloud_broker.apps.events.options import EventsOptions
+from rsscloud_broker.apps.events.options import history as history_of_events
 from rsscloud_broker.apps.follows.options import FollowsOptions
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.schema import TABLES as HOSTING_TABLES
@@ -33,6 +35,7 @@ from rsscloud_broker.interfaces import (
     IAppMaker,
     ICheckerMaker,
     IFrontDoorMaker,
+    IKeepsFeeds,
     INotifier,
     INotifierMaker,
     IOutbound,
@@ -42,6 +45,8 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.notifiers import HttpPostNotifier, SoapNotifier, WebSubNotifier, XMLRPCNotifier
 from rsscloud_broker.notifiers import RssCloudOptions as RssCloudNotifierOptions
 from rsscloud_broker.notifiers import WebSubOptions as WebSubNotifierOptions
+from rsscloud_broker.records import History
+from rsscloud_broker.simplefeed.schema import TABLES as SIMPLEFEED_TABLES
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
@@ -93,6 +98,15 @@ class CheckerMaker(_Maker):
 @implementer(IAdministers)
 class AdministeringFrontDoorMaker(FrontDoorMaker):
     """Makes a front door that serves administrators."""
+
+
+@implementer(IKeepsFeeds)
+@frozen
+class FeedsFrontDoorMaker(FrontDoorMaker):
+    """Makes a front door that makes feeds of what the store keeps."""
+
+    tables: Mapping[str, AppTables]
+    history: Callable[[Any, str, Sequence[str]], History]
 
 
 @implementer(IPushesContent)
@@ -177,6 +191,14 @@ follows = FrontDoorMaker(
     "takes in the pings of other brokers, whose change lists and feeds it reads",
     FollowsOptions,
     _imported("rsscloud_broker.apps.follows.door", "FollowsDoor"),
+)
+events = FeedsFrontDoorMaker(
+    "events",
+    "feeds of everything that changed, complete and in order, and a stream of them",
+    EventsOptions,
+    _imported("rsscloud_broker.apps.events.door", "EventsDoor"),
+    {"simplefeed": SIMPLEFEED_TABLES},
+    history_of_events,
 )
 event_log = FrontDoorMaker(
     "event_log", "the event log for people, at /log", EventLogDoorOptions, EventLogDoor

@@ -65,15 +65,15 @@ class Archive:
         numbers = range(last, 0, -1)
         return [n for n in numbers if not {f"{n}.atom", f"{n}.atom.gz"} <= names]
 
-    def remove(self, feed_id: str, through: int) -> None:
+    def remove(self, feed_id: str, through: int | None) -> None:
         """Remove the files of documents, if they exist.
 
-        :param through: the number of the last document to remove.
+        :param through: the number of the last document to remove; None for all.
         :raises OSError: one cannot be removed.
         """
-        directory = self.file(feed_id, through).parent()
+        directory = self.file(feed_id, through or 1).parent()
         for name in directory.listdir() if directory.isdir() else ():
             found = _NAME.fullmatch(name)
-            if found is not None and int(found[1]) <= through:
+            if found is not None and (through is None or int(found[1]) <= through):
                 with suppress(FileNotFoundError):
                     directory.child(name).remove()

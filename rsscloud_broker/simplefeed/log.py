@@ -18,11 +18,13 @@ from typing import Any, Final
 import msgspec
 from attrs import evolve, field, frozen
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Row,
     Select,
     bindparam,
     delete,
+    func,
     insert,
     select,
     update,
@@ -31,7 +33,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from rsscloud_broker.simplefeed import schema
 from rsscloud_broker.simplefeed.entries import Entry, new_id
-from rsscloud_broker.tables import to_micros, to_seconds
+from rsscloud_broker.tables import insert_on_sqlite, to_micros, to_seconds
 
 #: How many entries a document has, unless the log says otherwise.
 PER_DOCUMENT: Final = 100
@@ -83,6 +85,7 @@ class Log:
     :ivar document: the number of its current document, whose first entry is number ``first``.
         Those before it are archived.
     :ivar updated: the time of its newest entry, or when it was made; in seconds since the epoch.
+    :ivar source: how far the rows were read that its entries are made of; 0 if it has no source.
     """
 
     id: int
@@ -95,6 +98,7 @@ class Log:
     document: int
     first: int
     updated: float
+    source: int = 0
 
 
 @frozen
@@ -120,6 +124,7 @@ class Document:
 
 _BY_NAME: Final = select(schema.log).where(schema.log.c.name == bindparam("of"))
 _LOCKED: Final = _BY_NAME.with_for_update()
+_LOCKED_NOW: Final = _BY_NAME.with_for_update(skip_locked=True)
 _APPENDED: Final = update(schema.log).where(schema.log.c.id == bindparam("of"))
 _IN_RANGE: Final = (
     select(schema.entry.c.number, schema.entry.c.data)
@@ -183,6 +188,23 @@ def find_log(conn: Connection, name: str) -> Log | None:
     return None if row is None else _log(row)
 
 
+def count_logs(conn: Connection, prefix: str) -> int:
+    """How many logs have names that begin with a prefix."""
+    return conn.execute(select(func.count()).where(_begins(prefix))).scalar_one()
+
+
+def stalest_log(conn: Connection, prefix: str) -> Log | None:
+    """Of the logs whose names begin with a prefix, the one whose newest entry is oldest."""
+    of_prefix = select(schema.log).where(_begins(prefix))
+    oldest = of_prefix.order_by(schema.log.c.updated_at, schema.log.c.id).limit(1)
+    row = conn.execute(oldest).first()
+    return None if row is None else _log(row)
+
+
+def _begins(prefix: str) -> ColumnElement[bool]:
+    return schema.log.c.name.startswith(prefix, autoescape=True)
+
+
 def logs(conn: Connection, after: str = "", limit: int = 1000) -> list[Log]:
     """Logs in the order of their names.
 
@@ -200,12 +222,29 @@ def remove_log(conn: Connection, name: str) -> bool:
     return conn.execute(delete(schema.log).where(schema.log.c.name == name)).rowcount > 0
 
 
-def append(conn: Connection, name: str, entries: Sequence[Entry]) -> list[int]:
+def lock(conn: Connection, name: str) -> Log | None:
+    """Lock a log until the transaction ends, without waiting.
+
+    This is for a log whose entries are made of the rows of another table, by one process or
+    several.  In one transaction the caller locks the log, looks whether the rows until
+    ``Log.source`` are those that were read, appends, and sets the source (``append``).  So each row
+    becomes an entry once.
+
+    :returns: None if another transaction has locked it, or if there is no such log.
+    """
+    row = conn.execute(_LOCKED_NOW, {"of": name}).first()
+    return None if row is None else _log(row)
+
+
+def append(
+    conn: Connection, name: str, entries: Sequence[Entry], source: int | None = None
+) -> list[int]:
     """Append entries to a log, the oldest first, in the transaction of the caller.
 
     An entry that is older than the one before it gets the time of that one, so that times never go
     back even if somebody sets the clock.  The log is locked until the transaction ends.
 
+    :param source: how far the rows were read that the entries are made of; None to leave it.
     :returns: the numbers of the entries.
     :raises UnknownLog: there is no such log.
     """
@@ -213,8 +252,11 @@ def append(conn: Connection, name: str, entries: Sequence[Entry]) -> list[int]:
     if row is None:
         raise UnknownLog(f"there is no log {name!r}")
     if not entries:
+        if source is not None:
+            conn.execute(_APPENDED.values(source=source), {"of": row.id})
         return []
-    number, first, size, last = row.newest, row.first, row.size, row.updated_at
+    number, first, size = row.newest, row.first, row.size
+    last = row.updated_at if number else 0  # a log without entries has the time when it was made
     rows: list[dict[str, Any]] = []
     full: list[dict[str, Any]] = []
     for entry in entries:
@@ -236,7 +278,10 @@ def append(conn: Connection, name: str, entries: Sequence[Entry]) -> list[int]:
         data = _encode(entry if at == last else evolve(entry, updated=to_seconds(last)))
         size += len(data)
         rows.append({"log_id": row.id, "number": number, "updated_at": last, "data": data})
-    conn.execute(insert(schema.entry), rows)
+    if conn.dialect.name == "sqlite":
+        insert_on_sqlite(conn, schema.entry, rows)
+    else:
+        conn.execute(insert(schema.entry), rows)
     if full:
         conn.execute(insert(schema.document), full)
     changed = {
@@ -245,6 +290,7 @@ def append(conn: Connection, name: str, entries: Sequence[Entry]) -> list[int]:
         "first": first,
         "size": size,
         "updated_at": last,
+        "source": row.source if source is None else source,
     }
     conn.execute(_APPENDED, {"of": row.id} | changed)
     return list(range(row.newest + 1, number + 1))
@@ -330,6 +376,34 @@ def archived_before(conn: Connection, name: str, at: float) -> int:
     return conn.execute(old).scalar() or 0
 
 
+def archived_through(conn: Connection, name: str, number: int) -> int:
+    """The number of the last archived document whose entries all have numbers up to a number.
+
+    :returns: 0 if there is none.
+    """
+    table = schema.document
+    whole: Select[Any] = (
+        select(table.c.number)
+        .join(schema.log, schema.log.c.id == table.c.log_id)
+        .where(schema.log.c.name == name, table.c.last <= number)
+        .order_by(table.c.number.desc())
+        .limit(1)
+    )
+    return conn.execute(whole).scalar() or 0
+
+
+def oldest_number(conn: Connection, name: str) -> int:
+    """The number of the oldest entry of a log that is in the database; 0 if there is none."""
+    oldest = (
+        select(schema.entry.c.number)
+        .join(schema.log, schema.log.c.id == schema.entry.c.log_id)
+        .where(schema.log.c.name == name)
+        .order_by(schema.entry.c.number)
+        .limit(1)
+    )
+    return conn.execute(oldest).scalar() or 0
+
+
 def _entries(conn: Connection, log_id: int, first: int, last: int) -> list[Entry]:
     rows = conn.execute(_IN_RANGE, {"of": log_id, "first": first, "last": last})
     return [_decode(row.data) for row in rows][::-1]
@@ -347,4 +421,5 @@ def _log(row: Row[Any]) -> Log:
         document=row.document,
         first=row.first,
         updated=to_seconds(row.updated_at),
+        source=row.source,
     )

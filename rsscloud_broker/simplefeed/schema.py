@@ -53,6 +53,8 @@ log: Final = Table(
     Column("created_at", BigInteger, nullable=False),
     # The time of the newest entry; that of the log itself if there is none.
     Column("updated_at", BigInteger, nullable=False),
+    # How far the rows were read that the entries are made of: see ``log.lock``.
+    Column("source", BigInteger, nullable=False, server_default="0"),
     UniqueConstraint("name"),
     sqlite_autoincrement=True,
 )
@@ -84,4 +86,4 @@ document: Final = Table(
 )
 
 #: The tables, for ``storage.migrate``.
-TABLES: Final = AppTables(metadata, "rsscloud_broker.simplefeed:migrations", "0001")
+TABLES: Final = AppTables(metadata, "rsscloud_broker.simplefeed:migrations", "0002")

@@ -146,6 +146,7 @@ class Distribution(Service):
             self._store_retry,
             parts.counters,
             parts.bus.publish,
+            parts.history,
         )
         self._tools = Tools(
             store=parts.store,

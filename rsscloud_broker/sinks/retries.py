@@ -27,7 +27,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event, NotificationFailed
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
-from rsscloud_broker.records import MAX_QUEUED, Delivery, Recorded
+from rsscloud_broker.records import MAX_QUEUED, Delivery, History, Recorded
 from rsscloud_broker.sinks.attempt import Attempt, put_off
 from rsscloud_broker.sinks.attempts import SOON, Attempts
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
@@ -59,6 +59,7 @@ class Retries:
     """Submits the attempts that are due, and saves what came of them.
 
     :param publish: is called with an event when a failed notification is saved.
+    :param history: says which contents are in a feed; None if there are no feeds.
     """
 
     log = Logger()
@@ -71,9 +72,11 @@ class Retries:
         store_retry: StoreRetry,
         counters: Counters,
         publish: Callable[[Event], object] = lambda event: None,
+        history: History | None = None,
     ) -> None:
         self._store = store
         self._publish = publish
+        self._history = history or History()
         self._clock = clock
         self._attempts = attempts
         self._store_retry = store_retry
@@ -118,11 +121,27 @@ class Retries:
             self.wake_at(min(due))
         for subscription in recorded.dropped:
             self._dropped.inc()
+            self._log_dropped(subscription)
+
+    def _log_dropped(self, subscription: Subscription) -> None:
+        """Log that a subscriber misses a pushed content, and where the content is."""
+        told: dict[str, object] = {
+            "callback": subscription.callback.url,
+            "topic": subscription.topic,
+            "limit": MAX_QUEUED,
+        }
+        feed = self._history.feed_of(subscription.moved_to or subscription.topic)
+        if feed:
+            self.log.error(
+                "{callback} misses a pushed content of {topic}: its queue is full ({limit}). "
+                "The content is in {feed}",
+                feed=feed,
+                **told,
+            )
+        else:
             self.log.error(
                 "{callback} misses a pushed content of {topic}: its queue is full ({limit}).",
-                callback=subscription.callback.url,
-                topic=subscription.topic,
-                limit=MAX_QUEUED,
+                **told,
             )
 
     def _publish_failure(self, delivery: Delivery) -> None:

@@ -22,7 +22,6 @@ from zlib import crc32
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
     Column,
     ColumnElement,
     Connection,
@@ -38,12 +37,13 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
-from rsscloud_broker.storage import postgresql, sqlite
+from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
     LOG_BLOCK,
     log_entry,
 )
+from rsscloud_broker.storage.settled import announce, settled
 from rsscloud_broker.tables import (
     to_micros,
     to_seconds,
@@ -97,6 +97,7 @@ def add_log_entries(conn: Connection, entries: Sequence[LogEntry]) -> None:
         }
         for entry in entries
     ]
+    announce(conn, "log_entry")
     if sqlite.serves(conn):
         sqlite.insert_at_once(conn, log_entry, rows)
     else:
@@ -135,22 +136,9 @@ def log_entries_after(
 
 
 def _settled(conn: Connection) -> ColumnElement[bool]:
-    """Whether no row with a smaller id can appear any more.
-
-    PostgreSQL gives out ids before the commit, so a row may appear after one with a greater id.
-    A row is settled when all transactions that still run began after the one that wrote it; or
-    after two minutes, since no transaction of a broker takes so long, while one of another
-    program on the same server may take hours.
-
-    On SQLite every row is settled, since only one transaction writes at a time.
-    """
-    if conn.dialect.name != postgresql.DIALECT:
-        return true()
-    return literal_column(
-        "(age(log_entry.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid) "
-        "OR log_entry.at < extract(epoch FROM clock_timestamp() - interval '2 minutes') * 1000000)",
-        Boolean,
-    )
+    """Whether no row with a smaller id can appear any more."""
+    until = settled(conn, "log_entry")
+    return true() if until is None else _ROW.id <= until
 
 
 def _first_block(conn: Connection) -> int:

@@ -14,8 +14,6 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
-    Boolean,
-    ColumnElement,
     Connection,
     Row,
     Table,
@@ -24,21 +22,21 @@ from sqlalchemy import (
     func,
     insert,
     literal,
-    literal_column,
     select,
-    true,
     tuple_,
     update,
 )
 
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import PingRecord
-from rsscloud_broker.storage import postgresql, sqlite
+from rsscloud_broker.storage import sqlite
+from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
     counter,
     ping,
     topic,
 )
+from rsscloud_broker.storage.settled import announce, settled
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, named
 from rsscloud_broker.tables import (
     MICROSECONDS,
@@ -79,6 +77,25 @@ _ADD_TO_COUNTER = (
     .where(counter.c.name == _COUNTER)
     .values(value=counter.c.value + bindparam("more"))
 )
+
+
+_IN_ORDER = (
+    select(
+        ping.c.id,
+        ping.c.received_at,
+        ping.c.name,
+        ping.c.url,
+        ping.c.changes_url,
+        ping.c.rss_url,
+        ping.c.tags,
+        ping.c.origin,
+    )
+    .where(ping.c.id > bindparam("after"))
+    .order_by(ping.c.id)
+    .limit(bindparam("most"))
+)
+_AFTER = RowBatch(_IN_ORDER)
+_SETTLED_AFTER = RowBatch(_IN_ORDER.where(ping.c.id <= bindparam("until")))
 
 
 def fingerprint(record: Ping) -> bytes:
@@ -183,6 +200,7 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
         }
         for record, digest in new
     ]
+    announce(conn, "ping")
     insert_all = sqlite.insert_at_once if sqlite.serves(conn) else _insert_portably
     ids = insert_all(conn, ping, rows)
     _add_to_counter(conn, len(rows))
@@ -263,8 +281,24 @@ def _ping(row: Row[tuple[object, ...]]) -> Ping:
 
 def pings_after(conn: Connection, after: int, limit: int) -> list[Ping]:
     """See ``IStore.pings_after``."""
-    query = select(ping).where(ping.c.id > after, _settled(conn)).order_by(ping.c.id).limit(limit)
-    return [_ping(row) for row in conn.execute(query)]
+    wanted, given = _AFTER, {"after": after, "most": limit}
+    until = settled(conn, "ping")
+    if until is not None:
+        wanted, given = _SETTLED_AFTER, given | {"until": until}
+    rows = sorted(map(tuple, wanted.read(conn, given)))
+    return [
+        Ping(
+            name,
+            url,
+            to_seconds(at),
+            changes_url,
+            rss_url,
+            tuple(json.loads(tags or "[]")),
+            key,
+            via,
+        )
+        for key, at, name, url, changes_url, rss_url, tags, via in rows
+    ]
 
 
 def pings_by_id(conn: Connection, ids: Collection[int]) -> list[Ping]:
@@ -274,21 +308,11 @@ def pings_by_id(conn: Connection, ids: Collection[int]) -> list[Ping]:
 
 def last_ping_id(conn: Connection) -> int:
     """The greatest id of a ping that ``pings_after`` returns; 0 if there is none."""
-    query = select(ping.c.id).where(_settled(conn)).order_by(ping.c.id.desc()).limit(1)
+    until = settled(conn, "ping")
+    query = select(func.max(ping.c.id))
+    if until is not None:
+        query = query.where(ping.c.id <= until)
     return conn.execute(query).scalar() or 0
-
-
-def _settled(conn: Connection) -> ColumnElement[bool]:
-    """Whether no ping with a smaller id can appear any more.
-
-    PostgreSQL gives out ids before the commit.  So a ping is settled when all transactions that
-    still run began after the one that recorded it.  On SQLite one transaction writes at a time.
-    """
-    if conn.dialect.name != postgresql.DIALECT:
-        return true()
-    return literal_column(
-        "age(ping.xmin) > age(pg_snapshot_xmin(pg_current_snapshot())::xid)", Boolean
-    )
 
 
 def count_pings(conn: Connection) -> int:

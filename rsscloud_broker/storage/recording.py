@@ -28,6 +28,7 @@ from rsscloud_broker.storage.contents import (
     with_contents,
 )
 from rsscloud_broker.storage.idle import evict_idle
+from rsscloud_broker.storage.kept_changes import keep_fetched
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import fanout, pending, subscription, topic
@@ -165,6 +166,14 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
         evict_idle(conn, bounds.idle_topics - becoming_idle, spared=keys)
     _update(conn, found)
     changed = [each for each in found if each.changed]
+    named_found = [(each.row.url, each.fetched) for each in changed]
+    kept = dict(
+        zip(
+            (each.key for each in changed),
+            keep_fetched(conn, bounds.history, named_found),
+            strict=True,
+        )
+    )
     contents = _keep_contents(conn, changed, bounds)
     for each in found:
         if not each.changed and not each.is_idle:
@@ -177,7 +186,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
             changed=each.changed,
             ping=next(pings) if each.changed and each.ping is not None else None,
             content_awaited=not each.changed and contents.get(each.key) is not None,
-            stored=contents.get(each.key) is not None,
+            stored=contents.get(each.key) is not None or kept.get(each.key, False),
         )
         for each in found
     ]

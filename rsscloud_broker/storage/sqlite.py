@@ -16,7 +16,6 @@ the file afterwards.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -35,6 +34,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.storage.files import Files
+from rsscloud_broker.tables import insert_on_sqlite
 
 DIALECT = "sqlite"
 
@@ -125,20 +125,8 @@ def insert_at_once(conn: Connection, table: Table, rows: Sequence[Mapping[str, A
     :param rows: one or more rows, all with the same columns in the same order.
     """
     last = conn.exec_driver_sql(_last_id(table.name), (table.name,)).scalar_one()
-    columns = ("id", *rows[0])
-    values = [value for key, row in enumerate(rows, last + 1) for value in (key, *row.values())]
-    done = 0
-    while done < len(rows):
-        # Powers of two, since the driver caches each statement: there are nine, not hundreds.
-        size = min(1 << (len(rows) - done).bit_length() - 1, _ROWS)
-        some = values[done * len(columns) : (done + size) * len(columns)]
-        conn.exec_driver_sql(_insertion(table.name, columns, size), tuple(some))
-        done += size
+    insert_on_sqlite(conn, table, [{"id": key, **row} for key, row in enumerate(rows, last + 1)])
     return list(range(last + 1, last + 1 + len(rows)))
-
-
-#: Rows in one statement: SQLite allows 32,766 values in a statement.
-_ROWS = 256
 
 
 def _last_id(table: str) -> str:
@@ -146,13 +134,6 @@ def _last_id(table: str) -> str:
     ever = "SELECT seq FROM sqlite_sequence WHERE name = ?"
     now = f"SELECT max(id) FROM {table}"  # noqa: S608 # our own table
     return f"SELECT max(coalesce(({ever}), 0), coalesce(({now}), 0))"
-
-
-@lru_cache(maxsize=40)
-def _insertion(table: str, columns: Sequence[str], rows: int) -> str:
-    row = f"({', '.join('?' * len(columns))})"
-    names = ", ".join(columns)
-    return f"INSERT INTO {table} ({names}) VALUES {', '.join([row] * rows)}"  # noqa: S608 # ours
 
 
 def path_of(url: URL) -> str | None:

@@ -1,9 +1,9 @@
 """The store, which the core and the sinks use: each method is one transaction on the database.
 
-The SQL of the methods is in ``pings``, ``topics``, ``recording``, ``polls``, ``moves``,
+The SQL of the methods is in ``pings``, ``topics``, ``recording``, ``pushes``, ``polls``, ``moves``,
 ``contents``, ``subscriptions``, ``summaries``, ``intents``, ``log_entries``, ``statistics``,
 ``walks``, ``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``, ``blocks``,
-``changes`` and ``relaying``.
+``changes``, ``kept_changes`` and ``relaying``.
 ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
@@ -24,6 +24,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import Batched, reading, writing
 from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
+    Content,
     FetchResult,
     Ping,
     Subscription,
@@ -46,6 +47,7 @@ from rsscloud_broker.storage import (
     moves,
     nodes,
     polls,
+    pushes,
     recording,
     relaying,
     sizes,
@@ -57,6 +59,7 @@ from rsscloud_broker.storage import blocks as block_rows
 from rsscloud_broker.storage import changes as change_rows
 from rsscloud_broker.storage import deliveries as delivery_rows
 from rsscloud_broker.storage import intents as intent_rows
+from rsscloud_broker.storage import kept_changes as kept_rows
 from rsscloud_broker.storage import log_entries as log_rows
 from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage import statistics as statistic_rows
@@ -163,6 +166,11 @@ class Store(Service):
     record_followed_feed = writing(relaying.record_followed_feed)
     forget_followed_feeds = writing(relaying.forget_followed_feeds)
 
+    # changes for the feeds
+
+    kept_changes = reading(kept_rows.kept_changes)
+    remove_kept_changes = writing(kept_rows.remove_kept_changes)
+
     # the event log
 
     add_log_entries = writing(log_rows.add_log_entries)
@@ -217,6 +225,11 @@ class Store(Service):
             lambda conn: topics.end_topic(conn, url, reason, at, self._bounds, change)
         )
 
+    def push_content(self, url: str, content: Content, at: float) -> Deferred[bool]:
+        return self._database.write(
+            lambda conn: pushes.push_content(conn, url, content, at, self._bounds)
+        )
+
     record_failure = writing(polls.record_failure)
     record_feed = writing(polls.record_feed)
     move_topic = writing(moves.move_topic)
@@ -226,7 +239,6 @@ class Store(Service):
     checks_due = reading(topics.checks_due)
     request_content = writing(topics.request_content)
     drop_check = writing(topics.drop_check)
-    push_content = writing(topics.push_content)
     content = reading(contents.get_content)
     newest_content = reading(contents.newest_content)
     revive_topic = writing(topics.revive_topic)

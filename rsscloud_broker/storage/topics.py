@@ -1,4 +1,4 @@
-"""Stores topics: the results of fetches, requested checks, pushed contents, and the ends of topics.
+"""Stores topics: the results of fetches, requested checks, and the ends of topics.
 
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.
@@ -31,10 +31,6 @@ from rsscloud_broker.admin_records import Change
 from rsscloud_broker.model import Content, Topic
 from rsscloud_broker.records import Bounds, Check
 from rsscloud_broker.storage.changes import record_change_if_any
-from rsscloud_broker.storage.contents import (
-    keep_pushed,
-    remove_unneeded,
-)
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.schema import fanout, subscription, topic
 from rsscloud_broker.storage.topic_urls import (
@@ -141,27 +137,10 @@ def a_fanout(
     }
 
 
-def _has_subscriptions(conn: Connection, key: int) -> bool:
+def has_subscriptions(conn: Connection, key: int) -> bool:
+    """Whether a topic has subscriptions."""
     anybody = select(subscription.c.id).where(subscription.c.topic_id == key).limit(1)
     return conn.execute(anybody).first() is not None
-
-
-def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
-    """See ``IStore.push_content``.
-
-    The content is stored even if no subscription wants content now, since one may by the time
-    that the fan-out reaches it.  It is stored whatever the limits are, since it cannot be fetched
-    again.
-    """
-    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
-    if key is None or not _has_subscriptions(conn, key):
-        return False
-    begun_at = to_micros(at)
-    conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
-    kept = keep_pushed(conn, key, new)
-    conn.execute(insert(fanout), a_fanout(key, begun_at, kept, new, pushed=True))
-    remove_unneeded(conn, [url])
-    return True
 
 
 def checks_due(conn: Connection, limit: int) -> list[Check]:
@@ -274,7 +253,7 @@ def end_topic(
     )
     if not ended.rowcount:
         return False
-    if _has_subscriptions(conn, key):
+    if has_subscriptions(conn, key):
         conn.execute(insert(fanout), a_fanout(key, ended_at, None))
     record_change_if_any(conn, change)
     return True

@@ -44,6 +44,7 @@ from rsscloud_broker.model import (
     TopicOverview,
     TopicSummary,
     Validators,
+    Way,
 )
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_store
@@ -312,7 +313,12 @@ class FakeBroker:
         return self.recent
 
     async def ping_topic(
-        self, url: str, source: str, again: bool = False, origin: str = ""
+        self,
+        url: str,
+        source: str,
+        again: bool = False,
+        origin: str = "",
+        way: Way = Way.RSSCLOUD,
     ) -> bool:
         self._fail("ping_topic")
         self.pinged.append(url)

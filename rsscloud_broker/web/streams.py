@@ -66,7 +66,8 @@ class Stream:
     def begin(self, comment: bytes, gone: Callable[[], None]) -> None:
         """Begin to stream.
 
-        :param comment: a word that the browser ignores, which shows that the stream is open.
+        :param comment: a word that the browser ignores, which shows that the stream is open; empty
+            for none.
         :param gone: called once when the connection has ended.
         """
 
@@ -76,7 +77,8 @@ class Stream:
 
         self.request.notifyFinish().addBoth(end)
         self.request.registerProducer(self, True)
-        self.send(b": %s\n\n" % comment)
+        if comment:
+            self.send(b": %s\n\n" % comment)
 
     def send(self, data: bytes) -> None:
         """Send some bytes as soon as the browser reads; cut it off if too many wait before them.

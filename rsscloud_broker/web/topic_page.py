@@ -37,7 +37,7 @@ from rsscloud_broker.interfaces import (
     RoutesOnly,
 )
 from rsscloud_broker.log_entries import LogEntry, LogFilter
-from rsscloud_broker.model import TopicOverview
+from rsscloud_broker.model import TopicOverview, Way
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers, parameter
@@ -140,7 +140,7 @@ class TopicPageDoor(RoutesOnly):
         status, error, success = 200, "", ""
         headers: dict[str, str] = {}
         try:
-            changed = await self._broker.ping_topic(url, source)
+            changed = await self._broker.ping_topic(url, source, way=Way.PAGE)
         except TooMany as problem:
             status, error = 429, f"The broker has not fetched it: {problem}."
             headers["retry-after"] = str(problem.retry_after)

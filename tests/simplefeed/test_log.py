@@ -190,6 +190,44 @@ class LogTests(SynchronousTestCase):
             self.assertEqual(compare_metadata(context, schema.metadata), [])
             self.assertEqual(alembic_steps.revisions(steps)[0], schema.TABLES.latest)
 
+    def test_first_entry_may_be_older_than_the_log(self) -> None:
+        self.append(Entry("old", NOON - 3600), Entry("older", NOON - 7200))
+        times = [each.updated for each in self.document().entries]
+        self.assertEqual(times, [NOON - 3600, NOON - 3600])
+
+    def test_how_far_the_source_was_read(self) -> None:
+        with self.engine.begin() as conn:
+            found = log.lock(conn, "events")
+            assert found is not None
+            self.assertEqual(found.source, 0)
+            log.append(conn, "events", some(2), source=7)
+        self.append(*some(1, 3))
+        self.assertEqual(self.document().log.source, 7)
+        with self.engine.begin() as conn:
+            log.append(conn, "events", [], source=9)
+        self.assertEqual((self.document().log.source, self.document().log.count), (9, 3))
+        with self.engine.begin() as conn:
+            self.assertIsNone(log.lock(conn, "others"))
+
+    def test_logs_of_a_prefix(self) -> None:
+        with self.engine.begin() as conn:
+            for name, at in (("of_%a", 30.0), ("of_%b", 10.0), ("of_%c", 20.0), ("ofxxd", 5.0)):
+                log.open_log(conn, log.Description(name, "T"), NOON + at)
+            self.assertEqual(log.count_logs(conn, "of_%"), 3)
+            stalest = log.stalest_log(conn, "of_%")
+            assert stalest is not None
+            self.assertEqual(stalest.name, "of_%b")
+            self.assertIsNone(log.stalest_log(conn, "none"))
+
+    def test_documents_up_to_a_number(self) -> None:
+        with self.engine.begin() as conn:
+            self.assertEqual(log.oldest_number(conn, "events"), 0)
+            log.append(conn, "events", some(8))
+            found = [log.archived_through(conn, "events", number) for number in (2, 3, 5, 6, 99)]
+            self.assertEqual(found, [0, 1, 1, 2, 2])
+            log.prune(conn, "events", 1, log.Kept.GONE)
+            self.assertEqual(log.oldest_number(conn, "events"), 4)
+
 
 ALL = [table.name for table in (schema.log, schema.entry, schema.document)]
 
@@ -202,6 +240,12 @@ class PostgreSQLLogTests(LogTests):
 
     def new_url(self) -> str:
         return empty_database()
+
+    def test_log_that_another_transaction_has_locked(self) -> None:
+        with self.engine.begin() as first, self.engine.connect() as second:
+            self.assertIsNotNone(log.lock(first, "events"))
+            with second.begin():
+                self.assertIsNone(log.lock(second, "events"))
 
     def test_who_commits_late_is_not_missed(self) -> None:
         """A reader never sees an entry and later one with a smaller number."""

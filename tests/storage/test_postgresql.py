@@ -16,12 +16,13 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import Ping
-from rsscloud_broker.records import Bounds, PingedTopic
+from rsscloud_broker.records import Bounds, PingedTopic, RelayProgress
 from rsscloud_broker.storage import AccountStore, Store, open_database
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.log_entries import add_log_entries
 from rsscloud_broker.storage.pings import add_pings
-from rsscloud_broker.storage.schema import statistic
+from rsscloud_broker.storage.schema import ping, statistic
+from rsscloud_broker.storage.settled import announce
 from rsscloud_broker.storage.statistics import MINUTE, put_busy_topics
 from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
@@ -31,6 +32,7 @@ from tests.store_contract import (
     make_account_store_tests,
     make_administration_tests,
     make_bounds_tests,
+    make_kept_tests,
     make_store_tests,
 )
 
@@ -53,6 +55,10 @@ class PostgreSQLBoundsTests(make_bounds_tests(postgresql_store)):  # type: ignor
     """The store on PostgreSQL keeps its limits."""
 
 
+class PostgreSQLKeptTests(make_kept_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+    """The store on PostgreSQL keeps changes for the feeds."""
+
+
 class EventLogOrderTests(TestCase):
     """PostgreSQL gives out ids before the commit, and nobody may miss an entry because of that."""
 
@@ -72,10 +78,16 @@ class EventLogOrderTests(TestCase):
             add_log_entries(other_node, [LogEntry("ping", "accepted", now)])
             await store.add_log_entries([LogEntry("fetch", "changed", now)])
             self.assertEqual(await read(), [])  # the first one can still appear
-            # A transaction of another program must not hold the log up for ever.
-            await store.add_log_entries([LogEntry("host", "reachable", now - 121)])
-            self.assertEqual(await read(), ["host"])
-        self.assertEqual(await read(), ["ping", "fetch", "host"])
+        self.assertEqual(await read(), ["ping", "fetch"])
+
+    async def test_another_program_does_not_hold_the_log_up(self) -> None:
+        url = self.enterContext(borrowed_database())
+        store, engine = threaded_store(self, url), open_engine(url)
+        self.addCleanup(engine.dispose)
+        with engine.begin() as other_program:
+            other_program.execute(text("SELECT pg_current_xact_id()"))
+            await store.add_log_entries([LogEntry("fetch", "changed", time.time())])
+            self.assertEqual(len(await store.log_entries_after(LogFilter(), 0, 10)), 1)
 
 
 class PingOrderTests(TestCase):
@@ -95,6 +107,50 @@ class PingOrderTests(TestCase):
         await adding
         found = await store.pings_after(0, 10)
         self.assertEqual([ping.name for ping in found], ["late", "early"])
+
+
+class SettledTests(TestCase):
+    """Transactions draw ids in another order than that in which they begin and end."""
+
+    async def test_transactions_that_draw_ids_in_turns(self) -> None:
+        url = self.enterContext(borrowed_database())
+        store, engine = threaded_store(self, url), open_engine(url)
+        self.addCleanup(engine.dispose)
+
+        def insert(conn: Connection) -> int:
+            announce(conn, "ping")
+            values = {"received_at": 1, "name": "", "url": "", "changes_url": "", "rss_url": ""}
+            row = values | {"tags": "", "fingerprint": b""}
+            return int(conn.execute(ping.insert().returning(ping.c.id), row).scalar_one())
+
+        async def ids() -> list[int]:
+            return [each.id for each in await store.pings_after(0, 10)]
+
+        with engine.connect() as early, engine.connect() as late:
+            begun = early.begin()
+            early.execute(text("SELECT pg_current_xact_id()"))  # it began first
+            with late.begin():
+                first = insert(late)
+                second, third = insert(early), insert(late)
+                fourth = insert(early)
+                begun.commit()
+                self.assertEqual(await ids(), [])  # the first one can still appear
+                self.assertEqual(await store.begin_relay(["a"], 1.0, 0.0), [RelayProgress("a", 0)])
+        self.assertEqual(await ids(), [first, second, third, fourth])
+
+    async def test_who_has_not_drawn_an_id_yet(self) -> None:
+        url = self.enterContext(borrowed_database())
+        store, engine = threaded_store(self, url), open_engine(url)
+        self.addCleanup(engine.dispose)
+        before = (await store.add_ping(Ping("a", "http://a.example/", 1.0), 0.0)).ping.id
+        with engine.begin() as other:
+            announce(other, "ping")
+            found = [each.id for each in await store.pings_after(0, 10)]
+            self.assertEqual(found, [before])
+            later = Ping("b", "http://b.example/", 1.0)
+            self.assertGreater((await store.add_ping(later, 0.0)).ping.id, before)
+            self.assertEqual(len(await store.pings_after(0, 10)), 1)
+        self.assertEqual(len(await store.pings_after(0, 10)), 2)
 
 
 class SeveralNodesTests(TestCase):

@@ -20,7 +20,12 @@ from rsscloud_broker.model import Content, FetchResult, Ping
 from rsscloud_broker.storage import Store, open_database, sweep
 from rsscloud_broker.testing import memory_store
 from tests.storage.databases import file_database, threaded_store
-from tests.store_contract import make_administration_tests, make_bounds_tests, make_store_tests
+from tests.store_contract import (
+    make_administration_tests,
+    make_bounds_tests,
+    make_kept_tests,
+    make_store_tests,
+)
 
 PING = Ping(name="A site", url="http://site.example/", received_at=1000.0)
 
@@ -41,6 +46,16 @@ class ThreadedBoundsTests(
     make_bounds_tests(lambda case, bounds: threaded_store(case, bounds=bounds))  # type: ignore[misc] # made at run time
 ):
     """The store with threads keeps its limits."""
+
+
+class MemoryKeptTests(make_kept_tests(lambda _case, bounds: memory_store(bounds))):  # type: ignore[misc] # made at run time
+    """The store without threads keeps changes for the feeds."""
+
+
+class ThreadedKeptTests(
+    make_kept_tests(lambda case, bounds: threaded_store(case, bounds=bounds))  # type: ignore[misc] # made at run time
+):
+    """The store with threads keeps changes for the feeds."""
 
 
 class MemoryAdministrationTests(

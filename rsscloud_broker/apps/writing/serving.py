@@ -6,7 +6,6 @@ have the present version get 304.
 
 from __future__ import annotations
 
-from twisted.web import http
 from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing.feeds import WrittenFeed

@@ -1,0 +1,155 @@
+"""Keeps documents in memory that are often read, with the headers of their answers."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import OrderedDict
+from collections.abc import Sequence
+from email.utils import formatdate
+from typing import Final
+
+from attrs import field, frozen
+from twisted.web.http import NOT_MODIFIED, OK
+from twisted.web.server import Request
+
+from rsscloud_broker.web.answers import accepted_codings
+from rsscloud_broker.wire.codings import allows_gzip
+from rsscloud_broker.wire.http_dates import http_date
+
+#: How many bytes of documents are kept, and the most of one document with its compressed copy.
+BYTES, LARGEST = 32 * 1024 * 1024, 8 * 1024 * 1024
+
+#: The name of a log, and the number of a document; None for the recent one.
+Key = tuple[str, int | None]
+
+_ETAGS: Final = re.compile(rb'(?:W/)?("[^"]*")')
+
+#: Nothing in a document with contents may run in a browser that shows it, since strangers wrote
+#: the contents.
+_SAFE: Final = (
+    b"content-security-policy",
+    [b"default-src 'none'; sandbox; frame-ancestors 'none'"],
+)
+_VARY: Final = (b"vary", [b"Accept-Encoding"])
+_TYPE: Final = (b"content-type", [b"application/atom+xml; charset=utf-8"])
+
+
+@frozen
+class Ready:
+    """A document that can be sent.
+
+    :ivar modified_at: the value of Last-Modified, in whole seconds since the epoch.  None if the
+        document may change once more in that second.
+    :ivar until: when it must be looked up again, by the monotonic clock.
+    """
+
+    plain: bytes = field(repr=False)
+    packed: bytes = field(repr=False)
+    etag: bytes
+    modified_at: int | None
+    headers: Sequence[tuple[bytes, list[bytes]]]
+    until: float
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return len(self.plain) + len(self.packed) + 2000
+
+    def send(self, request: Request) -> None:
+        """Answer a request with the document, or with 304 if the client has it."""
+        packs = allows_gzip(accepted_codings(request))
+        set_header = request.responseHeaders.setRawHeaders
+        for name, value in self.headers:
+            set_header(name, value)
+        tag = self.etag[:-1] + b'-gzip"' if packs else self.etag
+        set_header(b"etag", [tag])
+        if self._is_known(request):
+            request.setResponseCode(NOT_MODIFIED)
+            request.finish()
+            return
+        body = self.packed if packs else self.plain
+        request.setResponseCode(OK)
+        if packs:
+            set_header(b"content-encoding", [b"gzip"])
+        set_header(*_TYPE)
+        set_header(b"content-length", [b"%d" % len(body)])
+        request.write(b"" if request.method == b"HEAD" else body)
+        request.finish()
+
+    def _is_known(self, request: Request) -> bool:
+        """Whether the client has the document as it is (RFC 9110, section 13.2.2)."""
+        known = request.requestHeaders.getRawHeaders(b"if-none-match")
+        if known is not None:
+            tags = b",".join(known)[:4000]
+            own = {self.etag, self.etag[:-1] + b'-gzip"'}
+            return not own.isdisjoint(_ETAGS.findall(tags)) or tags.strip() == b"*"
+        since = request.getHeader("if-modified-since")
+        if since is None or self.modified_at is None:
+            return False
+        at = http_date(since)
+        return at is not None and self.modified_at <= at
+
+
+def ready(
+    body: bytes,
+    packed: bytes,
+    etag: str,
+    modified_at: int | None,
+    cache_control: str,
+    link: str,
+    until: float,
+    *,
+    has_contents: bool,
+) -> Ready:
+    """A document that can be sent.
+
+    :param etag: the ETag of the body that is not compressed.
+    :param link: the value of the Link header; empty for none.
+    :param has_contents: whether contents of strangers are in it.
+    """
+    headers = [_VARY, (b"cache-control", [cache_control.encode("ascii")])]
+    if has_contents:
+        headers.append(_SAFE)
+    if link:
+        headers.append((b"link", [link.encode("utf-8")]))
+    if modified_at is not None:
+        date = formatdate(modified_at, usegmt=True)
+        headers.append((b"last-modified", [date.encode("ascii")]))
+    return Ready(body, packed, etag.encode("ascii"), modified_at, headers, until)
+
+
+def packed(body: bytes) -> bytes:
+    """A body, compressed by gzip.  Takes some milliseconds."""
+    return gzip.compress(body, 6, mtime=0)
+
+
+class Cache:
+    """Documents in memory, of limited size."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[Key, Ready] = OrderedDict()
+        self._size = 0
+
+    def get(self, key: Key) -> Ready | None:
+        """A document, if it is in memory."""
+        found = self._found.get(key)
+        if found is not None:
+            self._found.move_to_end(key)
+        return found
+
+    def keep(self, key: Key, found: Ready) -> None:
+        """Keep a document, and drop those that were not read for longest if there are too many."""
+        self.drop(key)
+        if found.size > LARGEST:
+            return
+        self._found[key] = found
+        self._size += found.size
+        while self._size > BYTES:
+            self.drop(next(iter(self._found)))
+
+    def drop(self, key: Key) -> None:
+        """Drop a document."""
+        found = self._found.pop(key, None)
+        if found is not None:
+            self._size -= found.size

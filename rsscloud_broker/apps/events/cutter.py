@@ -1,0 +1,185 @@
+"""Cuts the feeds from the rows of the store: makes an entry of each ping and of each change.
+
+The store keeps a ping or a change as a row, in the transaction of the fact.  The cutter reads the
+rows in their order, a few hundred at a time, and appends their entries.  In the same transaction it
+notes how far it has read.  So each row becomes an entry once, even if the process is killed, and
+even if several processes cut from one database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from rsscloud_broker.apps.events import rows
+from rsscloud_broker.apps.events.entries import Writer
+from rsscloud_broker.apps.events.names import CHANGES, PINGS
+from rsscloud_broker.apps.events.rows import Feeds, Swept
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import IChangeStore, IClock, IDatabase
+from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed.archive import Archive
+
+#: Seconds between two looks for new rows.
+PAUSE: Final = 0.5
+
+#: How many rows are cut in a transaction, so that no other write waits long.
+AT_ONCE: Final = 250
+
+#: Seconds between two removals of what is too old.
+SWEEP: Final = 3600.0
+
+#: Seconds until the database is asked again when it could not be used.
+UNAVAILABLE: Final = 5.0
+
+
+class Cutter(Service):
+    """Cuts the feeds while it runs.
+
+    :param is_shown: whether a URL may be in the feeds.
+    :param changed: called with the names of logs that have new entries.
+    """
+
+    name = "events"
+    log = Logger()
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        changes: IChangeStore,
+        database: IDatabase,
+        archive: Archive,
+        clock: IClock,
+        in_thread: Callable[..., Awaitable[Any]],
+        is_shown: Callable[[str], bool],
+        changed: Callable[[Sequence[str]], None],
+    ) -> None:
+        self._feeds = feeds
+        self._changes = changes
+        self._database = database
+        self._archive = archive
+        self._clock = clock
+        self._in_thread = in_thread
+        self._is_shown = is_shown
+        self._changed = changed
+        self._writer = Writer(feeds.public_url)
+        self._opened = False
+        self._sweep_at = 0.0
+        self._pause: Deferred[None] | None = None
+        self._running: Deferred[None] | None = None
+
+    def startService(self) -> None:
+        super().startService()
+        self._sweep_at = self._clock.seconds()
+        self._running = Deferred.fromCoroutine(self._run())
+
+    def stopService(self) -> Deferred[None] | None:
+        """Stop; the Deferred fires when the present rows are cut."""
+        super().stopService()
+        if self._pause is not None:
+            self._pause.cancel()
+        return self._running
+
+    async def _run(self) -> None:
+        failing = False
+        while self.running:
+            pause = PAUSE
+            try:
+                await self.cut()
+                if self._clock.seconds() >= self._sweep_at:
+                    await self._sweep()
+                failing = False
+            except Unavailable as error:
+                pause = UNAVAILABLE
+                if not failing:
+                    failing = True
+                    self.log.error("The feeds of events are put off: {error}", error=error)
+            except Exception:  # log a bug, and try again
+                pause = UNAVAILABLE
+                self.log.failure("The feeds of events could not be made; this is tried again.")
+            await self._rest(pause)
+
+    async def _rest(self, seconds: float) -> None:
+        if not self.running:
+            return
+        self._pause = deferLater(self._clock, seconds)
+        with suppress(CancelledError):
+            await self._pause
+        self._pause = None
+
+    async def cut(self) -> None:
+        """Make entries of all rows that there are.
+
+        :raises Unavailable: the database cannot be used now.
+        """
+        if not self._opened:
+            now = self._clock.wall_seconds()
+            await self._database.write(partial(rows.open_feeds, feeds=self._feeds, at=now))
+            self._opened = True
+        while await self._cut_changes() and self.running:
+            pass
+        while await self._cut_pings() and self.running:
+            pass
+
+    async def _source(self, name: str) -> int:
+        """The id of the last row that is cut."""
+        found = await self._database.read(partial(log.find_log, name=name))
+        return int(found.source)
+
+    async def _cut_changes(self) -> bool:
+        """Cut some changes; returns whether there may be more."""
+        before = await self._source(CHANGES)
+        changes = await self._changes.kept_changes(before, AT_ONCE)
+        if not changes:
+            return False
+        cut = await self._in_thread(self._writer.changes, changes)
+        appending = partial(rows.append_changes, feeds=self._feeds, before=before, cut=cut)
+        appended = await self._database.write(appending)
+        if appended is None:
+            return False
+        await self._changes.remove_kept_changes(changes[-1].id)
+        self._changed(appended.names)
+        await self._remove_files([Swept(each, None) for each in appended.removed])
+        return True
+
+    async def _cut_pings(self) -> bool:
+        """Cut some pings; returns whether there may be more."""
+        before = await self._source(PINGS)
+        pings = await self._changes.pings_after(before, AT_ONCE)
+        if not pings:
+            return False
+        entries = await self._in_thread(self._writer.pings, pings, self._is_shown)
+        last = pings[-1].id
+        appending = partial(rows.append_pings, before=before, last=last, entries=entries)
+        if not await self._database.write(appending):
+            return False
+        self._changed([PINGS])
+        return len(pings) == AT_ONCE
+
+    async def _sweep(self) -> None:
+        """Remove what is too old."""
+        after, now = "", self._clock.wall_seconds()
+        while self.running:
+            sweeping = partial(rows.sweep, feeds=self._feeds, after=after, now=now)
+            found = await self._database.write(sweeping)
+            if found is None:
+                return  # another process appends; it is tried again after the pause
+            after, removed = found
+            await self._remove_files(removed)
+            if not after:
+                break
+        self._sweep_at = self._clock.seconds() + SWEEP
+
+    async def _remove_files(self, removed: Sequence[Swept]) -> None:
+        for each in removed:
+            try:
+                await self._in_thread(self._archive.remove, each.feed_id, each.through)
+            except OSError as error:
+                self.log.error("Old documents of a feed cannot be removed: {error}", error=error)

@@ -1,0 +1,290 @@
+"""Serves the documents of the feeds, by GET and HEAD.
+
+::
+
+    GET /events/recent HTTP/1.1
+    Accept-Encoding: gzip
+
+    HTTP/1.1 200 OK
+    Content-Type: application/atom+xml; charset=utf-8
+    Content-Encoding: gzip
+    Vary: Accept-Encoding
+    Cache-Control: public, max-age=5
+    ETag: "0f343b0931126a20f133d67c-gzip"
+    Last-Modified: Sun, 22 Nov 2026 08:49:37 GMT
+    Link: <https://broker.example/websub>; rel="hub", <https://...>; rel="self"
+
+The recent document of a feed is written at most once per change, however many ask for it.  It may
+change at any time, so caches keep it for a few seconds.  Archived documents never change, and
+caches keep them for a year.  They are files, which are made when somebody first asks for them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+from math import ceil
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from attrs import frozen
+from twisted.web.server import NOT_DONE_YET, Request
+
+from rsscloud_broker.apps.events.cache import Cache, Key, Ready, packed, ready
+from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, PREFIX, TOPIC, recent_path
+from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.model import Content, host_of
+from rsscloud_broker.records import MAX_HISTORY_URL
+from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
+from rsscloud_broker.simplefeed.feeds import FRESH, DocumentGone, Feeds, Filed, Written
+from rsscloud_broker.urls import normal_form
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, send
+from rsscloud_broker.wire.links import hub_and_self
+from rsscloud_broker.wire.text import clean
+
+#: Seconds for which caches keep the recent document, and archived ones.
+RECENT: Final = "public, max-age=5"
+ARCHIVED: Final = "public, max-age=31536000, immutable"
+
+#: Seconds for which a document may still be served that was removed because it was too old.
+UNREMOVED: Final = 60.0
+
+_NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
+_HOST: Final = re.compile(r"[a-z0-9_.:-]{1,255}")
+_DOCUMENTS: Final = {f"{PREFIX}/documents/": CHANGES, f"{PREFIX}/pings/documents/": PINGS}
+_RECENT: Final = {f"{PREFIX}/recent": CHANGES, f"{PREFIX}/pings/recent": PINGS}
+
+
+class NotAsked(Exception):
+    """A request names no document.  The text says what to ask for.
+
+    :ivar status: the status of the answer.
+    """
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@frozen
+class Asked:
+    """What a request asks for.
+
+    :ivar name: the name of a log.
+    :ivar number: the number of a document; None for the recent one.
+    """
+
+    name: str
+    number: int | None = None
+
+    @property
+    def key(self) -> Key:
+        """The key of the document in the cache."""
+        return self.name, self.number
+
+    @property
+    def has_contents(self) -> bool:
+        """Whether the document has contents of strangers."""
+        return self.name.startswith(TOPIC)
+
+
+def asked(path: str, query: str) -> Asked:
+    """What a path and a query ask for.
+
+    :raises NotAsked: they ask for nothing that can be.
+    """
+    if name := _RECENT.get(path):
+        return Asked(name)
+    for prefix, name in _DOCUMENTS.items():
+        if path.startswith(prefix):
+            return Asked(name, _number(path.removeprefix(prefix)))
+    try:
+        fields = parse_qs(query, keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        fields = {}
+    first = {name.lower(): values[0] for name, values in reversed(fields.items())}
+    number = _number(first["document"]) if "document" in first else None
+    if path == f"{PREFIX}/topic":
+        return Asked(TOPIC + _topic(first.get("url", "")), number)
+    return Asked(HOST + _host(first.get("name", "")), number)
+
+
+def _number(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise NotAsked(
+            404,
+            f"There is no document {clean(text)[:30]!r}: documents have the numbers 1, 2, 3 and so "
+            "on. Begin with the recent document, and follow its links.",
+        )
+    return int(text)
+
+
+def _topic(text: str) -> str:
+    example = f"{PREFIX}/topic?url=http://blog.example/rss.xml"
+    if not text:
+        raise NotAsked(400, f"Say which topic you mean, such as {example}")
+    try:
+        parts = urlsplit(text)
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        is_usable = False
+    if not is_usable or len(text) > MAX_HISTORY_URL or clean(text) != text:
+        raise NotAsked(
+            400,
+            f"The topic {clean(text)[:100]!r} is not the URL of a topic: it must be an http or "
+            f"https URL of {MAX_HISTORY_URL} characters at most, such as {example}",
+        )
+    return normal_form(text)
+
+
+def _host(text: str) -> str:
+    example = f"{PREFIX}/host?name=blog.example"
+    if not text:
+        raise NotAsked(400, f"Say which host you mean, such as {example}")
+    bracketed = f"[{text}]" if text.count(":") > 1 and not text.startswith("[") else text
+    host = host_of(f"http://{bracketed}/") if not re.search(r"[/?#@\\\s]", text) else ""
+    if not _HOST.fullmatch(host):
+        raise NotAsked(
+            400, f"{clean(text)[:100]!r} is not the name of a host, which is such as {example}"
+        )
+    return host
+
+
+class Documents(Answers):
+    """The resource of all documents.
+
+    :param in_thread: calls a function in a thread.
+    :param hub: whether the broker is a WebSub hub, so that recent documents can be subscribed to.
+    """
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        clock: IClock,
+        in_thread: Callable[..., Awaitable[Any]],
+        public_url: str,
+        *,
+        has_hub: bool,
+    ) -> None:
+        super().__init__(self._respond)
+        self._feeds = feeds
+        self._clock = clock
+        self._in_thread = in_thread
+        self._public_url = public_url
+        self._has_hub = has_hub
+        self._cache = Cache()
+
+    def changed(self, names: Sequence[str]) -> None:
+        """Say that logs have new entries."""
+        for name in names:
+            self._feeds.changed(name)
+            self._cache.drop((name, None))
+
+    async def read(self, url: str) -> Content | None:
+        """The recent document at a URL of this broker, for subscribers: see ``ServedTopics``."""
+        parts = urlsplit(url.removeprefix(self._public_url))
+        try:
+            wanted = asked(parts.path, parts.query)
+        except NotAsked:
+            return None
+        found = await self._feeds.recent(wanted.name) if wanted.number is None else None
+        return None if found is None else Content(found.body, MEDIA_TYPE)
+
+    def render(self, request: Request) -> int:
+        try:
+            wanted = _asked_by(request)
+        except NotAsked as error:
+            send(request, Answer(f"{error}\n".encode(), PLAIN, error.status))
+            return NOT_DONE_YET
+        found = self._cache.get(wanted.key)
+        if found is None or self._clock.seconds() >= found.until:
+            return super().render(request)
+        found.send(request)
+        return NOT_DONE_YET
+
+    async def _respond(self, request: Request) -> Answer | None:
+        wanted = _asked_by(request)
+        try:
+            found = await self._find(wanted)
+        except DocumentGone as error:
+            return Answer(f"This is gone: {clean(str(error))}.\n".encode(), PLAIN, 410)
+        if found is None:
+            text = await self._missing(wanted)
+            return Answer(f"{text}\n".encode(), PLAIN, 404)
+        self._cache.keep(wanted.key, found)
+        if request.channel is not None:  # None: it has hung up
+            found.send(request)
+        return None
+
+    async def _find(self, wanted: Asked) -> Ready | None:
+        if wanted.number is None:
+            written = await self._feeds.recent(wanted.name)
+            return None if written is None else await self._recent(wanted, written)
+        found = await self._feeds.document(wanted.name, wanted.number)
+        if isinstance(found, Filed):
+            return await self._archived(wanted, found)
+        return None if found is None else await self._recent(wanted, found)
+
+    async def _recent(self, wanted: Asked, written: Written) -> Ready:
+        """The recent document, or the same document at its permanent URL."""
+        known = self._cache.get(wanted.key)
+        is_same = known is not None and known.etag == written.etag.encode("ascii")
+        body = known.packed if known and is_same else await self._in_thread(packed, written.body)
+        # A change later in the same second must not look like the same version.
+        at: int | None = ceil(written.updated)
+        if at is not None and at > self._clock.wall_seconds():
+            at = None
+        is_topic = self._has_hub and wanted.number is None
+        link = hub_and_self(self._public_url, recent_path(wanted.name)) if is_topic else ""
+        until = self._clock.seconds() + FRESH
+        return ready(
+            written.body,
+            body,
+            written.etag,
+            at,
+            RECENT,
+            link,
+            until,
+            has_contents=wanted.has_contents,
+        )
+
+    async def _archived(self, wanted: Asked, found: Filed) -> Ready:
+        body, packed, at = await self._in_thread(_contents, found)
+        etag = f'"{found.file.parent().basename()}-{found.file.basename()}"'
+        until = self._clock.seconds() + UNREMOVED
+        return ready(body, packed, etag, at, ARCHIVED, "", until, has_contents=wanted.has_contents)
+
+    async def _missing(self, wanted: Asked) -> str:
+        """Why there is no such document, for people."""
+        kind, _, of = wanted.name.partition(":")
+        if wanted.number is not None and await self._feeds.recent(wanted.name) is not None:
+            recent = recent_path(wanted.name)
+            return f"There is no document {wanted.number} yet. The newest is {recent}"
+        if kind == "topic":
+            return (
+                f"This broker keeps no history of {of}: it keeps the contents of some topics only. "
+                f"All changes are in {PREFIX}/recent"
+            )
+        if kind == "host":
+            return f"Nothing has changed at {of} that this broker knows of."
+        return "The feed is being made. Please come again in a moment."
+
+
+def _asked_by(request: Request) -> Asked:
+    return _parsed(request.path, request.uri.partition(b"?")[2])
+
+
+@lru_cache(maxsize=1000)
+def _parsed(path: bytes, query: bytes) -> Asked:
+    return asked(path.decode("utf-8", "replace"), query.decode("utf-8", "replace"))
+
+
+def _contents(found: Filed) -> tuple[bytes, bytes, int]:
+    """The body of a file, the same compressed, and its time."""
+    file = found.file
+    return (
+        file.getContent(),
+        file.siblingExtension(".gz").getContent(),
+        int(file.getModificationTime()),
+    )

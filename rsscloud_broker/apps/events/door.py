@@ -1,0 +1,135 @@
+"""The front door ``events``: the feeds of the broker, and the stream of their entries.
+
+==============================================  ==================================================
+``/events/recent``                              everything that changed, the newest first
+``/events/documents/N``                         a document of that feed at its permanent URL
+``/events/pings/recent``, ``.../documents/N``   the pings
+``/events/host?name=NAME``                      what changed at a host
+``/events/topic?url=URL``                       the contents of a topic, if they are kept
+``/events/stream``, ``/events/stream.jsonl``    new entries as they come
+==============================================  ==================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall
+from zope.interface import implementer
+
+from rsscloud_broker.apps.events.cutter import Cutter
+from rsscloud_broker.apps.events.documents import Documents
+from rsscloud_broker.apps.events.names import PREFIX, recent_path, urls_of
+from rsscloud_broker.apps.events.options import EventsOptions, history
+from rsscloud_broker.apps.events.rows import Feeds as Described
+from rsscloud_broker.apps.events.stream import StreamResource, Watchers
+from rsscloud_broker.interfaces import (
+    FrontDoorParts,
+    IFrontDoor,
+    IServesTopics,
+    Route,
+    RoutesOnly,
+    ServedTopics,
+)
+from rsscloud_broker.simplefeed.archive import Archive
+from rsscloud_broker.simplefeed.entries import Link
+from rsscloud_broker.simplefeed.feeds import Feeds
+from rsscloud_broker.web.streams import Places
+from rsscloud_broker.wire.links import HUB_PATHS
+
+#: Seconds between two notifications of the subscribers of a feed, at least.
+PUSH_PAUSE: Final = 5.0
+
+#: How many feeds may wait for such a notification.
+MOST_WAITING: Final = 10_000
+
+#: Of all connections, those who watch the stream may have one in so many.
+_SHARE: Final = 2
+
+
+@implementer(IFrontDoor, IServesTopics)
+class EventsDoor(RoutesOnly, Service):
+    """The front door."""
+
+    name = "events"
+
+    def __init__(self, options: EventsOptions, parts: FrontDoorParts) -> None:
+        database, changes, directory = parts.database, parts.changes, parts.directory
+        if database is None or changes is None or directory is None:
+            raise ValueError("the feeds need what FrontDoorParts describes as database")
+        self._clock = parts.clock
+        self._published = parts.published
+        self._waiting: set[str] = set()
+        self._timer: IDelayedCall | None = None
+        url = parts.public_url
+        archive = Archive(directory)
+        hub = [Link(url + HUB_PATHS[0], "hub")] if parts.has_hub else []
+        feeds = Feeds(
+            database,
+            archive,
+            parts.in_thread,
+            parts.clock,
+            lambda name: urls_of(url, name),
+            lambda name: hub,
+        )
+        self._documents = Documents(feeds, parts.clock, parts.in_thread, url, has_hub=parts.has_hub)
+        self._cutter = Cutter(
+            Described(options, url),
+            changes,
+            database,
+            archive,
+            parts.clock,
+            parts.in_thread,
+            history(options, url, ()).has,
+            self._changed,
+        )
+        places = Places(
+            lambda: min(options.watchers, parts.max_connections() // _SHARE),
+            options.watchers_per_address,
+        )
+        watchers = Watchers(database, parts.clock, places)
+        self._resources = {
+            f"{PREFIX}/stream": StreamResource(watchers, as_lines=False),
+            f"{PREFIX}/stream.jsonl": StreamResource(watchers, as_lines=True),
+        }
+        self.topics = [ServedTopics(f"{url}{PREFIX}/", self._documents.read)]
+
+    def routes(self) -> Sequence[Route]:
+        paths = ("recent", "documents/*", "pings/recent", "pings/documents/*", "topic", "host")
+        of_feeds = {f"{PREFIX}/{path}": self._documents for path in paths}
+        return [
+            Route(path, "GET", resource, for_everybody=True)
+            for path, resource in {**of_feeds, **self._resources}.items()
+        ]
+
+    def startService(self) -> None:
+        super().startService()
+        self._cutter.startService()
+
+    def stopService(self) -> Deferred[None] | None:
+        super().stopService()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return self._cutter.stopService()
+
+    def _changed(self, names: Sequence[str]) -> None:
+        """Take note that feeds have new entries; their subscribers are notified soon."""
+        self._documents.changed(names)
+        if not self.running:
+            return
+        self._waiting.update(names[: MOST_WAITING - len(self._waiting)])
+        if self._timer is None:
+            self._push()
+
+    def _push(self) -> None:
+        """Notify the subscribers of the feeds that have changed, and again after a pause."""
+        self._timer = None
+        waiting, self._waiting = self._waiting, set()
+        for name in sorted(waiting):
+            self._published(recent_path(name))
+        if waiting:
+            self._timer = self._clock.callLater(PUSH_PAUSE, self._push)

@@ -1,0 +1,101 @@
+"""Makes entries of pings and of changes of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from attrs import evolve, field, frozen
+
+from rsscloud_broker.apps.events.names import HOST, TOPIC, recent_path
+from rsscloud_broker.model import Ping, Way, host_of
+from rsscloud_broker.records import KeptChange
+from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
+from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, new_id
+
+_SENTENCES: Final = {
+    Way.RSSCLOUD: "It has changed, as a ping by rssCloud had said.",
+    Way.WEBSUB: "It has changed, as its publisher had told the WebSub hub.",
+    Way.WEBLOG_UPDATES: "It has changed, as a ping by weblogUpdates had said.",
+    Way.PAGE: "It has changed, as somebody found who had it fetched.",
+    Way.LIST: "It has changed, as the list of another server had said.",
+    Way.PING: "It has changed, as a ping had said.",
+    Way.FETCH: "It has changed, as the broker found when it fetched it.",
+    Way.PUSH: "Its publisher pushed a new content.",
+    Way.PUBLISHED: "It was published at this broker.",
+}
+
+
+@frozen
+class Cut:
+    """What becomes of a change.
+
+    :ivar id: that of the row.
+    :ivar entry: the entry in the feed of all changes, and in that of the host.
+    :ivar of_topic: the entry with the content, in the feed of the topic; None if its contents are
+        not kept.
+    """
+
+    id: int
+    url: str
+    entry: Entry
+    of_topic: Entry | None = None
+    host: str = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "host", host_of(self.url)[:255])
+
+
+class Writer:
+    """Makes entries.
+
+    :param public_url: the URL of the broker.
+    """
+
+    def __init__(self, public_url: str) -> None:
+        self._public_url = public_url
+        self._scheme = f"{public_url}/events#way"
+
+    def pings(self, pings: Sequence[Ping], is_shown: Callable[[str], bool]) -> list[Entry]:
+        """Make entries of pings.
+
+        :param is_shown: whether a URL may be in the feeds.
+        """
+        return [self._ping(each) for each in pings if all(map(is_shown, each.named_urls))]
+
+    def _ping(self, ping: Ping) -> Entry:
+        links = [Link(ping.url)]
+        links += [Link(url, "related") for url in (ping.rss_url, ping.changes_url) if url]
+        return Entry(
+            ping.name,
+            ping.received_at,
+            new_id(),
+            links=tuple(links),
+            categories=tuple(map(Category, ping.tags)),
+            summary=f"The ping came from {ping.origin}." if ping.origin else "",
+        )
+
+    def changes(self, changes: Sequence[KeptChange]) -> list[Cut]:
+        """Make entries of changes.  Takes long if there are contents: call this in a thread."""
+        return [self._change(each) for each in changes]
+
+    def _change(self, change: KeptChange) -> Cut:
+        url = change.url
+        of_host = self._public_url + recent_path(HOST + host_of(url)[:255])
+        links = [Link(url), Link(of_host, "related", MEDIA_TYPE)]
+        said = _SENTENCES[change.way]
+        entry = Entry(
+            url,
+            change.at,
+            new_id(),
+            links=tuple(links),
+            categories=(Category(change.way, self._scheme),),
+            summary=f"{said} The ping came from {change.origin}." if change.origin else said,
+        )
+        if change.content is None:
+            return Cut(change.id, url, entry)
+        of_topic = self._public_url + recent_path(TOPIC + url)
+        links.append(Link(of_topic, "related", MEDIA_TYPE))
+        found = Content.of(change.content.body, change.content.content_type)
+        whole = evolve(entry, content=found, id=new_id())
+        return Cut(change.id, url, evolve(entry, links=tuple(links)), whole)

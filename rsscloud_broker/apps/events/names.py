@@ -1,0 +1,62 @@
+"""The names of the logs, and the URLs of their documents.
+
+===========  =======================================  ===========================================
+Log          Its recent document                      Document 3
+===========  =======================================  ===========================================
+changes      ``/events/recent``                       ``/events/documents/3``
+pings        ``/events/pings/recent``                 ``/events/pings/documents/3``
+host:NAME    ``/events/host?name=NAME``               ``/events/host?name=NAME&document=3``
+topic:URL    ``/events/topic?url=URL``                ``/events/topic?url=URL&document=3``
+===========  =======================================  ===========================================
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from rsscloud_broker.simplefeed.atom import FeedUrls
+from rsscloud_broker.simplefeed.log import Description
+
+#: The path below which everything is.
+PREFIX: Final = "/events"
+
+CHANGES: Final = "changes"
+PINGS: Final = "pings"
+HOST: Final = "host:"
+TOPIC: Final = "topic:"
+
+#: How many entries a document of a topic has, since they have contents.
+CONTENTS_PER_DOCUMENT: Final = 10
+
+
+def recent_path(name: str) -> str:
+    """The path of the recent document of a log, with its query."""
+    if name == CHANGES:
+        return f"{PREFIX}/recent"
+    if name == PINGS:
+        return f"{PREFIX}/pings/recent"
+    kind, _, of = name.partition(":")
+    parameter = "name" if kind == "host" else "url"
+    return f"{PREFIX}/{kind}?{parameter}={quote(of, safe='')}"
+
+
+def urls_of(public_url: str, name: str) -> FeedUrls:
+    """The URLs of the documents of a log."""
+    recent = public_url + recent_path(name)
+    if "?" in recent:
+        return FeedUrls(recent, f"{recent}&document=")
+    return FeedUrls(recent, f"{recent.removesuffix('recent')}documents/")
+
+
+def description_of(name: str, public_url: str, per_document: int) -> Description:
+    """The description of a log."""
+    kind, _, of = name.partition(":")
+    titles = {
+        "changes": f"Everything that changed at {public_url}",
+        "pings": f"Pings at {public_url}",
+        "host": f"Changes at {of}",
+        "topic": f"History of {of}",
+    }
+    number = min(per_document, CONTENTS_PER_DOCUMENT) if kind == "topic" else per_document
+    return Description(name, titles[kind], public_url, number)

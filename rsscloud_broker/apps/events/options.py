@@ -1,0 +1,89 @@
+"""The options of the front door ``events``, and which changes the store keeps for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+from attrs import field, frozen
+from attrs.validators import ge, le
+
+from rsscloud_broker.apps.events.names import PREFIX, TOPIC, recent_path
+from rsscloud_broker.records import History
+
+
+def _is_prefix(_: object, key: attrs.Attribute[Any], text: str) -> None:
+    if "://" not in text or text.count("/") < 3:
+        raise ValueError(
+            f"'{key.name}' has {text!r}, which is not the beginning of URLs with a whole host; "
+            'write it as "https://source.example/"'
+        )
+
+
+def _are_prefixes(instance: object, key: attrs.Attribute[Any], texts: Sequence[str]) -> None:
+    for text in texts:
+        _is_prefix(instance, key, text)
+
+
+@frozen
+class Kept:
+    """Topics whose contents are kept.
+
+    :ivar topic: how the URLs of the topics begin.
+    :ivar entries: how many contents of each topic are kept at least, if none is older than
+        ``days``.
+    :ivar days: for how many days they are kept; 0 for ever.
+    """
+
+    topic: str = field(validator=_is_prefix)
+    entries: int = field(default=100, validator=ge(1))
+    days: float = field(default=30.0, validator=ge(0))
+
+
+@frozen
+class EventsOptions:
+    """Options of the front door.
+
+    :ivar per_document: how many entries a document has.
+    :ivar days: for how many days changes are kept; 0 for ever.
+    :ivar pings_days: for how many days pings are kept; 0 for ever.
+    :ivar hosts: of how many hosts there are feeds; 0 for none.
+    :ivar hosts_days: for how many days the feeds of hosts are kept; 0 for ever.
+    :ivar topics: of how many topics the contents are kept at most.
+    :ivar keep: topics whose contents are kept.
+    :ivar leave_out: how the URLs of topics begin that are in no feed.
+    :ivar watchers: how many may watch the stream at the same time; never more than half of the
+        connections that the broker accepts.
+    :ivar watchers_per_address: how many of them may be at one address.
+    """
+
+    per_document: int = field(default=100, validator=[ge(1), le(1000)])
+    days: float = field(default=0.0, validator=ge(0))
+    pings_days: float = field(default=30.0, validator=ge(0))
+    hosts: int = field(default=10_000, validator=ge(0))
+    hosts_days: float = field(default=30.0, validator=ge(0))
+    topics: int = field(default=1000, validator=ge(0))
+    keep: tuple[Kept, ...] = ()
+    leave_out: tuple[str, ...] = field(default=(), validator=_are_prefixes)
+    watchers: int = field(default=1000, validator=ge(0))
+    watchers_per_address: int = field(default=20, validator=ge(1))
+
+    def kept(self, url: str) -> Kept:
+        """How long the contents of a topic are kept, by the longest prefix that it has.
+
+        Topics whose content is pushed to the broker are kept as by default.
+        """
+        of_topic = [each for each in self.keep if url.startswith(each.topic)]
+        return max(of_topic, key=lambda each: len(each.topic), default=Kept(url))
+
+
+def history(options: EventsOptions, public_url: str, pushed: Sequence[str]) -> History:
+    """See ``IKeepsFeeds``.  The feeds themselves are in no feed: each change would cause another.
+
+    The contents of topics that are pushed to the broker are always kept, since nobody else may
+    have them.
+    """
+    contents = (*(each.topic for each in options.keep), *pushed) if options.topics else ()
+    left_out = (f"{public_url}{PREFIX}/", *options.leave_out)
+    return History(left_out, contents, public_url + recent_path(TOPIC))

@@ -1,0 +1,161 @@
+"""Appends entries to the logs of the feeds, and removes old ones.
+
+Each function runs in a transaction that the caller has begun.  Whoever appends to several logs, or
+removes entries, locks the log of changes first, and gives up if another process has locked it.  So
+no two processes wait for each other, and each row of the store becomes an entry once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from attrs import frozen
+from sqlalchemy import Connection
+
+from rsscloud_broker.apps.events.entries import Cut
+from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, TOPIC, description_of
+from rsscloud_broker.apps.events.options import EventsOptions
+from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed.entries import Entry
+from rsscloud_broker.simplefeed.log import Kept, Log
+
+_DAY: Final = 86_400.0
+
+#: How many logs are looked at in a transaction that removes old entries.
+SWEPT_AT_ONCE: Final = 50
+
+
+@frozen
+class Feeds:
+    """What the logs are like.
+
+    :ivar public_url: the URL of the broker.
+    """
+
+    options: EventsOptions
+    public_url: str
+
+    def open(self, conn: Connection, name: str, at: float) -> Log:
+        """Open a log, which is made if it is new."""
+        described = description_of(name, self.public_url, self.options.per_document)
+        return log.open_log(conn, described, at)
+
+
+def open_feeds(conn: Connection, feeds: Feeds, at: float) -> None:
+    """Make the logs of changes and of pings, if they are new."""
+    for name in (CHANGES, PINGS):
+        feeds.open(conn, name, at)
+
+
+def append_pings(conn: Connection, before: int, last: int, entries: Sequence[Entry]) -> bool:
+    """Append the entries of pings.
+
+    :param before, last: the ids of the ping before the first, and of the last.
+    :returns: False if another process has appended them, or does so now.
+    """
+    found = log.lock(conn, PINGS)
+    if found is None or found.source != before:
+        return False
+    log.append(conn, PINGS, entries, last)
+    return True
+
+
+@frozen
+class Appended:
+    """What the appending of changes has done.
+
+    :ivar names: the names of the logs that have new entries.
+    :ivar removed: the ids of the feeds that were removed, since there were too many.
+    """
+
+    names: Sequence[str]
+    removed: Sequence[str]
+
+
+def append_changes(
+    conn: Connection, feeds: Feeds, before: int, cut: Sequence[Cut]
+) -> Appended | None:
+    """Append the entries of changes to the log of changes, and to those of hosts and topics.
+
+    :param before: the id of the change before the first.
+    :param cut: the entries of one change at least.
+    :returns: None if another process has appended them, or does so now.
+    """
+    found = log.lock(conn, CHANGES)
+    if found is None or found.source != before:
+        return None
+    log.append(conn, CHANGES, [each.entry for each in cut], cut[-1].id)
+    others: defaultdict[str, list[Entry]] = defaultdict(list)
+    for each in cut:
+        if each.host and feeds.options.hosts:
+            others[HOST + each.host].append(each.entry)
+        if each.of_topic is not None:
+            others[TOPIC + each.url].append(each.of_topic)
+    removed: list[str] = []
+    for name, entries in others.items():
+        removed += _make_room(conn, feeds, name)
+        feeds.open(conn, name, entries[0].updated)
+        log.append(conn, name, entries)
+    return Appended([CHANGES, *others], removed)
+
+
+def _make_room(conn: Connection, feeds: Feeds, name: str) -> list[str]:
+    """Remove the logs of a kind that have not changed for longest, if a new one would be too many.
+
+    :returns: the ids of their feeds.
+    """
+    prefix = HOST if name.startswith(HOST) else TOPIC
+    most = feeds.options.hosts if prefix == HOST else feeds.options.topics
+    if log.find_log(conn, name) is not None:
+        return []
+    removed = []
+    for _ in range(log.count_logs(conn, prefix) - most + 1):
+        stalest = log.stalest_log(conn, prefix)
+        if stalest is not None:
+            log.remove_log(conn, stalest.name)
+            removed.append(stalest.feed_id)
+    return removed
+
+
+@frozen
+class Swept:
+    """What was removed of a log: the documents up to a number, or all (None)."""
+
+    feed_id: str
+    through: int | None
+
+
+def sweep(conn: Connection, feeds: Feeds, after: str, now: float) -> tuple[str, list[Swept]] | None:
+    """Remove what is too old, from some of the logs.
+
+    :param after: the name of the last log of the call before; empty at first.
+    :returns: the name of the last log, empty if there are no more, and what was removed; None if
+        another process appends now.
+    """
+    if log.lock(conn, CHANGES) is None:
+        return None
+    found = log.logs(conn, after, SWEPT_AT_ONCE)
+    removed = [each for one in found if (each := _sweep(conn, feeds.options, one, now))]
+    return (found[-1].name if len(found) == SWEPT_AT_ONCE else "", removed)
+
+
+def _sweep(conn: Connection, options: EventsOptions, found: Log, now: float) -> Swept | None:
+    kind, _, of = found.name.partition(":")
+    most, days = 0, {"changes": options.days, "pings": options.pings_days}.get(kind, 0.0)
+    if kind == "host":
+        days = options.hosts_days
+    elif kind == "topic":
+        kept = options.kept(of)
+        most, days = kept.entries, kept.days
+    before = now - days * _DAY if days else 0.0
+    if ":" in found.name and found.updated < before:
+        log.remove_log(conn, found.name)
+        return Swept(found.feed_id, None)
+    through = log.archived_before(conn, found.name, before)
+    if most:
+        through = max(through, log.archived_through(conn, found.name, found.count - most))
+    if through and log.prune(conn, found.name, through, Kept.GONE):
+        return Swept(found.feed_id, through)
+    return None

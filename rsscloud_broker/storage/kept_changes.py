@@ -1,0 +1,120 @@
+"""Keeps changes of topics until they are in the feeds of the broker.
+
+Each change is a row, written in the transaction that records the change.  Whoever makes the feeds
+reads the rows in the order of their ids, and then has them removed.
+
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    Connection,
+    delete,
+    insert,
+    select,
+)
+
+from rsscloud_broker.model import Content, FetchResult, Way
+from rsscloud_broker.records import History, KeptChange
+from rsscloud_broker.storage.kept_schema import kept_change
+from rsscloud_broker.storage.settled import announce, settled
+from rsscloud_broker.tables import to_micros, to_seconds
+
+#: How many bytes of contents are read at a time; or a single larger one.
+READ_BYTES: Final = 8 * 1024 * 1024
+
+_ROW: Final = kept_change.c
+
+
+def keep_change(
+    conn: Connection,
+    history: History | None,
+    url: str,
+    way: Way,
+    at: float,
+    content: Content | None = None,
+) -> None:
+    """Keep a change of a topic, if its changes are kept.
+
+    :param way: how the broker learned of it.
+    :param content: the new content, if it is known.
+    """
+    if history is not None and history.has(url):
+        _insert(conn, [_values(history, url, way, at, content)])
+
+
+def keep_fetched(
+    conn: Connection, history: History | None, found: Sequence[tuple[str, FetchResult]]
+) -> list[bool]:
+    """Keep changes that fetches found, or that the broker itself published: see ``keep_change``.
+
+    :param found: the present URLs of topics, each with what was found.
+    :returns: whether the content of each is kept too.
+    """
+    if history is None:
+        return [False] * len(found)
+    made: list[dict[str, Any] | None] = []
+    for url, fetched in found:
+        if not history.has(url):
+            made.append(None)
+            continue
+        way = Way.PING if fetched.pinged and fetched.way is Way.FETCH else fetched.way
+        at, content, origin = fetched.started_at, fetched.content, fetched.origin
+        made.append(_values(history, url, way, at, content, origin))
+    rows = [each for each in made if each is not None]
+    if rows:
+        _insert(conn, rows)
+    return [each is not None and each["body"] is not None for each in made]
+
+
+def _insert(conn: Connection, rows: list[dict[str, Any]]) -> None:
+    announce(conn, "kept_change")
+    conn.execute(insert(kept_change), rows)
+
+
+def _values(
+    history: History, url: str, way: Way, at: float, content: Content | None, origin: str = ""
+) -> dict[str, Any]:
+    """The values of the row of a change."""
+    kept = content if history.has_content(url) else None
+    return {
+        "at": to_micros(at),
+        "url": url,
+        "way": way,
+        "origin": origin,
+        "content_type": "" if kept is None else kept.content_type,
+        "size": 0 if kept is None else len(kept.body),
+        "body": None if kept is None else kept.body,
+    }
+
+
+def kept_changes(conn: Connection, after: int, limit: int) -> list[KeptChange]:
+    """See ``IChangeStore.kept_changes``."""
+    query = select(_ROW.id, _ROW.size).where(_ROW.id > after).order_by(_ROW.id).limit(limit)
+    until = settled(conn, "kept_change")
+    if until is not None:
+        query = query.where(_ROW.id <= until)
+    chosen: list[int] = []
+    size = 0
+    for key, length in conn.execute(query):
+        size += length
+        if chosen and size > READ_BYTES:
+            break
+        chosen.append(key)
+    rows = select(kept_change).where(_ROW.id.in_(chosen)).order_by(_ROW.id)
+    return [_change(row) for row in conn.execute(rows)] if chosen else []
+
+
+def remove_kept_changes(conn: Connection, through: int) -> int:
+    """See ``IChangeStore.remove_kept_changes``."""
+    return conn.execute(delete(kept_change).where(_ROW.id <= through)).rowcount
+
+
+def _change(row: Any) -> KeptChange:
+    content = None if row.body is None else Content(row.body, row.content_type)
+    return KeptChange(row.id, row.url, to_seconds(row.at), Way(row.way), row.origin, content)

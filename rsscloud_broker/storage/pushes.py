@@ -1,0 +1,39 @@
+"""Stores contents that publishers push.
+
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, insert, select, update
+
+from rsscloud_broker.model import Content, Way
+from rsscloud_broker.records import Bounds
+from rsscloud_broker.storage.contents import keep_pushed, remove_unneeded
+from rsscloud_broker.storage.kept_changes import keep_change
+from rsscloud_broker.storage.schema import fanout, topic
+from rsscloud_broker.storage.topic_urls import TOPIC_ID, named
+from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, a_fanout, has_subscriptions
+from rsscloud_broker.tables import to_micros
+
+
+def push_content(
+    conn: Connection, url: str, new: Content, at: float, bounds: Bounds = DEFAULT_BOUNDS
+) -> bool:
+    """See ``IStore.push_content``.
+
+    The content is stored even if no subscription wants content now, since one may by the time
+    that the fan-out reaches it.  It is stored whatever the limits are, since it cannot be fetched
+    again.  Its change is kept for the feeds in any case.
+    """
+    keep_change(conn, bounds.history, url, Way.PUSH, at, new)
+    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
+    if key is None or not has_subscriptions(conn, key):
+        return False
+    begun_at = to_micros(at)
+    conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
+    kept = keep_pushed(conn, key, new)
+    conn.execute(insert(fanout), a_fanout(key, begun_at, kept, new, pushed=True))
+    remove_unneeded(conn, [url])
+    return True

@@ -1,0 +1,71 @@
+"""Finds out which rows are settled: no row with a smaller id can appear any more.
+
+Readers that remember by an id how far they have read miss a row that appears behind them.  On
+SQLite one transaction writes at a time, so every row is settled.  PostgreSQL gives out ids before
+the commit, and its transactions do not end in the order of their ids, nor in that of their numbers:
+one that inserts many rows draws ids before and after those of another one.
+
+So whoever inserts rows first announces, by a shared advisory lock until the end of the
+transaction, the last id that was given out until then.  All ids that it draws are greater.  A
+reader finds the locks of those who are still at it in ``pg_locks``; rows up to the smallest
+announced id are settled.  Nobody waits for such a lock.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, TextClause, text
+
+from rsscloud_broker.storage import postgresql
+
+#: The tables that are read in this way, with the first number of their advisory locks.  Nothing
+#: else in the database may use these with a second number.
+_CLASSES: Final = {"ping": 1_886_219_879, "log_entry": 1_886_219_880, "kept_change": 1_886_219_881}
+
+#: Advisory locks have numbers of 32 bits, so ids are announced modulo this.
+_MODULUS: Final = 2**31
+
+_LAST: Final = "CASE WHEN is_called THEN last_value ELSE 0 END"
+
+
+def _announcing(table: str) -> TextClause:
+    low = f"(({_LAST}) % {_MODULUS})::integer"
+    lock = f"pg_advisory_xact_lock_shared({_CLASSES[table]}, {low})"
+    return text(f"SELECT {lock} FROM {table}_id_seq")  # noqa: S608 # our own table
+
+
+def _last_id(table: str) -> TextClause:
+    return text(f"SELECT {_LAST} FROM {table}_id_seq")  # noqa: S608 # our own table
+
+
+_ANNOUNCE: Final = {table: _announcing(table) for table in _CLASSES}
+_LAST_ID: Final = {table: _last_id(table) for table in _CLASSES}
+_ANNOUNCED: Final = text(
+    "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = :class "
+    "AND objsubid = 2 "
+    "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
+
+
+def announce(conn: Connection, table: str) -> None:
+    """Announce that this transaction is going to insert rows.
+
+    :param table: the name of one of the tables that are read by their ids.
+    """
+    if conn.dialect.name == postgresql.DIALECT:
+        conn.execute(_ANNOUNCE[table])
+
+
+def settled(conn: Connection, table: str) -> int | None:
+    """The id up to which the rows of a table are settled; None if all are.
+
+    Read the rows after this, in a later statement of a transaction that sees what is committed
+    (READ COMMITTED).
+    """
+    if conn.dialect.name != postgresql.DIALECT:
+        return None
+    # In this order.  Who has drawn an id up to ``last`` and has no lock any more has committed.
+    last = int(conn.execute(_LAST_ID[table]).scalar_one())
+    announced = conn.execute(_ANNOUNCED, {"class": _CLASSES[table]}).scalars()
+    return min([last, *(last - (last - int(low)) % _MODULUS for low in announced)])

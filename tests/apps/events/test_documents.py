@@ -1,0 +1,194 @@
+"""The documents: their headers, how they are cached, and what bad requests are answered."""
+
+from __future__ import annotations
+
+import gzip
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.events import cache
+from rsscloud_broker.apps.events.cache import Cache, ready
+from rsscloud_broker.simplefeed import feeds
+from rsscloud_broker.simplefeed.atom import render
+from tests.apps.events.house import EventsHouse
+
+RECENT, FIRST = "/events/pings/recent", "/events/pings/documents/1"
+HOST = "/events/host?name=feeds.example"
+
+
+class DocumentTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = EventsHouse(self)
+        self.house.ping("a", "b", "c", "d")
+        self.house.start()
+
+    def relations(self, path: str) -> dict[str, str]:
+        names = ("self", "via", "current", "prev-archive", "next-archive")
+        return {name: found for name in names if (found := self.house.link(path, name))}
+
+    def test_links(self) -> None:
+        second = "/events/pings/documents/2"
+        self.assertEqual(
+            self.relations(RECENT), {"self": RECENT, "via": second, "prev-archive": FIRST}
+        )
+        self.assertEqual(
+            self.relations(FIRST), {"self": FIRST, "current": RECENT, "next-archive": second}
+        )
+        self.house.change()
+        self.house.wait()
+        self.assertEqual(self.relations(HOST), {"self": HOST, "via": f"{HOST}&document=1"})
+
+    def test_headers(self) -> None:
+        recent, first = self.house.ask(RECENT), self.house.ask(FIRST)
+        for answer in (recent, first):
+            self.assertEqual(answer.headers.get_content_type(), "application/atom+xml")
+            self.assertEqual(answer.headers["Vary"], "Accept-Encoding")
+            self.assertEqual(answer.headers["Access-Control-Allow-Origin"], "*")
+        self.assertEqual(recent.headers["Cache-Control"], "public, max-age=5")
+        self.assertEqual(first.headers["Cache-Control"], "public, max-age=31536000, immutable")
+        self.assertIn('rel="hub"', recent.headers["Link"])
+        self.assertIn(
+            '<http://broker.example/events/pings/recent>; rel="self"', recent.headers["Link"]
+        )
+        self.assertNotIn("Link", first.headers)
+
+    def test_clients_that_have_it(self) -> None:
+        for path in (RECENT, FIRST):
+            answer = self.house.ask(path)
+            tag = answer.headers["ETag"]
+            for known in (tag, f'"x", W/{tag}', "*"):
+                again = self.house.ask(path, {"If-None-Match": known})
+                self.assertEqual((again.status, again.body), (304, b""))
+                self.assertEqual(again.headers["ETag"], tag)
+            self.assertEqual(self.house.ask(path, {"If-None-Match": '"x"'}).status, 200)
+        date = self.house.ask(FIRST).headers["Last-Modified"]
+        self.assertEqual(self.house.ask(FIRST, {"If-Modified-Since": date}).status, 304)
+        for other in ("Thu, 01 Jan 1970 00:00:00 GMT", "nonsense"):
+            self.assertEqual(self.house.ask(FIRST, {"If-Modified-Since": other}).status, 200)
+
+    def test_change_in_the_same_second_is_another_version(self) -> None:
+        self.assertNotIn("Last-Modified", self.house.ask(RECENT).headers)
+        self.house.wait(2)
+        date = self.house.ask(RECENT).headers["Last-Modified"]
+        self.assertEqual(self.house.ask(RECENT, {"If-Modified-Since": date}).status, 304)
+        self.house.ping("e")
+        self.house.wait()
+        self.assertEqual(self.house.ask(RECENT, {"If-Modified-Since": date}).status, 200)
+
+    def test_compressed(self) -> None:
+        for path in (RECENT, FIRST):
+            answer = self.house.ask(path, {"Accept-Encoding": "gzip"})
+            self.assertEqual(answer.headers["Content-Encoding"], "gzip")
+            self.assertEqual(gzip.decompress(answer.body), self.house.ask(path).body)
+            self.assertNotEqual(answer.headers["ETag"], self.house.ask(path).headers["ETag"])
+
+    def test_head(self) -> None:
+        whole, head = self.house.ask(FIRST), self.house.ask(FIRST, method="HEAD")
+        self.assertEqual((head.status, head.body), (200, b""))
+        self.assertEqual(head.headers["Content-Length"], str(len(whole.body)))
+
+    def test_recent_document_is_made_once_per_change(self) -> None:
+        made: list[object] = []
+
+        def counted(*args: Any, **kwargs: Any) -> bytes:
+            made.append(args)
+            return render(*args, **kwargs)
+
+        self.patch(feeds, "render", counted)
+        self.house.ping("e")
+        self.house.wait()
+        for _ in range(20):
+            self.house.ask(RECENT)
+            self.house.clock.advance(0.3)
+        self.assertEqual(len(made), 1)
+
+    def test_archived_document_is_a_file_and_made_again(self) -> None:
+        body = self.house.ask(FIRST).body
+        (file,) = [each for each in self.house.directory.walk() if each.basename() == "1.atom"]
+        self.assertEqual(file.getContent(), body)
+        file.remove()
+        self.house.new_door()
+        self.assertEqual(self.house.ask(FIRST).body, body)
+        self.assertTrue(file.isfile())
+
+    def test_process_that_did_not_cut_serves_the_same(self) -> None:
+        body = self.house.ask(RECENT).body
+        self.house.stop()
+        self.house.new_door()
+        self.assertEqual(self.house.ask(RECENT).body, body)
+
+    def test_before_the_feed_is_made(self) -> None:
+        answer = EventsHouse(self).ask(RECENT)
+        self.assertEqual(answer.status, 404)
+        self.assertIn("come again", answer.text)
+
+
+class BadRequestTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = EventsHouse(self)
+        self.house.change()
+        self.house.start()
+
+    def check(self, path: str, status: int, *words: str) -> None:
+        answer = self.house.ask(path)
+        self.assertEqual(answer.status, status, path)
+        self.assertEqual(answer.headers.get_content_type(), "text/plain")
+        for word in words:
+            self.assertIn(word, answer.text)
+
+    def test_numbers(self) -> None:
+        for number in ("0", "-1", "abc", "01", "", "1/2", "%00", "9" * 30):
+            self.check(f"/events/documents/{number}", 404, "1, 2, 3")
+        self.check("/events/documents/99999999", 404, "no document 99999999 yet", "/events/recent")
+        self.check(f"{HOST}&document=0", 404, "1, 2, 3")
+        self.check(f"{HOST}&document=7", 404, "no document 7 yet")
+
+    def test_topics(self) -> None:
+        self.check("/events/topic", 400, "Say which topic", "?url=http")
+        self.check("/events/topic?url=", 400, "Say which topic")
+        for url in (
+            "nope",
+            "ftp://a.example/",
+            "http://",
+            "http://%5Bx",
+            "http://a/%0A",
+            f"http://a/{'x' * 2000}",
+        ):
+            self.check(f"/events/topic?url={url}", 400, "is not the URL of a topic")
+        self.check("/events/topic?url=http://never.example/x", 404, "keeps no history of")
+
+    def test_hosts(self) -> None:
+        self.check("/events/host", 400, "Say which host")
+        for name in ("a%20b", "%3Cx%3E", "a/b", "%00", "a%0D%0AX:%20y", "@evil", "x" * 300, "%FF"):
+            self.check(f"/events/host?name={name}", 400, "not the name of a host")
+        self.check("/events/host?name=b%C3%BCcher.example", 404, "xn--bcher-kva.example")
+        self.check("/events/host?name=::1", 404, "::1")
+        for name in ("FEEDS.example", "feeds.example."):
+            self.assertEqual(
+                self.house.titles(f"/events/host?name={name}"), self.house.titles(HOST)
+            )
+
+    def test_other_methods_and_paths(self) -> None:
+        self.assertEqual(self.house.ask("/events/recent", method="POST").status, 405)
+        self.assertEqual(self.house.ask("/events/nothing").status, 404)
+
+
+class CacheTests(SynchronousTestCase):
+    def test_is_limited_in_bytes(self) -> None:
+        self.patch(cache, "BYTES", 30_000)
+        self.patch(cache, "LARGEST", 12_000)
+        kept = Cache()
+
+        def keep(number: int, size: int) -> None:
+            found = ready(b"x" * size, b"", '"a"', None, "", "", 0.0, has_contents=False)
+            kept.keep(("pings", number), found)
+
+        keep(0, 20_000)
+        self.assertIsNone(kept.get(("pings", 0)))
+        for number in range(1, 4):
+            keep(number, 8000)
+            self.assertIsNotNone(kept.get(("pings", 1)))
+        keep(4, 8000)
+        found = [number for number in range(5) if kept.get(("pings", number))]
+        self.assertEqual(found, [1, 3, 4])

@@ -1,0 +1,310 @@
+"""The feeds have each ping and each change once, in order, also after crashes."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from attrs import evolve
+from lxml import etree
+from twisted.logger import capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.events import cutter, rows
+from rsscloud_broker.apps.events.cutter import SWEEP
+from rsscloud_broker.apps.events.names import CHANGES, PINGS
+from rsscloud_broker.apps.events.options import EventsOptions, Kept
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.model import Content, Ping, Way
+from rsscloud_broker.simplefeed import log
+from tests.apps.events.house import FEED, URL, EventsHouse
+
+DAY = 86_400.0
+_SCHEMA = Path(__file__).parents[2] / "simplefeed" / "fixtures" / "atom.rng"
+
+
+class CuttingTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = EventsHouse(self)
+
+    def test_pings_in_their_order(self) -> None:
+        self.house.ping("a", "b")
+        self.house.start()
+        self.assertEqual(self.house.titles("/events/pings/recent"), ["a", "b"])
+        self.house.ping("c", "d")
+        self.house.wait()
+        self.assertEqual(self.house.all_titles("/events/pings/recent"), ["a", "b", "c", "d"])
+        (entry, *_) = self.house.entries("/events/pings/recent")
+        self.assertEqual([(each.href, each.rel) for each in entry.links], [
+            ("http://d.example/4", "alternate")
+        ])  # fmt: skip
+
+    def test_more_than_are_cut_at_once(self) -> None:
+        self.patch(cutter, "AT_ONCE", 2)
+        names = [f"n{number}" for number in range(9)]
+        self.house.ping(*names)
+        for number in range(5):
+            self.house.change(f"http://{number}.example/")
+        self.house.start()
+        self.assertEqual(self.house.all_titles("/events/pings/recent"), names)
+        self.assertEqual(len(self.house.all_titles("/events/recent")), 5)
+
+    def test_change_says_when_and_by_which_way(self) -> None:
+        at = self.house.clock.wall_seconds() - 5
+        self.house.change(way=Way.WEBSUB, at=at)
+        self.house.start()
+        (entry,) = self.house.entries("/events/recent")
+        self.assertEqual((entry.title, entry.updated), (FEED, round(at, 6)))
+        self.assertEqual([each.term for each in entry.categories], ["WebSub"])
+        self.assertIn("WebSub hub", entry.summary)
+        self.assertRegex(entry.id, "^urn:uuid:[0-9a-f-]{36}$")
+        self.assertEqual(self.house.entries("/events/host?name=feeds.example")[0].id, entry.id)
+        self.assertIn(f"{URL}/events/host?name=feeds.example", [one.href for one in entry.links])
+
+    def test_every_way_has_a_sentence(self) -> None:
+        for way in Way:
+            self.house.change(f"http://{way}.example/", way=way)
+        self.house.start()
+        self.assertEqual(len(self.house.all_titles("/events/recent")), len(Way))
+
+    def test_contents_of_topics_that_are_kept(self) -> None:
+        pushed = "http://pushed.example/a"
+        self.house.change(pushed, Content(b"<a><b/></a>", "text/xml"))
+        self.house.change(pushed, Content(b"\xff\x00", "image/png"))
+        self.house.change(FEED, Content(b"not kept", "text/plain"))
+        self.house.start()
+        path = "/events/topic?url=http%3A%2F%2Fpushed.example%2Fa"
+        first, second = (one.content for one in self.house.entries(path))
+        assert first is not None and second is not None
+        self.assertEqual((first.type, first.text), ("text/xml", '<a xmlns=""><b/></a>'))
+        self.assertEqual((second.type, second.data), ("image/png", b"\xff\x00"))
+        self.assertIn(b"sandbox", self.house.ask(path).headers["Content-Security-Policy"].encode())
+        links = [one.href for one in self.house.entries("/events/recent")[0].links]
+        self.assertIn(URL + path, links)
+        self.assertEqual(self.house.ask(f"/events/topic?url={FEED}").status, 404)
+
+    def test_clock_that_is_set_back(self) -> None:
+        now = self.house.clock.wall_seconds()
+        self.house.ping("a", at=now)
+        self.house.ping("b", at=now - 3600)
+        self.house.ping("c", at=now + 1)
+        self.house.start()
+        times = [one.updated for one in self.house.entries("/events/pings/recent")]
+        self.assertEqual(times, [round(now, 6), round(now, 6), round(now + 1, 6)])
+
+    def test_what_is_left_out(self) -> None:
+        options = EventsOptions(leave_out=("http://secret.example/",))
+        house = EventsHouse(self, options)
+        for url in ("http://secret.example/feed", f"{URL}/events/recent", FEED):
+            house.change(url)
+        house.ping("secret", "open")
+        ping = Ping(
+            "x", "http://x.example/", house.clock.wall_seconds(), rss_url="http://secret.example/"
+        )
+        self.successResultOf(house.store.add_ping(ping, 0.0))
+        house.start()
+        self.assertEqual(house.titles("/events/recent"), [FEED])
+        self.assertEqual(house.titles("/events/pings/recent"), ["open"])
+        house.ping("secret")
+        house.wait()
+        house.ping("later")
+        house.wait()
+        self.assertEqual(house.titles("/events/pings/recent"), ["open", "later"])
+
+    def test_rows_are_removed_when_they_are_cut(self) -> None:
+        self.house.change()
+        self.house.start()
+        self.assertEqual(self.successResultOf(self.house.store.kept_changes(0, 10)), [])
+
+    def test_after_a_crash_before_the_rows_were_removed(self) -> None:
+        self.house.change()
+        self.house.start()
+        self.house.stop()
+        self.house.change("http://b.example/")
+        self.patch(type(self.house.store), "remove_kept_changes", lambda *_: 1 / 0)
+        with capturedLogs():
+            self.house.new_door().startService()
+            self.house.wait(0)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.house.door.stopService()
+        self.house.wait(0)
+        self.house.start()
+        self.assertEqual(len(self.house.all_titles("/events/recent")), 2)
+
+    def test_rows_that_another_process_has_cut(self) -> None:
+        self.house.start()
+        self.house.ping("a")
+        (ping,) = self.successResultOf(self.house.store.pings_after(0, 10))
+        late = partial(rows.append_pings, before=ping.id, last=ping.id + 1, entries=[])
+        self.assertFalse(self.successResultOf(self.house.database.write(late)))
+        self.house.wait()
+        self.assertEqual(self.house.titles("/events/pings/recent"), ["a"])
+        again = partial(rows.append_pings, before=0, last=ping.id, entries=[])
+        self.assertFalse(self.successResultOf(self.house.database.write(again)))
+
+    def test_database_that_is_away(self) -> None:
+        self.house.start()
+        self.house.ping("a")
+        read = self.house.database.read
+
+        def away(operation: object) -> object:
+            raise Unavailable("the disk is full")
+
+        self.house.database.read = away  # type: ignore[method-assign, assignment] # for a while
+        with capturedLogs() as logs:
+            self.house.wait()
+            self.house.wait(cutter.UNAVAILABLE)
+        said = [event for event in logs if "put off" in event["log_format"]]
+        self.assertEqual(len(said), 1)
+        self.house.database.read = read  # type: ignore[method-assign]
+        self.house.wait(cutter.UNAVAILABLE)
+        self.assertEqual(self.house.titles("/events/pings/recent"), ["a"])
+
+    def test_everything_is_valid_atom(self) -> None:
+        valid = etree.RelaxNG(etree.parse(_SCHEMA))
+        self.house.ping("a", "<b>", "ü", "d")
+        url = "http://pushed.example/a?x=1&y=<2>"
+        for kind, body in (("text/xml", b"<a/>"), ("text/plain", b"a"), ("", b"\0"), ("a/b", b"")):
+            self.house.change(url, Content(body, kind), Way.PUSH)
+        self.house.start()
+        paths = [
+            *("/events/recent", "/events/pings/recent", "/events/host?name=pushed.example"),
+            "/events/topic?url=http%3A%2F%2Fpushed.example%2Fa%3Fx%3D1%26y%3D%3C2%3E",
+        ]
+        for path in paths:
+            for each in (path, self.house.link(path, "via"), self.house.link(path, "prev-archive")):
+                if each:
+                    document = etree.fromstring(self.house.ask(each).body)
+                    valid.assertValid(document)
+
+
+class BoundsTests(SynchronousTestCase):
+    def house_with(self, options: EventsOptions) -> EventsHouse:
+        house = EventsHouse(self, options)
+        house.start()
+        return house
+
+    def sweep(self, house: EventsHouse) -> None:
+        house.wait(SWEEP)
+        house.wait()
+
+    def test_old_entries_are_removed_in_whole_documents(self) -> None:
+        house = self.house_with(EventsOptions(per_document=2, days=10, pings_days=1))
+        now = house.clock.wall_seconds()
+        for number in range(5):
+            house.change(f"http://{number}.example/", at=now - 20 * DAY)
+        house.ping("a", "b", "c", at=now - 2 * DAY)
+        house.wait()
+        self.assertEqual(house.ask("/events/documents/1").status, 200)
+        self.sweep(house)
+        gone = house.ask("/events/documents/2")
+        self.assertEqual(gone.status, 410)
+        self.assertIn("was removed", gone.text)
+        self.assertEqual(house.titles("/events/recent"), ["http://4.example/"])
+        self.assertEqual(house.titles("/events/pings/recent"), ["c"])
+        self.assertEqual(house.ask("/events/pings/documents/1").status, 410)
+        self.assertEqual([each for each in house.directory.walk() if each.isfile()], [])
+
+    def test_nothing_is_removed_that_is_kept_for_ever(self) -> None:
+        house = self.house_with(EventsOptions(per_document=1, pings_days=0))
+        house.change(at=1.0)
+        house.change(at=2.0)
+        house.ping("a", "b", at=1.0)
+        self.sweep(house)
+        self.assertEqual(len(house.all_titles("/events/recent")), 2)
+        self.assertEqual(len(house.all_titles("/events/pings/recent")), 2)
+
+    def test_contents_beyond_the_number_that_is_kept(self) -> None:
+        kept = (Kept("http://feeds.example/", entries=3),)
+        house = self.house_with(EventsOptions(per_document=2, keep=kept))
+        for number in range(8):
+            house.change(content=Content(b"%d" % number, "text/plain"))
+            house.wait()
+        self.sweep(house)
+        path = f"/events/topic?url={FEED}"
+        documents = [house.ask(f"{path}&document={number}").status for number in (1, 2, 3, 4)]
+        self.assertEqual(documents, [410, 410, 200, 200])
+
+    def test_feeds_of_hosts_and_topics_that_have_been_quiet_for_long(self) -> None:
+        house = self.house_with(EventsOptions(hosts_days=5))
+        old = house.clock.wall_seconds() - 40 * DAY
+        house.change("http://pushed.example/a", Content(b"a", "text/plain"), at=old)
+        self.sweep(house)
+        for path in (
+            "/events/host?name=pushed.example",
+            "/events/topic?url=http://pushed.example/a",
+        ):
+            self.assertEqual(house.ask(path).status, 404)
+        self.assertEqual(house.titles("/events/recent"), ["http://pushed.example/a"])
+
+    def test_hosts_and_topics_beyond_the_limit(self) -> None:
+        house = self.house_with(EventsOptions(per_document=1, hosts=2, topics=2))
+        for number in (1, 2, 1, 3):
+            for _ in "12":
+                body = Content(b"x", "text/plain")
+                house.change(f"http://pushed.example/{number}", body)
+                house.change(f"http://{number}.example/")
+            house.wait()
+            path = "/events/topic?url=http://pushed.example/1&document=1"
+            self.assertEqual(house.ask(path).status, 200)
+        found = [
+            house.ask(f"/events/topic?url=http://pushed.example/{n}").status for n in (1, 2, 3)
+        ]
+        self.assertEqual(found, [200, 404, 200])
+        names = self.successResultOf(house.database.read(log.logs))
+        hosts = [each.name for each in names if each.name.startswith("host:")]
+        self.assertEqual(len(hosts), 2)
+
+    def test_no_feeds_of_hosts(self) -> None:
+        house = self.house_with(EventsOptions(hosts=0, topics=0))
+        house.change("http://pushed.example/1", Content(b"x", "text/plain"))
+        house.wait()
+        names = self.successResultOf(house.database.read(log.logs))
+        self.assertEqual([each.name for each in names], [CHANGES, PINGS])
+
+    def test_removal_waits_while_another_process_appends(self) -> None:
+        house = self.house_with(EventsOptions(per_document=1, pings_days=1))
+        house.ping("a", "b", at=1.0)
+        house.wait()
+        self.patch(log, "lock", lambda conn, name: None)
+        self.sweep(house)
+        self.assertEqual(len(house.all_titles("/events/pings/recent")), 2)
+
+    def test_the_longest_prefix_counts(self) -> None:
+        short, long = Kept("http://a.example/", days=1), Kept("http://a.example/b/", days=2)
+        options = EventsOptions(keep=(short, long))
+        self.assertEqual(options.kept("http://a.example/b/c"), long)
+        self.assertEqual(options.kept("http://a.example/c"), short)
+        self.assertEqual(options.kept("http://b.example/"), evolve(Kept("http://b.example/")))
+
+
+class NotifyingTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.house = EventsHouse(self)
+        self.house.start()
+
+    def test_subscribers_are_notified_at_most_every_few_seconds(self) -> None:
+        self.house.ping("a")
+        self.house.wait()
+        self.assertEqual(self.house.published, ["/events/pings/recent"])
+        for _ in range(4):
+            self.house.change()
+            self.house.wait()
+        self.assertEqual(len(self.house.published), 1)
+        self.house.wait(5)
+        self.assertEqual(
+            self.house.published[1:], ["/events/recent", "/events/host?name=feeds.example"]
+        )
+        self.house.wait(60)
+        self.assertEqual(len(self.house.published), 3)
+
+    def test_subscribers_get_the_recent_document(self) -> None:
+        self.house.ping("a", "b", "c", "d")
+        self.house.wait()
+        (served,) = self.house.door.topics
+        for path in ("/events/pings/recent", "/events/recent"):
+            content = self.house.result(served.read(URL + path))
+            self.assertEqual(content.body, self.house.ask(path).body)
+            self.assertEqual(content.content_type, "application/atom+xml")
+        for path in ("/events/pings/documents/1", "/events/nothing", "/events/topic?url=http://n/"):
+            self.assertIsNone(self.house.result(served.read(URL + path)))

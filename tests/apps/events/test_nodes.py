@@ -1,0 +1,98 @@
+"""Several nodes cut the feeds of one database, and each ping and each change is there once."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+from attrs import evolve
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred, gatherResults, succeed
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
+from twisted.internet.task import deferLater
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.apps.events.cutter import Cutter
+from rsscloud_broker.apps.events.options import EventsOptions
+from rsscloud_broker.apps.events.rows import Feeds
+from rsscloud_broker.model import Ping
+from rsscloud_broker.records import Bounds, History
+from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed.archive import Archive
+from rsscloud_broker.simplefeed.schema import TABLES
+from rsscloud_broker.storage import Store, migrate
+from rsscloud_broker.storage.threads import StoreThreads
+from rsscloud_broker.timing import SystemClock
+from tests.postgresql import empty_database
+from tests.store_contract.basics import a_fetch
+
+URL = "http://broker.example"
+PINGS, CHANGES = 300, 60
+
+
+class Node:
+    """A process on the database: its store and its cutter."""
+
+    def __init__(self, case: TestCase, url: str) -> None:
+        self.threads = StoreThreads(IReactorFromThreads(reactor))
+        bounds = Bounds(history=History())
+        self.store = Store(IReactorFromThreads(reactor), url, self.threads, bounds)
+        self.store.startService()
+        case.addCleanup(self.store.stopService)
+        self.cutter = Cutter(
+            Feeds(EventsOptions(per_document=20, pings_days=0, hosts_days=0), URL),
+            self.store,
+            self.threads,
+            Archive(FilePath(case.mktemp())),
+            SystemClock(IReactorTime(reactor)),
+            _at_once,
+            lambda url: True,
+            lambda names: None,
+        )
+        self.cutter.startService()
+        case.addCleanup(self.cutter.stopService)
+
+
+def _at_once(function: object, *args: object) -> Deferred[object]:
+    return succeed(function(*args))  # type: ignore[operator] # it is a function
+
+
+class NodesTests(TestCase):
+    async def test_each_row_becomes_an_entry_once(self) -> None:
+        url = empty_database()
+        migrate(url, {"simplefeed": TABLES})
+        nodes = [Node(self, url) for _ in range(3)]
+        work: list[Deferred[Any]] = []
+        for number in range(PINGS):
+            node = nodes[number % 3]
+            ping = Ping(f"n{number}", f"http://{number}.example/", 1000.0 + number)
+            work.append(node.store.add_ping(ping, 60.0))
+            if number < CHANGES:
+                topic = f"http://host{number % 4}.example/{number}"
+                fetched = evolve(a_fetch(b"1", 1000.0 + number, topic))
+                work.append(node.store.record_fetch(fetched, None))
+        await gatherResults(work)
+        pings = await self.entries(nodes[0], "pings", PINGS)
+        self.assertEqual(sorted(pings), sorted(f"n{number}" for number in range(PINGS)))
+        changes = await self.entries(nodes[0], "changes", CHANGES)
+        self.assertEqual(len(set(changes)), CHANGES)
+        of_hosts = [
+            await self.entries(nodes[0], f"host:host{number}.example", CHANGES // 4)
+            for number in range(4)
+        ]
+        self.assertEqual(sorted(chain.from_iterable(of_hosts)), sorted(changes))
+
+    async def entries(self, node: Node, name: str, count: int) -> list[str]:
+        """The titles of a log, when it has as many entries."""
+        for _ in range(300):
+            found = await node.threads.read(lambda conn: log.find_log(conn, name))
+            if found is not None and found.count >= count:
+                break
+            await deferLater(IReactorTime(reactor), 0.1)
+        rows = await node.threads.read(lambda conn: log.entries_after(conn, name, 0, 2 * count))
+        assert rows is not None
+        self.assertEqual([number for number, _ in rows], list(range(1, count + 1)))
+        times = [entry.updated for _, entry in rows]
+        self.assertEqual(times, sorted(times))
+        return [entry.title for _, entry in rows]

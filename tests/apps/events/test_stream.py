@@ -1,0 +1,268 @@
+"""The stream: what crawlers get, how they go on after a pause, and what they may cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from twisted.internet.testing import StringTransport
+from twisted.logger import capturedLogs
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.events import stream
+from rsscloud_broker.apps.events.options import EventsOptions
+from rsscloud_broker.apps.events.stream import PATIENCE, PAUSE
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.simplefeed import log
+from rsscloud_broker.web.streams import HEARTBEAT
+from tests.apps.events.house import EventsHouse
+from tests.front_doors.exchange import Exchange
+
+LINES = "/events/stream.jsonl"
+
+
+class Reader:
+    """A client of the stream."""
+
+    def __init__(
+        self, house: EventsHouse, path: str, headers: dict[str, str] | None = None
+    ) -> None:
+        self.house = house
+        self.exchange: Exchange = house.begin(path, headers)
+        house.wait(0)
+
+    @property
+    def body(self) -> bytes:
+        """What has come, without the head and the chunks around it."""
+        rest: bytes = self.exchange.transport.value().partition(b"\r\n\r\n")[2]
+        body = b""
+        while rest:
+            size, _, rest = rest.partition(b"\r\n")
+            body, rest = body + rest[: int(size, 16)], rest[int(size, 16) + 2 :]
+        return body
+
+    @property
+    def head(self) -> bytes:
+        head: bytes = self.exchange.transport.value().partition(b"\r\n\r\n")[0]
+        return head.lower()
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The objects of the lines that have come."""
+        return [json.loads(line) for line in self.body.splitlines() if line]
+
+    def titles(self) -> list[str]:
+        return [line.get("title", line["kind"]) for line in self.lines()]
+
+    def leave(self) -> None:
+        self.exchange.transport.loseConnection()
+
+
+class StreamTests(SynchronousTestCase):
+    options = EventsOptions(per_document=3, watchers_per_address=3)
+
+    def setUp(self) -> None:
+        self.house = EventsHouse(self, self.options)
+        self.house.start()
+
+    def watch(self, path: str = LINES, headers: dict[str, str] | None = None) -> Reader:
+        reader = Reader(self.house, path, headers)
+        self.addCleanup(reader.leave)
+        return reader
+
+    def test_new_entries_of_both_feeds(self) -> None:
+        self.house.ping("before")
+        self.house.wait()
+        reader = self.watch()
+        self.house.wait()
+        self.house.change("http://a.example/")
+        self.house.ping("b")
+        self.house.wait(PAUSE)
+        self.house.wait(PAUSE)
+        found = reader.lines()
+        self.assertEqual([(one["kind"], one["position"]) for one in found], [
+            ("change", "1-1"), ("ping", "1-2")
+        ])  # fmt: skip
+        (entry,) = self.house.entries("/events/recent")
+        self.assertEqual((found[0]["id"], found[0]["title"]), (entry.id, entry.title))
+
+    def test_server_sent_events(self) -> None:
+        self.house.ping("a")
+        self.house.wait()
+        reader = self.watch("/events/stream?after=0-0")
+        self.house.wait()
+        self.assertIn(b"content-type: text/event-stream", reader.head)
+        comment, event, rest = reader.body.split(b"\n\n")
+        self.assertEqual((comment, rest), (b": the events", b""))
+        first, data = event.split(b"\n")
+        self.assertEqual(first, b"id: 0-1")
+        self.assertEqual(json.loads(data.removeprefix(b"data: "))["title"], "a")
+
+    def test_lines_by_the_accept_header(self) -> None:
+        reader = self.watch("/events/stream?after=0-0", {"Accept": "application/x-ndjson"})
+        self.assertIn(b"content-type: application/x-ndjson", reader.head)
+        self.assertIn(b"vary: accept", reader.head)
+        head = self.house.ask(LINES, method="HEAD")
+        self.assertEqual((head.status, head.body), (200, b""))
+        self.assertEqual(head.headers.get_content_type(), "application/x-ndjson")
+
+    def test_it_goes_on_after_a_position_however_long_ago(self) -> None:
+        self.patch(stream, "PAGE", 3)
+        names = [f"n{number}" for number in range(20)]
+        self.house.ping(*names)
+        for number in range(8):
+            self.house.change(f"http://{number}.example/")
+        self.house.wait()
+        for headers, path in (({"Last-Event-ID": "2-5"}, LINES), ({}, f"{LINES}?after=2-5")):
+            reader = self.watch(path, headers)
+            self.house.wait()
+            titles = reader.titles()
+            self.assertEqual([each for each in titles if not each.startswith("h")], names[5:])
+            self.assertEqual(len(titles), len(names) - 5 + 6)
+            self.house.ping("later")
+            names.append("later")
+            self.house.wait()
+            self.house.wait()
+            self.assertEqual(reader.titles()[len(titles) :], ["later"])
+            reader.leave()
+
+    def test_one_kind_only(self) -> None:
+        self.house.ping("a")
+        self.house.change()
+        self.house.wait()
+        for only, kind in (("pings", "ping"), ("changes", "change")):
+            reader = self.watch(f"{LINES}?after=0-0&only={only}")
+            self.house.wait()
+            self.assertEqual([line["kind"] for line in reader.lines()], [kind])
+
+    def test_entries_that_were_removed(self) -> None:
+        self.house.ping("a", "b", "c", "d")
+        self.house.wait()
+        self.successResultOf(
+            self.house.database.write(lambda conn: log.prune(conn, "pings", 1, log.Kept.GONE))
+        )
+        reader = self.watch(f"{LINES}?after=0-1")
+        self.house.wait()
+        self.assertEqual(reader.titles(), ["gap", "d"])
+        self.assertEqual([line["position"] for line in reader.lines()], ["0-3", "0-4"])
+
+    def test_position_that_there_never_was(self) -> None:
+        self.house.ping("a")
+        self.house.wait()
+        reader = self.watch("/events/stream?after=99-99")
+        self.house.wait()
+        self.assertIn(b'event: gap\nid: 0-1\ndata: {"position":"0-1","kind":"gap"}', reader.body)
+        self.house.ping("b")
+        self.house.wait()
+        self.house.wait()
+        self.assertIn(b'"title":"b"', reader.body)
+
+    def test_pages_are_read_and_made_once_for_all(self) -> None:
+        readers = [self.watch() for _ in range(3)]
+        self.house.wait()
+        reads: list[object] = []
+        read_page = stream.read_page
+
+        def counted(*args: Any, **kwargs: Any) -> stream.Page:
+            reads.append(args)
+            return read_page(*args, **kwargs)
+
+        self.patch(stream, "read_page", counted)
+        self.house.ping("a")
+        self.house.wait()
+        self.house.wait()
+        self.assertEqual([reader.titles() for reader in readers], [["a"]] * 3)
+        self.assertEqual(len(reads), 1)
+
+    def test_nothing_is_read_when_nobody_watches(self) -> None:
+        self.watch().leave()
+        self.house.wait()
+        self.house.wait()
+        reads: list[object] = []
+        self.patch(stream, "newest", reads.append)
+        self.house.wait()
+        self.assertEqual(reads, [])
+
+    def test_heartbeats(self) -> None:
+        lines, events = self.watch(), self.watch("/events/stream")
+        for _ in range(int(HEARTBEAT / PAUSE) + 2):
+            self.house.wait(PAUSE)
+        self.assertEqual(lines.body, b"\n\n")
+        self.assertEqual(events.body, b": the events\n\nid: 0-0\n\n")
+
+    def test_who_reads_slowly_gets_the_rest_later(self) -> None:
+        reader = self.watch(f"{LINES}?after=0-0")
+        self.house.wait()
+        producer = self.producer(reader)
+        producer.pauseProducing()
+        for number in range(10):
+            self.house.ping(f"n{number}" + "x" * 1000)
+            self.house.wait()
+        before = len(reader.body)
+        self.assertLess(len(reader.lines()), 3)
+        producer.resumeProducing()
+        self.house.wait(0)
+        self.assertGreater(len(reader.body), before)
+        self.assertEqual(len(reader.lines()), 10)
+
+    def producer(self, reader: Reader) -> Any:
+        transport: StringTransport = reader.exchange.transport
+        return transport.producer
+
+    def test_who_reads_nothing_is_cut_off(self) -> None:
+        reader = self.watch()
+        self.house.wait()
+        self.producer(reader).pauseProducing()
+        self.house.ping("a")
+        self.house.wait()
+        self.house.wait()
+        self.assertTrue(reader.exchange.open)
+        self.house.wait(PATIENCE)
+        self.assertFalse(reader.exchange.open)
+
+    def test_as_many_as_may(self) -> None:
+        readers = [self.watch() for _ in range(3)]
+        answer = self.house.ask(LINES)
+        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "60"))
+        readers[0].leave()
+        self.assertIn(b"200 ok", self.watch().head)
+
+    def test_bad_parameters(self) -> None:
+        for query, word in (
+            ("only=x", "only=pings"),
+            ("after=12", "12-345"),
+            ("after=-1--1", "12-345"),
+        ):
+            answer = self.house.ask(f"{LINES}?{query}")
+            self.assertEqual(answer.status, 400)
+            self.assertIn(word, answer.text)
+
+    def test_database_that_is_away(self) -> None:
+        reader = self.watch()
+        self.house.wait()
+        read = self.house.database.read
+
+        def away(operation: object) -> object:
+            raise Unavailable("the disk is full")
+
+        self.house.ping("a")
+        self.house.wait(0.4)
+        self.house.database.read = away  # type: ignore[method-assign, assignment] # for a while
+        with capturedLogs() as logs:
+            for _ in range(4):
+                self.house.wait()
+        said = [event for event in logs if "who watch" in event["log_format"]]
+        self.assertEqual(len(said), 1)
+        self.house.database.read = read  # type: ignore[method-assign]
+        for _ in range(20):
+            self.house.wait()
+        self.assertEqual(reader.titles(), ["a"])
+
+    def test_fault_ends_one_stream_only(self) -> None:
+        first = self.watch()
+        self.house.wait()
+        self.patch(stream, "read_page", lambda conn, after, until: 1 / 0)
+        self.house.ping("a")
+        self.house.wait()
+        self.house.wait()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertFalse(first.exchange.open)
