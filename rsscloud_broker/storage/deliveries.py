@@ -29,6 +29,7 @@ from sqlalchemy import (
 
 from rsscloud_broker.model import Callback, Outcome, Subscription
 from rsscloud_broker.records import MAX_QUEUED, Bounds, Delivery, Recorded
+from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.failed_attempts import add_failed_attempts
 from rsscloud_broker.storage.schema import (
@@ -136,6 +137,8 @@ def record_deliveries(
 
     :param node: the node id of this process.
     """
+    deliveries = sorted(deliveries, key=_by_subscription)
+    _lock(conn, deliveries)
     add_failed_attempts(conn, deliveries, bounds.failed_attempts)
     final = [
         (one, one.outcome)
@@ -157,6 +160,24 @@ def record_deliveries(
     if topics:
         remove_unneeded(conn, topics)
     return Recorded(due, dropped)
+
+
+def _by_subscription(delivery: Delivery) -> int:
+    return delivery.subscription.id or 0
+
+
+def _lock(conn: Connection, deliveries: Sequence[Delivery]) -> None:
+    """Lock what deliveries may change, in an order in which no two nodes wait for each other.
+
+    Deliveries that succeed change nothing of most subscriptions.
+    """
+    lock_rows(conn, pending.c.subscription_id, [one.subscription.id for one in deliveries])
+    changing = [
+        one.subscription.id
+        for one in deliveries
+        if one.subscription.consecutive_errors or not (one.outcome and one.outcome.success)
+    ]
+    lock_rows(conn, subscription.c.id, changing)
 
 
 def _record_outcomes(conn: Connection, final: Sequence[tuple[Delivery, Outcome]]) -> None:
@@ -356,7 +377,8 @@ def claim_due(
         due = due.join(subscription, subscription.c.id == pending.c.subscription_id).where(
             subscription.c.host.not_in(busy)
         )
-    ids = list(conn.execute(due.limit(limit)).scalars())
+    due = due.limit(limit).with_for_update(of=pending, skip_locked=True)
+    ids = list(conn.execute(due).scalars())
     if not ids:
         return []
     claimed = update(pending).where(pending.c.subscription_id.in_(ids))

@@ -6,10 +6,11 @@ rolled back and run again, the function does the same again.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, select, update
 
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.records import PendingIntent
+from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.schema import (
     intent,
     options_from_text,
@@ -38,19 +39,19 @@ def add_intent(conn: Connection, wanted: Intent, limit: int) -> PendingIntent | 
         kept = conn.execute(select(func.count()).select_from(intent)).scalar_one()
         if kept >= limit:
             return None
-    made = conn.execute(
-        insert(intent).values(
-            lease_seconds=wanted.lease_seconds,
-            challenge=wanted.challenge,
-            source=wanted.source,
-            options=options_to_text(wanted.options),
-            unsubscribe=wanted.unsubscribe,
-            written_topic=wanted.written,
-            **identity,
-        )
-    ).inserted_primary_key
-    assert made is not None  # a single insert always returns the key
-    return PendingIntent(made[0], wanted)
+    values = {
+        "lease_seconds": wanted.lease_seconds,
+        "challenge": wanted.challenge,
+        "source": wanted.source,
+        "options": options_to_text(wanted.options),
+        "unsubscribe": wanted.unsubscribe,
+        "written_topic": wanted.written,
+        **identity,
+    }
+    while not (made := insert_missing(conn, intent, [values], intent.c.id)):
+        # Another node has just stored such an intent, which this one replaces.
+        conn.execute(delete(intent).filter_by(**identity))
+    return PendingIntent(made.pop(), wanted)
 
 
 def postpone_intent(conn: Connection, key: int, attempts: int, retry_at: float) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, and_, case, delete, insert, select, upda
 
 from rsscloud_broker.admin_records import Change
 from rsscloud_broker.storage.changes import record_change_if_any
+from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import (
     content,
@@ -67,6 +68,8 @@ def move_topic(
     fetch finds a change, and the subscribers that moved along are notified.
     """
     moved_at = to_micros(at)
+    both = select(topic.c.id).where(topic.c.url.in_((url, to)))
+    lock_rows(conn, topic.c.id, list(conn.execute(both).scalars()))
     here = conn.execute(select(topic).where(topic.c.id == key_of(url))).first()
     there = conn.execute(select(topic).where(topic.c.url == to)).first()
     if there is not None and there.moved_to_id and moved_at - there.moved_at < SETTLED_AFTER:

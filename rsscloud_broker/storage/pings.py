@@ -34,6 +34,7 @@ from sqlalchemy import (
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import PingRecord
 from rsscloud_broker.storage import postgresql, sqlite
+from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.schema import (
     counter,
     ping,
@@ -98,8 +99,10 @@ def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[Pi
     The pings are recorded in this order, so that one may repeat another before it.  A repeat is
     returned with the id 0.
     """
-    watched = _request_checks(conn, [record for record, _ in wanted])
     fingerprints = [fingerprint(record) for record, _ in wanted]
+    if not sqlite.serves(conn):
+        postgresql.lock_out_others(conn, fingerprints)
+    watched = _request_checks(conn, [record for record, _ in wanted])
     repeats = _repeats(conn, wanted, fingerprints)
     new = [
         (record, digest)
@@ -202,8 +205,10 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
 
 
 def _add_to_counter(conn: Connection, more: int) -> None:
-    if not conn.execute(_ADD_TO_COUNTER, {"more": more}).rowcount:
-        conn.execute(insert(counter).values(name=_COUNTER, value=more))
+    if conn.execute(_ADD_TO_COUNTER, {"more": more}).rowcount:
+        return
+    if not insert_missing(conn, counter, [{"name": _COUNTER, "value": more}], counter.c.name):
+        conn.execute(_ADD_TO_COUNTER, {"more": more})
 
 
 def _insert_portably(
@@ -228,7 +233,8 @@ def _request_checks(conn: Connection, records: Sequence[Ping]) -> dict[str, str]
     for key, url, _, at in found:
         latest[key] = max(asked[url], at or 0, latest.get(key, 0))
     if latest:
-        conn.execute(_REQUEST_CHECK, [{"key": key, "asked": at} for key, at in latest.items()])
+        checks = [{"key": key, "asked": at} for key, at in sorted(latest.items())]
+        conn.execute(_REQUEST_CHECK, checks)
     return {url: present for _, url, present, _ in found}
 
 

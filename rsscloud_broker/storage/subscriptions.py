@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.records import Bounds, Swept, SweptSubscription
+from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
 from rsscloud_broker.storage.idle import evict_idle, mark_idle
 from rsscloud_broker.storage.polls import make_due
@@ -39,7 +40,7 @@ from rsscloud_broker.storage.schema import (
     topic,
 )
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, key_of, named
-from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, request_content, topic_row
+from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, lock_topic, request_content, topic_row
 from rsscloud_broker.tables import (
     MICROSECONDS,
     to_micros,
@@ -81,6 +82,7 @@ def put_subscription(
     conn: Connection, wanted: Subscription, known: bytes | None = None
 ) -> Subscription:
     """See ``IStore.put_subscription``.  A renewed subscription keeps its id."""
+    lock_topic(conn, wanted.topic)
     row = topic_row(conn, wanted.topic)
     identity: dict[str, Any] = {
         "topic_id": row.id,
@@ -130,14 +132,11 @@ def put_subscription(
 
 def add_pending(conn: Connection, key: int, due_at: int) -> None:
     """Add a pending notification for a subscription, unless it has one."""
-    waits = select(pending.c.subscription_id).where(pending.c.subscription_id == key)
-    if conn.execute(waits).first() is None:
-        of_content = select(CONTENT_TOPIC_ID).where(subscription.c.id == key).scalar_subquery()
-        conn.execute(
-            insert(pending).values(
-                subscription_id=key, attempts=0, due_at=due_at, content_topic_id=of_content
-            )
-        )
+    of_content = select(CONTENT_TOPIC_ID).where(subscription.c.id == key).scalar_subquery()
+    row = insert_into(conn, pending).values(
+        subscription_id=key, attempts=0, due_at=due_at, content_topic_id=of_content
+    )
+    conn.execute(row.on_conflict_do_nothing())
 
 
 def remove_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:

@@ -6,7 +6,7 @@ rollback.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import islice
 from operator import itemgetter
@@ -32,7 +32,9 @@ from sqlalchemy import (
 from rsscloud_broker.admin_records import Change
 from rsscloud_broker.model import Content, FetchResult, Ping, Topic
 from rsscloud_broker.records import Bounds, Check, FetchRecord
+from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.changes import record_change_if_any
+from rsscloud_broker.storage.conflicts import insert_missing, lock_rows
 from rsscloud_broker.storage.contents import (
     insert_content,
     is_kept,
@@ -103,12 +105,23 @@ def get_topics(conn: Connection, urls: Sequence[str]) -> list[Topic | None]:
 
 def topic_key(conn: Connection, url: str) -> int:
     """The id of a topic.  Stores the topic if it is unknown."""
-    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
+    wanted = select(TOPIC_ID).where(named.c.url == url)
+    key = conn.execute(wanted).scalar()
     if key is None:
-        made = conn.execute(insert(topic).values(url=url)).inserted_primary_key
-        assert made is not None  # a single insert always has one
-        key = made[0]
+        insert_missing(conn, topic, [{"url": url}], topic.c.id)
+        key = conn.execute(wanted).scalar_one()
     return int(key)
+
+
+def lock_topic(conn: Connection, url: str) -> None:
+    """Make other transactions wait that record a fetch of a topic or subscribe to it.
+
+    So of two nodes that record the same change one finds it recorded; and a subscription is stored
+    either before a fan-out begins, which then reaches it, or with the knowledge of the change.
+    Stores the topic if it is unknown.
+    """
+    if not sqlite.serves(conn):
+        lock_rows(conn, topic.c.id, [topic_key(conn, url)])
 
 
 def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[Any]:
@@ -134,6 +147,7 @@ def record_fetch(
     conn: Connection, fetched: FetchResult, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
 ) -> FetchRecord:
     """See ``IStore.record_fetch``."""
+    lock_topic(conn, fetched.url)
     return _record(conn, topic_row(conn, fetched.url, TOPICS), fetched, ping, bounds)
 
 
@@ -210,6 +224,7 @@ def publish(
     result = operation(conn)
     records = []
     for number, each in enumerate(fetched):
+        lock_topic(conn, each.url)
         row = topic_row(conn, each.url, TOPICS)
         if row.ended:
             revive_topic(conn, each.url)
@@ -306,7 +321,10 @@ def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
     again.
     """
     key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
-    if key is None or not _has_subscriptions(conn, key):
+    if key is None:
+        return False
+    lock_rows(conn, topic.c.id, [key])
+    if not _has_subscriptions(conn, key):
         return False
     begun_at = to_micros(at)
     conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
@@ -357,17 +375,31 @@ def request_checks(
     allowed = evict_idle(conn, bounds.idle_topics, len(unknown)) if unknown else 0
     made = dict(islice(unknown.items(), allowed))
     if made:
-        rows_made = [
-            {"url": url, "idle_at": at, "check_requested_at": at, "check_pinged": True}
-            for url, at in made.items()
-        ]
-        conn.execute(insert(topic), rows_made)
+        _make_and_check(conn, made)
     return [
         _may_be_checked(request, row)
         if (row := known.get(request.url))
         else request.pinged and request.url in made
         for request in asked
     ]
+
+
+def _make_and_check(conn: Connection, asked: Mapping[str, int]) -> None:
+    """Store topics that somebody has pinged, and request a check of each.
+
+    :param asked: when the checks were requested, in microseconds, by the URLs of the topics.
+    """
+    rows = [
+        {"url": url, "idle_at": at, "check_requested_at": at, "check_pinged": True}
+        for url, at in sorted(asked.items())
+    ]
+    made = insert_missing(conn, topic, rows, topic.c.url)
+    if len(made) < len(rows):  # another node has just stored the others
+        others = conn.execute(select(topic.c.id, topic.c.url).where(topic.c.url.in_(asked)))
+        checks = [
+            {"key": key, "at": asked[url], "pinged": True} for key, url in others if url not in made
+        ]
+        conn.execute(_CHECK, sorted(checks, key=itemgetter("key")))
 
 
 def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
@@ -384,7 +416,7 @@ def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
         return True
     if not evict_idle(conn, bounds.idle_topics, 1):
         return False
-    conn.execute(insert(topic).values(url=url, idle_at=at))
+    insert_missing(conn, topic, [{"url": url, "idle_at": at}], topic.c.id)
     return True
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
 
 from rsscloud_broker.records import Bounds, Delivery, Fanout, HostState, Recorded
+from rsscloud_broker.storage.conflicts import insert_into, lock_rows
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.schema import (
@@ -144,17 +145,15 @@ def hosts(conn: Connection) -> list[HostState]:
 def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
     """See ``IStore.record_hosts``."""
     latest = {state.host: state for state in states}
-    conn.execute(delete(host_state).where(host_state.c.name.in_(latest)))
-    failing = [state for state in latest.values() if state.failures]
+    answering = [state.host for state in states if not latest[state.host].failures]
+    lock_rows(conn, host_state.c.name, answering)
+    conn.execute(delete(host_state).where(host_state.c.name.in_(answering)))
+    failing = [
+        {"name": name, "failures": state.failures, "retry_at": to_micros(state.retry_at)}
+        for name, state in sorted(latest.items())
+        if state.failures
+    ]
     if failing:
-        conn.execute(
-            insert(host_state),
-            [
-                {
-                    "name": state.host,
-                    "failures": state.failures,
-                    "retry_at": to_micros(state.retry_at),
-                }
-                for state in failing
-            ],
-        )
+        new = insert_into(conn, host_state)
+        values = {"failures": new.excluded.failures, "retry_at": new.excluded.retry_at}
+        conn.execute(new.on_conflict_do_update(index_elements=["name"], set_=values), failing)
