@@ -70,7 +70,7 @@ from rsscloud_broker.signals import (
     stop_once,
 )
 from rsscloud_broker.sinks.distribution import DistributionOptions
-from rsscloud_broker.storage import AccountStore, Store
+from rsscloud_broker.storage import AccountStore, Pulse, Store
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
@@ -307,6 +307,7 @@ def make_broker(
 
     timed = [
         administration.following,
+        Pulse(reactor, config.database_url, store, bus.publish),
         Sweeper(store, bus, clock, access),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
         *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),

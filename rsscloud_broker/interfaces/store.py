@@ -265,8 +265,13 @@ class IStore(IStatistics, IRelayStore, IFollowStore):
     def has_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
         """Whether there is a subscription with a topic and a callback."""
 
-    def subscriptions(topic: str, after: int, limit: int) -> Awaitable[list[Subscription]]:
-        """The subscriptions of a topic with an id above ``after``, in the order of their ids."""
+    def subscriptions(
+        topic: str, after: int, limit: int, until: int | None = ...
+    ) -> Awaitable[list[Subscription]]:
+        """The subscriptions of a topic with an id above ``after``, in the order of their ids.
+
+        :param until: the last id that is wanted; None for all.
+        """
 
     def subscription_counts(topic: str) -> Awaitable[dict[str, int]]:
         """The number of subscriptions of a topic by protocol.  Of a topic with more than 10,000
@@ -331,7 +336,18 @@ class IStore(IStatistics, IRelayStore, IFollowStore):
         """Unfinished fan-outs, oldest first, at most one per topic.
 
         A newer fan-out of a topic supersedes the older ones, except fan-outs of pushed content:
-        those supersede none, and none supersedes them.
+        those supersede none, and none supersedes them.  A fan-out that some node has begun goes on
+        all the same.  Those that other nodes have claimed are left out.
+        """
+
+    def claim_fanouts(keys: Sequence[int]) -> Awaitable[list[Fanout]]:
+        """Claim fan-outs, so that this process alone works on them.
+
+        If other nodes live, this process claims a part of each: the next subscriptions up to
+        ``Fanout.last_id``.  The rest is free for others.  It holds a claim until it ends, or until
+        the fan-out is done.
+
+        :returns: those that are still there and no other node has claimed, as they are now.
         """
 
     def subscriptions_of(ids: Sequence[int]) -> Awaitable[list[Subscription]]:
@@ -350,6 +366,7 @@ class IStore(IStatistics, IRelayStore, IFollowStore):
             that it superseded, and the contents that nothing needs any more.
         :param outstanding: the ids of the subscriptions up to the cursor that have no outcome yet.
             This process has claimed them until it ends.
+        :returns: with ``lost`` if the claim of the fan-out was lost; then nothing was recorded.
         """
 
     def record_deliveries(deliveries: Sequence[Delivery]) -> Awaitable[Recorded]:
@@ -360,7 +377,8 @@ class IStore(IStatistics, IRelayStore, IFollowStore):
         given up counts as an error, and marks the subscription for dropping at
         ``drop_after_failures`` consecutive errors.  After either the subscription may get
         another pending notification.  A subscriber that is gone loses its subscription.
-        Deliveries of removed subscriptions are ignored.
+        Deliveries of removed subscriptions are ignored.  So are those of a subscription that
+        ``claim_due`` returned, if this process has lost the claim since.
         """
 
     def claim_due(now: float, limit: int, busy: Collection[str]) -> Awaitable[list[Subscription]]:

@@ -162,7 +162,7 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
     wanted content at that URL.
     """
     of_both = and_(fanout.c.topic_id.in_((old_key, new_key)), ~fanout.c.pushed)
-    walks = conn.execute(select(fanout).where(of_both).order_by(fanout.c.id))
+    walks = conn.execute(select(fanout).where(of_both).order_by(fanout.c.id)).all()
     newest = {walk.topic_id: walk for walk in walks}
     if len(newest) < len((old_key, new_key)):
         return
@@ -174,8 +174,10 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
         if walk.content_id is not None and not lacks_content
     }
     content_key = max(contents, default=None)
-    outstanding = read_slices(conn, [walk.id for walk in newest.values()])
-    cursor = min(walk.cursor for walk in newest.values())
+    wholes = {walk.part_of or walk.id for walk in newest.values()}
+    parts = [walk for walk in walks if (walk.part_of or walk.id) in wholes]
+    outstanding = read_slices(conn, [walk.id for walk in parts])
+    cursor = min(walk.cursor for walk in parts)
     conn.execute(delete(fanout).where(of_both))
     made = conn.execute(
         insert(fanout).values(

@@ -20,6 +20,10 @@ DIALECT: Final = "postgresql"
 #: silent server.
 TIMEOUT: Final = 30
 
+#: Seconds after which the server ends a transaction of the broker in which nothing happens: its
+#: process stands still, and others wait for the rows that it has locked.
+IDLE_TIMEOUT: Final = 8
+
 #: The size of the pool: one connection for each thread of the store.
 CONNECTIONS: Final = 5
 
@@ -46,7 +50,7 @@ _CONNECT_ARGS: Final[dict[str, Any]] = {
 }
 
 _LOCK_TIMEOUT: Final = f"-c lock_timeout={TIMEOUT}s"
-_IDLE_TIMEOUT: Final = f"-c idle_in_transaction_session_timeout={TIMEOUT}s"
+_IDLE_TIMEOUT: Final = f"-c idle_in_transaction_session_timeout={IDLE_TIMEOUT}s"
 
 
 def gave_way(error: DBAPIError) -> bool:

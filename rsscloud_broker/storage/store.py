@@ -1,9 +1,9 @@
 """The store, which the core and the sinks use: each method is one transaction on the database.
 
 The SQL of the methods is in ``pings``, ``topics``, ``polls``, ``moves``, ``contents``,
-``subscriptions``, ``summaries``, ``intents``, ``log_entries``, ``statistics``, ``walks``,
-``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``, ``blocks``, ``changes`` and
-``relaying``.
+``checks``, ``subscriptions``, ``summaries``, ``intents``, ``log_entries``, ``statistics``,
+``walks``, ``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``, ``blocks``,
+``changes`` and ``relaying``.
 ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from attrs import evolve
-from sqlalchemy import Connection
+from sqlalchemy import Connection, make_url
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorFromThreads
@@ -41,6 +41,7 @@ from rsscloud_broker.records import (
 )
 from rsscloud_broker.storage import (
     administration,
+    checks,
     contents,
     due_times,
     moves,
@@ -48,6 +49,7 @@ from rsscloud_broker.storage import (
     polls,
     relaying,
     sizes,
+    sqlite,
     summaries,
     topics,
     walks,
@@ -61,6 +63,7 @@ from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.operations import Batched, Heavy, Operation
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.tables import (
@@ -74,7 +77,7 @@ T = TypeVar("T")
 class Store(Service):
     """Implements ``IStore`` and ``IAdministrationStore`` with an SQLite or PostgreSQL database.
 
-    When it starts, it registers this process as the only node of the database: see ``nodes``.
+    When it starts, it registers this process as a node of the database: see ``nodes``.
 
     Use it between ``startService`` and ``stopService``.  The Deferred of ``stopService`` fires when
     all queued operations are on disk and the database is closed.
@@ -93,13 +96,16 @@ class Store(Service):
         reactor: IReactorFromThreads,
         url: str,
         threads: Threads | None = None,
-        bounds: Bounds = topics.DEFAULT_BOUNDS,
+        bounds: Bounds = checks.DEFAULT_BOUNDS,
         counters: Counters | None = None,
     ) -> None:
         self._url = url
+        self._is_alone = make_url(url).get_backend_name() == sqlite.DIALECT
         self._bounds = bounds
         self._database = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
+        #: How many nodes work on the database, as far as this process knows.
+        self.live_nodes = 1
         if counters is not None:
             counters.writes.set_function(self._database.writes_waiting)
             counters.transaction_age.set_function(self._database.busy_for)
@@ -108,14 +114,29 @@ class Store(Service):
         if not self.running:
             super().startService()
             self._database.start(open_engine(self._url, of_broker=True))
-            # If this fails, the first operation that claims something registers the node.
-            self._database.write(self._registered).addErrback(lambda failure: None)
+            self.register()
 
     def stopService(self) -> Deferred[None]:
         if not self.running:
             return succeed(None)
         super().stopService()
+        if not self._is_alone:
+            self._database.write(self._leave).addErrback(lambda failure: None)
         return self._database.stop()
+
+    @property
+    def node(self) -> int | None:
+        """The node id of this process; None if it has none yet."""
+        return self._node
+
+    def register(self) -> None:
+        """Register this process as a node, unless its row exists."""
+        # If this fails, the first operation that claims something registers the node.
+        self._database.write(self._registered).addErrback(lambda failure: None)
+
+    def _leave(self, conn: Connection) -> None:
+        nodes.leave(conn, self._node)
+        hint(conn, FREED)
 
     def _registered(self, conn: Connection) -> int:
         """Return the node id of this process, and register it if need be.
@@ -134,7 +155,10 @@ class Store(Service):
         return self._database.busy_for()
 
     def check_writable(self) -> Deferred[None]:
-        return self._database.write(lambda conn: nodes.touch(conn, self._registered(conn)))
+        def check(conn: Connection) -> None:
+            nodes.touch(conn, self._registered(conn))
+
+        return self._database.write(check)
 
     sizes = reading(sizes.sizes)
 
@@ -195,11 +219,11 @@ class Store(Service):
         )
 
     def request_check(self, url: str, at: float, pinged: bool = False) -> Deferred[bool]:
-        asked = topics.AskedCheck(url, to_micros(at), pinged)
+        asked = checks.AskedCheck(url, to_micros(at), pinged)
         return self._database.write(Batched(self._request_checks, asked))
 
-    def _request_checks(self, conn: Connection, asked: Sequence[topics.AskedCheck]) -> list[bool]:
-        return topics.request_checks(conn, asked, self._bounds)
+    def _request_checks(self, conn: Connection, asked: Sequence[checks.AskedCheck]) -> list[bool]:
+        return checks.request_checks(conn, asked, self._bounds)
 
     def end_topic(
         self, url: str, reason: str, at: float, change: Change | None = None
@@ -214,9 +238,9 @@ class Store(Service):
     polls_due = reading(polls.polls_due)
     plan_polls = writing(polls.plan_polls)
     forget_ping = writing(polls.forget_ping)
-    checks_due = reading(topics.checks_due)
-    request_content = writing(topics.request_content)
-    drop_check = writing(topics.drop_check)
+    checks_due = reading(checks.checks_due)
+    request_content = writing(checks.request_content)
+    drop_check = writing(checks.drop_check)
     push_content = writing(topics.push_content)
     content = reading(contents.get_content)
     newest_content = reading(contents.newest_content)
@@ -292,7 +316,17 @@ class Store(Service):
             lambda conn: delivery_rows.claim_due(conn, now, limit, busy, self._registered(conn))
         )
 
-    fanouts = reading(walks.fanouts)
+    def fanouts(self, limit: int) -> Deferred[list[Fanout]]:
+        return self._database.read(
+            lambda conn: walks.fanouts(conn, limit, None if self._is_alone else self._node or 0)
+        )
+
+    def claim_fanouts(self, keys: Sequence[int]) -> Deferred[list[Fanout]]:
+        part = walks.PART if self.live_nodes > 1 else None
+        return self._database.write(
+            lambda conn: walks.claim_fanouts(conn, keys, self._registered(conn), part)
+        )
+
     next_due = reading(delivery_rows.next_due)
     make_due = writing(delivery_rows.make_due)
     set_back = writing(due_times.set_back)

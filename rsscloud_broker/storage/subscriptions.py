@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.records import Bounds, Swept, SweptSubscription
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, request_content
 from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
 from rsscloud_broker.storage.idle import evict_idle, mark_idle
@@ -40,7 +41,7 @@ from rsscloud_broker.storage.schema import (
     topic,
 )
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, key_of, named
-from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, lock_topic, request_content, topic_row
+from rsscloud_broker.storage.topics import lock_topic, topic_row
 from rsscloud_broker.tables import (
     MICROSECONDS,
     to_micros,
@@ -195,15 +196,23 @@ _SLICE = RowBatch(
     _WITH_PENDING.where(
         subscription.c.topic_id == key_of(bindparam("of_topic")),
         subscription.c.id > bindparam("after"),
+        subscription.c.id <= bindparam("until"),
     )
     .order_by(subscription.c.id)
     .limit(bindparam("at_most"))
 )
 
 
-def subscriptions(conn: Connection, topic_url: str, after: int, limit: int) -> list[Subscription]:
+#: Greater than all ids.
+_NO_END = 2**62
+
+
+def subscriptions(
+    conn: Connection, topic_url: str, after: int, limit: int, until: int | None = None
+) -> list[Subscription]:
     """See ``IStore.subscriptions``."""
-    parameters = {"of_topic": topic_url, "after": after, "at_most": limit}
+    last = _NO_END if until is None else until
+    parameters = {"of_topic": topic_url, "after": after, "until": last, "at_most": limit}
     found = [_subscription(row) for row in _SLICE.read(conn, parameters)]
     return sorted(found, key=attrgetter("id"))
 

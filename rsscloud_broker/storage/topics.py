@@ -6,16 +6,12 @@ rollback.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import islice
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 from sqlalchemy import (
-    BigInteger,
-    Boolean,
     Connection,
     Row,
     Select,
@@ -24,16 +20,16 @@ from sqlalchemy import (
     case,
     false,
     insert,
-    or_,
     select,
     update,
 )
 
 from rsscloud_broker.admin_records import Change
 from rsscloud_broker.model import Content, FetchResult, Ping, Topic
-from rsscloud_broker.records import Bounds, Check, FetchRecord
+from rsscloud_broker.records import Bounds, FetchRecord
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.changes import record_change_if_any
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, NO_VALIDATORS
 from rsscloud_broker.storage.conflicts import insert_missing, lock_rows
 from rsscloud_broker.storage.contents import (
     insert_content,
@@ -44,6 +40,7 @@ from rsscloud_broker.storage.contents import (
     remove_outdated,
     remove_unneeded,
 )
+from rsscloud_broker.storage.hints import FANOUT, hint
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.pings import insert_pings
@@ -61,39 +58,11 @@ from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds_or_n
 
 T = TypeVar("T")
 
-#: The limits of a store for which no others are given.
-DEFAULT_BOUNDS = Bounds()
-
-#: The values of a topic of which no check is requested.
-_NO_CHECK = {"check_requested_at": None, "check_pinged": False}
-
 _PLAIN = select(topic)
-
-#: Selects what decides whether a check of a topic may be requested, by any of its URLs.
-_CHECKABLE = select(
-    named.c.url.label("asked"),
-    topic.c.id,
-    (topic.c.ended == "").label("is_active"),
-    HAS_SUBSCRIPTIONS.label("is_watched"),
-).join_from(named, topic, topic.c.id == TOPIC_ID)
-
-_EARLIER = topic.c.check_requested_at
-_ASKED_AT = bindparam("at", type_=BigInteger())
-_CHECK = (
-    update(topic)
-    .where(topic.c.id == bindparam("key"))
-    .values(
-        check_requested_at=case((_EARLIER > _ASKED_AT, _EARLIER), else_=_ASKED_AT),
-        check_pinged=or_(topic.c.check_pinged, bindparam("pinged", type_=Boolean())),
-    )
-)
 
 #: Replaces the columns of a topic that are given when it is executed.  It is built once, since
 #: to build it takes longer than to execute it.
 _UPDATE = update(topic).where(topic.c.id == bindparam("key"))
-
-#: The validators that make the next fetch of a topic unconditional.
-NO_VALIDATORS = {"etag": "", "last_modified": ""}
 
 
 def get_topics(conn: Connection, urls: Sequence[str]) -> list[Topic | None]:
@@ -179,7 +148,7 @@ def _record(
     if changed:
         values |= {"digest": fetched.digest, "size": fetched.size, "changed_at": read_at}
     if row.check_requested_at is not None and row.check_requested_at <= read_at:
-        values |= _NO_CHECK
+        values |= NO_CHECK
     conn.execute(_UPDATE, {"key": key, **values})
     wanted, content_key = _keep_content(conn, row, fetched, changed, bounds)
     recorded = None
@@ -295,7 +264,7 @@ def _begin_fanout(
     lacks_content: bool = False,
 ) -> None:
     """Begin a fan-out of a topic, which has subscriptions."""
-    conn.execute(
+    made = conn.execute(
         insert(fanout).values(
             topic_id=key,
             cursor=0,
@@ -305,7 +274,9 @@ def _begin_fanout(
             pushed=pushed,
             later=lacks_content,
         )
-    )
+    ).inserted_primary_key
+    assert made is not None  # a single insert always has one
+    hint(conn, FANOUT, made[0])
 
 
 def _has_subscriptions(conn: Connection, key: int) -> bool:
@@ -333,80 +304,6 @@ def push_content(conn: Connection, url: str, new: Content, at: float) -> bool:
     return True
 
 
-def checks_due(conn: Connection, limit: int) -> list[Check]:
-    """See ``IStore.checks_due``.  Pings request checks of ended topics too; they are left out."""
-    query = (
-        select(topic.c.url, topic.c.check_pinged)
-        .where(topic.c.check_requested_at.is_not(None), topic.c.ended == "")
-        .order_by(topic.c.check_requested_at, topic.c.id)
-        .limit(limit)
-    )
-    return [Check(url, pinged) for url, pinged in conn.execute(query)]
-
-
-class AskedCheck(NamedTuple):
-    """A request for a check: see ``IStore.request_check``.
-
-    :ivar at: the time of the request, in microseconds.
-    """
-
-    url: str
-    at: int
-    pinged: bool = False
-
-
-def request_checks(
-    conn: Connection, asked: Sequence[AskedCheck], bounds: Bounds = DEFAULT_BOUNDS
-) -> list[bool]:
-    """See ``IStore.request_check``, for several topics."""
-    rows = conn.execute(_CHECKABLE.where(named.c.url.in_({request.url for request in asked})))
-    known = {row.asked: row for row in rows}
-    checks = [
-        {"key": row.id, "at": request.at, "pinged": request.pinged}
-        for request in asked
-        if (row := known.get(request.url)) and _may_be_checked(request, row)
-    ]
-    if checks:  # first, so that ``evict_idle`` does not remove these topics
-        conn.execute(_CHECK, sorted(checks, key=itemgetter("key", "at")))
-    unknown: dict[str, int] = {}
-    for request in asked:
-        if request.pinged and request.url not in known:
-            unknown[request.url] = max(request.at, unknown.get(request.url, request.at))
-    allowed = evict_idle(conn, bounds.idle_topics, len(unknown)) if unknown else 0
-    made = dict(islice(unknown.items(), allowed))
-    if made:
-        _make_and_check(conn, made)
-    return [
-        _may_be_checked(request, row)
-        if (row := known.get(request.url))
-        else request.pinged and request.url in made
-        for request in asked
-    ]
-
-
-def _make_and_check(conn: Connection, asked: Mapping[str, int]) -> None:
-    """Store topics that somebody has pinged, and request a check of each.
-
-    :param asked: when the checks were requested, in microseconds, by the URLs of the topics.
-    """
-    rows = [
-        {"url": url, "idle_at": at, "check_requested_at": at, "check_pinged": True}
-        for url, at in sorted(asked.items())
-    ]
-    made = insert_missing(conn, topic, rows, topic.c.url)
-    if len(made) < len(rows):  # another node has just stored the others
-        others = conn.execute(select(topic.c.id, topic.c.url).where(topic.c.url.in_(asked)))
-        checks = [
-            {"key": key, "at": asked[url], "pinged": True} for key, url in others if url not in made
-        ]
-        conn.execute(_CHECK, sorted(checks, key=itemgetter("key")))
-
-
-def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
-    """Whether a check of a known topic may be requested."""
-    return bool(row.is_active and (asked.pinged or row.is_watched))
-
-
 def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
     """Store a topic without subscriptions, if it is unknown.
 
@@ -418,23 +315,6 @@ def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
         return False
     insert_missing(conn, topic, [{"url": url, "idle_at": at}], topic.c.id)
     return True
-
-
-def request_content(conn: Connection, url: str, at: float) -> bool:
-    """See ``IStore.request_content``."""
-    if not request_checks(conn, [AskedCheck(url, to_micros(at))])[0]:
-        return False
-    conn.execute(update(topic).where(topic.c.id == key_of(url)).values(NO_VALIDATORS))
-    return True
-
-
-def drop_check(conn: Connection, url: str, asked_until: float) -> None:
-    """See ``IStore.drop_check``."""
-    conn.execute(
-        update(topic)
-        .where(topic.c.id == key_of(url), topic.c.check_requested_at <= to_micros(asked_until))
-        .values(_NO_CHECK)
-    )
 
 
 def end_topic(
@@ -453,7 +333,7 @@ def end_topic(
     ended = conn.execute(
         update(topic)
         .where(topic.c.id == key, topic.c.ended == "")
-        .values(ended=reason, changed_at=ended_at, next_poll_at=None, **_NO_CHECK)
+        .values(ended=reason, changed_at=ended_at, next_poll_at=None, **NO_CHECK)
     )
     if not ended.rowcount:
         return False
@@ -472,7 +352,7 @@ def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bo
             ended="",
             next_poll_at=case((HAS_SUBSCRIPTIONS, 0), else_=None),
             **NO_VALIDATORS,
-            **_NO_CHECK,
+            **NO_CHECK,
         )
     )
     if not revived.rowcount:

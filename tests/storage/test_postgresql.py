@@ -18,12 +18,12 @@ from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import Bounds, PingedTopic
 from rsscloud_broker.storage import AccountStore, Store, open_database
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.log_entries import add_log_entries
 from rsscloud_broker.storage.pings import add_pings
 from rsscloud_broker.storage.schema import statistic
 from rsscloud_broker.storage.statistics import MINUTE, put_busy_topics
-from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from rsscloud_broker.storage.writer import TRIES
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
 from tests.storage import app_migrating, migrating
@@ -208,8 +208,8 @@ def _settings(conn: Connection) -> list[str]:
 class PostgreSQLSettingsTests(TestCase):
     async def test_transactions_of_the_broker_do_not_stay_idle(self) -> None:
         store: Any = postgresql_store(self)
-        self.assertEqual(await store._database.write(_settings), ["30s", "30s"])
-        self.assertEqual(await store._database.read(_settings), ["30s", "30s"])
+        self.assertEqual(await store._database.write(_settings), ["30s", "8s"])
+        self.assertEqual(await store._database.read(_settings), ["30s", "8s"])
 
     def test_transactions_of_commands_may_stay_idle(self) -> None:
         """The output of ``export`` may go to a pager, in which somebody reads for an hour."""
