@@ -120,6 +120,8 @@ class IStore(IStatistics, IRelayStore, IFollowStore):
         changed: a fan-out begins if the topic has subscriptions, and ``ping`` is recorded.
         Checks that were requested before the fetch began are done.
 
+        If another node has recorded a fetch that began later, this one is not recorded.
+
         If some subscription of the topic wants content, the store keeps the content, one copy
         for all of them, while a walk or a pending notification needs it.  If the content does
         not fit, the fan-out begins without it, with ``Fanout.lacks_content`` set.

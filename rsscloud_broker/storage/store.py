@@ -199,7 +199,7 @@ class Store(Service):
 
     def record_fetch(self, fetched: FetchResult, ping: Ping | None) -> Deferred[FetchRecord]:
         def recording(fetched: FetchResult) -> Operation[FetchRecord]:
-            return lambda conn: topics.record_fetch(conn, fetched, ping, self._bounds)
+            return lambda conn: topics.record_fetch(conn, fetched, ping, self._bounds, self._node)
 
         lean, whole = recording(evolve(fetched, content=None)), recording(fetched)
         return self._database.write(Heavy(whole, lambda record: whole if record.stored else lean))
@@ -208,7 +208,7 @@ class Store(Service):
         self, fetched: Sequence[FetchResult], ping: Ping, operation: Operation[T]
     ) -> Deferred[tuple[T, list[FetchRecord]]]:
         return self._database.write(
-            lambda conn: topics.publish(conn, fetched, ping, operation, self._bounds)
+            lambda conn: topics.publish(conn, fetched, ping, operation, self._bounds, self._node)
         )
 
     def unpublish(

@@ -60,6 +60,9 @@ T = TypeVar("T")
 
 _PLAIN = select(topic)
 
+#: No fetch takes longer than this, in microseconds.
+_LONGEST_FETCH = to_micros(300)
+
 #: Replaces the columns of a topic that are given when it is executed.  It is built once, since
 #: to build it takes longer than to execute it.
 _UPDATE = update(topic).where(topic.c.id == bindparam("key"))
@@ -113,22 +116,47 @@ def _at_url(query: Select[Any]) -> Select[Any]:
 
 
 def record_fetch(
-    conn: Connection, fetched: FetchResult, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
+    conn: Connection,
+    fetched: FetchResult,
+    ping: Ping | None,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    node: int | None = None,
 ) -> FetchRecord:
-    """See ``IStore.record_fetch``."""
+    """See ``IStore.record_fetch``.
+
+    :param node: the node id of this process.
+    """
     lock_topic(conn, fetched.url)
-    return _record(conn, topic_row(conn, fetched.url, TOPICS), fetched, ping, bounds)
+    return _record(conn, topic_row(conn, fetched.url, TOPICS), fetched, ping, bounds, node)
+
+
+def _is_outdated(row: Row[Any], read_at: int, node: int | None) -> bool:
+    """Whether another node has recorded a fetch of a topic that began after this one.
+
+    The clocks of the nodes are compared here, so they must agree to a fraction of a second.  A fetch
+    that seems to have begun much later than this one is one by a clock that is wrong.
+    """
+    by_another = row.reader_id is not None and node is not None and row.reader_id != node
+    return by_another and 0 < (row.read_at or 0) - read_at < _LONGEST_FETCH
 
 
 def _record(
-    conn: Connection, row: Row[Any], fetched: FetchResult, ping: Ping | None, bounds: Bounds
+    conn: Connection,
+    row: Row[Any],
+    fetched: FetchResult,
+    ping: Ping | None,
+    bounds: Bounds,
+    node: int | None,
 ) -> FetchRecord:
     """Record what a fetch found.
 
     :param row: the row of the topic, as ``TOPICS`` selects it.
+    :param node: the node id of this process.
     """
     key: int = row.id
     read_at = to_micros(fetched.started_at)
+    if _is_outdated(row, read_at, node):
+        return FetchRecord(as_topic(row), changed=False)
     is_idle = not row.counted
     if is_idle and row.idle_at is None:
         evict_idle(conn, bounds.idle_topics - 1)
@@ -139,6 +167,7 @@ def _record(
         "last_modified": fetched.validators.last_modified,
         "fresh_seconds": to_micros_or_none(fetched.fresh_seconds),
         "asked_at": read_at,
+        "reader_id": node,
         "result": fetched.result,
         "failures": 0,
         "idle_at": read_at if is_idle else None,
@@ -188,8 +217,12 @@ def publish(
     ping: Ping,
     operation: Operation[T],
     bounds: Bounds = DEFAULT_BOUNDS,
+    node: int | None = None,
 ) -> tuple[T, list[FetchRecord]]:
-    """See ``IStore.publish``."""
+    """See ``IStore.publish``.
+
+    :param node: the node id of this process.
+    """
     result = operation(conn)
     records = []
     for number, each in enumerate(fetched):
@@ -198,7 +231,7 @@ def publish(
         if row.ended:
             revive_topic(conn, each.url)
             row = topic_row(conn, each.url, TOPICS)
-        records.append(_record(conn, row, each, None if number else ping, bounds))
+        records.append(_record(conn, row, each, None if number else ping, bounds, node))
     return result, records
 
 

@@ -107,6 +107,20 @@ class RaceTests(TestCase):
             self.assertEqual(sorted(record.changed for record in records), [False, True])
         self.assertEqual(len(await self.stores[0].fanouts(1000)), ROUNDS)
 
+    async def test_earlier_reading_does_not_replace_a_later_one(self) -> None:
+        """Another node's, that is; of its own, a node takes in whatever comes."""
+        one, other = self.stores
+        await self.subscribe(feed(1), 1)
+        await one.check_writable()
+        await other.check_writable()
+        await one.record_fetch(a_fetch(b"2", 1002.0, feed(1)), None)
+        outdated = await other.record_fetch(a_fetch(b"1", 1001.0, feed(1)), None)
+        self.assertEqual((outdated.changed, outdated.topic.digest), (False, b"2" * 32))
+        self.assertTrue((await one.record_fetch(a_fetch(b"1", 1001.0, feed(1)), None)).changed)
+        # A clock that is an hour ahead does not keep the others from recording anything.
+        await one.record_fetch(a_fetch(b"3", 4600.0, feed(1)), None)
+        self.assertTrue((await other.record_fetch(a_fetch(b"4", 1003.0, feed(1)), None)).changed)
+
     async def test_same_content_of_a_new_host(self) -> None:
         for number in range(ROUNDS):
             url = f"http://feeds{number}.example/"
