@@ -40,6 +40,7 @@ from rsscloud_broker.core import (
     PushedTopics,
     RequestedContentsSink,
     Sweeper,
+    TakingOverSink,
     TopicReader,
     TopicView,
     Verifier,
@@ -229,6 +230,7 @@ def make_broker(
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
         OwnTopicsSink(store, detector.schedule, clock, public_url),
         RequestedContentsSink(detector),
+        TakingOverSink(detector, intents),
         *apps.sinks,
     ]
     for sink in sinks:

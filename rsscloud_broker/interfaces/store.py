@@ -7,12 +7,13 @@ PostgreSQL, and the contract tests say what any other implementation must do.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from zope.interface import Interface
 
 from rsscloud_broker.admin_records import Change
+from rsscloud_broker.interfaces.distribution import IDistributionStore
 from rsscloud_broker.interfaces.relaying import IFollowStore, IRelayStore
 from rsscloud_broker.interfaces.views import IStatistics
 from rsscloud_broker.log_entries import LogEntry, LogFilter
@@ -29,22 +30,19 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.records import (
     Check,
-    Delivery,
-    Fanout,
     FetchRecord,
     HostState,
     PendingIntent,
     PingedTopic,
     PingRecord,
     PollPlan,
-    Recorded,
     Swept,
 )
 
 T = TypeVar("T")
 
 
-class IStore(IStatistics, IRelayStore, IFollowStore):
+class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore):
     """Everything that outlives the process.
 
     Each method is one transaction, which is on disk before the method returns.  Each raises
@@ -168,7 +166,11 @@ class IStore(IStatistics, IRelayStore, IFollowStore):
         """
 
     def polls_due(now: float, limit: int) -> Awaitable[list[TopicStatus]]:
-        """The topics whose polls are due, longest due first, with or without subscriptions."""
+        """The topics whose polls are due, longest due first, with or without subscriptions.
+
+        If there can be several nodes, this process claims them, until it plans their next polls;
+        those that another node has claimed are left out.
+        """
 
     def plan_polls(plans: Sequence[PollPlan]) -> Awaitable[None]:
         """Store when topics are polled next.
@@ -181,7 +183,15 @@ class IStore(IStatistics, IRelayStore, IFollowStore):
         """Forget when a topic was last pinged, and make its next poll due now if it is polled."""
 
     def checks_due(limit: int) -> Awaitable[list[Check]]:
-        """The topics that wait to be fetched, longest waiting first."""
+        """The topics that wait to be fetched, longest waiting first.
+
+        Those that another node has claimed are left out.
+        """
+
+    def claim_checks(limit: int) -> Awaitable[list[Check]]:
+        """Claim topics that wait to be fetched and that no node has claimed: the node that took
+        the requests has ended.
+        """
 
     def request_check(url: str, at: float, pinged: bool = ...) -> Awaitable[bool]:
         """Request a check of a topic that has a subscription.
@@ -330,79 +340,15 @@ class IStore(IStatistics, IRelayStore, IFollowStore):
         """Remove an intent."""
 
     def intents() -> Awaitable[list[PendingIntent]]:
-        """The intents that are not verified yet, oldest first."""
+        """The intents that are not verified yet, oldest first.
 
-    # fan-out
-
-    def fanouts(limit: int) -> Awaitable[list[Fanout]]:
-        """Unfinished fan-outs, oldest first, at most one per topic.
-
-        A newer fan-out of a topic supersedes the older ones, except fan-outs of pushed content:
-        those supersede none, and none supersedes them.  A fan-out that some node has begun goes on
-        all the same.  Those that other nodes have claimed are left out.
+        If there can be several nodes, those that this process has claimed.
         """
 
-    def claim_fanouts(keys: Sequence[int]) -> Awaitable[list[Fanout]]:
-        """Claim fan-outs, so that this process alone works on them.
+    def claim_intents(limit: int) -> Awaitable[list[PendingIntent]]:
+        """Claim intents that no node has claimed: the node that accepted them has ended.
 
-        If other nodes live, this process claims a part of each: the next subscriptions up to
-        ``Fanout.last_id``.  The rest is free for others.  It holds a claim until it ends, or until
-        the fan-out is done.
-
-        :returns: those that are still there and no other node has claimed, as they are now.
-        """
-
-    def subscriptions_of(ids: Sequence[int]) -> Awaitable[list[Subscription]]:
-        """The subscriptions with the given ids, in that order.  Removed ones are left out."""
-
-    def record_slice(
-        fanout: Fanout,
-        cursor: int,
-        deliveries: Sequence[Delivery],
-        done: bool,
-        outstanding: Sequence[int] = ...,
-    ) -> Awaitable[Recorded]:
-        """Store the new cursor of a fan-out together with the outcomes of deliveries.
-
-        :param done: whether the fan-out is finished.  Then the store removes it, the fan-outs
-            that it superseded, and the contents that nothing needs any more.
-        :param outstanding: the ids of the subscriptions up to the cursor that have no outcome yet.
-            This process has claimed them until it ends.
-        :returns: with ``lost`` if the claim of the fan-out was lost; then nothing was recorded.
-        """
-
-    def record_deliveries(deliveries: Sequence[Delivery]) -> Awaitable[Recorded]:
-        """Store the outcomes of deliveries.
-
-        Each subscription has at most one pending notification.  A delivered notification
-        writes nothing, unless it clears earlier errors or a pending notification.  One that is
-        given up counts as an error, and marks the subscription for dropping at
-        ``drop_after_failures`` consecutive errors.  After either the subscription may get
-        another pending notification.  A subscriber that is gone loses its subscription.
-        Deliveries of removed subscriptions are ignored.  So are those of a subscription that
-        ``claim_due`` returned, if this process has lost the claim since.
-        """
-
-    def claim_due(now: float, limit: int, busy: Collection[str]) -> Awaitable[list[Subscription]]:
-        """Claim subscriptions whose pending notifications are due, longest due first.
-
-        This process holds a claim until the outcome is recorded, or until it ends.
-
-        :param busy: hosts whose callbacks are left out.
-        """
-
-    def next_due() -> Awaitable[float | None]:
-        """When the first unclaimed pending notification is due; None if there is none."""
-
-    def make_due(host: str, origin: str, now: float) -> Awaitable[bool]:
-        """Make the pending notifications for a host due now, since the host answers again.
-
-        If a subscriber has asked not to be called before a later time, its notification becomes
-        due at that time.
-
-        :param origin: the host and the port, as ``host:port``, if only that port is meant;
-            empty for all ports of the host.
-        :returns: whether there are such notifications.
+        A node can neither postpone nor remove an intent that another has claimed.
         """
 
     def set_back(seconds: float, now: float) -> Awaitable[None]:

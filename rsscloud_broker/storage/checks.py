@@ -24,7 +24,7 @@ from rsscloud_broker.tables import to_micros
 DEFAULT_BOUNDS = Bounds()
 
 #: The values of a topic of which no check is requested.
-NO_CHECK = {"check_requested_at": None, "check_pinged": False}
+NO_CHECK = {"check_requested_at": None, "check_pinged": False, "check_node_id": None}
 
 #: Selects what decides whether a check of a topic may be requested, by any of its URLs.
 _CHECKABLE = select(
@@ -42,6 +42,7 @@ _CHECK = (
     .values(
         check_requested_at=case((_EARLIER > _ASKED_AT, _EARLIER), else_=_ASKED_AT),
         check_pinged=or_(topic.c.check_pinged, bindparam("pinged", type_=Boolean())),
+        check_node_id=bindparam("node", type_=BigInteger()),
     )
 )
 
@@ -49,15 +50,36 @@ _CHECK = (
 NO_VALIDATORS = {"etag": "", "last_modified": ""}
 
 
-def checks_due(conn: Connection, limit: int) -> list[Check]:
-    """See ``IStore.checks_due``.  Pings request checks of ended topics too; they are left out."""
-    query = (
-        select(topic.c.url, topic.c.check_pinged)
-        .where(topic.c.check_requested_at.is_not(None), topic.c.ended == "")
-        .order_by(topic.c.check_requested_at, topic.c.id)
-        .limit(limit)
-    )
-    return [Check(url, pinged) for url, pinged in conn.execute(query)]
+#: Pings request checks of ended topics too; they are left out.
+_DUE = (
+    select(topic.c.id, topic.c.url, topic.c.check_pinged)
+    .where(topic.c.check_requested_at.is_not(None), topic.c.ended == "")
+    .order_by(topic.c.check_requested_at, topic.c.id)
+)
+
+
+def checks_due(conn: Connection, limit: int, node: int | None = None) -> list[Check]:
+    """See ``IStore.checks_due``.
+
+    :param node: the node id of this process; None if it is the only one.
+    """
+    query = _DUE.limit(limit)
+    if node is not None:
+        claim = topic.c.check_node_id
+        query = query.where(or_(claim.is_(None), claim == node))
+    return [Check(url, pinged) for _, url, pinged in conn.execute(query)]
+
+
+def claim_checks(conn: Connection, limit: int, node: int) -> list[Check]:
+    """See ``IStore.claim_checks``.
+
+    :param node: the node id of this process.
+    """
+    free = _DUE.where(topic.c.check_node_id.is_(None)).limit(limit)
+    found = conn.execute(free.with_for_update(skip_locked=True, key_share=True)).all()
+    claimed = update(topic).where(topic.c.id.in_([row.id for row in found]))
+    conn.execute(claimed.values(check_node_id=node))
+    return [Check(row.url, row.check_pinged) for row in found]
 
 
 class AskedCheck(NamedTuple):
@@ -72,13 +94,19 @@ class AskedCheck(NamedTuple):
 
 
 def request_checks(
-    conn: Connection, asked: Sequence[AskedCheck], bounds: Bounds = DEFAULT_BOUNDS
+    conn: Connection,
+    asked: Sequence[AskedCheck],
+    bounds: Bounds = DEFAULT_BOUNDS,
+    node: int | None = None,
 ) -> list[bool]:
-    """See ``IStore.request_check``, for several topics."""
+    """See ``IStore.request_check``, for several topics.
+
+    :param node: the node that claims the checks; None to leave them free.
+    """
     rows = conn.execute(_CHECKABLE.where(named.c.url.in_({request.url for request in asked})))
     known = {row.asked: row for row in rows}
     checks = [
-        {"key": row.id, "at": request.at, "pinged": request.pinged}
+        {"key": row.id, "at": request.at, "pinged": request.pinged, "node": node}
         for request in asked
         if (row := known.get(request.url)) and _may_be_checked(request, row)
     ]
@@ -91,7 +119,7 @@ def request_checks(
     allowed = evict_idle(conn, bounds.idle_topics, len(unknown)) if unknown else 0
     made = dict(islice(unknown.items(), allowed))
     if made:
-        _make_and_check(conn, made)
+        _make_and_check(conn, made, node)
     return [
         _may_be_checked(request, row)
         if (row := known.get(request.url))
@@ -100,20 +128,28 @@ def request_checks(
     ]
 
 
-def _make_and_check(conn: Connection, asked: Mapping[str, int]) -> None:
+def _make_and_check(conn: Connection, asked: Mapping[str, int], node: int | None) -> None:
     """Store topics that somebody has pinged, and request a check of each.
 
     :param asked: when the checks were requested, in microseconds, by the URLs of the topics.
     """
     rows = [
-        {"url": url, "idle_at": at, "check_requested_at": at, "check_pinged": True}
+        {
+            "url": url,
+            "idle_at": at,
+            "check_requested_at": at,
+            "check_pinged": True,
+            "check_node_id": node,
+        }
         for url, at in sorted(asked.items())
     ]
     made = insert_missing(conn, topic, rows, topic.c.url)
     if len(made) < len(rows):  # another node has just stored the others
         others = conn.execute(select(topic.c.id, topic.c.url).where(topic.c.url.in_(asked)))
         checks = [
-            {"key": key, "at": asked[url], "pinged": True} for key, url in others if url not in made
+            {"key": key, "at": asked[url], "pinged": True, "node": node}
+            for key, url in others
+            if url not in made
         ]
         conn.execute(_CHECK, sorted(checks, key=itemgetter("key")))
 

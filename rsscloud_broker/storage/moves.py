@@ -44,6 +44,8 @@ _EMPTY: dict[str, Any] = {
     "changed_at": None,
     "check_requested_at": None,
     "check_pinged": False,
+    "check_node_id": None,
+    "poll_node_id": None,
     "etag": "",
     "last_modified": "",
     "fresh_seconds": None,

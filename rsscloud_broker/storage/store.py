@@ -25,6 +25,7 @@ from rsscloud_broker.database import reading, writing
 from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
     FetchResult,
+    Intent,
     Ping,
     Subscription,
     Topic,
@@ -32,10 +33,13 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.records import (
     Bounds,
+    Check,
     Delivery,
     Fanout,
     FetchRecord,
+    PendingIntent,
     PingRecord,
+    PollPlan,
     Recorded,
     Swept,
 )
@@ -138,6 +142,18 @@ class Store(Service):
         nodes.leave(conn, self._node)
         hint(conn, FREED)
 
+    def _claimant(self, conn: Connection) -> int | None:
+        """The node id under which work is claimed; None if this is the only node.
+
+        On SQLite all work is this process's anyway.
+        """
+        return None if self._is_alone else self._registered(conn)
+
+    @property
+    def _node_if_not_alone(self) -> int | None:
+        """The node id of this process, or 0 if it has none yet; None if this is the only node."""
+        return None if self._is_alone else self._node or 0
+
     def _registered(self, conn: Connection) -> int:
         """Return the node id of this process, and register it if need be.
 
@@ -165,9 +181,16 @@ class Store(Service):
     # pings
 
     def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:
-        return self._database.write(Batched(ping_rows.add_pings, (ping, repeat_window)))
+        return self._database.write(Batched(self._add_pings, (ping, repeat_window)))
 
-    add_pings = writing(ping_rows.add_pings)
+    def add_pings(self, wanted: Sequence[tuple[Ping, float]]) -> Deferred[list[PingRecord]]:
+        return self._database.write(lambda conn: self._add_pings(conn, wanted))
+
+    def _add_pings(
+        self, conn: Connection, wanted: Sequence[tuple[Ping, float]]
+    ) -> list[PingRecord]:
+        return ping_rows.add_pings(conn, wanted, self._claimant(conn))
+
     known_pings = reading(ping_rows.known_pings)
     pings = reading(ping_rows.pings)
     pings_after = reading(ping_rows.pings_after)
@@ -223,7 +246,7 @@ class Store(Service):
         return self._database.write(Batched(self._request_checks, asked))
 
     def _request_checks(self, conn: Connection, asked: Sequence[checks.AskedCheck]) -> list[bool]:
-        return checks.request_checks(conn, asked, self._bounds)
+        return checks.request_checks(conn, asked, self._bounds, self._claimant(conn))
 
     def end_topic(
         self, url: str, reason: str, at: float, change: Change | None = None
@@ -235,10 +258,29 @@ class Store(Service):
     record_failure = writing(polls.record_failure)
     record_feed = writing(polls.record_feed)
     move_topic = writing(moves.move_topic)
-    polls_due = reading(polls.polls_due)
-    plan_polls = writing(polls.plan_polls)
+
+    def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
+        if self._is_alone:
+            return self._database.read(lambda conn: polls.polls_due(conn, now, limit))
+        return self._database.write(
+            lambda conn: polls.claim_polls(conn, now, limit, self._registered(conn))
+        )
+
+    def plan_polls(self, plans: Sequence[PollPlan]) -> Deferred[None]:
+        return self._database.write(lambda conn: polls.plan_polls(conn, plans, self._node))
+
     forget_ping = writing(polls.forget_ping)
-    checks_due = reading(checks.checks_due)
+
+    def checks_due(self, limit: int) -> Deferred[list[Check]]:
+        return self._database.read(
+            lambda conn: checks.checks_due(conn, limit, self._node_if_not_alone)
+        )
+
+    def claim_checks(self, limit: int) -> Deferred[list[Check]]:
+        return self._database.write(
+            lambda conn: checks.claim_checks(conn, limit, self._registered(conn))
+        )
+
     request_content = writing(checks.request_content)
     drop_check = writing(checks.drop_check)
     push_content = writing(topics.push_content)
@@ -274,10 +316,26 @@ class Store(Service):
 
     # intents
 
-    add_intent = writing(intent_rows.add_intent)
-    postpone_intent = writing(intent_rows.postpone_intent)
-    remove_intent = writing(intent_rows.remove_intent)
-    intents = reading(intent_rows.intents)
+    def add_intent(self, intent: Intent, limit: int) -> Deferred[PendingIntent | None]:
+        return self._database.write(
+            lambda conn: intent_rows.add_intent(conn, intent, limit, self._claimant(conn))
+        )
+
+    def postpone_intent(self, key: int, attempts: int, retry_at: float) -> Deferred[None]:
+        return self._database.write(
+            lambda conn: intent_rows.postpone_intent(conn, key, attempts, retry_at, self._node)
+        )
+
+    def remove_intent(self, key: int) -> Deferred[None]:
+        return self._database.write(lambda conn: intent_rows.remove_intent(conn, key, self._node))
+
+    def claim_intents(self, limit: int) -> Deferred[list[PendingIntent]]:
+        return self._database.write(
+            lambda conn: intent_rows.claim_intents(conn, limit, self._registered(conn))
+        )
+
+    def intents(self) -> Deferred[list[PendingIntent]]:
+        return self._database.read(lambda conn: intent_rows.intents(conn, self._node_if_not_alone))
 
     # fan-outs and deliveries
 
@@ -317,9 +375,7 @@ class Store(Service):
         )
 
     def fanouts(self, limit: int) -> Deferred[list[Fanout]]:
-        return self._database.read(
-            lambda conn: walks.fanouts(conn, limit, None if self._is_alone else self._node or 0)
-        )
+        return self._database.read(lambda conn: walks.fanouts(conn, limit, self._node_if_not_alone))
 
     def claim_fanouts(self, keys: Sequence[int]) -> Deferred[list[Fanout]]:
         part = walks.PART if self.live_nodes > 1 else None

@@ -133,8 +133,8 @@ def record_fetch(
 def _is_outdated(row: Row[Any], read_at: int, node: int | None) -> bool:
     """Whether another node has recorded a fetch of a topic that began after this one.
 
-    The clocks of the nodes are compared here, so they must agree to a fraction of a second.  A fetch
-    that seems to have begun much later than this one is one by a clock that is wrong.
+    The clocks of the nodes are compared here, so they must agree to a fraction of a second.  If a
+    fetch seems to have begun much later than this one, a clock is wrong.
     """
     by_another = row.reader_id is not None and node is not None and row.reader_id != node
     return by_another and 0 < (row.read_at or 0) - read_at < _LONGEST_FETCH

@@ -77,10 +77,10 @@ class ClusterTests(EndToEndTestCase):
         self.callbacks = [
             f"{self.servers.urls[hosts[number % HOSTS]]}/{number}" for number in range(MANY)
         ]
-        self.origin = Origin()
-        self.origin.start()
-        self.addCleanup(self.origin.stop)
-        self.feed = self.origin.feed("/many.xml")
+        self.publisher = Origin()
+        self.publisher.start()
+        self.addCleanup(self.publisher.stop)
+        self.feed = self.publisher.feed("/many.xml")
 
     def hear(self, callback: str, topic: str) -> int:
         with self.changed:
@@ -104,7 +104,7 @@ class ClusterTests(EndToEndTestCase):
     def publish(self, at: Node) -> None:
         """Change the feed, and ping one of the brokers."""
         self.heard.clear()
-        self.origin.change(self.feed)
+        self.publisher.change(self.feed)
         self.assertEqual(at.ping(self.feed).status, 200)
 
     def until_told(self, count: int = MANY) -> None:

@@ -13,10 +13,11 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker import __version__
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
-from rsscloud_broker.records import Fanout
+from rsscloud_broker.model import Callback, Intent, Ping
+from rsscloud_broker.records import Check, Fanout, PollPlan
 from rsscloud_broker.storage import Pulse, Store, migrate, nodes, walks
 from rsscloud_broker.storage.engine import open_engine
-from rsscloud_broker.storage.schema import node
+from rsscloud_broker.storage.schema import node, topic
 from rsscloud_broker.testing import memory_store
 from tests.postgresql import empty_database
 from tests.storage.databases import file_database, threaded_store
@@ -298,3 +299,63 @@ class MemoryNodeTests(SynchronousTestCase):
         with store._database._engine.connect() as conn:
             shown = conn.execute(select(nodes.database_clock(conn))).scalar_one()
         self.assertLess(abs(shown / 1e6 - time.time()), 5)
+
+
+class OtherClaimTests(NodesTestCase):
+    """Claims of topics that wait, of polls and of intents."""
+
+    async def test_checks_of_a_dead_node_are_taken_over(self) -> None:
+        one, other = self.stores
+        await one.put_subscription(a_subscription())
+        await one.record_fetch(a_fetch(), None)
+        asked = Check(FEED, pinged=True)
+        for number in range(2):
+            if number:
+                await one.add_ping(Ping("A", FEED, 3000.0), 60.0)
+            else:
+                await one.request_check(FEED, 2000.0, True)
+            self.assertEqual(await one.checks_due(10), [asked])
+            self.assertEqual((await other.checks_due(10), await other.claim_checks(10)), ([], []))
+            await self.lose(one, other)
+            self.assertEqual(await other.claim_checks(10), [asked])
+            await one.check_writable()
+            self.assertEqual(await one.claim_checks(10), [])
+
+    async def test_check_that_is_done_is_claimed_by_nobody(self) -> None:
+        one, other = self.stores
+        await one.put_subscription(a_subscription())
+        await one.request_check(FEED, 900.0, True)
+        await other.record_fetch(a_fetch(), None)
+        self.assertEqual(await one.checks_due(10), [])
+        with self.engine.connect() as conn:
+            self.assertIsNone(conn.execute(select(topic.c.check_node_id)).scalar_one())
+
+    async def test_polls_are_made_by_one(self) -> None:
+        one, other = self.stores
+        await one.put_subscription(a_subscription())
+        for _ in range(2):  # until it has planned the next poll
+            (due,) = await one.polls_due(2000.0, 10)
+            self.assertEqual(await other.polls_due(2000.0, 10), [])
+        await self.lose(one, other)
+        self.assertEqual(len(await other.polls_due(2000.0, 10)), 1)
+        later = PollPlan(FEED, 9000.0, "later", 60.0, 2000.0)
+        await one.plan_polls([later])
+        self.assertEqual(len(await other.polls_due(2000.0, 10)), 1)
+        await other.plan_polls([later])
+        self.assertEqual(await other.polls_due(2000.0, 10), [])
+        self.assertEqual([each.topic for each in await one.polls_due(9000.0, 10)], [due.topic])
+
+    async def test_intents_of_a_dead_node_are_taken_over(self) -> None:
+        one, other = self.stores
+        wanted = Intent(FEED, Callback("http://reader.example/", "websub"), 60)
+        stored = await one.add_intent(wanted, 10)
+        assert stored is not None
+        self.assertEqual((await one.intents(), await other.intents()), ([stored], []))
+        self.assertEqual(await other.claim_intents(10), [])
+        await self.lose(one, other)
+        self.assertEqual(await other.claim_intents(10), [stored])
+        await one.remove_intent(stored.id)
+        await one.postpone_intent(stored.id, 1, 5000.0)
+        self.assertEqual(await other.intents(), [stored])
+        await other.remove_intent(stored.id)
+        self.assertEqual(await other.intents(), [])
