@@ -152,11 +152,19 @@ def make_broker(
     running = frozenset(maker.name for maker, options in chosen["front_doors"])
     # A hub takes subscriptions in, and calls whom it subscribed.
     has_hub = "websub" in running and "websub" in notifiers
-    pushed = PushedTopics(pushed_prefixes(makers, chosen, public_url, has_hub))
     limiter = FairLimiter(clock)
     detector = ChangeDetector(
         store,
-        TopicReader(store, outbound.fetcher, bus, clock, counters, limiter, pushed, blocks=blocks),
+        TopicReader(
+            store,
+            outbound.fetcher,
+            bus,
+            clock,
+            counters,
+            limiter,
+            PushedTopics(pushed_prefixes(makers, chosen, public_url, has_hub)),
+            blocks=blocks,
+        ),
         FeedInspector(store, filing),
         bus,
         clock,
@@ -164,6 +172,7 @@ def make_broker(
     )
     verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
     intents = IntentQueue(store, verifier, clock)
+    pollers = [Poller(store, detector, clock, each) for each in (config.polling,) if each.enabled]
     access = Access(config.topics, blocks, identity(public_url))
     admission = Admission(config.limits, store, clock, counters)
     broker = Broker(
@@ -230,7 +239,7 @@ def make_broker(
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
         OwnTopicsSink(store, detector.schedule, clock, public_url),
         RequestedContentsSink(detector),
-        TakingOverSink(detector, intents),
+        TakingOverSink(detector, intents, [limiter.share, *(one.share for one in pollers)]),
         *apps.sinks,
     ]
     for sink in sinks:
@@ -312,7 +321,7 @@ def make_broker(
         Pulse(reactor, config.database_url, store, bus.publish),
         Sweeper(store, bus, clock, access),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
-        *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),
+        *pollers,
         *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),
     ]
     for part in (

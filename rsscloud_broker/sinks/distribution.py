@@ -37,6 +37,7 @@ from rsscloud_broker.events import (
     ContentFetched,
     Event,
     HostFreed,
+    NodesCounted,
     NotificationDelivered,
     SubscriptionRemoved,
     SubscriptionStored,
@@ -106,6 +107,7 @@ class Distribution(Service):
         SubscriptionRemoved,
         HostFreed,
         WorkHinted,
+        NodesCounted,
         ClaimsLost,
     )
     log = Logger()
@@ -202,6 +204,8 @@ class Distribution(Service):
             await self._make_due(event.host, "")
         elif isinstance(event, WorkHinted):
             await self._follow(event.kind)
+        elif isinstance(event, NodesCounted):
+            self._dispatcher.share(event.live)
         elif isinstance(event, ClaimsLost):
             self._lose_claims()
 

@@ -30,7 +30,7 @@ from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.conflicts import insert_into, lock_rows
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.deliveries import record_deliveries
-from rsscloud_broker.storage.hints import FANOUT, hint
+from rsscloud_broker.storage.hints import FANOUT, HOST, hint
 from rsscloud_broker.storage.schema import (
     fanout,
     host_state,
@@ -265,3 +265,4 @@ def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
         new = insert_into(conn, host_state)
         values = {"failures": new.excluded.failures, "retry_at": new.excluded.retry_at}
         conn.execute(new.on_conflict_do_update(index_elements=["name"], set_=values), failing)
+        hint(conn, HOST)
