@@ -8,6 +8,10 @@ the form of its protocol.  ``Unavailable`` means that the broker itself lacks a 
 from __future__ import annotations
 
 
+class ClaimLost(Exception):
+    """The process does not hold the claim of its work any more, so nothing was recorded."""
+
+
 class Refused(Exception):
     """The broker refuses a request.  The text of the error tells the caller why."""
 

@@ -378,6 +378,32 @@ class HostFreed:
     host: str
 
 
+@frozen
+class WorkHinted:
+    """Work may be in the store that this process has not heard of: another node made it, or ended
+    before it was done.
+
+    :ivar kind: what kind of work: ``fanout``, ``freed``, or ``host``; empty for any.
+    """
+
+    kind: str = ""
+
+
+@frozen
+class NodesCounted:
+    """The number of nodes that work on the database has changed.
+
+    :ivar live: how many there are, this one included.
+    """
+
+    live: int
+
+
+@frozen
+class ClaimsLost:
+    """The process stood still for so long that other nodes have taken its work over."""
+
+
 #: Any event.
 Event: TypeAlias = (
     PingReceived
@@ -409,4 +435,7 @@ Event: TypeAlias = (
     | HostReachable
     | Administered
     | HostFreed
+    | WorkHinted
+    | NodesCounted
+    | ClaimsLost
 )

@@ -126,6 +126,8 @@ class Subscription:
         carries; None if it carries the newest content, or none.
     :ivar written: the topic as the subscriber wrote it, if that is not ``topic``; else empty.
     :ivar renewed: whether the store has just put it in place of an earlier one, which it renews.
+    :ivar claim: the id of the node that has claimed its pending notification to try it; None if
+        the subscription was not read for that.
     """
 
     topic: str
@@ -145,6 +147,7 @@ class Subscription:
     content_id: int | None = None
     written: str = ""
     renewed: bool = field(default=False, eq=False)
+    claim: int | None = field(default=None, eq=False)
 
     @property
     def told_topic(self) -> str:

@@ -110,10 +110,13 @@ class Recorded:
     :ivar due: whether the store added a pending notification that is due at once.
     :ivar dropped: the subscriptions whose queues of pushed contents were full, each once for
         every content that was left out.
+    :ivar lost: whether nothing was recorded, because this process does not hold the claim any
+        more: it stood still for too long, or the topic has moved.
     """
 
     due: bool = False
     dropped: tuple[Subscription, ...] = ()
+    lost: bool = False
 
 
 @frozen
@@ -146,6 +149,9 @@ class Fanout:
     :ivar content_size: the number of bytes of the content.
     :ivar outstanding: the ids of the subscriptions up to the cursor that have no outcome yet, in
         ascending order.
+    :ivar last_id: the id of the last subscription that is notified; None for all after the cursor.
+        Other nodes notify those after it, in other parts of the same fan-out.
+    :ivar node: the id of the node that has claimed it; None if no node has.
     """
 
     id: int
@@ -157,6 +163,8 @@ class Fanout:
     lacks_content: bool = False
     content_size: int = 0
     outstanding: tuple[int, ...] = ()
+    last_id: int | None = None
+    node: int | None = field(default=None, eq=False)
 
 
 @frozen

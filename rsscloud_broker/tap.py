@@ -42,6 +42,7 @@ from rsscloud_broker.core import (
     PushedTopics,
     RequestedContentsSink,
     Sweeper,
+    TakingOverSink,
     TopicReader,
     TopicView,
     Verifier,
@@ -73,7 +74,7 @@ from rsscloud_broker.signals import (
     stop_once,
 )
 from rsscloud_broker.sinks.distribution import DistributionOptions
-from rsscloud_broker.storage import AccountStore, Store
+from rsscloud_broker.storage import AccountStore, Pulse, Store
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.timing import SystemClock, WallClockWatch, use_monotonic_timers
@@ -181,6 +182,7 @@ def make_broker(
     )
     verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
     intents = IntentQueue(store, verifier, clock)
+    pollers = [Poller(store, detector, clock, each) for each in (config.polling,) if each.enabled]
     access = Access(config.topics, blocks, identity(public_url))
     admission = Admission(config.limits, store, clock, counters)
     broker = Broker(
@@ -214,8 +216,10 @@ def make_broker(
         outbound=outbound.callbacks,
         history=history,
     )
-    pages = Pages(announcements=administration.following)
-    limits = HTTPLimits(config.http, reactor, public_url)
+    pages, limits = (
+        Pages(announcements=administration.following),
+        HTTPLimits(config.http, reactor, public_url),
+    )
     service.app_tables = tables_of(chosen["apps"]) | tables_of_feeds(chosen["front_doors"])
     apps = make_apps(
         makers,
@@ -248,6 +252,7 @@ def make_broker(
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
         OwnTopicsSink(store, detector.schedule, clock, public_url),
         RequestedContentsSink(detector),
+        TakingOverSink(detector, intents, [limiter.share, *(one.share for one in pollers)]),
         *apps.sinks,
     ]
     for sink in sinks:
@@ -337,10 +342,11 @@ def make_broker(
 
     timed = [
         administration.following,
+        Pulse(reactor, config.database_url, store, bus.publish),
         Sweeper(store, bus, clock, access),
         RemovedAccounts(AccountStore(threads), clock, apps.account_data),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
-        *([Poller(store, detector, clock, config.polling)] if config.polling.enabled else []),
+        *pollers,
         *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),
     ]
     for part in (

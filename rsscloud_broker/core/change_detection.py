@@ -45,6 +45,9 @@ T = TypeVar("T")
 #: How many topics the detector remembers the last ping of.
 MAX_REMEMBERED = 10_000
 
+#: How many checks of nodes that have ended are taken over at a time.
+TAKEN_OVER = 500
+
 #: How many checks are read from the store at a time, and the seconds until it is read again.
 AT_ONCE, LOOK_AGAIN = 100_000, 600.0
 
@@ -253,6 +256,12 @@ class ChangeDetector(Service):
     def _count_checks(self) -> int:
         """How many of the stored checks this process handles."""
         return len(self._retries) + sum(pending.requested for pending in self._fetches)
+
+    async def take_over(self) -> None:
+        """Fetch topics that wait and that no node handles any more, some at a time."""
+        if self.running:
+            for check in await self._store.claim_checks(TAKEN_OVER):
+                self.schedule(check.url, pinged=check.pinged)
 
     async def _look_through(self) -> None:
         """Schedule, every ``LOOK_AGAIN`` seconds, the stored checks that nobody handles."""

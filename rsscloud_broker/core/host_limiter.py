@@ -29,10 +29,12 @@ class HostLimiter:
     """Counts what is under way.
 
     :param limit: how much may be under way at a time, in all.
+    :ivar nodes: by how many nodes the limits are shared, of which this process is one.
     """
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.nodes = 1
         self._total = 0
         self._counts: Counter[Hashable] = Counter()  # of each source, of each quota, and of both
 
@@ -49,7 +51,7 @@ class HostLimiter:
 
         :param source: the source that requested it; None to ignore the shares of sources.
         """
-        return self._has_free(source, self._limit - self._total)
+        return self._has_free(source, self._share(self._limit) - self._total)
 
     def has_capacity_at(self, quota: HostQuota, source: str | None = None) -> bool:
         """Whether one more may begin by a quota, as far as only that host matters.
@@ -57,7 +59,10 @@ class HostLimiter:
         :param source: as for ``has_capacity``.
         """
         key = None if source is None else (source, quota)
-        return self._has_free(key, quota.limit - self._counts[quota])
+        return self._has_free(key, self._share(quota.limit) - self._counts[quota])
+
+    def _share(self, limit: int) -> int:
+        return max(1, limit // self.nodes)
 
     def _has_free(self, key: Hashable | None, free: int) -> bool:
         return free > (0 if key is None else self._counts[key])

@@ -50,6 +50,9 @@ RETRIES = (5.0, 30.0, 120.0, 600.0)
 #: the wall clock shows after a restart.
 LONGEST_PAUSE = 86_400.0
 
+#: How many intents of nodes that have ended are taken over at a time.
+TAKEN_OVER = 500
+
 
 class IntentQueue(Service):
     """Verifies the intents that are added, and those that the last process left in the store.
@@ -141,6 +144,12 @@ class IntentQueue(Service):
         """The quota and the source by which an intent is counted."""
         quota = HostQuota("intent", intent.callback.host, self._limit_of_host)
         return quota, bucket_of(intent.source)
+
+    async def take_over(self) -> None:
+        """Verify intents that no node handles any more, some at a time."""
+        if self.running:
+            for pending in await self._store.claim_intents(TAKEN_OVER):
+                self._settle(pending)
 
     async def _resume(self) -> None:
         try:

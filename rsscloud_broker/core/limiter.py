@@ -147,7 +147,7 @@ class FairLimiter:
 
     def __init__(self, clock: IReactorTime, slots: int = SLOTS, under_way: int = UNDER_WAY) -> None:
         self._clock = clock
-        self._slots = slots
+        self._slots = self._all_slots = slots
         self._under_way = HostLimiter(under_way)
         self._holding: OrderedDict[Turn, float] = OrderedDict()  # who holds a slot, since when
         self._urgent, self._others = _Queue(), _Queue()
@@ -155,6 +155,15 @@ class FairLimiter:
         self._may_leave = 0  # how many slots may be given away now
         self._alarm: IDelayedCall | None = None
         self._giving = False
+
+    def share(self, nodes: int) -> None:
+        """Take an equal share of the limits, which hold for all nodes together.
+
+        :param nodes: how many nodes live.
+        """
+        self._slots = max(1, self._all_slots // nodes)
+        self._under_way.nodes = nodes
+        self._give()
 
     def __len__(self) -> int:
         """How many counts and sources are kept; 0 when no call waits or is under way."""

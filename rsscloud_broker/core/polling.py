@@ -76,6 +76,13 @@ class Poller(EachPeriod):
             poll.cancel()
         return stopped
 
+    def share(self, nodes: int) -> None:
+        """Take an equal share of the limits, which hold for all nodes together.
+
+        :param nodes: how many nodes live.
+        """
+        self._under_way.nodes = nodes
+
     async def look(self) -> None:
         """Poll or plan every topic that is due."""
         if self._clock.seconds() < self._not_before:

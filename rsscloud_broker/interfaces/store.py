@@ -7,12 +7,13 @@ PostgreSQL, and the contract tests say what any other implementation must do.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from zope.interface import Interface
 
 from rsscloud_broker.admin_records import Change
+from rsscloud_broker.interfaces.distribution import IDistributionStore
 from rsscloud_broker.interfaces.feeds import IChangeStore
 from rsscloud_broker.interfaces.relaying import IFollowStore, IRelayStore
 from rsscloud_broker.interfaces.views import IStatistics
@@ -30,22 +31,19 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.records import (
     Check,
-    Delivery,
-    Fanout,
     FetchRecord,
     HostState,
     PendingIntent,
     PingedTopic,
     PingRecord,
     PollPlan,
-    Recorded,
     Swept,
 )
 
 T = TypeVar("T")
 
 
-class IStore(IStatistics, IRelayStore, IFollowStore, IChangeStore):
+class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChangeStore):
     """Everything that outlives the process.
 
     Each method is one transaction, which is on disk before the method returns.  Each raises
@@ -121,6 +119,8 @@ class IStore(IStatistics, IRelayStore, IFollowStore, IChangeStore):
         changed: a fan-out begins if the topic has subscriptions, and ``ping`` is recorded.
         Checks that were requested before the fetch began are done.
 
+        If another node has recorded a fetch that began later, this one is not recorded.
+
         If some subscription of the topic wants content, the store keeps the content, one copy
         for all of them, while a walk or a pending notification needs it.  If the content does
         not fit, the fan-out begins without it, with ``Fanout.lacks_content`` set.
@@ -167,7 +167,11 @@ class IStore(IStatistics, IRelayStore, IFollowStore, IChangeStore):
         """
 
     def polls_due(now: float, limit: int) -> Awaitable[list[TopicStatus]]:
-        """The topics whose polls are due, longest due first, with or without subscriptions."""
+        """The topics whose polls are due, longest due first, with or without subscriptions.
+
+        If there can be several nodes, this process claims them, until it plans their next polls;
+        those that another node has claimed are left out.
+        """
 
     def plan_polls(plans: Sequence[PollPlan]) -> Awaitable[None]:
         """Store when topics are polled next.
@@ -180,7 +184,15 @@ class IStore(IStatistics, IRelayStore, IFollowStore, IChangeStore):
         """Forget when a topic was last pinged, and make its next poll due now if it is polled."""
 
     def checks_due(limit: int) -> Awaitable[list[Check]]:
-        """The topics that wait to be fetched, longest waiting first."""
+        """The topics that wait to be fetched, longest waiting first.
+
+        Those that another node has claimed are left out.
+        """
+
+    def claim_checks(limit: int) -> Awaitable[list[Check]]:
+        """Claim topics that wait to be fetched and that no node has claimed: the node that took
+        the requests has ended.
+        """
 
     def request_check(url: str, at: float, pinged: bool = ...) -> Awaitable[bool]:
         """Request a check of a topic that has a subscription.
@@ -266,8 +278,13 @@ class IStore(IStatistics, IRelayStore, IFollowStore, IChangeStore):
     def has_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
         """Whether there is a subscription with a topic and a callback."""
 
-    def subscriptions(topic: str, after: int, limit: int) -> Awaitable[list[Subscription]]:
-        """The subscriptions of a topic with an id above ``after``, in the order of their ids."""
+    def subscriptions(
+        topic: str, after: int, limit: int, until: int | None = ...
+    ) -> Awaitable[list[Subscription]]:
+        """The subscriptions of a topic with an id above ``after``, in the order of their ids.
+
+        :param until: the last id that is wanted; None for all.
+        """
 
     def subscription_counts(topic: str) -> Awaitable[dict[str, int]]:
         """The number of subscriptions of a topic by protocol.  Of a topic with more than 10,000
@@ -324,66 +341,15 @@ class IStore(IStatistics, IRelayStore, IFollowStore, IChangeStore):
         """Remove an intent."""
 
     def intents() -> Awaitable[list[PendingIntent]]:
-        """The intents that are not verified yet, oldest first."""
+        """The intents that are not verified yet, oldest first.
 
-    # fan-out
-
-    def fanouts(limit: int) -> Awaitable[list[Fanout]]:
-        """Unfinished fan-outs, oldest first, at most one per topic.
-
-        A newer fan-out of a topic supersedes the older ones, except fan-outs of pushed content:
-        those supersede none, and none supersedes them.
+        If there can be several nodes, those that this process has claimed.
         """
 
-    def subscriptions_of(ids: Sequence[int]) -> Awaitable[list[Subscription]]:
-        """The subscriptions with the given ids, in that order.  Removed ones are left out."""
+    def claim_intents(limit: int) -> Awaitable[list[PendingIntent]]:
+        """Claim intents that no node has claimed: the node that accepted them has ended.
 
-    def record_slice(
-        fanout: Fanout,
-        cursor: int,
-        deliveries: Sequence[Delivery],
-        done: bool,
-        outstanding: Sequence[int] = ...,
-    ) -> Awaitable[Recorded]:
-        """Store the new cursor of a fan-out together with the outcomes of deliveries.
-
-        :param done: whether the fan-out is finished.  Then the store removes it, the fan-outs
-            that it superseded, and the contents that nothing needs any more.
-        :param outstanding: the ids of the subscriptions up to the cursor that have no outcome yet.
-            This process has claimed them until it ends.
-        """
-
-    def record_deliveries(deliveries: Sequence[Delivery]) -> Awaitable[Recorded]:
-        """Store the outcomes of deliveries.
-
-        Each subscription has at most one pending notification.  A delivered notification
-        writes nothing, unless it clears earlier errors or a pending notification.  One that is
-        given up counts as an error, and marks the subscription for dropping at
-        ``drop_after_failures`` consecutive errors.  After either the subscription may get
-        another pending notification.  A subscriber that is gone loses its subscription.
-        Deliveries of removed subscriptions are ignored.
-        """
-
-    def claim_due(now: float, limit: int, busy: Collection[str]) -> Awaitable[list[Subscription]]:
-        """Claim subscriptions whose pending notifications are due, longest due first.
-
-        This process holds a claim until the outcome is recorded, or until it ends.
-
-        :param busy: hosts whose callbacks are left out.
-        """
-
-    def next_due() -> Awaitable[float | None]:
-        """When the first unclaimed pending notification is due; None if there is none."""
-
-    def make_due(host: str, origin: str, now: float) -> Awaitable[bool]:
-        """Make the pending notifications for a host due now, since the host answers again.
-
-        If a subscriber has asked not to be called before a later time, its notification becomes
-        due at that time.
-
-        :param origin: the host and the port, as ``host:port``, if only that port is meant;
-            empty for all ports of the host.
-        :returns: whether there are such notifications.
+        A node can neither postpone nor remove an intent that another has claimed.
         """
 
     def set_back(seconds: float, now: float) -> Awaitable[None]:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from attrs import define, evolve, field
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.model import Content, Subscription
+from rsscloud_broker.model import Content, Outcome, Subscription
 from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.dispatch import Job
 
@@ -18,6 +18,10 @@ Done: TypeAlias = Callable[[Delivery], None]
 
 #: Called once, when an attempt has begun, or is over without having begun.
 Began: TypeAlias = Callable[[], None]
+
+
+#: The outcome of a notification whose pushed content the store no longer keeps.
+NOT_KEPT = Outcome(False, "what was pushed is not kept any more")
 
 
 @define(eq=False)

@@ -34,6 +34,7 @@ from rsscloud_broker.interfaces import IBlocks, IClock, INotifier
 from rsscloud_broker.model import Callback, Content, Denial, Notification, Outcome, Subscription
 from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.attempt import (
+    NOT_KEPT,
     Attempt,
     Began,
     Done,
@@ -58,16 +59,11 @@ OVERDUE = 1.5
 #: The longest pause in seconds between two looks whether a missing content is there.
 LONGEST_WAIT = 600.0
 
-#: Seconds until a notification to a blocked host is due again.  It is due sooner if the block is
-#: lifted.
+#: Seconds until a notification to a blocked host is due again, unless the block is lifted.
 BLOCKED = 3600.0
 
-#: The part of a delay that is added at random at most, so that notifications which failed
-#: together are not retried together.
+#: The part of a delay that is added at random at most, so that retries do not come together.
 JITTER = 0.2
-
-#: The outcome of a notification whose pushed content the store no longer keeps.
-NOT_KEPT = Outcome(False, "what was pushed is not kept any more")
 
 
 @define(eq=False)
@@ -177,6 +173,11 @@ class Attempts:
         if not attempt.over and self._dispatcher.withdraw(attempt):
             self._finish(attempt, self._put_off(attempt.subscription, seconds, attempt.content_id))
 
+    def disown(self, attempt: Attempt) -> None:
+        """Let others make attempts for its subscription, since its outcome is not recorded."""
+        if self._under_way.get(attempt.subscription.id) is attempt:
+            del self._under_way[attempt.subscription.id]
+
     def is_quick(self, host: str) -> bool:
         """Whether a host answered quickly the last time it was called."""
         return self._dispatcher.is_quick(host)
@@ -264,8 +265,7 @@ class Attempts:
             attempt.began()
         for follower in attempt.followers:
             follower.over = True
-        if self._under_way.get(delivery.subscription.id) is attempt:
-            del self._under_way[delivery.subscription.id]
+        self.disown(attempt)
         attempt.done(delivery)
         for follower in attempt.followers:
             follower.done(of_follower(delivery, follower.subscription))

@@ -147,8 +147,10 @@ class Dispatcher:
     ) -> None:
         self._clock = clock
         self._counters = counters
+        self._limits = (slots, per_host, max_slow, MOST_PER_HOST)
         self._per_host = per_host
         self._max_slow = max_slow
+        self._most_per_host = MOST_PER_HOST
         self._pace = Pace(clock, slots, self._look)
         self._hosts: dict[str, _Host] = {}
         self._quick_hosts: BoundedDict[str, float] = BoundedDict(REMEMBERED)  # and their slots
@@ -164,6 +166,18 @@ class Dispatcher:
 
     def _queued(self) -> int:
         return len(self._quick_queue) + len(self._queue) + self._behind
+
+    def share(self, nodes: int) -> None:
+        """Take an equal share of the limits, which hold for all nodes together.
+
+        Jobs under way stay so, and hosts that are being called keep the slots that they have.
+
+        :param nodes: how many nodes live.
+        """
+        slots, self._per_host, self._max_slow, self._most_per_host = (
+            max(1, limit // nodes) for limit in self._limits
+        )
+        self._pace.limit(slots)
 
     def submit(self, job: Job) -> None:
         """Begin a job, now or as soon as a slot is free for it."""
@@ -265,7 +279,7 @@ class Dispatcher:
             host.slots = self._per_host
             self._quick_hosts.pop(job.host, 0)
             return
-        if host.slots < MOST_PER_HOST:
+        if host.slots < self._most_per_host:
             host.slots += 1 / host.slots  # a host with N slots needs N successes for the next slot
         self._quick_hosts[job.host] = host.slots
 

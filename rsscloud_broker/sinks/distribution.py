@@ -18,6 +18,7 @@ its walk together cause one more walk after it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import ClassVar
 
@@ -30,16 +31,19 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.bounded_dict import BoundedDict
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import (
+    ClaimsLost,
     ContentFetched,
     Event,
     HostFreed,
+    NodesCounted,
     NotificationDelivered,
     SubscriptionRemoved,
     SubscriptionStored,
     TopicChanged,
     TopicEnded,
+    WorkHinted,
 )
 from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
@@ -102,6 +106,9 @@ class Distribution(Service):
         SubscriptionStored,
         SubscriptionRemoved,
         HostFreed,
+        WorkHinted,
+        NodesCounted,
+        ClaimsLost,
     )
     log = Logger()
 
@@ -196,6 +203,30 @@ class Distribution(Service):
         elif isinstance(event, HostFreed):
             self._breakers.free(event.host)
             await self._make_due(event.host, "")
+        elif isinstance(event, WorkHinted):
+            await self._follow(event.kind)
+        elif isinstance(event, NodesCounted):
+            self._dispatcher.share(event.live)
+        elif isinstance(event, ClaimsLost):
+            self._lose_claims()
+
+    async def _follow(self, kind: str) -> None:
+        """Look for work that another node has made or left."""
+        if kind == "host":
+            with suppress(Unavailable):  # then calls to a dead host open its breaker here too
+                self._breakers.restore(await self._store.hosts())
+            return
+        self._look()
+        if kind == "freed":
+            self._retries.wake_at(self._clock.wall_seconds())
+
+    def _lose_claims(self) -> None:
+        """Begin no attempt any more that another node may make."""
+        for walk in self._walks.values():
+            walk.lose()
+        for attempt in self._attempts.under_way:
+            self._attempts.withdraw(attempt)
+            self._attempts.disown(attempt)
 
     def _renewed(self, stored: Subscription) -> None:
         self._breakers.answered(stored.callback)  # it has just been verified
@@ -298,13 +329,21 @@ class Distribution(Service):
                 fanouts = partial(self._store.fanouts, 2 * self._max_walks + begun)
                 self._enqueue(await self._store_retry(fanouts))
                 while self._queue and len(self._walks) < self._max_walks:
-                    self._walk(self._queue.pop(next(iter(self._queue))))
+                    await self._claim_and_walk()
         except CancelledError:
             pass  # the service stops; the store keeps the fan-outs
         except Exception:  # log a bug, and go on at the next event
             self.log.failure("Looking for fan-outs failed.")
         finally:
             self._looking = None
+
+    async def _claim_and_walk(self) -> None:
+        """Start walks for those that wait longest, unless another node has just claimed them."""
+        next_ones = list(self._queue)[: self._max_walks - len(self._walks)]
+        keys = [self._queue.pop(topic).id for topic in next_ones]
+        for fanout in await self._store_retry(partial(self._store.claim_fanouts, keys)):
+            if self.running and fanout.topic not in self._walks:
+                self._walk(fanout)
 
     def _enqueue(self, fanouts: Sequence[Fanout]) -> None:
         """Update the queue: fan-outs that are in it keep their order, new ones go to its end."""
@@ -337,6 +376,8 @@ class Distribution(Service):
     async def _run(self, walk: Walk) -> None:
         try:
             await walk.run()
+        except ClaimLost:
+            self.log.info("Another node may go on notifying of {topic}.", topic=walk.topic)
         except CancelledError:
             self.log.info("Notifying of {topic} goes on after the next start.", topic=walk.topic)
         except Exception:  # log a bug, and walk the fan-out again after a pause

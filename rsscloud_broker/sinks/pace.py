@@ -63,6 +63,12 @@ class Pace:
         self.slow_after = SLOW_AFTER
         self.filled = False
 
+    def limit(self, most: int) -> None:
+        """Change the largest window."""
+        self._most = most
+        self._least = min(LEAST, most)
+        self.window = min(self.window, most)
+
     def time(self) -> float:
         """Seconds on a clock that stands still while this process is too slow to look.
 

@@ -4,7 +4,8 @@ The walk reads the subscriptions in slices and submits an attempt for each.  Sev
 it saves, in one transaction, its *cursor* (the id of the last subscription it submitted an attempt
 for), the ids up to there that have no outcome yet, and the outcomes of the others.
 
-If the process ends, however it ends, the walk resumes after the next start: first with the
+The process has claimed the fan-out, or a part of it, so that no other node walks it as well.  If
+the process ends, however it ends, another walk resumes it, here or on another node: first with the
 subscriptions that had no outcome, then from the cursor.  Nobody is left out, and only subscribers
 whose outcome was not saved are notified twice.
 
@@ -23,6 +24,7 @@ from attrs import define, field, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 
+from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Callback, Content, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Delivery, Fanout, Recorded
@@ -35,6 +37,7 @@ from rsscloud_broker.sinks.attempt import (
 )
 from rsscloud_broker.sinks.attempts import Attempts
 from rsscloud_broker.sinks.carried import WalkBudget
+from rsscloud_broker.sinks.late_outcomes import LateOutcomes
 from rsscloud_broker.sinks.outdated import OutdatedSubscriptions
 from rsscloud_broker.sinks.tally import Tally
 from rsscloud_broker.store_retry import StoreRetry
@@ -122,7 +125,7 @@ class Walk:
     def __init__(self, fanout: Fanout, tools: Tools) -> None:
         self.topic = fanout.topic
         self.over: Deferred[None] = Deferred()
-        self._fanout = fanout
+        self._fanout = fanout  # claimed by this process
         self._tools = tools
         self._progress = _Progress(fanout.cursor)
         self._content: Content | None = None
@@ -135,7 +138,7 @@ class Walk:
         self._saving = False
         self._timer: IDelayedCall | None = None
         self._problem: BaseException | None = None
-        self._late: _Late | None = None
+        self._late: LateOutcomes | None = None
 
     def reconsider(
         self, topic: str, callback: Callback, options: SubscriptionOptions | None
@@ -147,10 +150,16 @@ class Walk:
         self._outdated.add(topic, callback, options)
         self._outdated_ahead.add(topic, callback, options)
 
+    def lose(self) -> None:
+        """Stop, since this process does not hold the claim of the fan-out any more."""
+        self._problem = ClaimLost()
+        self._tell_change()
+
     async def run(self) -> None:
         """Walk from the cursor to the end, or until the service stops, or until the turn is over
         and other fan-outs wait.
 
+        :raises ClaimLost: another node goes on with the fan-out, or it is not needed any more.
         :raises Exception: the progress could not be saved.
         """
         tools = self._tools
@@ -187,7 +196,8 @@ class Walk:
         return self._problem is not None or self._tools.store_retry.stopped
 
     def _read(self, cursor: int) -> Deferred[list[Subscription]]:
-        read = partial(self._tools.store.subscriptions, self.topic, cursor, self._tools.slice_size)
+        tools, until = self._tools, self._fanout.last_id
+        read = partial(tools.store.subscriptions, self.topic, cursor, tools.slice_size, until)
         return Deferred.fromCoroutine(self._tools.store_retry(read))
 
     async def _read_content(self) -> Content | None:
@@ -396,7 +406,10 @@ class Walk:
             self._problem = problem
         else:
             progress.unsaved -= saved
-            self._tools.saved(outcomes, recorded)
+            if recorded.lost:
+                self._problem = ClaimLost()
+            else:
+                self._tools.saved(outcomes, recorded)
         self._saving = False
         if progress.unsaved and self._problem is None and self._late is None:
             self._save_soon()
@@ -417,30 +430,13 @@ class Walk:
         self._tally.leave(len(under_way))
         # The pending notification of a follower is stored for the attempt that it follows.
         progress.outcomes += [claimed(one, now) for one in under_way if not one.follows]
-        self._late = late = _Late(self._tools.record)
+        self._late = late = LateOutcomes(self._tools.record)
         if self._problem is None:
             await self._save_once(done=done)
-        late.release()
+        is_lost = isinstance(self._problem, ClaimLost)
+        if is_lost:
+            for one in under_way:
+                self._tools.attempts.disown(one)
+        late.release(self._fanout.node if is_lost or self._problem is None else None)
         if self._problem is not None:
             raise self._problem
-
-
-class _Late:
-    """Saves outcomes that come after the end of a walk, but not before the walk's last save."""
-
-    def __init__(self, record: Callable[[Sequence[Delivery]], None]) -> None:
-        self._record = record
-        self._waiting: list[Delivery] | None = []
-
-    def add(self, delivery: Delivery) -> None:
-        """Save an outcome, at once or after ``release``."""
-        if self._waiting is None:
-            self._record([delivery])
-        else:
-            self._waiting.append(delivery)
-
-    def release(self) -> None:
-        """Save the outcomes that wait, and from now on each at once."""
-        waiting, self._waiting = self._waiting or [], None
-        if waiting:
-            self._record(waiting)

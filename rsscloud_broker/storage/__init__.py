@@ -24,6 +24,7 @@ from rsscloud_broker.storage.health import (
     try_backup,
 )
 from rsscloud_broker.storage.polls import topic_statuses
+from rsscloud_broker.storage.pulse import Pulse
 from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.subscriptions import sweep
 from rsscloud_broker.storage.topics import revive_topic
@@ -35,6 +36,7 @@ __all__ = [
     "FileHealth",
     "Imported",
     "InvalidDocument",
+    "Pulse",
     "ServerHealth",
     "Store",
     "UnfitDatabase",

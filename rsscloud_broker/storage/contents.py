@@ -32,11 +32,11 @@ from sqlalchemy import (
     insert,
     or_,
     select,
-    update,
 )
 
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.records import Bounds
+from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.schema import (
     content,
     content_sum,
@@ -193,14 +193,11 @@ def _remove(conn: Connection, which: ColumnElement[bool]) -> None:
 
 
 def _add_to_sums(conn: Connection, sizes: Mapping[str, int]) -> None:
-    for host, size in (*sizes.items(), ("", sum(sizes.values()))):
-        changed = conn.execute(
-            update(content_sum)
-            .where(content_sum.c.host == host)
-            .values(size=content_sum.c.size + size)
-        )
-        if not changed.rowcount:
-            conn.execute(insert(content_sum).values(host=host, size=size))
+    new = insert_into(conn, content_sum)
+    size = content_sum.c.size + new.excluded.size
+    add = new.on_conflict_do_update(index_elements=["host"], set_={"size": size})
+    sums = {**sizes, "": sum(sizes.values())}
+    conn.execute(add, [{"host": host, "size": sums[host]} for host in sorted(sums)])
 
 
 def is_waited_for(conn: Connection, topic_key: int) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from attrs import evolve
 from sqlalchemy import (
     BigInteger,
     Connection,
@@ -29,6 +30,8 @@ from sqlalchemy import (
 
 from rsscloud_broker.model import Callback, Outcome, Subscription
 from rsscloud_broker.records import MAX_QUEUED, Bounds, Delivery, Recorded
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
+from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.failed_attempts import add_failed_attempts
 from rsscloud_broker.storage.schema import (
@@ -38,7 +41,6 @@ from rsscloud_broker.storage.schema import (
     subscription,
 )
 from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
-from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from rsscloud_broker.tables import (
     to_micros,
     to_micros_or_none,
@@ -136,6 +138,9 @@ def record_deliveries(
 
     :param node: the node id of this process.
     """
+    deliveries = sorted(deliveries, key=_by_subscription)
+    _lock(conn, deliveries)
+    deliveries = _held(conn, deliveries)
     add_failed_attempts(conn, deliveries, bounds.failed_attempts)
     final = [
         (one, one.outcome)
@@ -157,6 +162,45 @@ def record_deliveries(
     if topics:
         remove_unneeded(conn, topics)
     return Recorded(due, dropped)
+
+
+def _by_subscription(delivery: Delivery) -> int:
+    return delivery.subscription.id or 0
+
+
+def _lock(conn: Connection, deliveries: Sequence[Delivery]) -> None:
+    """Lock what deliveries may change, in an order in which no two nodes wait for each other.
+
+    Deliveries that succeed change nothing of most subscriptions.
+    """
+    lock_rows(conn, pending.c.subscription_id, [one.subscription.id for one in deliveries])
+    changing = [
+        one.subscription.id
+        for one in deliveries
+        if one.subscription.consecutive_errors or not (one.outcome and one.outcome.success)
+    ]
+    lock_rows(conn, subscription.c.id, changing)
+
+
+def _held(conn: Connection, deliveries: Sequence[Delivery]) -> list[Delivery]:
+    """Leave out deliveries of pending notifications whose claims this process has lost.
+
+    It stood still for too long, or another node has stored something newer.
+    """
+    claims = {
+        one.subscription.id: one.subscription.claim
+        for one in deliveries
+        if one.subscription.claim is not None
+    }
+    if not claims:
+        return list(deliveries)
+    rows = select(pending.c.subscription_id, pending.c.node_id).where(
+        pending.c.subscription_id.in_(claims)
+    )
+    held = {key for key, node in conn.execute(rows) if node == claims[key]}
+    return [
+        one for one in deliveries if one.subscription.claim is None or one.subscription.id in held
+    ]
 
 
 def _record_outcomes(conn: Connection, final: Sequence[tuple[Delivery, Outcome]]) -> None:
@@ -356,12 +400,13 @@ def claim_due(
         due = due.join(subscription, subscription.c.id == pending.c.subscription_id).where(
             subscription.c.host.not_in(busy)
         )
-    ids = list(conn.execute(due.limit(limit)).scalars())
+    due = due.limit(limit).with_for_update(of=pending, skip_locked=True)
+    ids = list(conn.execute(due).scalars())
     if not ids:
         return []
     claimed = update(pending).where(pending.c.subscription_id.in_(ids))
     conn.execute(claimed.values(node_id=node))
-    return by_ids(conn, ids)
+    return [evolve(one, claim=node) for one in by_ids(conn, ids)]
 
 
 def next_due(conn: Connection) -> float | None:

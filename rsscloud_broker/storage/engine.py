@@ -33,7 +33,7 @@ def open_engine(url: str, *, of_broker: bool = False) -> Engine:
     """Make an engine for a database URL, without connecting.
 
     :param of_broker: True for the store of a running broker.  A PostgreSQL server then ends a
-        transaction in which nothing happens for ``postgresql.TIMEOUT`` seconds, since it holds
+        transaction in which nothing happens for ``postgresql.IDLE_TIMEOUT`` seconds, since it holds
         locks that others wait for.  The transaction of a command may be idle for as long as the
         reader of its output takes.
     :raises sqlalchemy.exc.ArgumentError: the URL is not a database URL.

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 from rsscloud_broker.admin_records import MAX_BLOCKS, Block
 from rsscloud_broker.model import Subscription, Topic
 from rsscloud_broker.storage.blocks import count_blocks, count_new_blocks, import_blocks
+from rsscloud_broker.storage.checks import NO_VALIDATORS
 from rsscloud_broker.storage.documents import (
     WEBSUB,
     InvalidDocument,
@@ -31,7 +32,6 @@ from rsscloud_broker.storage.schema import (
     topic,
 )
 from rsscloud_broker.storage.subscriptions import MATCH_PENDING, lease_values
-from rsscloud_broker.storage.topics import NO_VALIDATORS
 from rsscloud_broker.tables import (
     to_micros_or_none,
 )

@@ -6,10 +6,11 @@ rolled back and run again, the function does the same again.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, update
 
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.records import PendingIntent
+from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.schema import (
     intent,
     options_from_text,
@@ -21,11 +22,15 @@ from rsscloud_broker.tables import (
 )
 
 
-def add_intent(conn: Connection, wanted: Intent, limit: int) -> PendingIntent | None:
+def add_intent(
+    conn: Connection, wanted: Intent, limit: int, node: int | None = None
+) -> PendingIntent | None:
     """See ``IStore.add_intent``.
 
     An intent that replaces another gets a new id.  So the queue, which may still be verifying the
     replaced intent, can neither remove nor postpone the new one.
+
+    :param node: the node that claims the intent; None to leave it free.
     """
     identity = {
         "topic": wanted.topic,
@@ -38,38 +43,64 @@ def add_intent(conn: Connection, wanted: Intent, limit: int) -> PendingIntent | 
         kept = conn.execute(select(func.count()).select_from(intent)).scalar_one()
         if kept >= limit:
             return None
-    made = conn.execute(
-        insert(intent).values(
-            lease_seconds=wanted.lease_seconds,
-            challenge=wanted.challenge,
-            source=wanted.source,
-            options=options_to_text(wanted.options),
-            unsubscribe=wanted.unsubscribe,
-            written_topic=wanted.written,
-            **identity,
-        )
-    ).inserted_primary_key
-    assert made is not None  # a single insert always returns the key
-    return PendingIntent(made[0], wanted)
+    values = {
+        "lease_seconds": wanted.lease_seconds,
+        "challenge": wanted.challenge,
+        "source": wanted.source,
+        "options": options_to_text(wanted.options),
+        "unsubscribe": wanted.unsubscribe,
+        "written_topic": wanted.written,
+        "node_id": node,
+        **identity,
+    }
+    while not (made := insert_missing(conn, intent, [values], intent.c.id)):
+        # Another node has just stored such an intent, which this one replaces.
+        conn.execute(delete(intent).filter_by(**identity))
+    return PendingIntent(made.pop(), wanted)
 
 
-def postpone_intent(conn: Connection, key: int, attempts: int, retry_at: float) -> None:
+def _held(key: int, node: int | None) -> ColumnElement[bool]:
+    """Whether an intent has a key, and no other node has claimed it."""
+    return and_(intent.c.id == key, or_(intent.c.node_id.is_(None), intent.c.node_id == node))
+
+
+def postpone_intent(
+    conn: Connection, key: int, attempts: int, retry_at: float, node: int | None = None
+) -> None:
     """See ``IStore.postpone_intent``."""
     conn.execute(
         update(intent)
-        .where(intent.c.id == key)
+        .where(_held(key, node))
         .values(attempts=attempts, retry_at=to_micros(retry_at))
     )
 
 
-def remove_intent(conn: Connection, key: int) -> None:
+def remove_intent(conn: Connection, key: int, node: int | None = None) -> None:
     """See ``IStore.remove_intent``."""
-    conn.execute(delete(intent).where(intent.c.id == key))
+    conn.execute(delete(intent).where(_held(key, node)))
 
 
-def intents(conn: Connection) -> list[PendingIntent]:
-    """See ``IStore.intents``."""
-    return [_pending(row) for row in conn.execute(select(intent).order_by(intent.c.id))]
+def intents(conn: Connection, node: int | None = None) -> list[PendingIntent]:
+    """See ``IStore.intents``.
+
+    :param node: the node id of this process; None if it is the only one.
+    """
+    query = select(intent).order_by(intent.c.id)
+    if node is not None:
+        query = query.where(intent.c.node_id == node)
+    return [_pending(row) for row in conn.execute(query)]
+
+
+def claim_intents(conn: Connection, limit: int, node: int) -> list[PendingIntent]:
+    """See ``IStore.claim_intents``.
+
+    :param node: the node id of this process.
+    """
+    free = select(intent).where(intent.c.node_id.is_(None)).order_by(intent.c.id).limit(limit)
+    found = conn.execute(free.with_for_update(skip_locked=True)).all()
+    claimed = update(intent).where(intent.c.id.in_([row.id for row in found]))
+    conn.execute(claimed.values(node_id=node))
+    return [_pending(row) for row in found]
 
 
 def _pending(row: Row[tuple[object, ...]]) -> PendingIntent:

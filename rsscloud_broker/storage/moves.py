@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, and_, case, delete, insert, select, upda
 
 from rsscloud_broker.admin_records import Change
 from rsscloud_broker.storage.changes import record_change_if_any
+from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import (
     content,
@@ -43,6 +44,8 @@ _EMPTY: dict[str, Any] = {
     "changed_at": None,
     "check_requested_at": None,
     "check_pinged": False,
+    "check_node_id": None,
+    "poll_node_id": None,
     "etag": "",
     "last_modified": "",
     "fresh_seconds": None,
@@ -67,6 +70,8 @@ def move_topic(
     fetch finds a change, and the subscribers that moved along are notified.
     """
     moved_at = to_micros(at)
+    both = select(topic.c.id).where(topic.c.url.in_((url, to)))
+    lock_rows(conn, topic.c.id, list(conn.execute(both).scalars()))
     here = conn.execute(select(topic).where(topic.c.id == key_of(url))).first()
     there = conn.execute(select(topic).where(topic.c.url == to)).first()
     if there is not None and there.moved_to_id and moved_at - there.moved_at < SETTLED_AFTER:
@@ -159,7 +164,7 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
     wanted content at that URL.
     """
     of_both = and_(fanout.c.topic_id.in_((old_key, new_key)), ~fanout.c.pushed)
-    walks = conn.execute(select(fanout).where(of_both).order_by(fanout.c.id))
+    walks = conn.execute(select(fanout).where(of_both).order_by(fanout.c.id)).all()
     newest = {walk.topic_id: walk for walk in walks}
     if len(newest) < len((old_key, new_key)):
         return
@@ -171,8 +176,10 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
         if walk.content_id is not None and not lacks_content
     }
     content_key = max(contents, default=None)
-    outstanding = read_slices(conn, [walk.id for walk in newest.values()])
-    cursor = min(walk.cursor for walk in newest.values())
+    wholes = {walk.part_of or walk.id for walk in newest.values()}
+    parts = [walk for walk in walks if (walk.part_of or walk.id) in wholes]
+    outstanding = read_slices(conn, [walk.id for walk in parts])
+    cursor = min(walk.cursor for walk in parts)
     conn.execute(delete(fanout).where(of_both))
     made = conn.execute(
         insert(fanout).values(

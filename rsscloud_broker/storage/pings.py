@@ -29,7 +29,8 @@ from sqlalchemy import (
 
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import PingRecord
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.storage import postgresql, sqlite
+from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
     counter,
@@ -70,6 +71,7 @@ _REQUEST_CHECK = (
     .where(topic.c.id == bindparam("key"))
     .values(check_requested_at=bindparam("asked"))
 )
+_REQUEST_AND_CLAIM = _REQUEST_CHECK.values(check_node_id=bindparam("node", type_=BigInteger))
 
 
 _ADD_TO_COUNTER = (
@@ -109,14 +111,20 @@ def fingerprint(record: Ping) -> bytes:
     return blake2b(f"[{name}, {url}, {rss_url}]".encode(), digest_size=16).digest()
 
 
-def add_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[PingRecord]:
+def add_pings(
+    conn: Connection, wanted: Sequence[tuple[Ping, float]], node: int | None = None
+) -> list[PingRecord]:
     """See ``IStore.add_ping``, here for several pings with their windows.
 
     The pings are recorded in this order, so that one may repeat another before it.  A repeat is
     returned with the id 0.
+
+    :param node: the node that claims the requested checks; None to leave them free.
     """
-    watched = _request_checks(conn, [record for record, _ in wanted])
     fingerprints = [fingerprint(record) for record, _ in wanted]
+    if not sqlite.serves(conn):
+        postgresql.lock_out_others(conn, fingerprints)
+    watched = _request_checks(conn, [record for record, _ in wanted], node)
     repeats = _repeats(conn, wanted, fingerprints)
     new = [
         (record, digest)
@@ -220,8 +228,10 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
 
 
 def _add_to_counter(conn: Connection, more: int) -> None:
-    if not conn.execute(_ADD_TO_COUNTER, {"more": more}).rowcount:
-        conn.execute(insert(counter).values(name=_COUNTER, value=more))
+    if conn.execute(_ADD_TO_COUNTER, {"more": more}).rowcount:
+        return
+    if not insert_missing(conn, counter, [{"name": _COUNTER, "value": more}], counter.c.name):
+        conn.execute(_ADD_TO_COUNTER, {"more": more})
 
 
 def _insert_portably(
@@ -231,9 +241,10 @@ def _insert_portably(
     return list(result)
 
 
-def _request_checks(conn: Connection, records: Sequence[Ping]) -> dict[str, str]:
+def _request_checks(conn: Connection, records: Sequence[Ping], node: int | None) -> dict[str, str]:
     """Request a check of each topic that the pings name and that has a subscription.
 
+    :param node: the node that claims the checks; None to leave them free.
     :returns: the present URLs of these topics, by the URLs in the pings.
     """
     asked: dict[str, int] = {}
@@ -246,7 +257,8 @@ def _request_checks(conn: Connection, records: Sequence[Ping]) -> dict[str, str]
     for key, url, _, at in found:
         latest[key] = max(asked[url], at or 0, latest.get(key, 0))
     if latest:
-        conn.execute(_REQUEST_CHECK, [{"key": key, "asked": at} for key, at in latest.items()])
+        checks = [{"key": key, "asked": at, "node": node} for key, at in sorted(latest.items())]
+        conn.execute(_REQUEST_CHECK if node is None else _REQUEST_AND_CLAIM, checks)
     return {url: present for _, url, present, _ in found}
 
 

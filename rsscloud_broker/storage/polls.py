@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, or_, select, update
 
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.records import PollPlan
@@ -36,12 +36,17 @@ _LONGEST_RESULT = 300
 
 _PLAN = (
     update(topic)
-    .where(topic.c.id == key_of(bindparam("of_url")), topic.c.ended == "")
+    .where(
+        topic.c.id == key_of(bindparam("of_url")),
+        topic.c.ended == "",
+        or_(topic.c.poll_node_id.is_(None), topic.c.poll_node_id == bindparam("node")),
+    )
     .values(
         next_poll_at=bindparam("due"),
         poll_reason=bindparam("reason"),
         poll_interval=bindparam("interval"),
         planned_at=bindparam("planned"),
+        poll_node_id=None,
     )
 )
 
@@ -51,6 +56,24 @@ def topic_statuses(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | 
     rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls))).all()
     found = dict(zip((row.asked for row in rows), _statuses(conn, rows), strict=True))
     return [found.get(url) for url in urls]
+
+
+def claim_polls(conn: Connection, now: float, limit: int, node: int) -> list[TopicStatus]:
+    """See ``IStore.polls_due``.
+
+    :param node: the node id of this process.
+    """
+    claim = topic.c.poll_node_id
+    due = (
+        select(topic.c.id)
+        .where(topic.c.next_poll_at <= to_micros(now), or_(claim.is_(None), claim == node))
+        .order_by(topic.c.next_poll_at, topic.c.id)
+        .limit(limit)
+    )
+    keys = list(conn.scalars(due.with_for_update(skip_locked=True, key_share=True)))
+    conn.execute(update(topic).where(topic.c.id.in_(keys)).values(poll_node_id=node))
+    rows = TOPICS.where(topic.c.id.in_(keys)).order_by(topic.c.next_poll_at, topic.c.id)
+    return _statuses(conn, conn.execute(rows).all())
 
 
 def polls_due(conn: Connection, now: float, limit: int) -> list[TopicStatus]:
@@ -112,8 +135,11 @@ def record_feed(conn: Connection, url: str, feed: Mapping[str, Any]) -> None:
     conn.execute(update(topic).where(topic.c.id == key_of(url)).values(feed=stored))
 
 
-def plan_polls(conn: Connection, plans: Sequence[PollPlan]) -> None:
-    """See ``IStore.plan_polls``.  Plans of topics that have ended are ignored."""
+def plan_polls(conn: Connection, plans: Sequence[PollPlan], node: int | None = None) -> None:
+    """See ``IStore.plan_polls``.  Plans of topics that have ended are ignored.
+
+    :param node: the node id of this process; plans of polls that another has claimed are ignored.
+    """
     if not plans:
         return
     conn.execute(
@@ -125,6 +151,7 @@ def plan_polls(conn: Connection, plans: Sequence[PollPlan]) -> None:
                 "reason": plan.reason,
                 "interval": to_micros_or_none(plan.interval),
                 "planned": to_micros(plan.planned_at),
+                "node": node,
             }
             for plan in plans
         ],

@@ -7,9 +7,10 @@ transaction holds a lock for longer.  Only ``lock``, for migrations, waits witho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, func, select
+from sqlalchemy import URL, Connection, func, select, text
 from sqlalchemy.exc import DBAPIError
 from twisted.logger import Logger
 
@@ -19,6 +20,10 @@ DIALECT: Final = "postgresql"
 #: silent server.
 TIMEOUT: Final = 30
 
+#: Seconds after which the server ends a transaction of the broker in which nothing happens: its
+#: process stands still, and others wait for the rows that it has locked.
+IDLE_TIMEOUT: Final = 8
+
 #: The size of the pool: one connection for each thread of the store.
 CONNECTIONS: Final = 5
 
@@ -27,8 +32,10 @@ CONNECTIONS: Final = 5
 _MIGRATION: Final = 0x7273_7363_6C6F_7564
 
 #: What the server calls a transaction that it ended so that others could go on: SQLSTATE
-#: serialization_failure and deadlock_detected ("PostgreSQL Error Codes", class 40).
-_GAVE_WAY: Final = frozenset({"40001", "40P01"})
+#: serialization_failure and deadlock_detected ("PostgreSQL Error Codes", class 40).  And of one
+#: that inserted a row which another transaction had just inserted: unique_violation and
+#: exclusion_violation (class 23).
+_GAVE_WAY: Final = frozenset({"40001", "40P01", "23505", "23P01"})
 
 _log = Logger()
 
@@ -43,11 +50,11 @@ _CONNECT_ARGS: Final[dict[str, Any]] = {
 }
 
 _LOCK_TIMEOUT: Final = f"-c lock_timeout={TIMEOUT}s"
-_IDLE_TIMEOUT: Final = f"-c idle_in_transaction_session_timeout={TIMEOUT}s"
+_IDLE_TIMEOUT: Final = f"-c idle_in_transaction_session_timeout={IDLE_TIMEOUT}s"
 
 
 def gave_way(error: DBAPIError) -> bool:
-    """Whether the server ended a transaction so that others could go on.
+    """Whether the server ended a transaction because another one was quicker.
 
     The database is in order then, and the transaction should simply be run again.
     """
@@ -69,6 +76,24 @@ def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
         "pool_timeout": TIMEOUT,
         "connect_args": parameters | {"options": " ".join(options)},
     }
+
+
+def lock_out_others(connection: Connection, digests: Sequence[bytes]) -> None:
+    """Make other transactions wait that lock any of these digests, until this one ends.
+
+    So of two nodes that take the same ping in at the same time one sees that of the other.  The
+    server has room for ``max_locks_per_transaction`` (64) times ``max_connections`` such locks.
+
+    :param digests: hashes of 8 bytes or more.
+    """
+    # In one order, so that no two transactions wait for each other.
+    keys = sorted({int.from_bytes(digest[:8], "big", signed=True) for digest in digests})
+    connection.execute(_LOCK_KEYS, {"keys": keys})
+
+
+_LOCK_KEYS: Final = text(
+    "SELECT count(pg_advisory_xact_lock(key)) FROM unnest(CAST(:keys AS bigint[])) AS key"
+)
 
 
 def lock(connection: Connection) -> None:

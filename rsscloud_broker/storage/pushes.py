@@ -6,15 +6,17 @@ rollback.
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, select, update
 
 from rsscloud_broker.model import Content, Way
 from rsscloud_broker.records import Bounds
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
+from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.contents import keep_pushed, remove_unneeded
 from rsscloud_broker.storage.kept_changes import keep_change
-from rsscloud_broker.storage.schema import fanout, topic
+from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.topic_urls import TOPIC_ID, named
-from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, a_fanout, has_subscriptions
+from rsscloud_broker.storage.topics import a_fanout, begin_fanouts, has_subscriptions
 from rsscloud_broker.tables import to_micros
 
 
@@ -29,11 +31,14 @@ def push_content(
     """
     keep_change(conn, bounds.history, url, Way.PUSH, at, new)
     key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
-    if key is None or not has_subscriptions(conn, key):
+    if key is None:
+        return False
+    lock_rows(conn, topic.c.id, [key])
+    if not has_subscriptions(conn, key):
         return False
     begun_at = to_micros(at)
     conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
     kept = keep_pushed(conn, key, new)
-    conn.execute(insert(fanout), a_fanout(key, begun_at, kept, new, pushed=True))
+    begin_fanouts(conn, [a_fanout(key, begun_at, kept, new, pushed=True)])
     remove_unneeded(conn, [url])
     return True

@@ -14,11 +14,14 @@ from typing import Any, cast
 
 import attrs
 from attrs import frozen
-from sqlalchemy import Connection, Row, bindparam, false, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, false, select, update
 
 from rsscloud_broker.database import Batched, in_turns
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.records import Bounds, FetchRecord
+from rsscloud_broker.storage import sqlite
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK
+from rsscloud_broker.storage.conflicts import insert_missing, lock_rows
 from rsscloud_broker.storage.contents import (
     insert_content,
     is_kept,
@@ -34,14 +37,17 @@ from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import fanout, pending, subscription, topic
 from rsscloud_broker.storage.topic_urls import TOPICS, TOPICS_BY_URL, as_topic, named
 from rsscloud_broker.storage.topics import (
-    DEFAULT_BOUNDS,
-    NO_CHECK,
     UPDATE,
     a_fanout,
+    begin_fanouts,
+    lock_topic,
     revive_topic,
     topic_row,
 )
 from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds_or_none
+
+#: No fetch takes longer than this, in microseconds.
+_LONGEST_FETCH = to_micros(300)
 
 # These are built once, since to build them takes longer than to execute them.
 _BY_URL = TOPICS_BY_URL.where(named.c.url.in_(bindparam("urls", expanding=True)))
@@ -68,11 +74,13 @@ class _Found:
 
     :ivar row: the row of the topic, as ``TOPICS`` selects it.
     :ivar ping: the ping to record if the topic has changed; None for none.
+    :ivar node: the node id of this process.
     """
 
     row: Row[Any]
     fetched: FetchResult
     ping: Ping | None
+    node: int | None
 
     @property
     def key(self) -> int:
@@ -85,23 +93,48 @@ class _Found:
         return not self.row.counted
 
     @property
+    def is_outdated(self) -> bool:
+        """Whether another node has recorded a fetch of the topic that began after this one.
+
+        The clocks of the nodes are compared here, so they must agree to a fraction of a second.
+        If a fetch seems to have begun much later than this one, a clock is wrong.
+        """
+        row, read_at = self.row, to_micros(self.fetched.started_at)
+        by_another = None not in {row.reader_id, self.node} and row.reader_id != self.node
+        return by_another and 0 < (row.read_at or 0) - read_at < _LONGEST_FETCH
+
+    @property
     def changed(self) -> bool:
         """Whether the topic has another content than at the last fetch."""
         return (self.row.digest, self.row.size) != (self.fetched.digest, self.fetched.size)
 
 
 def record_fetch(
-    conn: Connection, fetched: FetchResult, ping: Ping | None, bounds: Bounds = DEFAULT_BOUNDS
+    conn: Connection,
+    fetched: FetchResult,
+    ping: Ping | None,
+    bounds: Bounds = DEFAULT_BOUNDS,
+    node: int | None = None,
 ) -> FetchRecord:
-    """See ``IStore.record_fetch``."""
-    found = _Found(topic_row(conn, fetched.url, TOPICS), fetched, ping)
+    """See ``IStore.record_fetch``.
+
+    :param node: the node id of this process.
+    """
+    lock_topic(conn, fetched.url)
+    found = _Found(topic_row(conn, fetched.url, TOPICS), fetched, ping, node)
     return _record(conn, [found], bounds)[0]
 
 
 def publish(
-    conn: Connection, asked: Sequence[Publishing], bounds: Bounds = DEFAULT_BOUNDS
+    conn: Connection,
+    asked: Sequence[Publishing],
+    bounds: Bounds = DEFAULT_BOUNDS,
+    node: int | None = None,
 ) -> list[tuple[Any, list[FetchRecord]] | Exception]:
-    """See ``IStore.publish``, for several callers; with an exception for each that is refused."""
+    """See ``IStore.publish``, for several callers; with an exception for each that is refused.
+
+    :param node: the node id of this process.
+    """
     outcomes: list[tuple[Any, list[FetchRecord]] | Exception] = []
     for together in in_turns(asked, lambda each: (fetched.url for fetched in each.fetched)):
         results = list(_results(conn, [each.operation for each in together]))
@@ -110,7 +143,7 @@ def publish(
             for each, result in zip(together, results, strict=True)
             if not isinstance(result, Exception)
         ]
-        records = iter(_publish(conn, accepted, bounds))
+        records = iter(_publish(conn, accepted, bounds, node))
         for each, result in zip(together, results, strict=True):
             if isinstance(result, Exception):
                 outcomes.append(result)
@@ -128,7 +161,9 @@ def _results(conn: Connection, operations: Sequence[Operation[Any]]) -> Iterator
             yield from function(conn, [cast(Batched[Any, Any], each).argument for each in some])
 
 
-def _publish(conn: Connection, asked: Sequence[Publishing], bounds: Bounds) -> list[FetchRecord]:
+def _publish(
+    conn: Connection, asked: Sequence[Publishing], bounds: Bounds, node: int | None
+) -> list[FetchRecord]:
     """Record topics, of which none is named twice; the records are in the same order."""
     wanted = [
         (fetched, None if number else each.ping)
@@ -136,21 +171,25 @@ def _publish(conn: Connection, asked: Sequence[Publishing], bounds: Bounds) -> l
         for number, fetched in enumerate(each.fetched)
     ]
     rows = _rows(conn, [fetched.url for fetched, _ in wanted])
-    found = [_Found(rows[fetched.url], fetched, ping) for fetched, ping in wanted]
+    found = [_Found(rows[fetched.url], fetched, ping, node) for fetched, ping in wanted]
     if len({each.key for each in found}) == len(found):
         return _record(conn, found, bounds)
     # Two URLs lead to one topic, which has moved: its second record must see the first one.
-    return [record_fetch(conn, fetched, ping, bounds) for fetched, ping in wanted]
+    return [record_fetch(conn, fetched, ping, bounds, node) for fetched, ping in wanted]
 
 
 def _rows(conn: Connection, urls: Sequence[str]) -> dict[str, Row[Any]]:
     """The rows of topics by these URLs.  Topics that are unknown or have ended become active."""
     parameters = {"urls": urls}
     rows = {row.asked: row for row in conn.execute(_BY_URL, parameters)}
-    unknown = [{"url": url} for url in urls if url not in rows]
-    ended = [url for url, row in rows.items() if row.ended]
+    unknown = [{"url": url} for url in sorted(urls) if url not in rows]
     if unknown:
-        conn.execute(insert(topic), unknown)
+        insert_missing(conn, topic, unknown, topic.c.id)
+    if not sqlite.serves(conn):
+        keys = [row.id for row in conn.execute(_BY_URL, parameters)]
+        lock_rows(conn, topic.c.id, keys)
+        rows = {row.asked: row for row in conn.execute(_BY_URL, parameters)}
+    ended = [url for url, row in rows.items() if row.ended]
     for url in ended:
         revive_topic(conn, url)
     if unknown or ended:
@@ -160,6 +199,13 @@ def _rows(conn: Connection, urls: Sequence[str]) -> dict[str, Row[Any]]:
 
 def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[FetchRecord]:
     """Record what was found of some topics, each given once."""
+    outdated = {each.key for each in found if each.is_outdated}
+    if outdated:
+        others = iter(_record(conn, [each for each in found if each.key not in outdated], bounds))
+        return [
+            FetchRecord(as_topic(each.row), changed=False) if each.key in outdated else next(others)
+            for each in found
+        ]
     keys = [each.key for each in found]
     becoming_idle = sum(each.is_idle and each.row.idle_at is None for each in found)
     if becoming_idle:
@@ -212,6 +258,7 @@ def _values(found: _Found) -> dict[str, object]:
         "last_modified": fetched.validators.last_modified,
         "fresh_seconds": to_micros_or_none(fetched.fresh_seconds),
         "asked_at": read_at,
+        "reader_id": found.node,
         "result": fetched.result,
         "failures": 0,
         "idle_at": read_at if found.is_idle else None,
@@ -267,7 +314,7 @@ def _keep_contents(
             at = to_micros(_asked_at(each.fetched))
             fanouts.append(a_fanout(key, at, content_key, carried, lacks_content=lacks))
     if fanouts:
-        conn.execute(insert(fanout), fanouts)
+        begin_fanouts(conn, fanouts)
     _remove_unneeded(conn, [each for each in changed if stored[each.key] is not None])
     return stored
 

@@ -4,7 +4,7 @@ A URL may be longer than a row of a B-tree index in PostgreSQL (2,704 bytes).  S
 over URLs use hashes there; SQLite does not need them.
 
 The migrations make these tables; a test checks that both agree.  ``admin_schema`` has the tables
-of administration.
+of administration, and ``relay_schema`` those of relays and followed lists.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    Double,
     ForeignKey,
     Index,
     Integer,
@@ -81,6 +80,11 @@ topic = Table(
     Column("moved_at", BigInteger),
     # When the topic was last fetched or a check requested, if it has no subscription: see ``idle``.
     Column("idle_at", BigInteger),
+    # The nodes that have claimed the requested check and the poll; null if they are free.
+    Column("check_node_id", BigInteger),
+    Column("poll_node_id", BigInteger),
+    # The id of the node whose fetch was recorded last; its row may be gone.
+    Column("reader_id", BigInteger),
     UniqueConstraint("url").ddl_if(dialect="sqlite"),
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )
@@ -179,49 +183,6 @@ ping = Table(
     sqlite_autoincrement=True,
 )
 
-#: How far pings were passed on to a target of the relay: see ``relaying``.
-relay_target = Table(
-    "relay_target",
-    metadata,
-    Column("name", Text, primary_key=True),
-    Column("ping_id", BigInteger, nullable=False),
-    Column("failures", Integer, nullable=False, server_default="0"),
-    # When the target is called again after failures; null if it may be called.
-    Column("retry_at", BigInteger),
-    Column("updated_at", BigInteger, nullable=False),
-    # Earlier pings that are passed on again, as JSON: id, failed attempts, and when.
-    Column("waiting", Text, nullable=False, server_default=""),
-)
-
-#: How far the change list of another broker was read: see ``relaying``.
-followed_list = Table(
-    "followed_list",
-    metadata,
-    Column("url", Text, primary_key=True),
-    Column("etag", Text, nullable=False),
-    Column("last_modified", Text, nullable=False),
-    # All pings until then are here, but for those of the missing hours.
-    Column("complete_until", BigInteger),
-    # Hours since the epoch, whose archives are still to be read; the last one included.
-    Column("missing_from", BigInteger),
-    Column("missing_to", BigInteger),
-    Column("failures", Integer, nullable=False, server_default="0"),
-    Column("retry_at", BigInteger),
-    Column("updated_at", BigInteger, nullable=False),
-)
-
-#: How far a feed of pings was read: see ``relaying``.
-followed_feed = Table(
-    "followed_feed",
-    metadata,
-    Column("url", Text, primary_key=True),
-    # The last entry: see ``Position``.
-    Column("entry", Text, nullable=False),
-    Column("entry_updated", Double, nullable=False),
-    Column("document", Text, nullable=False),
-    Column("updated_at", BigInteger, nullable=False),
-)
-
 #: Contents that were fetched from topics or pushed for them, while something needs them.
 content = Table(
     "content",
@@ -261,6 +222,14 @@ fanout = Table(
     # Whether it lacks a content that subscriptions want, since it did not fit.
     Column("later", Boolean, nullable=False, server_default=false()),
     Column("content_size", BigInteger, nullable=False, server_default="0"),
+    # The node that has claimed it; null if it is free.
+    Column("node_id", BigInteger),
+    # Whether a node has ever claimed it.
+    Column("begun", Boolean, nullable=False, server_default=false()),
+    # The id of the last subscription of this part of a fan-out; null for the last part.
+    Column("last_id", BigInteger),
+    # The id of the fan-out that this one was split off from; null if it was not.
+    Column("part_of", BigInteger),
     sqlite_autoincrement=True,
 )
 
@@ -270,6 +239,10 @@ node = Table(
     metadata,
     Column("id", Key, primary_key=True),
     Column("name", Text, nullable=False),
+    # When it started, and its last heartbeat, in microseconds by the clock of the database.
+    Column("started_at", BigInteger, nullable=False, server_default="0"),
+    Column("beat_at", BigInteger, nullable=False, server_default="0"),
+    Column("version", Text, nullable=False, server_default=""),
     sqlite_autoincrement=True,
 )
 
@@ -361,6 +334,8 @@ intent = Table(
     Column("written_topic", Text, nullable=False, server_default=""),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("retry_at", BigInteger),
+    # The node that has claimed it; null if it is free.
+    Column("node_id", BigInteger),
     UniqueConstraint("topic", "callback_url", "protocol", "procedure").ddl_if(dialect="sqlite"),
     sqlite_autoincrement=True,
 )
@@ -372,6 +347,18 @@ Index(
     intent.c.procedure,
     unique=True,
 ).ddl_if(dialect="postgresql")
+
+#: The columns with the ids of nodes that do not refer to their rows: ``nodes`` sets them to null
+#: when it removes a node.  (SQLite cannot add or drop columns that refer to other tables.)
+CLAIMS = (fanout.c.node_id, intent.c.node_id, topic.c.check_node_id, topic.c.poll_node_id)
+
+for _claim in CLAIMS:
+    Index(
+        f"ix_{_claim.table.name}_{_claim.name}",
+        _claim,
+        sqlite_where=_claim.is_not(None),
+        postgresql_where=_claim.is_not(None),
+    )
 
 #: Hosts that do not answer.
 host_state = Table(

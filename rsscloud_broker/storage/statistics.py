@@ -6,12 +6,12 @@ Each function runs in a transaction that the caller has begun, and may run again
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import BigInteger, Connection, Insert, Table, delete, func, literal, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import BigInteger, Connection, Insert, delete, func, literal, select
 
 from rsscloud_broker.records import MEASURED, PingedTopic
+from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.schema import (
     busy_topic,
     ping,
@@ -48,15 +48,9 @@ def add_statistics(
             conn.execute(_upsert(conn, adds), values)
 
 
-def _insert(conn: Connection, table: Table) -> Any:
-    """The INSERT of the database in use, which can also update a row that is there."""
-    dialect: Any = {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name]
-    return dialect.insert(table)
-
-
 def _upsert(conn: Connection, adds: bool) -> Insert:
     """A statement that stores a number, and adds it to the stored one or replaces that."""
-    new = _insert(conn, statistic)
+    new = insert_into(conn, statistic)
     value = new.excluded.value + statistic.c.value if adds else new.excluded.value
     statement: Insert = new.on_conflict_do_update(
         index_elements=list(statistic.primary_key), set_={"value": value}
@@ -111,7 +105,7 @@ def put_busy_topics(conn: Connection, hour: int, busiest: Sequence[PingedTopic])
 
     Several nodes may do this at the same time, for the same hour: the last one wins.
     """
-    new = _insert(conn, busy_topic)
+    new = insert_into(conn, busy_topic)
     changed = {"url": new.excluded.url, "pings": new.excluded.pings}
     statement = new.on_conflict_do_update(index_elements=list(busy_topic.primary_key), set_=changed)
     if busiest:

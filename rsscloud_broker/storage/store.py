@@ -1,9 +1,9 @@
 """The store, which the core and the sinks use: each method is one transaction on the database.
 
-The SQL of the methods is in ``pings``, ``topics``, ``recording``, ``pushes``, ``polls``, ``moves``,
-``contents``, ``subscriptions``, ``summaries``, ``intents``, ``log_entries``, ``statistics``,
-``walks``, ``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``, ``blocks``,
-``changes``, ``kept_changes`` and ``relaying``.
+The SQL of the methods is in ``pings``, ``topics``, ``checks``, ``recording``, ``pushes``,
+``polls``, ``moves``, ``contents``, ``subscriptions``, ``summaries``, ``intents``, ``log_entries``,
+``statistics``, ``walks``, ``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``,
+``blocks``, ``changes``, ``kept_changes`` and ``relaying``.
 ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from attrs import evolve
-from sqlalchemy import Connection
+from sqlalchemy import Connection, make_url
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorFromThreads
@@ -26,6 +26,7 @@ from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
     Content,
     FetchResult,
+    Intent,
     Ping,
     Subscription,
     Topic,
@@ -33,15 +34,19 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.records import (
     Bounds,
+    Check,
     Delivery,
     Fanout,
     FetchRecord,
+    PendingIntent,
     PingRecord,
+    PollPlan,
     Recorded,
     Swept,
 )
 from rsscloud_broker.storage import (
     administration,
+    checks,
     contents,
     due_times,
     moves,
@@ -51,6 +56,7 @@ from rsscloud_broker.storage import (
     recording,
     relaying,
     sizes,
+    sqlite,
     summaries,
     topics,
     walks,
@@ -65,6 +71,7 @@ from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.operations import Heavy, Operation
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.tables import (
@@ -78,7 +85,7 @@ T = TypeVar("T")
 class Store(Service):
     """Implements ``IStore`` and ``IAdministrationStore`` with an SQLite or PostgreSQL database.
 
-    When it starts, it registers this process as the only node of the database: see ``nodes``.
+    When it starts, it registers this process as a node of the database: see ``nodes``.
 
     Use it between ``startService`` and ``stopService``.  The Deferred of ``stopService`` fires when
     all queued operations are on disk and the database is closed.
@@ -97,13 +104,16 @@ class Store(Service):
         reactor: IReactorFromThreads,
         url: str,
         threads: Threads | None = None,
-        bounds: Bounds = topics.DEFAULT_BOUNDS,
+        bounds: Bounds = checks.DEFAULT_BOUNDS,
         counters: Counters | None = None,
     ) -> None:
         self._url = url
+        self._is_alone = make_url(url).get_backend_name() == sqlite.DIALECT
         self._bounds = bounds
         self._database = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
+        #: How many nodes work on the database, as far as this process knows.
+        self.live_nodes = 1
         if counters is not None:
             counters.writes.set_function(self._database.writes_waiting)
             counters.transaction_age.set_function(self._database.busy_for)
@@ -112,14 +122,41 @@ class Store(Service):
         if not self.running:
             super().startService()
             self._database.start(open_engine(self._url, of_broker=True))
-            # If this fails, the first operation that claims something registers the node.
-            self._database.write(self._registered).addErrback(lambda failure: None)
+            self.register()
 
     def stopService(self) -> Deferred[None]:
         if not self.running:
             return succeed(None)
         super().stopService()
+        if not self._is_alone:
+            self._database.write(self._leave).addErrback(lambda failure: None)
         return self._database.stop()
+
+    @property
+    def node(self) -> int | None:
+        """The node id of this process; None if it has none yet."""
+        return self._node
+
+    def register(self) -> None:
+        """Register this process as a node, unless its row exists."""
+        # If this fails, the first operation that claims something registers the node.
+        self._database.write(self._registered).addErrback(lambda failure: None)
+
+    def _leave(self, conn: Connection) -> None:
+        nodes.leave(conn, self._node)
+        hint(conn, FREED)
+
+    def _claimant(self, conn: Connection) -> int | None:
+        """The node id under which work is claimed; None if this is the only node.
+
+        On SQLite all work is this process's anyway.
+        """
+        return None if self._is_alone else self._registered(conn)
+
+    @property
+    def _node_if_not_alone(self) -> int | None:
+        """The node id of this process, or 0 if it has none yet; None if this is the only node."""
+        return None if self._is_alone else self._node or 0
 
     def _registered(self, conn: Connection) -> int:
         """Return the node id of this process, and register it if need be.
@@ -138,16 +175,26 @@ class Store(Service):
         return self._database.busy_for()
 
     def check_writable(self) -> Deferred[None]:
-        return self._database.write(lambda conn: nodes.touch(conn, self._registered(conn)))
+        def check(conn: Connection) -> None:
+            nodes.touch(conn, self._registered(conn))
+
+        return self._database.write(check)
 
     sizes = reading(sizes.sizes)
 
     # pings
 
     def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:
-        return self._database.write(Batched(ping_rows.add_pings, (ping, repeat_window)))
+        return self._database.write(Batched(self._add_pings, (ping, repeat_window)))
 
-    add_pings = writing(ping_rows.add_pings)
+    def add_pings(self, wanted: Sequence[tuple[Ping, float]]) -> Deferred[list[PingRecord]]:
+        return self._database.write(lambda conn: self._add_pings(conn, wanted))
+
+    def _add_pings(
+        self, conn: Connection, wanted: Sequence[tuple[Ping, float]]
+    ) -> list[PingRecord]:
+        return ping_rows.add_pings(conn, wanted, self._claimant(conn))
+
     known_pings = reading(ping_rows.known_pings)
     pings = reading(ping_rows.pings)
     pings_after = reading(ping_rows.pings_after)
@@ -188,7 +235,9 @@ class Store(Service):
 
     def record_fetch(self, fetched: FetchResult, ping: Ping | None) -> Deferred[FetchRecord]:
         def storing(fetched: FetchResult) -> Operation[FetchRecord]:
-            return lambda conn: recording.record_fetch(conn, fetched, ping, self._bounds)
+            return lambda conn: recording.record_fetch(
+                conn, fetched, ping, self._bounds, self._node
+            )
 
         lean, whole = storing(evolve(fetched, content=None)), storing(fetched)
         return self._database.write(Heavy(whole, lambda record: whole if record.stored else lean))
@@ -202,7 +251,7 @@ class Store(Service):
     def _publish(
         self, conn: Connection, asked: Sequence[recording.Publishing]
     ) -> list[tuple[Any, list[FetchRecord]] | Exception]:
-        return recording.publish(conn, asked, self._bounds)
+        return recording.publish(conn, asked, self._bounds, self._node)
 
     def unpublish(
         self, url: str, reason: str, at: float, operation: Operation[T]
@@ -212,11 +261,11 @@ class Store(Service):
         )
 
     def request_check(self, url: str, at: float, pinged: bool = False) -> Deferred[bool]:
-        asked = topics.AskedCheck(url, to_micros(at), pinged)
+        asked = checks.AskedCheck(url, to_micros(at), pinged)
         return self._database.write(Batched(self._request_checks, asked))
 
-    def _request_checks(self, conn: Connection, asked: Sequence[topics.AskedCheck]) -> list[bool]:
-        return topics.request_checks(conn, asked, self._bounds)
+    def _request_checks(self, conn: Connection, asked: Sequence[checks.AskedCheck]) -> list[bool]:
+        return checks.request_checks(conn, asked, self._bounds, self._claimant(conn))
 
     def end_topic(
         self, url: str, reason: str, at: float, change: Change | None = None
@@ -233,12 +282,31 @@ class Store(Service):
     record_failure = writing(polls.record_failure)
     record_feed = writing(polls.record_feed)
     move_topic = writing(moves.move_topic)
-    polls_due = reading(polls.polls_due)
-    plan_polls = writing(polls.plan_polls)
+
+    def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
+        if self._is_alone:
+            return self._database.read(lambda conn: polls.polls_due(conn, now, limit))
+        return self._database.write(
+            lambda conn: polls.claim_polls(conn, now, limit, self._registered(conn))
+        )
+
+    def plan_polls(self, plans: Sequence[PollPlan]) -> Deferred[None]:
+        return self._database.write(lambda conn: polls.plan_polls(conn, plans, self._node))
+
     forget_ping = writing(polls.forget_ping)
-    checks_due = reading(topics.checks_due)
-    request_content = writing(topics.request_content)
-    drop_check = writing(topics.drop_check)
+
+    def checks_due(self, limit: int) -> Deferred[list[Check]]:
+        return self._database.read(
+            lambda conn: checks.checks_due(conn, limit, self._node_if_not_alone)
+        )
+
+    def claim_checks(self, limit: int) -> Deferred[list[Check]]:
+        return self._database.write(
+            lambda conn: checks.claim_checks(conn, limit, self._registered(conn))
+        )
+
+    request_content = writing(checks.request_content)
+    drop_check = writing(checks.drop_check)
     content = reading(contents.get_content)
     newest_content = reading(contents.newest_content)
     revive_topic = writing(topics.revive_topic)
@@ -271,10 +339,26 @@ class Store(Service):
 
     # intents
 
-    add_intent = writing(intent_rows.add_intent)
-    postpone_intent = writing(intent_rows.postpone_intent)
-    remove_intent = writing(intent_rows.remove_intent)
-    intents = reading(intent_rows.intents)
+    def add_intent(self, intent: Intent, limit: int) -> Deferred[PendingIntent | None]:
+        return self._database.write(
+            lambda conn: intent_rows.add_intent(conn, intent, limit, self._claimant(conn))
+        )
+
+    def postpone_intent(self, key: int, attempts: int, retry_at: float) -> Deferred[None]:
+        return self._database.write(
+            lambda conn: intent_rows.postpone_intent(conn, key, attempts, retry_at, self._node)
+        )
+
+    def remove_intent(self, key: int) -> Deferred[None]:
+        return self._database.write(lambda conn: intent_rows.remove_intent(conn, key, self._node))
+
+    def claim_intents(self, limit: int) -> Deferred[list[PendingIntent]]:
+        return self._database.write(
+            lambda conn: intent_rows.claim_intents(conn, limit, self._registered(conn))
+        )
+
+    def intents(self) -> Deferred[list[PendingIntent]]:
+        return self._database.read(lambda conn: intent_rows.intents(conn, self._node_if_not_alone))
 
     # fan-outs and deliveries
 
@@ -313,7 +397,15 @@ class Store(Service):
             lambda conn: delivery_rows.claim_due(conn, now, limit, busy, self._registered(conn))
         )
 
-    fanouts = reading(walks.fanouts)
+    def fanouts(self, limit: int) -> Deferred[list[Fanout]]:
+        return self._database.read(lambda conn: walks.fanouts(conn, limit, self._node_if_not_alone))
+
+    def claim_fanouts(self, keys: Sequence[int]) -> Deferred[list[Fanout]]:
+        part = walks.PART if self.live_nodes > 1 else None
+        return self._database.write(
+            lambda conn: walks.claim_fanouts(conn, keys, self._registered(conn), part)
+        )
+
     next_due = reading(delivery_rows.next_due)
     make_due = writing(delivery_rows.make_due)
     set_back = writing(due_times.set_back)

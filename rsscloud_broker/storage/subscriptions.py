@@ -27,6 +27,8 @@ from sqlalchemy import (
 
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.records import Bounds, Swept, SweptSubscription
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, request_content
+from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
 from rsscloud_broker.storage.idle import evict_idle, mark_idle
 from rsscloud_broker.storage.polls import make_due
@@ -39,7 +41,7 @@ from rsscloud_broker.storage.schema import (
     topic,
 )
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, key_of, named
-from rsscloud_broker.storage.topics import DEFAULT_BOUNDS, request_content, topic_row
+from rsscloud_broker.storage.topics import lock_topic, topic_row
 from rsscloud_broker.tables import (
     MICROSECONDS,
     to_micros,
@@ -81,6 +83,7 @@ def put_subscription(
     conn: Connection, wanted: Subscription, known: bytes | None = None
 ) -> Subscription:
     """See ``IStore.put_subscription``.  A renewed subscription keeps its id."""
+    lock_topic(conn, wanted.topic)
     row = topic_row(conn, wanted.topic)
     identity: dict[str, Any] = {
         "topic_id": row.id,
@@ -130,14 +133,11 @@ def put_subscription(
 
 def add_pending(conn: Connection, key: int, due_at: int) -> None:
     """Add a pending notification for a subscription, unless it has one."""
-    waits = select(pending.c.subscription_id).where(pending.c.subscription_id == key)
-    if conn.execute(waits).first() is None:
-        of_content = select(CONTENT_TOPIC_ID).where(subscription.c.id == key).scalar_subquery()
-        conn.execute(
-            insert(pending).values(
-                subscription_id=key, attempts=0, due_at=due_at, content_topic_id=of_content
-            )
-        )
+    of_content = select(CONTENT_TOPIC_ID).where(subscription.c.id == key).scalar_subquery()
+    row = insert_into(conn, pending).values(
+        subscription_id=key, attempts=0, due_at=due_at, content_topic_id=of_content
+    )
+    conn.execute(row.on_conflict_do_nothing())
 
 
 def remove_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
@@ -196,15 +196,23 @@ _SLICE = RowBatch(
     _WITH_PENDING.where(
         subscription.c.topic_id == key_of(bindparam("of_topic")),
         subscription.c.id > bindparam("after"),
+        subscription.c.id <= bindparam("until"),
     )
     .order_by(subscription.c.id)
     .limit(bindparam("at_most"))
 )
 
 
-def subscriptions(conn: Connection, topic_url: str, after: int, limit: int) -> list[Subscription]:
+#: Greater than all ids.
+_NO_END = 2**62
+
+
+def subscriptions(
+    conn: Connection, topic_url: str, after: int, limit: int, until: int | None = None
+) -> list[Subscription]:
     """See ``IStore.subscriptions``."""
-    parameters = {"of_topic": topic_url, "after": after, "at_most": limit}
+    last = _NO_END if until is None else until
+    parameters = {"of_topic": topic_url, "after": after, "until": last, "at_most": limit}
     found = [_subscription(row) for row in _SLICE.read(conn, parameters)]
     return sorted(found, key=attrgetter("id"))
 

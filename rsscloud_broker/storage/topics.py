@@ -6,15 +6,11 @@ rollback.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import islice
-from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
-    BigInteger,
-    Boolean,
     Connection,
     Row,
     Select,
@@ -22,15 +18,18 @@ from sqlalchemy import (
     bindparam,
     case,
     insert,
-    or_,
     select,
     update,
 )
 
 from rsscloud_broker.admin_records import Change
 from rsscloud_broker.model import Content, Topic
-from rsscloud_broker.records import Bounds, Check
+from rsscloud_broker.records import Bounds
+from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.changes import record_change_if_any
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, NO_VALIDATORS
+from rsscloud_broker.storage.conflicts import insert_missing, lock_rows
+from rsscloud_broker.storage.hints import FANOUT, hint
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.schema import fanout, subscription, topic
 from rsscloud_broker.storage.topic_urls import (
@@ -45,39 +44,11 @@ from rsscloud_broker.tables import to_micros
 
 T = TypeVar("T")
 
-#: The limits of a store for which no others are given.
-DEFAULT_BOUNDS = Bounds()
-
-#: The values of a topic of which no check is requested.
-NO_CHECK = {"check_requested_at": None, "check_pinged": False}
-
 _PLAIN = select(topic)
-
-#: Selects what decides whether a check of a topic may be requested, by any of its URLs.
-_CHECKABLE = select(
-    named.c.url.label("asked"),
-    topic.c.id,
-    (topic.c.ended == "").label("is_active"),
-    HAS_SUBSCRIPTIONS.label("is_watched"),
-).join_from(named, topic, topic.c.id == TOPIC_ID)
-
-_EARLIER = topic.c.check_requested_at
-_ASKED_AT = bindparam("at", type_=BigInteger())
-_CHECK = (
-    update(topic)
-    .where(topic.c.id == bindparam("key"))
-    .values(
-        check_requested_at=case((_EARLIER > _ASKED_AT, _EARLIER), else_=_ASKED_AT),
-        check_pinged=or_(topic.c.check_pinged, bindparam("pinged", type_=Boolean())),
-    )
-)
 
 #: Replaces the columns of a topic that are given when it is executed.  It is built once, since
 #: to build it takes longer than to execute it.
 UPDATE = update(topic).where(topic.c.id == bindparam("key"))
-
-#: The validators that make the next fetch of a topic unconditional.
-NO_VALIDATORS = {"etag": "", "last_modified": ""}
 
 
 def get_topics(conn: Connection, urls: Sequence[str]) -> list[Topic | None]:
@@ -89,12 +60,23 @@ def get_topics(conn: Connection, urls: Sequence[str]) -> list[Topic | None]:
 
 def topic_key(conn: Connection, url: str) -> int:
     """The id of a topic.  Stores the topic if it is unknown."""
-    key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()
+    wanted = select(TOPIC_ID).where(named.c.url == url)
+    key = conn.execute(wanted).scalar()
     if key is None:
-        made = conn.execute(insert(topic).values(url=url)).inserted_primary_key
-        assert made is not None  # a single insert always has one
-        key = made[0]
+        insert_missing(conn, topic, [{"url": url}], topic.c.id)
+        key = conn.execute(wanted).scalar_one()
     return int(key)
+
+
+def lock_topic(conn: Connection, url: str) -> None:
+    """Make other transactions wait that record a fetch of a topic or subscribe to it.
+
+    So of two nodes that record the same change one finds it recorded; and a subscription is stored
+    either before a fan-out begins, which then reaches it, or with the knowledge of the change.
+    Stores the topic if it is unknown.
+    """
+    if not sqlite.serves(conn):
+        lock_rows(conn, topic.c.id, [topic_key(conn, url)])
 
 
 def topic_row(conn: Connection, url: str, query: Select[Any] = _PLAIN) -> Row[Any]:
@@ -137,70 +119,19 @@ def a_fanout(
     }
 
 
+def begin_fanouts(conn: Connection, fanouts: Sequence[Mapping[str, object]]) -> None:
+    """Begin fan-outs.
+
+    :param fanouts: what ``a_fanout`` made.
+    """
+    conn.execute(insert(fanout), fanouts)
+    hint(conn, FANOUT)
+
+
 def has_subscriptions(conn: Connection, key: int) -> bool:
     """Whether a topic has subscriptions."""
     anybody = select(subscription.c.id).where(subscription.c.topic_id == key).limit(1)
     return conn.execute(anybody).first() is not None
-
-
-def checks_due(conn: Connection, limit: int) -> list[Check]:
-    """See ``IStore.checks_due``.  Pings request checks of ended topics too; they are left out."""
-    query = (
-        select(topic.c.url, topic.c.check_pinged)
-        .where(topic.c.check_requested_at.is_not(None), topic.c.ended == "")
-        .order_by(topic.c.check_requested_at, topic.c.id)
-        .limit(limit)
-    )
-    return [Check(url, pinged) for url, pinged in conn.execute(query)]
-
-
-class AskedCheck(NamedTuple):
-    """A request for a check: see ``IStore.request_check``.
-
-    :ivar at: the time of the request, in microseconds.
-    """
-
-    url: str
-    at: int
-    pinged: bool = False
-
-
-def request_checks(
-    conn: Connection, asked: Sequence[AskedCheck], bounds: Bounds = DEFAULT_BOUNDS
-) -> list[bool]:
-    """See ``IStore.request_check``, for several topics."""
-    rows = conn.execute(_CHECKABLE.where(named.c.url.in_({request.url for request in asked})))
-    known = {row.asked: row for row in rows}
-    checks = [
-        {"key": row.id, "at": request.at, "pinged": request.pinged}
-        for request in asked
-        if (row := known.get(request.url)) and _may_be_checked(request, row)
-    ]
-    if checks:  # first, so that ``evict_idle`` does not remove these topics
-        conn.execute(_CHECK, sorted(checks, key=itemgetter("key", "at")))
-    unknown: dict[str, int] = {}
-    for request in asked:
-        if request.pinged and request.url not in known:
-            unknown[request.url] = max(request.at, unknown.get(request.url, request.at))
-    allowed = evict_idle(conn, bounds.idle_topics, len(unknown)) if unknown else 0
-    made = dict(islice(unknown.items(), allowed))
-    if made:
-        rows_made = [
-            {"url": url, "idle_at": at, "check_requested_at": at, "check_pinged": True}
-            for url, at in made.items()
-        ]
-        conn.execute(insert(topic), rows_made)
-    return [
-        _may_be_checked(request, row)
-        if (row := known.get(request.url))
-        else request.pinged and request.url in made
-        for request in asked
-    ]
-
-
-def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
-    """Whether a check of a known topic may be requested."""
-    return bool(row.is_active and (asked.pinged or row.is_watched))
 
 
 def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
@@ -212,25 +143,8 @@ def _make_known(conn: Connection, url: str, at: int, bounds: Bounds) -> bool:
         return True
     if not evict_idle(conn, bounds.idle_topics, 1):
         return False
-    conn.execute(insert(topic).values(url=url, idle_at=at))
+    insert_missing(conn, topic, [{"url": url, "idle_at": at}], topic.c.id)
     return True
-
-
-def request_content(conn: Connection, url: str, at: float) -> bool:
-    """See ``IStore.request_content``."""
-    if not request_checks(conn, [AskedCheck(url, to_micros(at))])[0]:
-        return False
-    conn.execute(update(topic).where(topic.c.id == key_of(url)).values(NO_VALIDATORS))
-    return True
-
-
-def drop_check(conn: Connection, url: str, asked_until: float) -> None:
-    """See ``IStore.drop_check``."""
-    conn.execute(
-        update(topic)
-        .where(topic.c.id == key_of(url), topic.c.check_requested_at <= to_micros(asked_until))
-        .values(NO_CHECK)
-    )
 
 
 def end_topic(
@@ -254,7 +168,7 @@ def end_topic(
     if not ended.rowcount:
         return False
     if has_subscriptions(conn, key):
-        conn.execute(insert(fanout), a_fanout(key, ended_at, None))
+        begin_fanouts(conn, [a_fanout(key, ended_at, None)])
     record_change_if_any(conn, change)
     return True
 

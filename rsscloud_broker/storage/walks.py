@@ -8,49 +8,95 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from rsscloud_broker.records import Bounds, Delivery, Fanout, HostState, Recorded
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
+from rsscloud_broker.storage.conflicts import insert_into, lock_rows
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.deliveries import record_deliveries
+from rsscloud_broker.storage.hints import FANOUT, HOST, hint
 from rsscloud_broker.storage.schema import (
     fanout,
     host_state,
     slice_,
+    subscription,
     topic,
 )
-from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from rsscloud_broker.tables import (
     to_micros,
     to_seconds,
 )
 
+_COLUMNS = (
+    fanout.c.id,
+    fanout.c.topic_id,
+    topic.c.url,
+    fanout.c.cursor,
+    fanout.c.begun_at,
+    fanout.c.content_id,
+    fanout.c.pushed,
+    fanout.c.later,
+    fanout.c.content_size,
+    fanout.c.last_id,
+    fanout.c.part_of,
+    fanout.c.node_id,
+)
 
-def fanouts(conn: Connection, limit: int) -> list[Fanout]:
-    """See ``IStore.fanouts``."""
-    newest = select(func.max(fanout.c.id)).where(~fanout.c.pushed).group_by(fanout.c.topic_id)
+#: How many subscriptions of a fan-out a node claims at a time, if there are other nodes.
+PART = 1000
+
+#: The id of the fan-out that a part belongs to.
+_WHOLE = func.coalesce(fanout.c.part_of, fanout.c.id)
+
+
+def fanouts(conn: Connection, limit: int, node: int | None = None) -> list[Fanout]:
+    """See ``IStore.fanouts``.
+
+    :param node: the node id of this process; None if it is the only one, so that nobody else can
+        have claimed anything.
+    """
+    query = _next_of_each_topic()
+    if node is not None:
+        query = query.where(_is_free_for(node))
+    return _read(conn, query.order_by(fanout.c.id).limit(limit))
+
+
+def _is_free_for(node: int) -> ColumnElement[bool]:
+    return or_(fanout.c.node_id.is_(None), fanout.c.node_id == node)
+
+
+def _next_of_each_topic() -> Select[Any]:
+    """Selects the parts of the next fan-out of each topic.
+
+    A fan-out that some node has begun goes on to its end, also if it was superseded since.
+    """
+    newest = select(func.max(_WHOLE)).where(~fanout.c.pushed).group_by(fanout.c.topic_id)
     next_ids = (
-        select(func.min(fanout.c.id))
-        .where(or_(fanout.c.pushed, fanout.c.id.in_(newest)))
+        select(func.min(_WHOLE))
+        .where(or_(fanout.c.pushed, fanout.c.begun, _WHOLE.in_(newest)))
         .group_by(fanout.c.topic_id)
     )
-    query = (
-        select(
-            fanout.c.id,
-            topic.c.url,
-            fanout.c.cursor,
-            fanout.c.begun_at,
-            fanout.c.content_id,
-            fanout.c.pushed,
-            fanout.c.later,
-            fanout.c.content_size,
-        )
-        .join(topic, topic.c.id == fanout.c.topic_id)
-        .where(fanout.c.id.in_(next_ids))
-        .order_by(fanout.c.id)
-        .limit(limit)
-    )
+    of_topics = select(*_COLUMNS).join(topic, topic.c.id == fanout.c.topic_id)
+    return of_topics.where(_WHOLE.in_(next_ids))
+
+
+def _read(conn: Connection, query: Select[Any]) -> list[Fanout]:
     rows = conn.execute(query).all()
     outstanding = read_slices(conn, [row.id for row in rows])
     return [
@@ -64,9 +110,65 @@ def fanouts(conn: Connection, limit: int) -> list[Fanout]:
             row.later,
             0 if row.content_id is None else row.content_size,  # the content may be removed
             tuple(sorted(outstanding.get(row.id, ()))),
+            row.last_id,
+            row.node_id,
         )
         for row in rows
     ]
+
+
+def claim_fanouts(
+    conn: Connection, keys: Sequence[int], node: int, part: int | None = None
+) -> list[Fanout]:
+    """See ``IStore.claim_fanouts``.
+
+    :param node: the node id of this process.
+    :param part: how many subscriptions of a fan-out a node claims at a time; None for all.
+    """
+    wanted = fanout.c.id.in_(keys)
+    # Claims of one topic wait for each other: of two fan-outs only the next is begun.
+    topics = conn.execute(select(fanout.c.topic_id).where(wanted).distinct()).scalars()
+    lock_rows(conn, topic.c.id, list(topics))
+    found = conn.execute(_next_of_each_topic().where(wanted, _is_free_for(node))).all()
+    claimed = [row.id for row in found]
+    conn.execute(update(fanout).where(fanout.c.id.in_(claimed)).values(node_id=node, begun=true()))
+    if part is not None:
+        for row in found:
+            if row.last_id is None:
+                _split(conn, row, part)
+    query = select(*_COLUMNS).join(topic, topic.c.id == fanout.c.topic_id)
+    return _read(conn, query.where(fanout.c.id.in_(claimed)).order_by(fanout.c.id))
+
+
+def _split(conn: Connection, row: Row[Any], part: int) -> None:
+    """Leave all subscriptions of a fan-out but the next ones to a part that is free."""
+    following = (
+        select(subscription.c.id)
+        .where(subscription.c.topic_id == row.topic_id, subscription.c.id > row.cursor)
+        .order_by(subscription.c.id)
+        .offset(part - 1)
+        .limit(2)
+    )
+    last_and_next = list(conn.execute(following).scalars())
+    if len(last_and_next) < 2:
+        return
+    last = last_and_next[0]
+    conn.execute(update(fanout).where(fanout.c.id == row.id).values(last_id=last))
+    made = conn.execute(
+        insert(fanout).values(
+            topic_id=row.topic_id,
+            cursor=last,
+            begun_at=row.begun_at,
+            content_id=row.content_id,
+            content_size=row.content_size,
+            pushed=row.pushed,
+            later=row.later,
+            begun=True,
+            part_of=row.part_of or row.id,
+        )
+    ).inserted_primary_key
+    assert made is not None  # a single insert always has one
+    hint(conn, FANOUT, made[0])
 
 
 def record_slice(
@@ -83,6 +185,11 @@ def record_slice(
 
     :param node: the node id of this process.
     """
+    if walk.node is not None:
+        node = walk.node
+        held = select(fanout.c.id).where(fanout.c.id == walk.id, fanout.c.node_id == node)
+        if conn.execute(held.with_for_update(key_share=True)).first() is None:
+            return Recorded(lost=True)
     recorded = record_deliveries(conn, deliveries, node, bounds)
     if done:
         _end(conn, walk)
@@ -120,15 +227,17 @@ def read_slices(conn: Connection, walk_keys: Sequence[int]) -> dict[int, set[int
 
 
 def _end(conn: Connection, walk: Fanout) -> None:
-    """Remove a fan-out, and those that it superseded."""
+    """Remove a fan-out, or a part of one, and those that it superseded."""
     row = conn.execute(
-        select(fanout.c.topic_id, fanout.c.pushed).where(fanout.c.id == walk.id)
+        select(fanout.c.topic_id, fanout.c.pushed, _WHOLE.label("whole")).where(
+            fanout.c.id == walk.id
+        )
     ).first()
     if row is None:
         return
     finished = fanout.c.id == walk.id
     if not row.pushed:
-        older = and_(fanout.c.topic_id == row.topic_id, fanout.c.id < walk.id, ~fanout.c.pushed)
+        older = and_(fanout.c.topic_id == row.topic_id, row.whole > _WHOLE, ~fanout.c.pushed)
         finished = or_(finished, older)
     conn.execute(delete(fanout).where(finished))
 
@@ -144,17 +253,16 @@ def hosts(conn: Connection) -> list[HostState]:
 def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
     """See ``IStore.record_hosts``."""
     latest = {state.host: state for state in states}
-    conn.execute(delete(host_state).where(host_state.c.name.in_(latest)))
-    failing = [state for state in latest.values() if state.failures]
+    answering = [state.host for state in states if not latest[state.host].failures]
+    lock_rows(conn, host_state.c.name, answering)
+    conn.execute(delete(host_state).where(host_state.c.name.in_(answering)))
+    failing = [
+        {"name": name, "failures": state.failures, "retry_at": to_micros(state.retry_at)}
+        for name, state in sorted(latest.items())
+        if state.failures
+    ]
     if failing:
-        conn.execute(
-            insert(host_state),
-            [
-                {
-                    "name": state.host,
-                    "failures": state.failures,
-                    "retry_at": to_micros(state.retry_at),
-                }
-                for state in failing
-            ],
-        )
+        new = insert_into(conn, host_state)
+        values = {"failures": new.excluded.failures, "retry_at": new.excluded.retry_at}
+        conn.execute(new.on_conflict_do_update(index_elements=["name"], set_=values), failing)
+        hint(conn, HOST)

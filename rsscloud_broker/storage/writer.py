@@ -17,8 +17,8 @@ twice, and the writer also runs them again if the database has lost them: see ``
 database cannot be used, the whole group fails at once, so that not each operation waits for the
 same lock.
 
-Several nodes may write to one PostgreSQL.  If two of them wait for each other, the server ends the
-transaction of one, which the writer then runs once more.
+Several nodes may write to one PostgreSQL.  If two of them wait for each other, or insert the same
+row, the server ends the transaction of one, which the writer then runs again.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ GROUP_LIMIT = 500
 
 #: The most operations that the writer keeps to run them again; it forgets the oldest first.
 UNKEPT = 20_000
+
+#: How often a transaction is run at most that others get in the way of.
+TRIES = 3
 
 #: For how many more turns of the reactor operations are gathered, at most.
 TURNS = 3
@@ -210,7 +213,7 @@ class Writer:
         try:
             return self._timed_commit(group)
         except Exception as error:
-            if len(group) == 1 or as_unavailable(error) is not None:
+            if len(group) == 1 or _is_unavailable(error):
                 return failed(group, error)
         return self._one_by_one(group)
 
@@ -220,19 +223,20 @@ class Writer:
             try:
                 outcomes += self._timed_commit([job])
             except Exception as error:
-                if as_unavailable(error) is not None:
+                if _is_unavailable(error):
                     return outcomes + failed(group[index:], error)
                 outcomes += failed([job], error)
         return outcomes
 
     def _timed_commit(self, group: Sequence[Job]) -> list[Outcome]:
         began_at = time.monotonic()
-        try:
-            outcomes = self._commit(group)
-        except DBAPIError as error:
-            if not gave_way(error):
-                raise
-            outcomes = self._commit(group)
+        for tries_left in range(TRIES - 1, -1, -1):
+            try:
+                outcomes = self._commit(group)
+                break
+            except DBAPIError as error:
+                if not (tries_left and gave_way(error)):
+                    raise
         self._durations.observe(time.monotonic() - began_at)
         self._group_sizes.observe(len(group))
         return outcomes
@@ -276,6 +280,12 @@ class Writer:
                 self.log.failure(
                     "A change that was lost with the write-ahead log could not be written again."
                 )
+
+
+def _is_unavailable(error: Exception) -> bool:
+    """Whether the next operation would fail as well, because the database cannot be used."""
+    in_the_way = isinstance(error, DBAPIError) and gave_way(error)
+    return not in_the_way and as_unavailable(error) is not None
 
 
 def _batch_function(job: Job) -> Callable[[Connection, Sequence[Any]], Sequence[Any]] | None:

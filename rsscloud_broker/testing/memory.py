@@ -14,11 +14,11 @@ from zope.interface import implementer
 from rsscloud_broker.interfaces import AppTables, IDatabase
 from rsscloud_broker.records import Bounds
 from rsscloud_broker.storage import AccountStore, Store
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.engine import database_errors, for_writing
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.readers import read_once
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 from rsscloud_broker.testing.clock import Clock
 
 T = TypeVar("T")

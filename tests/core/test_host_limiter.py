@@ -33,6 +33,21 @@ class HostLimiterTests(SynchronousTestCase):
         self.assertTrue(limiter.has_capacity_at(HERE._replace(kind="verification")))
         self.assertEqual((limiter.count(HERE), limiter.count(THERE)), (2, 0))
 
+    def test_limits_are_shared_by_nodes(self) -> None:
+        limiter = HostLimiter(4)
+        limiter.nodes = 2
+        limiter.begin(HERE)
+        self.assertFalse(limiter.has_capacity_at(HERE))
+        limiter.begin(THERE)
+        self.assertFalse(limiter.has_capacity())
+        limiter.nodes = 1
+        self.assertTrue(limiter.has_capacity())
+        self.assertTrue(limiter.has_capacity_at(HERE))
+        limiter.nodes = 100
+        limiter.end(HERE)
+        limiter.end(THERE)
+        self.assertTrue(limiter.has_capacity(), "each node may do something")
+
     def test_a_source_has_no_more_than_is_left_for_others(self) -> None:
         limiter = HostLimiter(4)
         for _ in range(2):

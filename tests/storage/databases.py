@@ -16,10 +16,10 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.records import Bounds
 from rsscloud_broker.storage import AccountStore, Store, migrate
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.threads import StoreThreads
-from rsscloud_broker.storage.topics import DEFAULT_BOUNDS
 
 
 @cache

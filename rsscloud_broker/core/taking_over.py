@@ -1,0 +1,46 @@
+"""Shares the work of the core with other nodes: takes a share of the limits, and takes over topics
+that wait to be fetched, and intents, of nodes that have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from zope.interface import implementer
+
+from rsscloud_broker.core.change_detection import ChangeDetector
+from rsscloud_broker.core.intents import IntentQueue
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.events import Event, NodesCounted, WorkHinted
+from rsscloud_broker.interfaces import IEventSink
+
+
+@implementer(IEventSink)
+class TakingOverSink:
+    """Looks for such work at each ``WorkHinted`` that may mean it.
+
+    :param share: functions that are called with the number of live nodes when it has changed.
+    """
+
+    name = "taking over"
+    handles = (WorkHinted, NodesCounted)
+
+    def __init__(
+        self,
+        detector: ChangeDetector,
+        intents: IntentQueue,
+        share: Sequence[Callable[[int], None]] = (),
+    ) -> None:
+        self._detector = detector
+        self._intents = intents
+        self._share = share
+
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, NodesCounted):
+            for share in self._share:
+                share(event.live)
+        elif isinstance(event, WorkHinted) and event.kind in {"", "freed"}:
+            with suppress(Unavailable):  # the next hint comes in a second
+                await self._detector.take_over()
+                await self._intents.take_over()

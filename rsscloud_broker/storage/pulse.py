@@ -1,0 +1,170 @@
+"""Keeps this process alive as a node of a PostgreSQL, and listens to the hints of other nodes.
+
+A thread with a connection of its own writes the heartbeat each second, however long the writer of
+the store takes.  It removes nodes that are dead, counts those that live, and waits for hints by
+LISTEN.  What it learns is published on the event bus in the reactor's thread.
+
+Hints may be lost.  So with each heartbeat it also publishes that there may be work.
+
+While the server was down, no node could write its heartbeat.  So a node removes others only after
+it has written its own for as long as it takes to be dead: until then all have had time.
+
+On SQLite there is one node, and nothing to do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Event as Flag
+from threading import Thread
+from typing import Any, Final
+
+from attrs import frozen
+from sqlalchemy import Connection, make_url, text
+from sqlalchemy.exc import SQLAlchemyError
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.logger import Logger
+
+from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
+from rsscloud_broker.storage import nodes, postgresql
+from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.hints import CHANNEL, FREED, hint
+from rsscloud_broker.storage.store import Store
+
+#: Seconds between two heartbeats, and between two looks for work without a hint.
+BEAT: Final = 1.0
+
+#: Seconds for which the thread waits for hints at a time, and so until it notices that it is to
+#: stop.
+_WAIT: Final = 0.2
+
+#: Seconds until the thread connects again after it has lost its connection.
+_RECONNECT: Final = 1.0
+
+#: After a longer time without a heartbeat, in seconds, the others may have had none either.
+_GAP: Final = 4.0
+
+
+@frozen
+class _Beat:
+    """What the thread has learned by a heartbeat.
+
+    :ivar lost: whether the row of this node was gone.
+    """
+
+    live: int
+    lost: bool
+
+
+class Pulse(Service):
+    """The heartbeat of this process, and its ear for hints.
+
+    :param store: the store whose claims the heartbeat keeps.  It must start before and stop after
+        this service.
+    :param publish: is called with events, in the reactor's thread.
+    """
+
+    name = "nodes"
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: IReactorFromThreads,
+        url: str,
+        store: Store,
+        publish: Callable[[Event], object],
+    ) -> None:
+        self._reactor = reactor
+        self._url = url
+        self._store = store
+        self._publish = publish
+        self._stop = Flag()
+        self._stopped: Deferred[None] | None = None
+        # Used by the thread alone.
+        self._beat_at = self._steady_since = float("-inf")
+
+    def startService(self) -> None:
+        super().startService()
+        if make_url(self._url).get_backend_name() != postgresql.DIALECT:
+            return
+        self._stop.clear()
+        self._stopped = Deferred()
+        Thread(target=self._run, name="nodes", daemon=True).start()
+
+    def stopService(self) -> Deferred[None] | None:
+        """Stop the thread.  The row of this node stays until the store stops."""
+        super().stopService()
+        self._stop.set()
+        return self._stopped
+
+    # --- in the reactor's thread
+
+    def _beaten(self, beat: _Beat) -> None:
+        if not self.running:
+            return
+        if beat.lost:
+            self.log.warn(
+                "This process stood still for more than {seconds:.0f} s, so that other nodes have "
+                "taken its work over. It goes on as a new node.",
+                seconds=nodes.DEAD_AFTER,
+            )
+            self._publish(ClaimsLost())
+            self._store.register()
+        if beat.live != self._store.live_nodes:
+            self._store.live_nodes = beat.live
+            self.log.info("{live} nodes work on the database now.", live=beat.live)
+            self._publish(NodesCounted(beat.live))
+        self._publish(WorkHinted())
+
+    def _hinted(self, payload: str) -> None:
+        if self.running:
+            self._publish(WorkHinted(payload.partition(":")[0]))
+
+    def _lost_connection(self, error: Exception) -> None:
+        if self.running:
+            self.log.error("The heartbeat of this node is late: {error}", error=error)
+
+    # --- in the thread
+
+    def _run(self) -> None:
+        engine = open_engine(self._url, of_broker=True)
+        dbapi: Any = engine.dialect.import_dbapi()
+        while not self._stop.is_set():
+            try:
+                with engine.connect() as connection:
+                    self._listen(connection.execution_options(isolation_level="AUTOCOMMIT"))
+            except (SQLAlchemyError, dbapi.Error) as error:
+                self._reactor.callFromThread(self._lost_connection, error)
+                self._stop.wait(_RECONNECT)
+        engine.dispose()
+        self._reactor.callFromThread(self._end)
+
+    def _end(self) -> None:
+        assert self._stopped is not None  # the thread was started
+        self._stopped.callback(None)
+
+    def _listen(self, connection: Connection) -> None:
+        connection.execute(text(f"LISTEN {CHANNEL}"))
+        driver: Any = connection.connection.driver_connection
+        while not self._stop.is_set():
+            if time.monotonic() - self._beat_at >= BEAT:
+                self._beat(connection)
+            for notice in driver.notifies(timeout=_WAIT):
+                self._reactor.callFromThread(self._hinted, notice.payload)
+
+    def _beat(self, connection: Connection) -> None:
+        key = self._store.node
+        lost = key is not None and not nodes.touch(connection, key)
+        now = time.monotonic()
+        if now - self._beat_at > _GAP:
+            self._steady_since = now
+        self._beat_at = now
+        live, dead = nodes.count(connection)
+        if dead and now - self._steady_since > nodes.DEAD_AFTER:
+            with connection.engine.begin() as other:
+                if nodes.remove_dead(other):
+                    hint(other, FREED)
+        self._reactor.callFromThread(self._beaten, _Beat(live, lost))

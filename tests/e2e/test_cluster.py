@@ -1,0 +1,172 @@
+"""Several brokers, one PostgreSQL: they share the work, and the death of one loses nothing."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from threading import Condition
+
+from sqlalchemy import func, select
+
+from rsscloud_broker.storage import open_database
+from rsscloud_broker.storage.schema import fanout, node, pending, subscription
+from tests.e2e.fixture import Broker, EndToEndTestCase, request, until
+from tests.e2e.many import ManyServers, Subscriber
+from tests.e2e.publishing import subscribe_all
+from tests.e2e.servers import Origin
+from tests.postgresql import empty_database
+
+#: So few are under way that all nodes are still busy when one is killed.
+CONFIGURATION = 'database = "{}"\n[sinks.distribution]\nin_flight = 20\nslice_size = 100\n'
+
+#: Subscribers of the feed: they make several parts of a fan-out.
+MANY = 2500
+
+#: Subscribers are spread over so many addresses.
+HOSTS = 12
+
+#: Seconds within which others go on with the work of a node that was killed.
+TAKEOVER = 10.0
+
+#: How many notifications may come twice for each node that was killed or stopped: those under way,
+#: and those whose outcomes were not saved yet.
+TWICE = 250
+
+
+class Node(Broker):
+    """One of several brokers on one database."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        super().__init__(directory, CONFIGURATION.format(url))
+        self._url = url
+
+    @property
+    def database(self) -> str:
+        return self._url
+
+    def delivered(self) -> int:
+        """How many notifications it has delivered."""
+        metrics = request(f"{self.url}/metrics").text
+        delivered = r'^rsscloud_notifications_total\{.*"delivered".*\} (\S+)'
+        found = re.findall(delivered, metrics, re.MULTILINE)
+        return int(sum(map(float, found)))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Stop the process for a while, or let it go on."""
+        self._signal(number)
+
+
+class ClusterTests(EndToEndTestCase):
+    """Brokers on one database, and many subscribers of one feed."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.url = empty_database()
+        self.nodes: list[Node] = []
+        self.heard: Counter[str] = Counter()
+        self.changed = Condition()
+        self.servers = ManyServers()
+        self.servers.start()
+        self.addCleanup(self.servers.stop)
+        hosts = [f"127.0.1.{number}" for number in range(1, HOSTS + 1)]
+        for host in hosts:
+            self.servers.listen(host, lambda: Subscriber(self.hear))
+        self.callbacks = [
+            f"{self.servers.urls[hosts[number % HOSTS]]}/{number}" for number in range(MANY)
+        ]
+        self.publisher = Origin()
+        self.publisher.start()
+        self.addCleanup(self.publisher.stop)
+        self.feed = self.publisher.feed("/many.xml")
+
+    def hear(self, callback: str, topic: str) -> int:
+        with self.changed:
+            self.heard[callback] += 1
+        return 200
+
+    def start(self, count: int) -> None:
+        """Start brokers, each with a data directory of its own."""
+        for _ in range(count):
+            one = Node(self.directory(), self.url)
+            self.nodes.append(one)
+            if len(self.nodes) == 1:
+                subscribe_all(one, self.feed, self.callbacks)
+            self.addCleanup(one.end)
+            one.start()
+            self._marks[one] = 0
+        wanted = f"{len(self.nodes)} nodes work"
+        if len(self.nodes) > 1:
+            until(lambda: all(wanted in one.log for one in self.nodes), "all to know of all")
+
+    def publish(self, at: Node) -> None:
+        """Change the feed, and ping one of the brokers."""
+        self.heard.clear()
+        self.publisher.change(self.feed)
+        self.assertEqual(at.ping(self.feed).status, 200)
+
+    def until_told(self, count: int = MANY) -> None:
+        until(lambda: len(self.heard) >= count, f"{count} subscribers to be told")
+
+    def until_done(self) -> None:
+        """Wait until no notification is left in the database."""
+        until(lambda: self.rows(fanout) + self.rows(pending) == 0, "all outcomes to be saved")
+
+    def rows(self, table: object) -> int:
+        with open_database(self.url, writes=False) as connection:
+            return connection.execute(select(func.count()).select_from(table)).scalar_one()  # type: ignore[arg-type]
+
+    def errors(self) -> int:
+        with open_database(self.url, writes=False) as connection:
+            some = select(func.count()).where(subscription.c.consecutive_errors > 0)
+            return connection.execute(some).scalar_one()
+
+    def twice(self) -> int:
+        return sum(count - 1 for count in self.heard.values())
+
+    def test_two_nodes_share_one_fanout(self) -> None:
+        self.start(2)
+        self.publish(self.nodes[0])
+        self.until_told()
+        self.until_done()
+        self.assertEqual(self.twice(), 0)
+        delivered = [one.delivered() for one in self.nodes]
+        self.assertEqual(sum(delivered), MANY)
+        self.assertGreater(min(delivered), MANY // 10, delivered)
+
+    def test_node_that_is_killed_loses_nothing(self) -> None:
+        self.start(3)
+        for killed in (self.nodes[0], self.nodes[1]):
+            self.publish(killed)
+            self.until_told(MANY // 5)
+            killed.kill()
+            killed_at = time.monotonic()
+            self.until_told()
+            self.assertLess(time.monotonic() - killed_at, TAKEOVER)
+            self.until_done()
+            self.assertLess(self.twice(), TWICE)
+            killed.start()
+            until(lambda: self.rows(node) == len(self.nodes), "all nodes to be there")
+        self.assertEqual(self.errors(), 0)
+
+    def test_node_that_stood_still_records_nothing_under_lost_claims(self) -> None:
+        self.start(2)
+        stopped = self.nodes[0]
+        self.publish(stopped)
+        self.until_told(MANY // 5)
+        stopped.signal(signal.SIGSTOP)
+        stopped_at = time.monotonic()
+        self.until_told()
+        until(lambda: time.monotonic() - stopped_at > 12, "the claims to be lost")
+        self.assertEqual(self.rows(node), 1)
+        stopped.signal(signal.SIGCONT)
+        until(lambda: "stood still" in stopped.log, "the node to notice")
+        self.until_done()
+        self.assertLess(self.twice(), TWICE)
+        self.assertEqual((self.errors(), self.rows(node)), (0, 2))
+        self.publish(stopped)
+        self.until_told()
+        self.until_done()
+        self.assertEqual(self.twice(), 0)

@@ -1,0 +1,361 @@
+"""Nodes claim work, lose it when they are dead, and record nothing after that."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sqlalchemy import select, text
+from twisted.internet import reactor
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
+from twisted.internet.task import deferLater
+from twisted.trial.unittest import SynchronousTestCase, TestCase
+
+from rsscloud_broker import __version__
+from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
+from rsscloud_broker.model import Callback, Intent, Ping
+from rsscloud_broker.records import Check, Fanout, PollPlan
+from rsscloud_broker.storage import Pulse, Store, migrate, nodes, walks
+from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.schema import node, topic
+from rsscloud_broker.testing import memory_store
+from tests.postgresql import empty_database
+from tests.storage.databases import file_database, threaded_store
+from tests.store_contract.basics import FEED, a_fetch, a_subscription, failed, succeeded, waits
+
+#: A clock of the database that tests can set forward.
+CLOCK = (
+    "CREATE SCHEMA test_clock",
+    "CREATE TABLE test_clock.ahead (seconds integer)",
+    "INSERT INTO test_clock.ahead VALUES (0)",
+    "CREATE FUNCTION test_clock.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS "
+    "'SELECT pg_catalog.clock_timestamp() + seconds * interval ''1s'' FROM test_clock.ahead'",
+)
+PATH = "&options=-c%20search_path%3Dtest_clock,pg_catalog,public"
+
+
+class NodesTestCase(TestCase):
+    """Two stores on one PostgreSQL, whose clock the test sets."""
+
+    def setUp(self) -> None:
+        plain = empty_database()
+        migrate(plain)
+        self.url = plain + PATH
+        self.engine = open_engine(plain)
+        self.addCleanup(self.engine.dispose)
+        self.run_all(*CLOCK)
+        self.stores = (threaded_store(self, self.url), threaded_store(self, self.url))
+
+    def run_all(self, *statements: str) -> None:
+        with self.engine.begin() as conn:
+            for statement in statements:
+                conn.execute(text(statement))
+
+    def pass_time(self, seconds: float) -> None:
+        """Set the clock of the database forward."""
+        self.run_all(f"UPDATE test_clock.ahead SET seconds = seconds + {seconds}")
+
+    async def beat(self, store: Store) -> bool:
+        """Write the heartbeat of a node; whether it was there."""
+        if store.node is None:
+            await store.check_writable()
+        key = store.node
+        assert key is not None
+        there: bool = await store._database.write(lambda conn: nodes.touch(conn, key))
+        return there
+
+    async def remove_dead(self, store: Store) -> int:
+        removed: int = await store._database.write(nodes.remove_dead)
+        return removed
+
+    async def live(self, store: Store) -> int:
+        live, _ = await store._database.read(nodes.count)
+        return int(live)
+
+    async def lose(self, loser: Store, winner: Store) -> None:
+        """Let a node stand still until another has removed it."""
+        self.pass_time(9)
+        await self.beat(winner)
+        self.assertEqual(await self.remove_dead(winner), 1)
+        self.assertFalse(await self.beat(loser))
+
+    async def begin(self, subscribers: int = 3) -> Fanout:
+        """Begin a fan-out."""
+        for number in range(subscribers):
+            await self.stores[0].put_subscription(a_subscription(number=number))
+        await self.stores[0].record_fetch(a_fetch(), None)
+        (walk,) = await self.stores[0].fanouts(10)
+        return walk
+
+
+class NodeTests(NodesTestCase):
+    """The rows of nodes."""
+
+    async def test_node_is_dead_after_eight_seconds(self) -> None:
+        one, other = self.stores
+        await self.beat(one)
+        await self.beat(other)
+        self.pass_time(7)
+        self.assertEqual((await self.remove_dead(one), await self.live(one)), (0, 2))
+        await self.beat(one)
+        self.pass_time(2)
+        self.assertEqual(await self.live(one), 1)
+        self.assertEqual(await self.remove_dead(one), 1)
+        self.assertTrue(await self.beat(one))
+        self.assertFalse(await self.beat(other))
+
+    async def test_node_that_was_removed_gets_a_new_id(self) -> None:
+        one, other = self.stores
+        await self.beat(one)
+        earlier = one.node
+        await self.lose(one, other)
+        one.register()
+        await one.check_writable()
+        self.assertTrue(await self.beat(one))
+        self.assertNotEqual(one.node, earlier)
+
+    async def test_row_of_a_node(self) -> None:
+        await self.beat(self.stores[0])
+        with self.engine.connect() as conn:
+            row = conn.execute(select(node).order_by(node.c.id).limit(1)).one()
+        self.assertEqual(row.version, __version__)
+        self.assertLessEqual(row.started_at, row.beat_at)
+
+    async def test_node_that_records_something_is_left(self) -> None:
+        """Its transaction may still be committed."""
+        one, other = self.stores
+        await self.begin()
+        await self.beat(one)
+        self.pass_time(9)
+        await self.beat(other)
+        with self.engine.connect() as conn:
+            nodes.registered(conn, one.node)
+            self.assertEqual(await self.remove_dead(other), 0)
+            conn.rollback()
+        self.assertEqual(await self.remove_dead(other), 1)
+
+    async def test_node_that_stops_leaves(self) -> None:
+        one, other = self.stores
+        walk = await self.begin()
+        self.assertEqual(len(await one.claim_fanouts([walk.id])), 1)
+        self.assertEqual(await other.fanouts(10), [])
+        await one.stopService()
+        self.assertEqual(len(await other.fanouts(10)), 1)
+
+
+class ClaimTests(NodesTestCase):
+    """Claims of fan-outs and pending notifications."""
+
+    async def test_fanout_is_claimed_by_one(self) -> None:
+        walk = await self.begin()
+        claims = [await store.claim_fanouts([walk.id]) for store in self.stores]
+        self.assertEqual(claims, [[walk], []])
+        self.assertEqual([await store.fanouts(10) for store in self.stores], [[walk], []])
+
+    async def test_rest_of_a_fanout_is_free_for_others(self) -> None:
+        self.patch(walks, "PART", 2)
+        walk = await self.begin(subscribers=5)
+        parts: list[Fanout] = []
+        for store in (*self.stores, self.stores[0]):
+            store.live_nodes = 2
+            (free,) = [one for one in await store.fanouts(10) if one.node is None]
+            parts += await store.claim_fanouts([free.id])
+        shown = [(part.cursor, part.last_id) for part in parts]
+        self.assertEqual(shown, [(0, 2), (2, 4), (4, None)])
+        for store, part in zip((*self.stores, self.stores[0]), parts, strict=True):
+            found = await store.subscriptions(FEED, part.cursor, 10, part.last_id)
+            self.assertEqual(len(found), 1 if part.last_id is None else 2)
+            self.assertFalse((await store.record_slice(part, 9, [], True)).lost)
+        self.assertEqual(await self.stores[0].fanouts(10), [])
+        self.assertEqual(walk.last_id, None)
+
+    async def test_fanout_that_another_node_has_begun_goes_on(self) -> None:
+        """Otherwise subscribers at its end might never be reached."""
+        one, other = self.stores
+        older = await self.begin()
+        (older,) = await one.claim_fanouts([older.id])
+        await other.record_fetch(a_fetch(b"2"), None)
+        self.assertEqual(await other.fanouts(10), [])
+        await one.record_slice(older, 9, [], True)
+        (newer,) = await other.fanouts(10)
+        self.assertGreater(newer.id, older.id)
+
+    async def test_nothing_is_recorded_under_a_lost_claim(self) -> None:
+        one, other = self.stores
+        (walk,) = await one.claim_fanouts([(await self.begin()).id])
+        subscriptions = await one.subscriptions(FEED, 0, 10)
+        await one.record_slice(walk, 1, [], False, [1])
+        await self.lose(one, other)
+        late = [failed(subscriptions[0]), waits(subscriptions[1], 3000)]
+        self.assertTrue((await one.record_slice(walk, 3, late, True)).lost)
+        self.assertEqual(await other.subscriptions(FEED, 0, 10), subscriptions)
+        (again,) = await other.claim_fanouts([walk.id])
+        self.assertEqual((again.cursor, again.outstanding), (1, (1,)))
+        self.assertTrue((await one.record_slice(walk, 3, late, True)).lost)
+        self.assertFalse((await other.record_slice(again, 3, [], True)).lost)
+        self.assertEqual(await other.fanouts(10), [])
+
+    async def test_outcome_under_a_lost_claim_is_dropped(self) -> None:
+        one, other = self.stores
+        await self.begin()
+        subscriptions = await one.subscriptions(FEED, 0, 10)
+        await one.record_deliveries([waits(each, 3000) for each in subscriptions])
+        claimed = await one.claim_due(4000, 10, ())
+        self.assertEqual(await other.claim_due(4000, 10, ()), [])
+        await one.record_deliveries([succeeded(claimed[0])])
+        await self.lose(one, other)
+        again = await other.claim_due(4000, 10, ())
+        self.assertEqual(again, claimed[1:])
+        await one.record_deliveries([failed(claimed[1]), succeeded(claimed[2])])
+        one.register()
+        await one.record_deliveries([failed(claimed[1]), succeeded(claimed[2])])
+        found = await one.subscriptions(FEED, 0, 10)
+        self.assertEqual([each.attempts for each in found], [None, 1, 1])
+        self.assertEqual([each.consecutive_errors for each in found], [0, 0, 0])
+        await other.record_deliveries([succeeded(each) for each in again])
+        found = await one.subscriptions(FEED, 0, 10)
+        self.assertEqual([each.attempts for each in found], [None, None, None])
+
+
+class PulseTests(NodesTestCase):
+    """What a node learns from others."""
+
+    def pulse(self, store: Store) -> list[Event]:
+        """Start the heartbeat of a store, and return the events that it publishes."""
+        events: list[Event] = []
+        pulse = Pulse(IReactorFromThreads(reactor), self.url, store, events.append)
+        pulse.startService()
+        self.addCleanup(pulse.stopService)
+        return events
+
+    async def until(self, events: list[Event], wanted: Event) -> None:
+        """Wait for an event, and forget it and those before it."""
+        while wanted not in events:
+            await deferLater(IReactorTime(reactor), 0.01)
+        del events[: events.index(wanted) + 1]
+
+    async def test_nodes_are_counted(self) -> None:
+        one, other = self.stores
+        for store in self.stores:
+            await self.beat(store)
+        events = self.pulse(one)
+        await self.until(events, NodesCounted(2))
+        self.assertEqual(one.live_nodes, 2)
+        await other.stopService()
+        await self.until(events, NodesCounted(1))
+        self.assertEqual(one.live_nodes, 1)
+
+    async def test_hints_of_others(self) -> None:
+        events = self.pulse(self.stores[0])
+        await self.until(events, WorkHinted())
+        await self.begin()
+        await self.until(events, WorkHinted("fanout"))
+
+    async def test_looks_without_hints(self) -> None:
+        events = self.pulse(self.stores[0])
+        for _ in range(2):
+            await self.until(events, WorkHinted())
+
+    async def test_claims_are_lost(self) -> None:
+        one, other = self.stores
+        events = self.pulse(one)
+        await self.until(events, WorkHinted())
+        await self.beat(one)
+        earlier = one.node
+        with self.engine.begin() as conn:
+            nodes.leave(conn, earlier)
+        await self.until(events, ClaimsLost())
+        await self.beat(other)
+        self.assertNotEqual(one.node, earlier)
+        self.assertTrue(await self.beat(one))
+
+    async def test_connection_is_made_again(self) -> None:
+        events = self.pulse(self.stores[0])
+        await self.until(events, WorkHinted())
+        self.run_all(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid != pg_backend_pid() "
+            "AND datname = current_database() AND query LIKE '%count%node%'"
+        )
+        events.clear()
+        await self.until(events, WorkHinted())
+
+
+class SQLiteNodeTests(TestCase):
+    async def test_restarted_broker_has_its_claims_back_at_once(self) -> None:
+        url = file_database(self)
+        killed = threaded_store(self, url)
+        await killed.put_subscription(a_subscription())
+        await killed.record_fetch(a_fetch(), None)
+        (walk,) = await killed.claim_fanouts([one.id for one in await killed.fanouts(10)])
+        again = threaded_store(self, url)
+        (found,) = await again.claim_fanouts([one.id for one in await again.fanouts(10)])
+        self.assertEqual(found.id, walk.id)
+        self.assertTrue((await killed.record_slice(walk, 1, [], True)).lost)
+
+
+class MemoryNodeTests(SynchronousTestCase):
+    def test_clock_of_sqlite(self) -> None:
+        store: Any = memory_store()
+        with store._database._engine.connect() as conn:
+            shown = conn.execute(select(nodes.database_clock(conn))).scalar_one()
+        self.assertLess(abs(shown / 1e6 - time.time()), 5)
+
+
+class OtherClaimTests(NodesTestCase):
+    """Claims of topics that wait, of polls and of intents."""
+
+    async def test_checks_of_a_dead_node_are_taken_over(self) -> None:
+        one, other = self.stores
+        await one.put_subscription(a_subscription())
+        await one.record_fetch(a_fetch(), None)
+        asked = Check(FEED, pinged=True)
+        for number in range(2):
+            if number:
+                await one.add_ping(Ping("A", FEED, 3000.0), 60.0)
+            else:
+                await one.request_check(FEED, 2000.0, True)
+            self.assertEqual(await one.checks_due(10), [asked])
+            self.assertEqual((await other.checks_due(10), await other.claim_checks(10)), ([], []))
+            await self.lose(one, other)
+            self.assertEqual(await other.claim_checks(10), [asked])
+            await one.check_writable()
+            self.assertEqual(await one.claim_checks(10), [])
+
+    async def test_check_that_is_done_is_claimed_by_nobody(self) -> None:
+        one, other = self.stores
+        await one.put_subscription(a_subscription())
+        await one.request_check(FEED, 900.0, True)
+        await other.record_fetch(a_fetch(), None)
+        self.assertEqual(await one.checks_due(10), [])
+        with self.engine.connect() as conn:
+            self.assertIsNone(conn.execute(select(topic.c.check_node_id)).scalar_one())
+
+    async def test_polls_are_made_by_one(self) -> None:
+        one, other = self.stores
+        await one.put_subscription(a_subscription())
+        for _ in range(2):  # until it has planned the next poll
+            (due,) = await one.polls_due(2000.0, 10)
+            self.assertEqual(await other.polls_due(2000.0, 10), [])
+        await self.lose(one, other)
+        self.assertEqual(len(await other.polls_due(2000.0, 10)), 1)
+        later = PollPlan(FEED, 9000.0, "later", 60.0, 2000.0)
+        await one.plan_polls([later])
+        self.assertEqual(len(await other.polls_due(2000.0, 10)), 1)
+        await other.plan_polls([later])
+        self.assertEqual(await other.polls_due(2000.0, 10), [])
+        self.assertEqual([each.topic for each in await one.polls_due(9000.0, 10)], [due.topic])
+
+    async def test_intents_of_a_dead_node_are_taken_over(self) -> None:
+        one, other = self.stores
+        wanted = Intent(FEED, Callback("http://reader.example/", "websub"), 60)
+        stored = await one.add_intent(wanted, 10)
+        assert stored is not None
+        self.assertEqual((await one.intents(), await other.intents()), ([stored], []))
+        self.assertEqual(await other.claim_intents(10), [])
+        await self.lose(one, other)
+        self.assertEqual(await other.claim_intents(10), [stored])
+        await one.remove_intent(stored.id)
+        await one.postpone_intent(stored.id, 1, 5000.0)
+        self.assertEqual(await other.intents(), [stored])
+        await other.remove_intent(stored.id)
+        self.assertEqual(await other.intents(), [])
