@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 from xmlrpc.client import ServerProxy
 
+from attrs import fields
 from docutils import nodes  # type: ignore[import-untyped] # it has no types
 from docutils.core import (  # type: ignore[import-untyped] # it has no types
     publish_doctree,
@@ -26,7 +27,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
 from rsscloud_broker import config
-from rsscloud_broker.interfaces import IPluginMaker
+from rsscloud_broker.interfaces import IAppMaker, IPluginMaker
 from rsscloud_broker.outbound.guard import DENIED
 from rsscloud_broker.plugins import bundled
 from tests.processes import BIN, LISTENS, TIMEOUT, Process, free_port, no_proxies
@@ -374,6 +375,32 @@ class ReferenceTests(SynchronousTestCase):
         self.assertGreater(len(makers), 10)
         for maker in makers:
             self.assertIn(f"``{maker.name}``", text)
+
+    def test_pages_of_applications_have_the_same_order(self) -> None:
+        order = ["A first run", "Settings", "What others see", "Limits"]
+        pages = sorted((TOP / "docs" / "applications").glob("*.rst"))
+        for page in pages:
+            if page.stem != "index":
+                headings = re.findall(r"(?m)^(.+)\n-{3,}$", page.read_text(encoding="utf-8"))
+                self.assertEqual([each for each in headings if each in order], order, page.name)
+        self.assertGreater(len(pages), 4)
+
+    def test_settings_of_applications_are_listed(self) -> None:
+        checked = 0
+        for maker in vars(bundled).values():
+            if IAppMaker.providedBy(maker):
+                name = maker.name.replace("_", "-")
+                page = TOP / "docs" / "applications" / f"{name}.rst"
+                text = page.read_text(encoding="utf-8")
+                rows = re.findall(r"(?m)^``([a-z_]+)`` {2,}(\S+)", text)
+                found = {key: value.replace(",", "") for key, value in rows}
+                for option in fields(maker.options):
+                    checked += 1
+                    default = str(option.default).lower()
+                    if default:  # a text says what an empty one means
+                        self.assertEqual(found.get(option.name), default, option.name)
+                    self.assertIn(option.name, found)
+        self.assertGreater(checked, 15)
 
     def test_denied_networks_are_listed(self) -> None:
         page = TOP / "docs" / "operating" / "network.rst"

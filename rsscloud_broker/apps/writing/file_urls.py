@@ -50,18 +50,19 @@ class FileUrls:
 
         :param url: however it is spelled: see ``urls.normal_form``.
         """
-        normal = normal_form(url)
-        if not normal.startswith(f"{normal_form(self.public_url).rstrip('/')}/"):
-            return None
-        return self.in_path(urlsplit(normal).path)
+        rest = self._below(url)
+        return self.in_path(urlsplit(rest).path) if rest.startswith("/") else None
 
     def as_stored(self, url: str) -> str:
-        """A URL as it is stored in messages: that of a file here loses what others may spell
-        differently, so that it can be found.
+        """A URL as it is stored in messages: that of a file here is spelled as `url` spells it, so
+        that it can be found.
         """
-        if self.named(url) is None:
-            return url
-        return f"{self.public_url}{urlsplit(normal_form(url)).path}"
+        return url if self.named(url) is None else f"{self.public_url}{self._below(url)}"
+
+    def _below(self, url: str) -> str:
+        """The rest of a URL of the broker, in normal form; empty if it is another's URL."""
+        normal, own = normal_form(url), normal_form(self.public_url).rstrip("/")
+        return normal.removeprefix(own) if normal.startswith(f"{own}/") else ""
 
     def in_path(self, path: str) -> tuple[str, str] | None:
         """The name of the account and the digest in the path of a file; None if it is none."""

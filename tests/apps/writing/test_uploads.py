@@ -92,6 +92,15 @@ class NamesTests(SynchronousTestCase):
         digest = "a" * 64
         url = f"{BROKER}/people/dave/files/{digest}.png"
         self.assertEqual(files.named(url), ("dave", digest))
+        odd = url.replace("http://broker", "HTTP://Broker").replace("files", "%66iles")
+        self.assertEqual(files.named(odd), ("dave", digest))
+        for spelled, stored in (
+            (url, url),
+            (odd, url),
+            (f"{odd}?x=%31#t=10", f"{url}?x=1#t=10"),
+            ("HTTP://Other.example/%66", "HTTP://Other.example/%66"),
+        ):
+            self.assertEqual(files.as_stored(spelled), stored)
         for other in (
             url.replace("http:", "https:"),
             url.replace("dave", "../dave"),
