@@ -58,7 +58,6 @@ from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.health import IHealth, PartState
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
-    DescribedOperation,
     FrontDoorParts,
     IAdministers,
     ICheckerMaker,
@@ -98,7 +97,6 @@ __all__ = [
     "AppTables",
     "Caller",
     "CheckerParts",
-    "DescribedOperation",
     "FeedReport",
     "Finding",
     "FrontDoorParts",
