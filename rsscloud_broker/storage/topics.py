@@ -1,4 +1,5 @@
-"""Stores topics: the results of fetches, requested checks, pushed contents, and the ends of topics.
+"""Stores topics: requested checks, pushed contents, and the ends of topics; ``recording`` stores what
+fetches have found.
 
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.
