@@ -1,5 +1,6 @@
-"""Stores topics: requested checks, pushed contents, and the ends of topics; ``recording`` stores what
-fetches have found.
+"""Stores topics: requested checks, pushed contents, and the ends of topics.
+
+``recording`` stores what fetches have found.
 
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.
