@@ -32,14 +32,24 @@ from rsscloud_broker.wire.links import HUB_PATHS
 @click.argument("file", type=click.Path(dir_okay=False, allow_dash=True), default="-")
 @plain_errors()
 def export(config_file: str | None, data: str | None, file: str) -> None:
-    """Write topics and subscriptions to FILE, as JSON."""
+    """Write topics, subscriptions and blocks to FILE, as JSON.
+
+    Accounts, and what they store with applications, are not exported: back up the database.
+    """
     with storage.open_database(existing_database(config_file, data), writes=False) as connection:
+        left_out = storage.left_out(connection)
         written = storage.export_text(connection, time.time())
         if file == "-":
             for piece in written:
                 click.echo(piece, nl=False)
         else:
             storage.write_file(file, written)
+    if left_out:
+        click.echo(
+            f"Not exported, since it belongs to accounts: {', '.join(left_out)}. To keep or move "
+            "that, copy the whole database.",
+            err=True,
+        )
 
 
 @click.command("import")

@@ -60,7 +60,6 @@ from rsscloud_broker.interfaces.feeds import IChangeStore, IKeepsFeeds, IServesT
 from rsscloud_broker.interfaces.health import IHealth, PartState
 from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
 from rsscloud_broker.interfaces.plugins import (
-    DescribedOperation,
     FrontDoorParts,
     IAdministers,
     ICheckerMaker,
@@ -100,7 +99,6 @@ __all__ = [
     "AppTables",
     "Caller",
     "CheckerParts",
-    "DescribedOperation",
     "FeedReport",
     "Finding",
     "FrontDoorParts",

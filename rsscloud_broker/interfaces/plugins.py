@@ -86,22 +86,6 @@ class SoapOperation:
 
 
 @frozen
-class DescribedOperation:
-    """A SOAP operation as the WSDL of its service shows it.
-
-    :ivar about: a sentence that says what it does.
-    :ivar parameters: the names of its parameters, which are strings; ``?`` after a name marks a
-        parameter that may be left out, ``+`` one that may be repeated.
-    :ivar result: the type of its result, such as ``xsd:boolean``.
-    """
-
-    name: str
-    about: str
-    parameters: str
-    result: str
-
-
-@frozen
 class SoapDescription:
     """The WSDL of a SOAP service.
 
@@ -109,12 +93,12 @@ class SoapDescription:
         to them, are in document/literal style.
     :ivar paths: where the operations answer, and the WSDL with ``?wsdl``.
     :ivar document: makes the WSDL, given the URL at which the operations answer, and the operations
-        that front doors add to the service.
+        that front doors add to the service (``wire.wsdl.DescribedOperation``).
     """
 
     namespace: str
     paths: tuple[str, ...]
-    document: Callable[[str, Sequence[DescribedOperation]], bytes]
+    document: Callable[[str, Sequence[Any]], bytes]
 
 
 @frozen
@@ -125,8 +109,8 @@ class SoapService:
     :ivar operations: the operations by name.
     :ivar aliases: other SOAPActions, which old clients send.
     :ivar description: the WSDL of the service, or None.
-    :ivar described: operations that the WSDL shows beside its own, if the service has one, perhaps
-        by another front door.
+    :ivar described: operations (``wire.wsdl.DescribedOperation``) that the WSDL shows beside its
+        own, if the service has one, perhaps by another front door.
     :ivar body_limit: how many bytes a call may have, if that is more than the operator allows for
         all requests; 0 for no more.  Calls by XML-RPC arrive at the same paths, so it is their
         limit too.
@@ -136,7 +120,7 @@ class SoapService:
     operations: Mapping[str, SoapOperation]
     aliases: tuple[str, ...] = ()
     description: SoapDescription | None = None
-    described: tuple[DescribedOperation, ...] = ()
+    described: tuple[Any, ...] = ()
     body_limit: int = 0
 
 

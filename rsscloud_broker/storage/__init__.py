@@ -15,7 +15,7 @@ from rsscloud_broker.storage.exchange import (
     import_document,
     import_in_parts,
 )
-from rsscloud_broker.storage.exports import export_text, write_file
+from rsscloud_broker.storage.exports import export_text, left_out, write_file
 from rsscloud_broker.storage.health import (
     FileHealth,
     ServerHealth,
@@ -46,6 +46,7 @@ __all__ = [
     "file_health",
     "import_document",
     "import_in_parts",
+    "left_out",
     "migrate",
     "open_database",
     "required_space",

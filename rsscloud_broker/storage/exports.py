@@ -13,12 +13,25 @@ from itertools import groupby
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, func, or_, select
+from sqlalchemy import (
+    Connection,
+    Row,
+    and_,
+    case,
+    func,
+    inspect,
+    literal,
+    or_,
+    select,
+    table,
+)
 
 from rsscloud_broker.admin_records import Block
+from rsscloud_broker.storage.account_schema import account
 from rsscloud_broker.storage.blocks import all_blocks
 from rsscloud_broker.storage.documents import format_time
 from rsscloud_broker.storage.schema import (
+    metadata,
     options_from_text,
     subscription,
     topic,
@@ -55,6 +68,20 @@ _EXPORTED = (
     .where(or_(topic.c.moved_to_id.is_(None), subscription.c.id.is_not(None)))
     .order_by(topic.c.url, subscription.c.id)
 )
+
+
+def left_out(conn: Connection) -> list[str]:
+    """The tables with rows that belong to people and are in no export: accounts, and the tables of
+    applications.
+    """
+    tables = set(inspect(conn).get_table_names()) - set(metadata.tables)
+    of_apps = sorted(each for each in tables if not each.endswith("alembic_version"))
+    return [each for each in (account.name, *of_apps) if _has_rows(conn, each)]
+
+
+def _has_rows(conn: Connection, name: str) -> bool:
+    rows = select(literal(1)).select_from(table(name)).limit(1)
+    return conn.execute(rows).first() is not None
 
 
 def export_text(conn: Connection, now: float) -> Iterator[str]:

@@ -1,4 +1,6 @@
-"""Stores topics: the results of fetches, requested checks, and the ends of topics.
+"""Stores topics, their ends and their fan-outs.
+
+``recording`` stores what fetches have found, ``checks`` which fetches are requested.
 
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, cast, runtime_checkable
 from urllib.parse import quote, urlsplit
 
 from twisted.web.server import Request
@@ -43,7 +43,6 @@ SESSION, FORM, KNOWN = "session", "form", "known"
 KNOWN_SECONDS: Final = 365 * 86_400
 
 
-@runtime_checkable
 class _Traceable(Protocol):
     """A request that knows how it came: see ``front_doors.limits``."""
 
@@ -141,11 +140,12 @@ class Callers:
             )
 
     def is_confidential(self, request: Request) -> bool:
-        if not isinstance(request, _Traceable):
+        if not hasattr(request, "sent_by"):  # asking the protocol would take much longer
             return bool(request.isSecure())
+        traceable = cast(_Traceable, request)
         # A proxy that does not say how it was called is called by the broker's own URL.
-        sent_by = request.sent_by()
-        return sent_by == "https" or (not sent_by and self._is_secure) or request.is_local()
+        sent_by = traceable.sent_by()
+        return sent_by == "https" or (not sent_by and self._is_secure) or traceable.is_local()
 
     def sign_in_url(self, request: Request) -> str:
         target = request.uri if request.method in {b"GET", b"HEAD"} else request.path

@@ -15,11 +15,27 @@ from string import Template
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from rsscloud_broker.interfaces import DescribedOperation
+from attrs import frozen
 
 #: The namespaces of the operations.
 RSSCLOUD: Final = "urn:rsscloud-broker:rssCloud"
 WEBLOG_UPDATES: Final = "urn:rsscloud-broker:weblogUpdates"
+
+
+@frozen
+class DescribedOperation:
+    """A SOAP operation as the WSDL of its service shows it.
+
+    :ivar about: a sentence that says what it does.
+    :ivar parameters: the names of its parameters, which are strings; ``?`` after a name marks a
+        parameter that may be left out, ``+`` one that may be repeated.
+    :ivar result: the type of its result, such as ``xsd:boolean``.
+    """
+
+    name: str
+    about: str
+    parameters: str
+    result: str
 
 
 def rsscloud_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 from rsscloud_broker import storage
+from rsscloud_broker.apps.test_feed.items import TABLES, Item, add_item
+from rsscloud_broker.storage.accounts import add_account
 from tests.commands.cases import CommandTests
 from tests.processes import BIN
 
@@ -96,6 +98,21 @@ class DatabaseTests(CommandTests):
         self.assertEqual(self.output_of("export", "--data", self.data, str(file)), "")
         self.assertEqual(file.stat().st_mode & 0o777, 0o600, "there are secrets in it")
         self.assertEqual(len(json.loads(file.read_text())["topics"]), 1)
+
+    def test_export_says_what_is_left_out(self) -> None:
+        Path(self.data).mkdir()
+        url = f"sqlite:///{self.data}/broker.sqlite"
+        storage.migrate(url, {"test_feed": TABLES})
+        with storage.open_database(url) as connection:
+            self.assertEqual(storage.left_out(connection), [])
+            add_account(connection, "dave", "", False, 1000.0)
+            add_item(connection, Item(900, "urn:uuid:1"), 20)
+            self.assertEqual(storage.left_out(connection), ["account", "test_feed_item"])
+        command = [str(BIN / "rsscloud-broker"), "export", "--data", self.data]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        self.assertEqual(json.loads(done.stdout)["topics"], [])
+        self.assertIn("Not exported", done.stderr)
+        self.assertIn("account, test_feed_item. To keep", done.stderr)
 
     def test_the_database_of_a_configuration(self) -> None:
         database = self.directory / "elsewhere.sqlite"

@@ -7,7 +7,8 @@ A save is one transaction: the new version, the ping, and the beginning of the f
 ``options``         the configuration, ``[apps.hosting]``
 ``documents``       what can be stored: checks feeds, other files, and their paths
 ``schema``          the tables
-``rows``            the SQL
+``rows``            the SQL that finds and deletes files
+``saving``          the SQL that saves them, for many callers at once
 ``store``           the store: each method is one transaction
 ``hosting``         the verbs: save, restore and delete
 ``cache``           keeps the files in memory that are often read

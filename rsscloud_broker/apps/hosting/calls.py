@@ -29,7 +29,6 @@ from rsscloud_broker.apps.hosting.gate import Gate, source_of
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.errors import Refused
 from rsscloud_broker.interfaces import (
-    DescribedOperation,
     IFrontDoor,
     Route,
     SoapOperation,
@@ -40,6 +39,7 @@ from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.negotiation import preferred
 from rsscloud_broker.wire.rsscloud import BadRegistration
 from rsscloud_broker.wire.text import text_of
+from rsscloud_broker.wire.wsdl import DescribedOperation
 
 SAVED: Final = "Thanks for the feed."
 

@@ -17,16 +17,8 @@ from rsscloud_broker.apps.hosting.cache import Cache, Entry, Key
 from rsscloud_broker.apps.hosting.documents import Document, NotStored, is_path
 from rsscloud_broker.apps.hosting.gate import MayNot
 from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
-from rsscloud_broker.apps.hosting.rows import (
-    File,
-    Limits,
-    Public,
-    Save,
-    Saved,
-    Served,
-    Version,
-    save_all,
-)
+from rsscloud_broker.apps.hosting.rows import File, Public, Served, Version
+from rsscloud_broker.apps.hosting.saving import Limits, Save, Saved, save_all
 from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.database import Batched

@@ -1,52 +1,30 @@
-"""The SQL of the application.  Each function runs in a transaction that the caller began."""
+"""The SQL that finds and deletes files; ``saving`` stores them.
+
+Each function runs in a transaction that the caller began.
+"""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Row,
     and_,
-    bindparam,
     delete,
-    insert,
     select,
     update,
 )
 
-from rsscloud_broker.apps.hosting.documents import Document, NotStored
+from rsscloud_broker.apps.hosting.documents import Document
 from rsscloud_broker.apps.hosting.schema import feed, version
-from rsscloud_broker.database import Batched, in_turns
 from rsscloud_broker.interfaces import Account
-from rsscloud_broker.tables import MICROSECONDS, to_micros, to_seconds
-from rsscloud_broker.web.feed_answers import later_second
-
-#: How many versions of a file are kept.
-VERSIONS: Final = 20
+from rsscloud_broker.tables import MICROSECONDS, to_seconds
 
 #: The ``account_id`` of deleted files whose account is gone: those who ask for one learn that it is
 #: gone for good.  Who gets the name next takes them over.
 NOBODY: Final = 0
-
-#: How many bytes of documents one statement stores, if they are several.
-PORTION: Final = 16 * 1024 * 1024
-
-
-@frozen
-class Limits:
-    """How much an account may have.
-
-    :ivar bytes: how many bytes all files together, and how many bytes all versions of all files.
-    :ivar files: how many files.
-    """
-
-    bytes: int
-    files: int
 
 
 @frozen
@@ -122,271 +100,11 @@ class Served:
     is_topic: bool
 
 
-@frozen
-class Saved:
-    """What came of a save.
-
-    :ivar created: whether there was no such file before.
-    :ivar changed: whether the bytes or their type differ from those before.
-    """
-
-    created: bool
-    changed: bool
-
-
-@frozen
-class Save:
-    """A new version of a file that somebody wants to save.
-
-    :ivar at: the present time, in seconds since the epoch.
-    """
-
-    account: Account
-    path: str
-    document: Document
-    at: float
-    limits: Limits
-
-
 _PRESENT = feed.outerjoin(version, version.c.id == feed.c.version_id)
-_FILES = select(
+#: Selects files with what is known of their present versions.
+FILES = select(
     feed, version.c.digest, version.c.media_type, version.c.saved_at, version.c.modified_at
 ).select_from(_PRESENT)
-
-# These are built once, since to build them takes longer than to execute them.
-_OF_ACCOUNTS = _FILES.where(feed.c.account.in_(bindparam("names", expanding=True)))
-_ADD_FEEDS = insert(feed).returning(feed.c.id, sort_by_parameter_order=True)
-_ADD_VERSIONS = insert(version).returning(version.c.id, sort_by_parameter_order=True)
-_COUNT = (
-    update(feed)
-    .where(feed.c.id == bindparam("key"))
-    .values(stored=feed.c.stored + bindparam("more"), versions=feed.c.versions + bindparam("one"))
-)
-_DELETE_VERSION = delete(version).where(version.c.id == bindparam("key"))
-_OLDEST = (
-    select(version.c.id, version.c.feed_id, version.c.size)
-    .where(version.c.feed_id.in_(bindparam("keys", expanding=True)))
-    .order_by(version.c.feed_id, version.c.id.desc())
-)
-
-
-def save_all(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]:
-    """Store new versions of files for several callers, and delete versions that are too many.
-
-    :returns: what came of each; an exception if the account has no room for it.
-    """
-    outcomes: list[Saved | NotStored] = []
-    for some in in_turns(saves, lambda each: [each.account.name]):
-        outcomes += _save_some(conn, some)
-    return outcomes
-
-
-def save(conn: Connection, wanted: Save) -> Saved:
-    """Store a new version of a file.
-
-    :raises NotStored: the account has no room for it.
-    """
-    return Batched(save_all, wanted)(conn)
-
-
-@frozen
-class _Place:
-    """Where a new version belongs.
-
-    :ivar known: the row of the file; None if there never was such a file.
-    :ivar feed_id: the id of the file; 0 if it is still to be made.
-    """
-
-    save: Save
-    known: Row[Any] | None
-    feed_id: int
-
-    @property
-    def is_new(self) -> bool:
-        """Whether there is no such file now."""
-        return self.known is None or self.known.version_id is None
-
-
-def _save_some(conn: Connection, saves: Sequence[Save]) -> list[Saved | NotStored]:
-    """As ``save_all``, for accounts that are all different."""
-    of_accounts: defaultdict[str, list[Row[Any]]] = defaultdict(list)
-    for row in conn.execute(_OF_ACCOUNTS, {"names": [each.account.name for each in saves]}):
-        of_accounts[row.account].append(row)
-    outcomes: list[Saved | NotStored] = []
-    places: list[_Place] = []
-    for each in saves:
-        try:
-            place = _place(conn, each, of_accounts[each.account.name])
-        except NotStored as error:
-            outcomes.append(error)
-            continue
-        if place is not None:
-            places.append(place)
-        outcomes.append(Saved(bool(place and place.is_new), changed=place is not None))
-    for some in _portions(_with_feeds(conn, places)):
-        _add_versions(conn, some)
-    return outcomes
-
-
-def _portions(places: Sequence[_Place]) -> Iterator[Sequence[_Place]]:
-    """Divide places, so that the documents of each portion fit into one statement."""
-    begin, size = 0, 0
-    for index, place in enumerate(places):
-        own = len(place.save.document.body) + len(place.save.document.packed)
-        if begin < index and size + own > PORTION:
-            yield places[begin:index]
-            begin, size = index, 0
-        size += own
-    if places:
-        yield places[begin:]
-
-
-def _place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place | None:
-    """Make room for a new version; None if the file has this content already.
-
-    :param rows: the files of the account, deleted ones too.
-    :raises NotStored: the account has no room for it.
-    """
-    account, document, limits = wanted.account, wanted.document, wanted.limits
-    rows = _of_account(conn, account, rows)
-    known = next((row for row in rows if row.path == wanted.path), None)
-    is_there = known is not None and known.version_id is not None
-    if (
-        known is not None
-        and known.digest == document.digest
-        and known.media_type == document.media_type
-    ):
-        return None
-    size = len(document.body)
-    others = [row for row in rows if row is not known and row.version_id is not None]
-    _check_room(others, size, limits, is_new=not is_there)
-    _make_room(conn, rows, size, limits)
-    if known is not None:
-        return _Place(wanted, known, known.id)
-    deleted = [row.id for row in rows if row.version_id is None]
-    if len(deleted) >= limits.files:  # so many are remembered, and no more
-        conn.execute(delete(feed).where(feed.c.id == min(deleted)))
-    return _Place(wanted, None, 0)
-
-
-def _with_feeds(conn: Connection, places: Sequence[_Place]) -> list[_Place]:
-    """The same places, with files that are made if need be."""
-    empty = {"size": 0, "stored": 0, "versions": 0, "is_topic": False}
-    unknown = [
-        {"account": save.account.name, "account_id": save.account.id, "path": save.path, **empty}
-        for save in (place.save for place in places if not place.feed_id)
-    ]
-    made = iter(conn.scalars(_ADD_FEEDS, unknown).all() if unknown else [])
-    return [each if each.feed_id else evolve(each, feed_id=next(made)) for each in places]
-
-
-def _add_versions(conn: Connection, places: Sequence[_Place]) -> None:
-    made = conn.scalars(_ADD_VERSIONS, [_version(each) for each in places]).all()
-    present = [
-        {
-            "key": each.feed_id,
-            "more": len(each.save.document.body),
-            "one": 1,
-            "version_id": key,
-            "size": len(each.save.document.body),
-            "is_topic": each.save.document.is_topic,
-        }
-        for each, key in zip(places, made, strict=True)
-    ]
-    conn.execute(_COUNT, present)
-    _prune(conn, [row.id for row in (each.known for each in places) if row and _is_full(row)])
-
-
-def _is_full(row: Row[Any]) -> bool:
-    """Whether a file has as many versions as are kept."""
-    return int(row.versions) >= VERSIONS
-
-
-def _version(place: _Place) -> dict[str, object]:
-    """The values of a new version.  Its second is later than that of the version before it."""
-    document, account = place.save.document, place.save.account
-    known = place.known
-    before = 0.0 if known is None or known.modified_at is None else to_seconds(known.modified_at)
-    return {
-        "feed_id": place.feed_id,
-        "account_id": account.id,
-        "saved_at": to_micros(place.save.at),
-        "modified_at": int(later_second(place.save.at, before)) * MICROSECONDS,
-        "size": len(document.body),
-        "media_type": document.media_type,
-        "digest": document.digest,
-        "body": document.body,
-        "packed": document.packed,
-    }
-
-
-def _of_account(conn: Connection, account: Account, rows: Sequence[Row[Any]]) -> Sequence[Row[Any]]:
-    """The rows of an account, with what is remembered of a former one that had its name.
-
-    :raises NotStored: the files of the former account are still being deleted.
-    """
-    owners = {row.account_id for row in rows}
-    if owners <= {account.id}:
-        return rows
-    if owners - {account.id, NOBODY}:
-        raise NotStored(
-            "An account that had your name was removed a moment ago, and its files are still being "
-            "deleted. Try again in a minute.",
-            503,
-        )
-    of_nobody = (feed.c.account == account.name, feed.c.account_id == NOBODY)
-    conn.execute(update(feed).where(*of_nobody).values(account_id=account.id))
-    return rows
-
-
-def _check_room(others: Sequence[Row[Any]], size: int, limits: Limits, *, is_new: bool) -> None:
-    if is_new and len(others) >= limits.files:
-        raise NotStored(
-            f"Your account has {len(others)} files, and no more than {limits.files} are allowed: "
-            "delete one first.",
-            507,
-        )
-    used = sum(row.size for row in others)
-    if used + size > limits.bytes:
-        raise NotStored(
-            f"There is no room for {size:,} bytes: the other files of your account have {used:,}, "
-            f"and all together may have {limits.bytes:,}. Delete some first.",
-            507,
-        )
-
-
-def _make_room(conn: Connection, rows: Sequence[Row[Any]], size: int, limits: Limits) -> None:
-    """Delete the oldest versions of an account until a new one fits."""
-    excess = sum(row.stored for row in rows) + size - limits.bytes
-    if excess <= 0:
-        return
-    present = {row.version_id for row in rows}
-    mine = version.c.feed_id.in_([row.id for row in rows])
-    old = select(version.c.id, version.c.feed_id, version.c.size).where(mine)
-    for row in conn.execute(old.order_by(version.c.id)).all():
-        if excess > 0 and row.id not in present:
-            _delete(conn, [row])
-            excess -= row.size
-
-
-def _prune(conn: Connection, feed_ids: Sequence[int]) -> None:
-    """Delete the versions of files that are too many."""
-    if not feed_ids:
-        return
-    kept: Counter[int] = Counter()
-    surplus = []
-    for row in conn.execute(_OLDEST, {"keys": feed_ids}):
-        kept[row.feed_id] += 1
-        if kept[row.feed_id] > VERSIONS:
-            surplus.append(row)
-    if surplus:
-        _delete(conn, surplus)
-
-
-def _delete(conn: Connection, rows: Sequence[Any]) -> None:
-    """Delete versions, given their rows."""
-    conn.execute(_DELETE_VERSION, [{"key": row.id} for row in rows])
-    conn.execute(_COUNT, [{"key": row.feed_id, "more": -row.size, "one": -1} for row in rows])
 
 
 def remove(conn: Connection, account: Account, path: str) -> bool:
@@ -441,7 +159,7 @@ def disown(conn: Connection, account_id: int) -> None:
 def files(conn: Connection, account: Account) -> list[File]:
     """The files of an account, by path."""
     mine = (feed.c.account_id == account.id, feed.c.version_id.is_not(None))
-    rows = conn.execute(_FILES.where(*mine).order_by(feed.c.path))
+    rows = conn.execute(FILES.where(*mine).order_by(feed.c.path))
     return [
         File(row.path, row.size, row.versions, to_seconds(row.saved_at), row.is_topic)
         for row in rows

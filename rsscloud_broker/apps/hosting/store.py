@@ -7,7 +7,7 @@ from typing import cast
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.apps.hosting import rows
-from rsscloud_broker.apps.hosting.rows import Save, Saved
+from rsscloud_broker.apps.hosting.saving import Save, Saved, save_all
 from rsscloud_broker.database import Batched, reading, writing
 from rsscloud_broker.interfaces import IDatabase
 
@@ -19,8 +19,8 @@ class HostingStore:
         self._database = database
 
     def save(self, wanted: Save) -> Deferred[Saved]:
-        """See ``rows.save``."""
-        return cast("Deferred[Saved]", self._database.write(Batched(rows.save_all, wanted)))
+        """See ``saving.save_all``."""
+        return cast("Deferred[Saved]", self._database.write(Batched(save_all, wanted)))
 
     remove = writing(rows.remove)
     files = reading(rows.files)

@@ -10,9 +10,10 @@ from attrs import evolve
 from sqlalchemy import Connection, inspect, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.hosting import rows
+from rsscloud_broker.apps.hosting import rows, saving
 from rsscloud_broker.apps.hosting.documents import Document, NotStored
-from rsscloud_broker.apps.hosting.rows import VERSIONS, Limits, Save, Saved, Stored
+from rsscloud_broker.apps.hosting.rows import Stored
+from rsscloud_broker.apps.hosting.saving import VERSIONS, Limits, Save, Saved
 from rsscloud_broker.apps.hosting.schema import TABLES, metadata
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.storage import alembic_steps, migrate
@@ -54,7 +55,7 @@ class RowsTests(SynchronousTestCase):
         limits: Limits = LIMITS,
     ) -> Saved:
         with self.writing() as conn:
-            return rows.save(conn, Save(account, path, a_document(body), at, limits))
+            return saving.save(conn, Save(account, path, a_document(body), at, limits))
 
     def present(self, path: str = PATH, known: int = 0, name: str = "dave") -> Stored | None:
         with self.engine.connect() as conn:
@@ -94,7 +95,7 @@ class RowsTests(SynchronousTestCase):
             Save(DAVE, "a.xml", a_document(b"another"), 2000.0, LIMITS),
         ]
         with self.writing() as conn:
-            outcomes = rows.save_all(conn, wanted)
+            outcomes = saving.save_all(conn, wanted)
         new, next_one, same = Saved(True, True), Saved(False, True), Saved(False, False)
         self.assertIsInstance(outcomes.pop(2), NotStored)
         self.assertEqual(outcomes, [new, next_one, next_one, same, new])
@@ -105,13 +106,13 @@ class RowsTests(SynchronousTestCase):
         self.assertEqual([file.versions for file in self.files(ANNA)], [VERSIONS])
 
     def test_large_documents_are_stored_in_portions(self) -> None:
-        self.patch(rows, "PORTION", 30)
+        self.patch(saving, "PORTION", 30)
         accounts = [Account(number, f"author{number}", False, 1.0) for number in range(1, 6)]
         wanted = [
             Save(each, PATH, a_document(b"%d" % each.id * 5), 2000.0, LIMITS) for each in accounts
         ]
         with self.writing() as conn:
-            rows.save_all(conn, wanted)
+            saving.save_all(conn, wanted)
         bodies = [self.body(name=each.name) for each in accounts]
         self.assertEqual(bodies, [b"%d" % each.id * 5 for each in accounts])
 
@@ -147,7 +148,7 @@ class RowsTests(SynchronousTestCase):
         self.assertEqual(len(self.versions()), 1)
         with self.writing() as conn:
             other = a_document(media_type="text/xml")
-            self.assertTrue(rows.save(conn, Save(DAVE, PATH, other, 2000, LIMITS)).changed)
+            self.assertTrue(saving.save(conn, Save(DAVE, PATH, other, 2000, LIMITS)).changed)
 
     def test_last_versions_are_kept(self) -> None:
         for number in range(VERSIONS + 5):

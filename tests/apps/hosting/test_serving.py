@@ -10,7 +10,8 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.apps.hosting import cache as cache_module
 from rsscloud_broker.apps.hosting.documents import examined
 from rsscloud_broker.apps.hosting.options import HostingOptions
-from rsscloud_broker.apps.hosting.rows import Limits, Save, Stored
+from rsscloud_broker.apps.hosting.rows import Stored
+from rsscloud_broker.apps.hosting.saving import Limits, Save
 from rsscloud_broker.apps.hosting.store import HostingStore
 from tests.apps.hosting.fixture import (
     BASE,
