@@ -849,7 +849,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A body in chunks fills the memory.",
     ),
     Mutation(
-        "front_doors/limits.py",
+        "front_doors/tracing.py",
         "if not self._connection.from_proxy:",
         "if False:",
         "front_doors.test_limits",
@@ -997,11 +997,25 @@ MUTATIONS: tuple[Mutation, ...] = (
         "The beginning of the token is enough.",
     ),
     Mutation(
-        "front_doors/limits.py",
+        "front_doors/tracing.py",
         "return peer is not None and not any(map(self.requestHeaders.hasHeader, _OF_PROXIES))",
         "return peer is not None",
         "front_doors.test_monitoring",
         "Behind a proxy that nobody named, strangers read the metrics.",
+    ),
+    Mutation(
+        "front_doors/connections.py",
+        "return is_own or None if chosen is None else chosen",
+        "return True if chosen is None else chosen",
+        "front_doors.test_monitoring",
+        "Strangers behind a bare proxy count as programs on this machine.",
+    ),
+    Mutation(
+        "web/streams.py",
+        "piece, rest = data[:PIECE], data[PIECE:]",
+        "piece, rest = data, data[:0]",
+        "web.test_streams",
+        "A large event is copied for each browser that does not read.",
     ),
     Mutation(
         "front_doors/access_log.py",

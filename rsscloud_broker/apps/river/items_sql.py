@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import groupby
 from typing import Any
 
 from attrs import asdict, frozen
@@ -138,6 +139,17 @@ def items_after(conn: Connection, account_id: int, after: int, limit: int) -> li
     wanted = (_followed_by(account_id), item.c.id > after)
     oldest = select(item).where(*wanted).order_by(item.c.id).limit(limit)
     return list(map(_item, conn.execute(oldest)))
+
+
+def arrivals(conn: Connection, after: int, upto: int) -> list[Arrival]:
+    """See ``River.arrivals``."""
+    wanted = select(item).where(item.c.id > after, item.c.id <= upto).order_by(item.c.id)
+    found = [_item(row) for row in conn.execute(wanted)]
+    followers = {feed_id: _followers(conn, feed_id) for feed_id in {each.feed_id for each in found}}
+    return [
+        Arrival(tuple(some), followers[feed_id])
+        for feed_id, some in groupby(found, key=lambda each: each.feed_id)
+    ]
 
 
 def newest_id(conn: Connection) -> int:

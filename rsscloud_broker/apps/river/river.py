@@ -246,6 +246,10 @@ class River:
         """The oldest items with a greater id, oldest first."""
         return await self._store.items_after(caller.account.id, after, limit)
 
+    async def arrivals(self, after: int, upto: int) -> list[Arrival]:
+        """The items between two ids, and the one with the second, of all feeds, oldest first."""
+        return await self._store.arrivals(after, upto)
+
     async def newest_id(self) -> int:
         """The id of the newest item of all feeds; 0 if there is none."""
         return await self._store.newest_id()

@@ -39,4 +39,5 @@ class RiverStore:
     store_document = writing(items_sql.store_document)
     items = reading(items_sql.items_before)
     items_after = reading(items_sql.items_after)
+    arrivals = reading(items_sql.arrivals)
     newest_id = reading(items_sql.newest_id)

@@ -16,7 +16,8 @@ A browser whose connection broke says which item it got last; only then the item
 read.  So nothing is lost, though an item may come twice, which the script notices by its id.
 
 Another process of the broker may store items, too.  So the id of the newest item is read every
-``CHECK`` seconds; if nobody has announced that item, all who watch get what they miss.
+``CHECK`` seconds, and the items that nobody has announced by the next time are read and sent: see
+``elsewhere``.
 
 A stream asks from time to time whether its session still goes on, and ends with it.
 """
@@ -34,6 +35,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.web.server import Request
 
+from rsscloud_broker.apps.river.elsewhere import Elsewhere
 from rsscloud_broker.apps.river.model import Arrival, Feed, Item
 from rsscloud_broker.apps.river.rendering import event
 from rsscloud_broker.apps.river.river import River
@@ -111,6 +113,7 @@ class RiverStreams:
         self._end_watch: Callable[[], None] | None = None
         self._pause: Deferred[None] | None = None
         self._running = False
+        self._elsewhere = Elsewhere(river)
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -153,6 +156,7 @@ class RiverStreams:
         if self._position is None or not arrival.items:
             return  # without a position, nobody has begun yet
         self._position = max(self._position, *arrival.item_ids)
+        self._elsewhere.announce(arrival.item_ids)
         if self._live.keys() & arrival.accounts:
             self._arrived.append(arrival)
             if not self._is_sending:
@@ -356,11 +360,16 @@ class RiverStreams:
         newest = await self._river.newest_id()
         if self._position is None:
             self._position = newest
+            self._elsewhere.begin(newest)
             for stream in list(self._streams):
                 self._start(stream)
-        elif self._position < before:  # nobody has announced it since the last time
-            missed_after, self._position = self._position, newest
-            self._all_catch_up(missed_after)
+        else:
+            after, arrivals = await self._elsewhere.find(before)
+            if arrivals is None:
+                self._position = max(self._position, before)
+                self._all_catch_up(after)
+            for arrival in arrivals or ():
+                self._has_arrived(arrival)
         return newest
 
     async def _check_sessions(self) -> None:

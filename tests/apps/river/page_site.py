@@ -78,9 +78,11 @@ class FakeRiver(River):
         self.announce(*items)
 
     def announce(self, *items: Item) -> None:
-        accounts = [key for key, feeds in self.lists.items() if items[0].feed_id in feeds]
         for watcher in list(self.watchers):
-            watcher(Arrival(items, frozenset(accounts)))
+            watcher(Arrival(items, self._followers(items[0].feed_id)))
+
+    def _followers(self, feed_id: int) -> frozenset[int]:
+        return frozenset(key for key, feeds in self.lists.items() if feed_id in feeds)
 
     def _read(self, name: str) -> None:
         self.reads.append(name)
@@ -125,6 +127,14 @@ class FakeRiver(River):
         if self.waiting is not None:
             await self.waiting
         return [each for each in self._of(caller) if each.id > after][:limit]
+
+    async def arrivals(self, after: int, upto: int) -> list[Arrival]:
+        self._read("arrivals")
+        return [
+            Arrival((each,), self._followers(each.feed_id))
+            for each in self.stored
+            if after < each.id <= upto
+        ]
 
     async def newest_id(self) -> int:
         self._read("newest_id")

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river import rendering
 from rsscloud_broker.apps.river.page import StreamLimits
-from rsscloud_broker.apps.river.stream import CHECK, MOST_MISSED, PART, SESSION_CHECK
+from rsscloud_broker.apps.river.stream import CHECK, KEPT_EVENTS, MOST_MISSED, PART, SESSION_CHECK
 from rsscloud_broker.config import Http
 from rsscloud_broker.web import streams
 from rsscloud_broker.web.streams import HEARTBEAT, MAX_BACKLOG
@@ -147,6 +147,35 @@ class StreamTests(StreamCase):
         self.assertEqual((dave.ids(), anna.ids()), ([1, 2, 3], [3]))
         self.river.arrive(item(4, 2))
         self.assertEqual((dave.ids(), anna.ids()), ([1, 2, 3, 4], [3, 4]))
+
+    def test_items_of_another_process_between_those_of_this_one(self) -> None:
+        """The newest item is announced here, and the one before it is not."""
+        readers = [self.watch(self.dave), self.watch(self.dave), self.watch(self.anna)]
+        self.river.arrive(item(1, 1))
+        self.river.store(item(2, 2))
+        self.river.arrive(item(3, 1))
+        self.river.reads.clear()
+        for _ in range(3):
+            self.wait()
+        self.assertEqual([reader.ids() for reader in readers], [[1, 3, 2], [1, 3, 2], [2]])
+        self.assertEqual(self.river.reads.count("arrivals"), 1)
+        self.assertNotIn("items_after", self.river.reads)  # one read is enough for all
+        self.river.arrive(item(4, 1))
+        self.river.store(item(5, 2))
+        self.river.arrive(item(6, 1))
+        for _ in range(3):
+            self.wait()
+        self.assertEqual([reader.ids()[3:] for reader in readers[:2]], [[4, 6, 5]] * 2)
+
+    def test_many_items_of_another_process(self) -> None:
+        reader = self.watch(self.dave)
+        self.wait()
+        self.river.store(*map(item, range(1, KEPT_EVENTS + 50)))
+        for _ in range(3):
+            self.wait()
+        self.assertEqual(reader.ids()[:100], list(range(1, 101)))
+        self.assertEqual(reader.ids()[-1], "gap")
+        self.assertNotIn("arrivals", self.river.reads)
 
     def test_heartbeat(self) -> None:
         self.river.store(item(7))
