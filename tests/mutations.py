@@ -173,8 +173,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "apps/events/options.py",
-        '(f"{public_url}{PREFIX}/", *options',
-        "(*options",
+        '(f"{public_url}{PREFIX}/", *options.leave_out)',
+        "(*options.leave_out,)",
         "apps.events.test_feeds",
         "The feed is a topic, whose change is in the feed, which is thereby changed again.",
     ),
