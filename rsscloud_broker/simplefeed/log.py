@@ -124,6 +124,10 @@ class Document:
 
 _BY_NAME: Final = select(schema.log).where(schema.log.c.name == bindparam("of"))
 _LOCKED: Final = _BY_NAME.with_for_update()
+_NEW_LOG: Final[dict[str, Any]] = {
+    name: dialect.insert(schema.log).on_conflict_do_nothing()
+    for name, dialect in (("postgresql", postgresql), ("sqlite", sqlite))
+}
 _LOCKED_NOW: Final = _BY_NAME.with_for_update(skip_locked=True)
 _APPENDED: Final = update(schema.log).where(schema.log.c.id == bindparam("of"))
 _IN_RANGE: Final = (
@@ -176,9 +180,8 @@ def _make_log(conn: Connection, described: Description, at: float) -> Log:
         "created_at": now,
         "updated_at": now,
     }
-    dialect: Any = {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name]
     # Another transaction may make the same log at this moment.  PostgreSQL waits for it here.
-    conn.execute(dialect.insert(schema.log).values(values).on_conflict_do_nothing())
+    conn.execute(_NEW_LOG[conn.dialect.name], values)
     return _log(conn.execute(_BY_NAME, {"of": described.name}).one())
 
 
@@ -193,12 +196,17 @@ def count_logs(conn: Connection, prefix: str) -> int:
     return conn.execute(select(func.count()).where(_begins(prefix))).scalar_one()
 
 
-def stalest_log(conn: Connection, prefix: str) -> Log | None:
-    """Of the logs whose names begin with a prefix, the one whose newest entry is oldest."""
+def stalest_logs(conn: Connection, prefix: str, limit: int) -> list[Log]:
+    """Of the logs whose names begin with a prefix, those whose newest entries are oldest."""
     of_prefix = select(schema.log).where(_begins(prefix))
-    oldest = of_prefix.order_by(schema.log.c.updated_at, schema.log.c.id).limit(1)
-    row = conn.execute(oldest).first()
-    return None if row is None else _log(row)
+    oldest = of_prefix.order_by(schema.log.c.updated_at, schema.log.c.id).limit(limit)
+    return [_log(row) for row in conn.execute(oldest)]
+
+
+def known_logs(conn: Connection, names: Sequence[str]) -> set[str]:
+    """Those of some names that logs have."""
+    column = schema.log.c.name
+    return set(conn.execute(select(column).where(column.in_(names))).scalars())
 
 
 def _begins(prefix: str) -> ColumnElement[bool]:

@@ -214,10 +214,11 @@ class LogTests(SynchronousTestCase):
             for name, at in (("of_%a", 30.0), ("of_%b", 10.0), ("of_%c", 20.0), ("ofxxd", 5.0)):
                 log.open_log(conn, log.Description(name, "T"), NOON + at)
             self.assertEqual(log.count_logs(conn, "of_%"), 3)
-            stalest = log.stalest_log(conn, "of_%")
-            assert stalest is not None
-            self.assertEqual(stalest.name, "of_%b")
-            self.assertIsNone(log.stalest_log(conn, "none"))
+            stalest = [each.name for each in log.stalest_logs(conn, "of_%", 2)]
+            self.assertEqual(stalest, ["of_%b", "of_%c"])
+            self.assertEqual(log.stalest_logs(conn, "none", 1), [])
+            self.assertEqual(log.known_logs(conn, ["of_%a", "of_%z"]), {"of_%a"})
+            self.assertEqual(log.known_logs(conn, []), set())
 
     def test_documents_up_to_a_number(self) -> None:
         with self.engine.begin() as conn:

@@ -30,8 +30,10 @@ from rsscloud_broker.simplefeed.archive import Archive
 #: Seconds between two looks for new rows.
 PAUSE: Final = 0.5
 
-#: How many rows are cut in a transaction, so that no other write waits long.
-AT_ONCE: Final = 250
+#: How many pings and how many changes are cut in a transaction, so that no other write waits long.
+#: Each change may be appended to three logs.
+PINGS_AT_ONCE: Final = 250
+CHANGES_AT_ONCE: Final = 50
 
 #: Seconds between two removals of what is too old.
 SWEEP: Final = 3600.0
@@ -136,7 +138,7 @@ class Cutter(Service):
     async def _cut_changes(self) -> bool:
         """Cut some changes; returns whether there may be more."""
         before = await self._source(CHANGES)
-        changes = await self._changes.kept_changes(before, AT_ONCE)
+        changes = await self._changes.kept_changes(before, CHANGES_AT_ONCE)
         if not changes:
             return False
         cut = await self._in_thread(self._writer.changes, changes)
@@ -152,7 +154,7 @@ class Cutter(Service):
     async def _cut_pings(self) -> bool:
         """Cut some pings; returns whether there may be more."""
         before = await self._source(PINGS)
-        pings = await self._changes.pings_after(before, AT_ONCE)
+        pings = await self._changes.pings_after(before, PINGS_AT_ONCE)
         if not pings:
             return False
         entries = await self._in_thread(self._writer.pings, pings, self._is_shown)
@@ -161,7 +163,7 @@ class Cutter(Service):
         if not await self._database.write(appending):
             return False
         self._changed([PINGS])
-        return len(pings) == AT_ONCE
+        return len(pings) == PINGS_AT_ONCE
 
     async def _sweep(self) -> None:
         """Remove what is too old."""

@@ -55,6 +55,10 @@ _HOST: Final = re.compile(r"[a-z0-9_.:-]{1,255}")
 _DOCUMENTS: Final = {f"{PREFIX}/documents/": CHANGES, f"{PREFIX}/pings/documents/": PINGS}
 _RECENT: Final = {f"{PREFIX}/recent": CHANGES, f"{PREFIX}/pings/recent": PINGS}
 
+_UNMADE: Final = Answer(
+    b"The feed is being made. Please come again in a moment.\n", PLAIN, 503, {"retry-after": "5"}
+)
+
 
 class NotAsked(Exception):
     """A request names no document.  The text says what to ask for.
@@ -210,8 +214,9 @@ class Documents(Answers):
         except DocumentGone as error:
             return Answer(f"This is gone: {clean(str(error))}.\n".encode(), PLAIN, 410)
         if found is None:
-            text = await self._missing(wanted)
-            return Answer(f"{text}\n".encode(), PLAIN, 404)
+            if wanted.number is None and wanted.name in _RECENT.values():
+                return _UNMADE
+            return Answer(f"{await self._missing(wanted)}\n".encode(), PLAIN, 404)
         self._cache.keep(wanted.key, found)
         if request.channel is not None:  # None: it has hung up
             found.send(request)
@@ -266,9 +271,7 @@ class Documents(Answers):
                 f"This broker keeps no history of {of}: it keeps the contents of some topics only. "
                 f"All changes are in {PREFIX}/recent"
             )
-        if kind == "host":
-            return f"Nothing has changed at {of} that this broker knows of."
-        return "The feed is being made. Please come again in a moment."
+        return f"Nothing has changed at {of} that this broker knows of."
 
 
 def _asked_by(request: Request) -> Asked:

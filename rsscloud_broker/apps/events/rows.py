@@ -8,7 +8,7 @@ no two processes wait for each other, and each row of the store becomes an entry
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -93,30 +93,38 @@ def append_changes(
             others[HOST + each.host].append(each.entry)
         if each.of_topic is not None:
             others[TOPIC + each.url].append(each.of_topic)
-    removed: list[str] = []
+    known = log.known_logs(conn, list(others))
+    removed = [
+        *_make_room(conn, HOST, feeds.options.hosts, others, known),
+        *_make_room(conn, TOPIC, feeds.options.topics, others, known),
+    ]
     for name, entries in others.items():
-        removed += _make_room(conn, feeds, name)
-        feeds.open(conn, name, entries[0].updated)
+        if name not in known:
+            feeds.open(conn, name, entries[0].updated)
         log.append(conn, name, entries)
     return Appended([CHANGES, *others], removed)
 
 
-def _make_room(conn: Connection, feeds: Feeds, name: str) -> list[str]:
-    """Remove the logs of a kind that have not changed for longest, if a new one would be too many.
+def _make_room(
+    conn: Connection, prefix: str, most: int, names: Collection[str], known: Collection[str]
+) -> list[str]:
+    """Remove the logs of a kind that have not changed for longest, if new ones would be too many.
 
-    :returns: the ids of their feeds.
+    :param prefix: how the names of the kind begin.
+    :param names: the names of the logs that get entries; they stay.
+    :param known: those of them that are not new.
+    :returns: the ids of the feeds that were removed.
     """
-    prefix = HOST if name.startswith(HOST) else TOPIC
-    most = feeds.options.hosts if prefix == HOST else feeds.options.topics
-    if log.find_log(conn, name) is not None:
+    of_kind = [name for name in names if name.startswith(prefix)]
+    new = sum(name not in known for name in of_kind)
+    excess = log.count_logs(conn, prefix) + new - most if new else 0
+    if excess <= 0:
         return []
-    removed = []
-    for _ in range(log.count_logs(conn, prefix) - most + 1):
-        stalest = log.stalest_log(conn, prefix)
-        if stalest is not None:
-            log.remove_log(conn, stalest.name)
-            removed.append(stalest.feed_id)
-    return removed
+    stalest = log.stalest_logs(conn, prefix, excess + len(of_kind))
+    removed = [each for each in stalest if each.name not in names][:excess]
+    for each in removed:
+        log.remove_log(conn, each.name)
+    return [each.feed_id for each in removed]
 
 
 @frozen

@@ -202,6 +202,8 @@ class Watchers:
         self._watching: set[Watcher] = set()
         self._reads = DeferredSemaphore(READS)
         self._pages: dict[tuple[Position, Position], Page] = {}
+        # Those who wait for a page that is being read.
+        self._sharing: dict[tuple[Position, Position], list[Deferred[None]]] = {}
         # The position behind all entries, once it is known since somebody watches.
         self._newest: Position | None = None
         self._waiting: list[Deferred[None]] = []
@@ -245,7 +247,8 @@ class Watchers:
                 self._fail(error)
             except Exception:  # log a bug, and try again
                 self.log.failure("New events could not be looked up for those who watch them.")
-            await self._wake()
+            waiting, self._waiting = self._waiting, []
+            await self._wake(waiting)
             await deferLater(self._clock, PAUSE)
         self._running = False
         self._newest = None
@@ -256,9 +259,8 @@ class Watchers:
             self._failing = True
             self.log.error("The events cannot be read for those who watch: {error}", error=error)
 
-    async def _wake(self) -> None:
-        """Wake those who wait for news, some in each turn of the reactor."""
-        waiting, self._waiting = self._waiting, []
+    async def _wake(self, waiting: Sequence[Deferred[None]]) -> None:
+        """Wake those who wait, some in each turn of the reactor."""
         for start in range(0, len(waiting), AT_ONCE):
             if start:
                 await deferLater(self._clock, 0)
@@ -302,25 +304,38 @@ class Watchers:
             await self._drained(watcher)
 
     async def _page(self, after: Position, until: Position) -> Page | None:
-        """The entries between two positions; None if they cannot be read now."""
+        """The entries between two positions; None if they cannot be read now.
+
+        Watchers that want the same page at the same time share one read.
+        """
         key = after, until
-        if key not in self._pages:
-            try:
-                await self._reads.acquire()
-                try:
-                    if key not in self._pages:
-                        page = await self._database.read(
-                            partial(read_page, after=after, until=until)
-                        )
-                        while len(self._pages) >= PAGES:
-                            del self._pages[next(iter(self._pages))]
-                        self._pages[key] = page
-                finally:
-                    self._reads.release()
-            except Unavailable as error:
-                self._fail(error)
-                return None
-        return self._pages[key]
+        if key in self._pages:
+            return self._pages[key]
+        if key in self._sharing:
+            waiting: Deferred[None] = Deferred()
+            self._sharing[key].append(waiting)
+            await waiting
+            return self._pages.get(key)
+        self._sharing[key] = []
+        try:
+            return await self._read(key)
+        except Unavailable as error:
+            self._fail(error)
+            return None
+        finally:
+            Deferred.fromCoroutine(self._wake(self._sharing.pop(key)))
+
+    async def _read(self, key: tuple[Position, Position]) -> Page:
+        after, until = key
+        await self._reads.acquire()
+        try:
+            page: Page = await self._database.read(partial(read_page, after=after, until=until))
+        finally:
+            self._reads.release()
+        while len(self._pages) >= PAGES:
+            del self._pages[next(iter(self._pages))]
+        self._pages[key] = page
+        return page
 
     async def _drained(self, watcher: Watcher) -> None:
         """Wait until a watcher has read what was sent; cut it off if it reads nothing."""

@@ -120,8 +120,9 @@ class DocumentTests(SynchronousTestCase):
 
     def test_before_the_feed_is_made(self) -> None:
         answer = EventsHouse(self).ask(RECENT)
-        self.assertEqual(answer.status, 404)
+        self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "5"))
         self.assertIn("come again", answer.text)
+        self.assertEqual(EventsHouse(self).ask(FIRST).status, 404)
 
 
 class BadRequestTests(SynchronousTestCase):

@@ -40,7 +40,8 @@ class CuttingTests(SynchronousTestCase):
         ])  # fmt: skip
 
     def test_more_than_are_cut_at_once(self) -> None:
-        self.patch(cutter, "AT_ONCE", 2)
+        self.patch(cutter, "PINGS_AT_ONCE", 2)
+        self.patch(cutter, "CHANGES_AT_ONCE", 2)
         names = [f"n{number}" for number in range(9)]
         self.house.ping(*names)
         for number in range(5):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from twisted.internet.defer import Deferred
 from twisted.internet.testing import StringTransport
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
@@ -12,6 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.events import stream
 from rsscloud_broker.apps.events.options import EventsOptions
 from rsscloud_broker.apps.events.stream import PATIENCE, PAUSE
+from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.web.streams import HEARTBEAT
@@ -172,6 +174,33 @@ class StreamTests(SynchronousTestCase):
         self.house.wait()
         self.assertEqual([reader.titles() for reader in readers], [["a"]] * 3)
         self.assertEqual(len(reads), 1)
+
+    def test_hundreds_who_want_the_same_at_the_same_time(self) -> None:
+        house = EventsHouse(
+            self,
+            EventsOptions(watchers_per_address=1000),
+            Http(max_connections=2000, max_connections_per_address=1000),
+        )
+        house.start()
+        house.ping("a")
+        house.wait()
+        read = house.database.read
+
+        def slow(operation: Any) -> Deferred[Any]:
+            done: Deferred[Any] = Deferred()
+            house.clock.callLater(0.1, lambda: read(operation).chainDeferred(done))
+            return done
+
+        house.database.read = slow  # type: ignore[method-assign] # as by a thread
+        readers = [Reader(house, f"{LINES}?after=0-0") for _ in range(400)]
+        for _ in range(10):
+            house.wait(0.1)
+        house.ping("b")
+        for _ in range(30):
+            house.wait(0.1)
+        self.assertEqual({tuple(reader.titles()) for reader in readers}, {("a", "b")})
+        for reader in readers:
+            reader.leave()
 
     def test_nothing_is_read_when_nobody_watches(self) -> None:
         self.watch().leave()
