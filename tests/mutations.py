@@ -703,6 +703,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         "sinks.test_relay",
         "Each ping is sent back to the broker that it came from.",
     ),
+    Mutation(
+        "sinks/relay_worker.py",
+        "if self._waiting.is_full:",
+        "if False:",
+        "sinks.test_relay",
+        "A target that refuses all pings has the broker remember them all.",
+    ),
+    Mutation(
+        "wire/change_list_reader.py",
+        "if reached - at > LONGEST_STEP:",
+        "if False:",
+        "wire.test_change_list_reader apps.follows.test_lists",
+        "One old record in a followed list hides that pings are missing.",
+    ),
+    Mutation(
+        "apps/follows/archives.py",
+        "if self._clock.seconds() < self._not_before:",
+        "if False:",
+        "apps.follows.test_lists",
+        "Archives that cannot be read are asked for all the time.",
+    ),
     # --- outbound
     Mutation(
         "outbound/guard.py",

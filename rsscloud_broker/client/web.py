@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from attrs import field, frozen
 from OpenSSL.crypto import Error as NoCertificate
@@ -34,12 +34,17 @@ from twisted.web.http_headers import Headers
 from rsscloud_broker import __version__
 from rsscloud_broker.interfaces import IClock
 
+T = TypeVar("T")
+
 _PEM: Final = re.compile(
     rb"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", flags=re.DOTALL
 )
 
 #: Seconds to wait for a connection.
 CONNECT_TIMEOUT: Final = 10
+
+#: How many seconds an exchange may take, and how many bytes of an answer are read.
+SECONDS, MAX_BYTES = 30.0, 10 * 1024 * 1024
 
 USER_AGENT: Final = f"rsscloud-broker/{__version__}"
 
@@ -134,8 +139,8 @@ class Web:
 
     treq: HTTPClient
     clock: IClock
-    seconds: float = 30.0
-    max_bytes: int = 10 * 1024 * 1024
+    seconds: float = SECONDS
+    max_bytes: int = MAX_BYTES
 
     async def get(
         self, url: str, headers: Mapping[str, str] | None = None, *, redirects: bool = True
@@ -146,14 +151,16 @@ class Web:
         :raises ClientError: there was no answer, or its body was too large.
         """
         exchange = self._exchange("GET", url, headers or {}, b"", redirects=redirects)
-        return await self._in_time(url, exchange)
+        return await in_time(url, exchange, self.seconds, self.clock)
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """Send a POST; a redirect is not followed.
 
         :raises ClientError: there was no answer, or its body was too large.
         """
-        return await self._in_time(url, self._exchange("POST", url, headers, body))
+        return await in_time(
+            url, self._exchange("POST", url, headers, body), self.seconds, self.clock
+        )
 
     async def _exchange(
         self,
@@ -186,24 +193,25 @@ class Web:
         final = response.request.absoluteURI or b""
         return Reply(response.code, content_type, bytes(content), final.decode("ascii"), link)
 
-    async def _in_time(self, url: str, exchange: Coroutine[Any, Any, Reply]) -> Reply:
-        """Wait for an exchange until the deadline.
 
-        :raises ClientError: the exchange failed, or the deadline has passed.
-        """
+async def in_time(url: str, exchange: Coroutine[Any, Any, T], seconds: float, clock: IClock) -> T:
+    """Wait for an exchange until the deadline.
 
-        def timed_out(_: object, seconds: float) -> NoReturn:
-            # Replaces whatever error the cancelled exchange raised.
-            raise ClientError(f"{url}: no answer within {seconds:g} seconds")
+    :param url: what is requested, for the error.
 
-        try:
-            return await Deferred.fromCoroutine(exchange).addTimeout(
-                self.seconds, self.clock, timed_out
-            )
-        except (ResponseFailed, RequestTransmissionFailed) as error:
-            # RequestTransmissionFailed: the TLS handshake failed while a body was being sent.
-            reasons = ", ".join(dict.fromkeys(map(_reason, error.reasons)))
-            raise ClientError(f"{url}: {reasons}") from error
-        except (ConnectError, ConnectionClosed, SchemeNotSupported, OSError, ValueError) as error:
-            # ValueError: the URL is invalid.  OSError: among others, DNS failed.
-            raise ClientError(f"{url}: {error}") from error
+    :raises ClientError: the exchange failed, or the deadline has passed.
+    """
+
+    def timed_out(_: object, seconds: float) -> NoReturn:
+        # Replaces whatever error the cancelled exchange raised.
+        raise ClientError(f"{url}: no answer within {seconds:g} seconds")
+
+    try:
+        return await Deferred.fromCoroutine(exchange).addTimeout(seconds, clock, timed_out)
+    except (ResponseFailed, RequestTransmissionFailed) as error:
+        # RequestTransmissionFailed: the TLS handshake failed while a body was being sent.
+        reasons = ", ".join(dict.fromkeys(map(_reason, error.reasons)))
+        raise ClientError(f"{url}: {reasons}") from error
+    except (ConnectError, ConnectionClosed, SchemeNotSupported, OSError, ValueError) as error:
+        # ValueError: the URL is invalid.  OSError: among others, DNS failed.
+        raise ClientError(f"{url}: {error}") from error

@@ -14,7 +14,7 @@ from treq.client import HTTPClient
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import react
-from twisted.web.client import HTTPConnectionPool
+from twisted.web.client import Agent, HTTPConnectionPool
 
 from rsscloud_broker.client.web import ClientError, Web, trusting
 from rsscloud_broker.timing import SystemClock
@@ -61,5 +61,12 @@ def web_client(reactor: Any, pool: HTTPConnectionPool | None = None) -> Web:
 
     :param pool: keeps connections for further requests; None to close each.
     """
-    file = click.get_current_context().meta.get(_CACERT)
-    return Web(HTTPClient(trusting(reactor, file, pool)), SystemClock(reactor))
+    return Web(HTTPClient(agent(reactor, pool)), SystemClock(reactor))
+
+
+def agent(reactor: Any, pool: HTTPConnectionPool | None = None) -> Agent:
+    """Make an agent that trusts the certificates of ``--cacert``.
+
+    :param pool: as for ``web_client``.
+    """
+    return trusting(reactor, click.get_current_context().meta.get(_CACERT), pool)

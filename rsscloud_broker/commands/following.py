@@ -26,7 +26,7 @@ from rsscloud_broker.client.any_address import AnyAddress
 from rsscloud_broker.client.callbacks import MAX_CONTENT_BYTES, HubCallbacks, own_address
 from rsscloud_broker.client.listener import bind
 from rsscloud_broker.client.web import ClientError, Web
-from rsscloud_broker.commands.connected import cacert_option, run, web_client
+from rsscloud_broker.commands.connected import agent, cacert_option, run, web_client
 from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.interfaces import IEntryHandler, IMarker
@@ -108,17 +108,18 @@ def follow(
         raise click.UsageError("--host, --port and --domain need --push")
 
     async def work(reactor: Any) -> None:
-        web = web_client(reactor, HTTPConnectionPool(reactor))
+        pool = HTTPConnectionPool(reactor)
+        clock, web = SystemClock(reactor), web_client(reactor, pool)
         nobody_reads: Deferred[None] = Deferred()
         handler: IEntryHandler = (
             JsonLines(nobody_reads) if command is None else Exec(reactor, command)
         )
         follower = Follower(
-            AnyAddress(web),
+            AnyAddress(agent(reactor, pool), clock),
             url,
             handler,
             _marker(marker, url),
-            SystemClock(reactor),
+            clock,
             in_thread=_directly,
             begin=Begin(begin) if begin else None,
             tell=_tell,

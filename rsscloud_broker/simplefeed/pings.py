@@ -53,6 +53,7 @@ def entry_of(ping: Ping) -> Entry:
         ping.received_at,
         links=tuple(links),
         categories=tuple(map(Category, ping.tags)),
+        summary=f"The ping came from {ping.origin}." if ping.origin else "",
         published=ping.received_at,
     )
 

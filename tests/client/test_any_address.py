@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+from gzip import compress
+
+from treq.testing import RequestTraversalAgent
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.client.any_address import AnyAddress
+from rsscloud_broker.client.web import SECONDS
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply
-from tests.client.recording import Answer, Server, web_to
+from rsscloud_broker.testing.clock import Clock
+from tests.client.recording import Answer, Server
+
+
+def client_to(resource: Resource, clock: Clock | None = None) -> AnyAddress:
+    """A client whose every request goes to a resource, without sockets."""
+    return AnyAddress(RequestTraversalAgent(resource), clock or Clock(), max_bytes=10_000)
+
 
 MOVED = Answer(b"", 302, {"Location": "/there"})
 
 
+class Silent(Resource):
+    """Never answers."""
+
+    isLeaf = True
+
+    def render(self, request: Request) -> int:
+        return NOT_DONE_YET
+
+
 class AnyAddressTests(SynchronousTestCase):
     def asked(self, resource: Resource, redirects: int = 5) -> Deferred[OutboundReply]:
-        client = AnyAddress(web_to(resource))
+        client = client_to(resource)
         verifyObject(IOutbound, client)
         headers = {"Accept": "application/atom+xml"}
         url = "http://a.example/here"
@@ -45,7 +66,33 @@ class AnyAddressTests(SynchronousTestCase):
         error = self.failureResultOf(self.asked(Server(Answer(b"x" * 10_001))), OutboundError)
         self.assertIn("larger than 10000 bytes", str(error.value))
 
+    def test_compressed_answers(self) -> None:
+        gzipped = Answer(compress(b"<feed/>"), 200, {"Content-Encoding": "gzip"})
+        reply = self.successResultOf(self.asked(Server(gzipped)))
+        self.assertEqual((reply.body, reply.compressed), (b"<feed/>", True))
+        bomb = Answer(compress(bytes(1_000_000)), 200, {"Content-Encoding": "gzip"})
+        error = self.failureResultOf(self.asked(Server(bomb)), OutboundError)
+        self.assertIn("larger than 10000 bytes", str(error.value))
+        twice = Answer(compress(compress(b"x")), 200, {"Content-Encoding": "gzip, gzip"})
+        error = self.failureResultOf(self.asked(Server(twice)), OutboundError)
+        self.assertIn("compressed more than once", str(error.value))
+
+    def test_no_answer_in_time(self) -> None:
+        clock = Clock()
+        client = client_to(Silent(), clock)
+        asked = Deferred.fromCoroutine(client.request("GET", "http://a.example/"))
+        clock.advance(SECONDS + 1)
+        error = self.failureResultOf(asked, OutboundError)
+        self.assertIn("no answer within 30 seconds", str(error.value))
+
+    def test_international_url(self) -> None:
+        server = Server(Answer(b"x"))
+        client = client_to(server)
+        url = "http://bücher.example/ä"
+        reply = self.successResultOf(Deferred.fromCoroutine(client.request("GET", url)))
+        self.assertEqual(reply.body, b"x")
+
     def test_get_only(self) -> None:
-        client = AnyAddress(web_to(Server(Answer())))
+        client = client_to(Server(Answer()))
         posted = Deferred.fromCoroutine(client.request("POST", "http://a.example/", {}, b"x"))
         self.failureResultOf(posted, ValueError)
