@@ -252,7 +252,9 @@ def make_broker(
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
         OwnTopicsSink(store, detector.schedule, clock, public_url),
         RequestedContentsSink(detector),
-        TakingOverSink(detector, intents, [limiter.share, *(one.share for one in pollers)]),
+        TakingOverSink(
+            detector, intents, [limiter.share, detector.share, *(one.share for one in pollers)]
+        ),
         *apps.sinks,
     ]
     for sink in sinks:

@@ -591,10 +591,24 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "storage/nodes.py",
-        "    conn.execute(delete(node))\n",
-        "",
-        "storage.test_store storage.test_sqlite sinks.test_walk sinks.test_retries",
+        "        _remove(conn, list(conn.execute(select(node.c.id)).scalars()))\n",
+        "        pass\n",
+        "storage.test_nodes sinks.test_retries",
         "What a killed process had claimed is never sent.",
+    ),
+    Mutation(
+        "storage/deliveries.py",
+        "held = {key for key, node in conn.execute(rows) if node == claims[key]}",
+        "held = {key for key, _ in conn.execute(rows)}",
+        "storage.test_nodes",
+        "A process that stood still spoils what another node does in its place.",
+    ),
+    Mutation(
+        "storage/walks.py",
+        "held = select(fanout.c.id).where(fanout.c.id == walk.id, fanout.c.node_id == node)",
+        "held = select(fanout.c.id).where(fanout.c.id == walk.id)",
+        "storage.test_nodes",
+        "A process that stood still sets a walk back, or ends it too early.",
     ),
     Mutation(
         "storage/subscriptions.py",
@@ -640,8 +654,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "storage/walks.py",
-        ".where(or_(fanout.c.pushed, fanout.c.id.in_(newest)))",
-        ".where(fanout.c.id.in_(newest))",
+        ".where(or_(fanout.c.pushed, fanout.c.begun, _WHOLE.in_(newest)))",
+        ".where(or_(fanout.c.begun, _WHOLE.in_(newest)))",
         "storage.test_store",
         "What a publisher pushed is not delivered if the topic changes meanwhile.",
     ),

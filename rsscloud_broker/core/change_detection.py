@@ -111,6 +111,10 @@ class ChangeDetector(Service):
         if self._looking is not None:
             self._looking.cancel()
 
+    def share(self, nodes: int) -> None:
+        """Heed that other nodes record fetches too: see ``TopicReader.share``."""
+        self._reader.share(nodes)
+
     def reads(self, url: str) -> bool:
         """Whether the broker fetches a topic: False if its content is pushed."""
         return self._reader.reads(url)

@@ -34,6 +34,9 @@ MAX_OF_HOST = 20
 #: How many topics are cached, and for how many seconds each.
 MAX_REMEMBERED, REMEMBERED_SECONDS = 10_000, 60.0
 
+#: For how many seconds if other nodes may have recorded something of them since.
+REMEMBERED_AMONG_NODES = 1.0
+
 
 @frozen
 class _Recorded:
@@ -81,6 +84,14 @@ class TopicReader:
         self._limiter = limiter
         self._max_of_host = max_of_host
         self._recorded: BoundedDict[str, _Recorded | None] = BoundedDict(MAX_REMEMBERED)
+        self._remembered_seconds = REMEMBERED_SECONDS
+
+    def share(self, nodes: int) -> None:
+        """Cache topics for a moment only if several nodes live.
+
+        :param nodes: how many.
+        """
+        self._remembered_seconds = REMEMBERED_AMONG_NODES if nodes > 1 else REMEMBERED_SECONDS
 
     def reads(self, url: str) -> bool:
         """Whether the broker fetches a topic: False if its content is pushed."""
@@ -140,7 +151,7 @@ class TopicReader:
 
     def _lately(self, url: str) -> _Recorded | None:
         last = self._recorded.get(url, None)
-        fresh = last and self._clock.seconds() - last.at < REMEMBERED_SECONDS
+        fresh = last and self._clock.seconds() - last.at < self._remembered_seconds
         return last if fresh else None
 
     async def _topic(self, url: str) -> Topic | None:

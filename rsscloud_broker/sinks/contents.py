@@ -98,6 +98,12 @@ class Contents:
         old = self._cached.pop(topic, None)
         self._size -= 0 if old is None else len(old.body)
 
+    def forget_all(self) -> None:
+        """Empty the cache, since topics may have changed on other nodes."""
+        self._changes += 1
+        self._cached.clear()
+        self._size = 0
+
     def _cache(self, topic: str, content: Content) -> None:
         self._cached[topic] = content
         self._size += len(content.body)

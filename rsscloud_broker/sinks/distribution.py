@@ -216,6 +216,7 @@ class Distribution(Service):
             with suppress(Unavailable):  # then calls to a dead host open its breaker here too
                 self._breakers.restore(await self._store.hosts())
             return
+        self._contents.forget_all()
         self._look()
         if kind == "freed":
             self._retries.wake_at(self._clock.wall_seconds())

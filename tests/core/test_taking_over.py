@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred, fail
 from rsscloud_broker.core import TakingOverSink
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, NodesCounted, WorkHinted
+from rsscloud_broker.model import Callback, Lease, Subscription
 from tests.core.house import FEED, BrokerTestCase
 from tests.core.test_intents import CALLBACK, WANTED
 
@@ -60,6 +61,21 @@ class TakingOverTests(BrokerTestCase):
         self.intents.stopService()
         self.hint(WorkHinted())
         self.assertEqual((self.fetcher.fetched, self.carrier.verified), ([], []))
+
+    def test_topic_is_cached_for_a_moment_if_others_may_record_it(self) -> None:
+        """Otherwise a node could find nothing new, after another has recorded a change."""
+        sink = TakingOverSink(self.detector, self.intents, [self.detector.share])
+        for nodes, cached in ((1, True), (2, False), (1, True)):
+            self.successResultOf(Deferred.fromCoroutine(sink.handle(NodesCounted(nodes))))
+            self.subscribed()
+            self.successResultOf(self.detector.check_now(FEED))
+            self.clock.advance(2)
+            self.assertEqual(self.detector.was_watched(FEED), cached)
+
+    def subscribed(self) -> None:
+        callback = Callback("http://reader.example/", "http-post")
+        wanted = Subscription(FEED, callback, Lease(self.clock.wall_seconds(), 60))
+        self.successResultOf(self.store.put_subscription(wanted))
 
 
 class SharingTests(BrokerTestCase):

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from threading import Condition
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.schema import fanout, node, pending, subscription
@@ -20,7 +20,7 @@ from tests.e2e.servers import Origin
 from tests.postgresql import empty_database
 
 #: So few are under way that all nodes are still busy when one is killed.
-CONFIGURATION = 'database = "{}"\n[sinks.distribution]\nin_flight = 20\nslice_size = 100\n'
+CONFIGURATION = 'database = "{}"\n[sinks.distribution]\nin_flight = {}\nslice_size = 100\n'
 
 #: Subscribers of the feed: they make several parts of a fan-out.
 MANY = 2500
@@ -39,8 +39,8 @@ TWICE = 250
 class Node(Broker):
     """One of several brokers on one database."""
 
-    def __init__(self, directory: Path, url: str) -> None:
-        super().__init__(directory, CONFIGURATION.format(url))
+    def __init__(self, directory: Path, url: str, in_flight: int = 20) -> None:
+        super().__init__(directory, CONFIGURATION.format(url, in_flight))
         self._url = url
 
     @property
@@ -65,6 +65,7 @@ class ClusterTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.url = empty_database()
+        self.options, self.in_flight = "", 20
         self.nodes: list[Node] = []
         self.heard: Counter[str] = Counter()
         self.changed = Condition()
@@ -90,10 +91,10 @@ class ClusterTests(EndToEndTestCase):
     def start(self, count: int) -> None:
         """Start brokers, each with a data directory of its own."""
         for _ in range(count):
-            one = Node(self.directory(), self.url)
+            one = Node(self.directory(), self.url + self.options, self.in_flight)
             self.nodes.append(one)
             if len(self.nodes) == 1:
-                subscribe_all(one, self.feed, self.callbacks)
+                subscribe_all(Node(self.directory(), self.url), self.feed, self.callbacks)
             self.addCleanup(one.end)
             one.start()
             self._marks[one] = 0
@@ -170,3 +171,41 @@ class ClusterTests(EndToEndTestCase):
         self.until_told()
         self.until_done()
         self.assertEqual(self.twice(), 0)
+
+    def claimants(self) -> set[int]:
+        """The nodes that have claimed parts of fan-outs."""
+        with open_database(self.url, writes=False) as connection:
+            claimed = select(fanout.c.node_id).where(fanout.c.node_id.is_not(None))
+            return set(connection.execute(claimed).scalars())
+
+    def seconds_until_both(self) -> float:
+        """Publish at one node; the seconds until the other takes part, after the answer."""
+        self.publish(self.nodes[0])
+        answered_at = time.monotonic()
+        until(lambda: len(self.claimants()) == 2, "the other node to take part")
+        seconds = time.monotonic() - answered_at
+        self.until_told()
+        self.until_done()
+        self.assertEqual(self.twice(), 0)
+        return seconds
+
+    def test_other_node_takes_part_at_once(self) -> None:
+        """By hints; without them it would look once a second."""
+        self.start(2)
+        seconds = sorted(self.seconds_until_both() for _ in range(5))
+        self.assertLess(seconds[2], 0.2, seconds)
+
+    def test_other_node_takes_part_although_all_hints_are_lost(self) -> None:
+        with open_database(self.url) as connection:
+            connection.execute(text("CREATE SCHEMA deaf"))
+            connection.execute(
+                text(
+                    "CREATE FUNCTION deaf.pg_notify(text, text) RETURNS text LANGUAGE sql "
+                    "AS 'SELECT $1'"
+                )
+            )
+        self.options = "&options=-c%20search_path%3Ddeaf,pg_catalog,public"
+        self.in_flight = 2  # so that the fan-out lasts for some seconds
+        self.start(2)
+        for _ in range(2):
+            self.assertLess(self.seconds_until_both(), 2.5)

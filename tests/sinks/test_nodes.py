@@ -1,0 +1,101 @@
+"""What distribution does when it learns of other nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, update
+from twisted.internet.defer import succeed
+
+from rsscloud_broker.events import ClaimsLost, NodesCounted, WorkHinted
+from rsscloud_broker.model import Content, FetchResult
+from rsscloud_broker.records import HostState
+from rsscloud_broker.storage.nodes import leave
+from rsscloud_broker.storage.schema import fanout
+from tests.sinks.engine import FEED, NOW, EngineTestCase
+
+
+class OtherNodesTests(EngineTestCase):
+    def change_elsewhere(self) -> None:
+        """Another node records a change of the topic."""
+        content = Content(b"new", "text/plain")
+        reading = FetchResult(FEED, content.digest, 3, self.clock.wall_seconds(), content)
+        self.successResultOf(self.store.record_fetch(reading, None))
+
+    def free_claims(self) -> None:
+        """Remove the row of this node, as another does that takes it for dead."""
+        node: Any = self.store.node
+        self.successResultOf(self.store._database.write(lambda conn: leave(conn, node)))
+
+    def test_fanout_of_another_node_is_walked(self) -> None:
+        urls = self.subscribe_many(3)
+        self.start()
+        self.change_elsewhere()
+        self.assertEqual(self.called(), [])
+        self.hint(WorkHinted("fanout"))
+        self.assertEqual(self.called(), urls)
+
+    def test_fanout_that_another_node_has_just_claimed_is_left_to_it(self) -> None:
+        self.subscribe_many(3)
+        self.start()
+        self.change_elsewhere()
+
+        def claim(conn: Connection) -> None:
+            conn.execute(update(fanout).values(node_id=0))
+
+        self.successResultOf(self.store._database.write(claim))
+        self.hint(WorkHinted())
+        self.advance(1)
+        self.assertEqual(self.called(), [])
+
+    def test_notifications_of_a_dead_node_are_made_soon(self) -> None:
+        (url,) = self.subscribe_many(1)
+        self.notifier.holds = {url}
+        self.start()
+        self.change()
+        self.advance(1)
+        self.crash()
+        self.start()
+        self.notifier.holds.clear()
+        self.hint(WorkHinted("freed"))
+        self.advance(1)
+        self.assertEqual((self.called(), self.waiting()), ([url, url], {}))
+
+    def test_host_that_another_node_found_dead_is_not_called(self) -> None:
+        self.subscribe_many(1, host="dead.example")
+        self.start()
+        state = HostState("dead.example", 5, NOW + 60)
+        self.successResultOf(self.store.record_hosts([state]))
+        self.unavailable.add("hosts")
+        self.hint(WorkHinted("host"))  # it is asked again at the next hint
+        self.unavailable.clear()
+        self.hint(WorkHinted("host"))
+        self.change()
+        self.assertEqual(self.called(), [])
+
+    def test_limits_are_shared(self) -> None:
+        urls = self.subscribe_many(8)
+        self.notifier.holds = set(urls)
+        self.start(in_flight=4, max_slow=0)
+        self.hint(NodesCounted(2))
+        self.change()
+        self.assertEqual(len(self.called()), 2)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(2)
+        self.assertEqual((sorted(self.called()), self.waiting()), (sorted(urls), {}))
+
+    def test_nothing_is_begun_or_recorded_after_the_claims_are_lost(self) -> None:
+        urls = self.subscribe_many(6)
+        self.notifier.holds = set(urls)
+        self.start(in_flight=2, max_slow=0)
+        self.change()
+        self.assertEqual(len(self.called()), 2)
+        self.free_claims()
+        self.patch(self.store, "claim_fanouts", lambda keys: succeed([]))  # others are quicker
+        self.hint(ClaimsLost())
+        self.notifier.end()
+        self.advance(1)
+        self.assertEqual(len(self.called()), 2)
+        self.assertEqual([one.cursor for one in self.walks()], [0])
+        self.assertEqual(self.waiting(), {})
