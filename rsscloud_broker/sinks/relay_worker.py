@@ -55,7 +55,8 @@ REMEMBERED: Final = 20_000
 SOON, CREDIT = 0.001, 0.1
 
 #: If a timer is late by so many seconds, the process has too much to do, and notifications go
-#: first: then the next call waits for so many times as long, but at most for some seconds.
+#: first: then the next call waits for so many times as long, but at most for some seconds.  After
+#: that some calls are made at once, for ``CREDIT``, so that a target is never left out.
 LATE, REST, LONGEST_REST = 0.05, 10.0, 1.0
 
 #: A wait is longer by up to this part of it, at random.
@@ -391,8 +392,7 @@ class Worker:
             await deferLater(self._clock, pause)
             late = self._clock.seconds() - now - pause
             if late > LATE:
-                rest = min(late * REST, LONGEST_REST)
-                self._next_at = max(self._next_at, self._clock.seconds() + rest)
+                await deferLater(self._clock, min(late * REST, LONGEST_REST))
 
     def _heard(self) -> None:
         if self._failures >= THRESHOLD:
