@@ -12,6 +12,7 @@ from rsscloud_broker.model import Ping, Way, host_of
 from rsscloud_broker.records import KeptChange
 from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
 from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, new_id
+from rsscloud_broker.simplefeed.pings import entry_of
 
 _SENTENCES: Final = {
     Way.RSSCLOUD: "It has changed, as a ping by rssCloud had said.",
@@ -61,19 +62,7 @@ class Writer:
 
         :param is_shown: whether a URL may be in the feeds.
         """
-        return [self._ping(each) for each in pings if all(map(is_shown, each.named_urls))]
-
-    def _ping(self, ping: Ping) -> Entry:
-        links = [Link(ping.url)]
-        links += [Link(url, "related") for url in (ping.rss_url, ping.changes_url) if url]
-        return Entry(
-            ping.name,
-            ping.received_at,
-            new_id(),
-            links=tuple(links),
-            categories=tuple(map(Category, ping.tags)),
-            summary=f"The ping came from {ping.origin}." if ping.origin else "",
-        )
+        return [entry_of(each) for each in pings if all(map(is_shown, each.named_urls))]
 
     def changes(self, changes: Sequence[KeptChange]) -> list[Cut]:
         """Make entries of changes.  Takes long if there are contents: call this in a thread."""

@@ -17,6 +17,7 @@ from rsscloud_broker.apps.events.options import EventsOptions, Kept
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Content, Ping, Way
 from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed.pings import ping_of
 from tests.apps.events.house import FEED, URL, EventsHouse
 
 DAY = 86_400.0
@@ -38,6 +39,23 @@ class CuttingTests(SynchronousTestCase):
         self.assertEqual([(each.href, each.rel) for each in entry.links], [
             ("http://d.example/4", "alternate")
         ])  # fmt: skip
+
+    def test_a_broker_that_follows_reads_the_same_ping(self) -> None:
+        """Also its feed and where it came from: else it would be taken in twice, or come back."""
+        ping = Ping(
+            "A Site",
+            "http://site.example/",
+            1_000_000_000.5,
+            changes_url="http://site.example/today",
+            rss_url="http://site.example/rss.xml",
+            tags=("trains", "night"),
+            origin="http://first.example",
+        )
+        self.successResultOf(self.house.store.add_ping(ping, 0.0))
+        self.house.start()
+        (entry,) = self.house.entries("/events/pings/recent")
+        read = ping_of(entry, "http://second.example")
+        self.assertEqual(read, evolve(ping, origin="http://first.example http://second.example"))
 
     def test_more_than_are_cut_at_once(self) -> None:
         self.patch(cutter, "PINGS_AT_ONCE", 2)
