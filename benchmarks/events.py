@@ -54,7 +54,10 @@ def serving(settings: Settings) -> list[Line]:
         ):
             size = len(broker.get(path, 200))
             bare, ours = _served(settings, broker, path, floor, size, count, deadline)
-            work = f"GET the {name} document of {PER_DOCUMENT} entries, {size:,} bytes"
+            work = (
+                f"GET the {name} document of {PER_DOCUMENT} entries, {size:,} bytes "
+                f"(floor: {floor})"
+            )
             targets = [Target.at_least(ratio(ours, bare), least)]
             lines.append(Line(work, "answers/s", ours, broker.peak_megabytes(), bare, targets))
     _check_files(data.directory / "feeds")

@@ -109,6 +109,12 @@ class RowTests(SynchronousTestCase):
     def test_relay(self) -> None:
         self.run_row("relay")
 
+    def test_events(self) -> None:
+        self.run_row("events")
+
+    def test_events_documents(self) -> None:
+        self.run_row("events-documents", 3)
+
     def test_append(self) -> None:
         self.run_row("append", 2, floor=False)
 
