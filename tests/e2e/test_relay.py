@@ -107,6 +107,34 @@ class RingTests(Brokers):
                 self.assertLess(abs(int(str(row["received_at"])) - int(str(made[row["name"]]))), 2)
 
 
+class FollowedFeedsTests(Brokers):
+    """Two brokers that follow each other's feeds of pings."""
+
+    def test_each_ping_arrives_once_and_does_not_come_back(self) -> None:
+        one, other = pair = self.brokers(2)
+        for broker, followed in (pair, pair[::-1]):
+            url = f"{followed.url}/events/pings/recent"
+            feeds = f'[[front_doors.follows.feeds]]\nurl = "{url}"\nevery = 2\n'
+            self.configure(broker, feeds)
+            broker.start()
+        for broker in pair:
+            until(partial(self.is_pushed, broker), "the hub to confirm")
+        ping(one, "one")
+        until(lambda: names_of(other)["one"], "the ping of the first")
+        ping(other, "two")
+        until(lambda: names_of(one)["two"], "the ping of the other")
+        (passed,) = [row for row in pings_of(other) if row["name"] == "one"]
+        self.assertEqual(passed["origin"], one.url)
+        self.assertEqual(passed["rss_url"], "http://one.example/feed")
+        ping(other, "three")  # when it has arrived, all before would have come back
+        until(lambda: names_of(one)["three"], "the last ping")
+        for broker in pair:
+            self.assertEqual(names_of(broker), {"one": 1, "two": 1, "three": 1})
+
+    def is_pushed(self, broker: Broker) -> bool:
+        return "tells of its changes" in broker.log
+
+
 class KilledTests(Brokers):
     """A relay goes on after the process was killed."""
 
