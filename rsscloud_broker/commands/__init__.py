@@ -43,7 +43,7 @@ COMMANDS = {
         "doctor:examine",
         "Check a broker on this machine, or the feed at FEED_URL.",
     ),
-    "export": ("tending:export", "Write topics and subscriptions to FILE, as JSON."),
+    "export": ("tending:export", "Write topics, subscriptions and blocks to FILE, as JSON."),
     "feed-state": (
         "talking:show_feed_state",
         "Fetch the feed at URL as a feed reader does, and report what is good and bad about it.",

@@ -46,8 +46,8 @@ def export(config_file: str | None, data: str | None, file: str) -> None:
             storage.write_file(file, written)
     if left_out:
         click.echo(
-            f"Not exported, since it belongs to accounts: {', '.join(left_out)}. To keep or move "
-            "that, copy the whole database.",
+            "Not exported are accounts, what applications store for them, and the feeds of events: "
+            f"the tables {', '.join(left_out)}. To keep or move that, copy the whole database.",
             err=True,
         )
 

@@ -85,6 +85,7 @@ class Pulse(Service):
         self._stopped: Deferred[None] | None = None
         # Used by the thread alone.
         self._beat_at = self._steady_since = float("-inf")
+        self._known: int | None = None
 
     def startService(self) -> None:
         super().startService()
@@ -157,7 +158,11 @@ class Pulse(Service):
 
     def _beat(self, connection: Connection) -> None:
         key = self._store.node
-        lost = key is not None and not nodes.touch(connection, key)
+        gone = key is not None and not nodes.touch(connection, key)
+        # The row of a node that has just registered may not be committed yet: only one that was
+        # there at the heartbeat before, or has been looked for then, can be lost.
+        lost = gone and key == self._known
+        self._known = key
         now = time.monotonic()
         if now - self._beat_at > _GAP:
             self._steady_since = now

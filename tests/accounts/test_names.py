@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.accounts.names import RESERVED, check_name, is_name
 from rsscloud_broker.errors import InvalidAccount
-from rsscloud_broker.interfaces import IFrontDoor
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor
 from rsscloud_broker.plugins import bundled
-from rsscloud_broker.testing import front_door_parts
+from rsscloud_broker.testing import front_door_parts, memory_database, memory_store
 from rsscloud_broker.wire.xmlrpc import CALL_PATHS
 
 
@@ -33,11 +34,19 @@ class NamesTests(SynchronousTestCase):
         """Otherwise they would never be compared with one; single letters need no entry."""
         self.assertEqual({name for name in RESERVED if not is_name(name)}, set())
 
+    def parts(self) -> FrontDoorParts:
+        """All that a front door may ask for."""
+        return front_door_parts(
+            database=memory_database(),
+            changes=memory_store(),
+            directory=FilePath("no-such-directory"),
+        )
+
     def test_first_parts_of_the_paths_of_the_broker_are_reserved(self) -> None:
         paths = set(CALL_PATHS)
         for maker in vars(bundled).values():
             if isinstance(maker, bundled.FrontDoorMaker) and maker.name != "accounts":
-                door: IFrontDoor = maker.make(maker.options(), front_door_parts())
+                door: IFrontDoor = maker.make(maker.options(), self.parts())
                 paths |= {route.path for route in door.routes()}
         words = {path.split("/")[1].lower() for path in paths}
         self.assertGreater(len(words), 20)

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
 
 from tests.e2e.fixture import (
     TIMEOUT,
@@ -54,14 +55,17 @@ class Listening:
 class CommandTestCase(EndToEndTestCase):
     def command(self, *arguments: object, stdin: str = "", ahead: float = 0.0) -> str:
         """What a command prints that succeeds."""
-        done = run("rsscloud-broker", *arguments, stdin=stdin, ahead=ahead)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        return done.stdout
+        return self.succeeded(run("rsscloud-broker", *arguments, stdin=stdin, ahead=ahead))
 
     def command_here(self, *arguments: object) -> str:
         """As ``command``, for one that needs no reactor, in this process."""
-        done = run_here(*arguments)
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return self.succeeded(run_here(*arguments))
+
+    def succeeded(self, done: CompletedProcess[str]) -> str:
+        """What a command printed, which has succeeded and complained about nothing."""
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # An export says what it leaves out.
+        self.assertRegex(done.stderr, r"\A(Not exported are [^\n]*\n)?\Z")
         return done.stdout
 
     def complaint(self, *arguments: object) -> str:

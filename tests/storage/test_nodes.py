@@ -223,7 +223,13 @@ class PulseTests(NodesTestCase):
     def pulse(self, store: Store) -> list[Event]:
         """Start the heartbeat of a store, and return the events that it publishes."""
         events: list[Event] = []
-        pulse = Pulse(IReactorFromThreads(reactor), self.url, store, events.append)
+        self.published: list[Event] = []
+
+        def publish(event: Event) -> None:
+            events.append(event)
+            self.published.append(event)
+
+        pulse = Pulse(IReactorFromThreads(reactor), self.url, store, publish)
         pulse.startService()
         self.addCleanup(pulse.stopService)
         return events
@@ -268,6 +274,17 @@ class PulseTests(NodesTestCase):
         await self.beat(other)
         self.assertNotEqual(one.node, earlier)
         self.assertTrue(await self.beat(one))
+
+    async def test_row_that_is_not_committed_yet_is_not_lost(self) -> None:
+        """The id is known before the transaction ends that makes the row."""
+        events = self.pulse(self.stores[0])
+        await self.until(events, WorkHinted())
+        with self.engine.begin() as conn:
+            self.stores[0]._node = nodes.registered(conn, None)
+            await self.until(events, WorkHinted())  # a heartbeat that does not find the row
+        for _ in range(2):
+            await self.until(events, WorkHinted())
+        self.assertNotIn(ClaimsLost(), self.published)
 
     async def test_connection_is_made_again(self) -> None:
         events = self.pulse(self.stores[0])

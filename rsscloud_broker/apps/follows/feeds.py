@@ -224,6 +224,7 @@ class FeedFollower:
     def _tell(self, sentence: str) -> None:
         """Log what is wrong with the feed, unless that was logged last."""
         what, _, again = clean(sentence).partition(" Trying again")
+        what = what.removeprefix(f"{self._feed.url} cannot be followed: ")
         if what == self._told:
             return
         self._told = what
