@@ -15,7 +15,7 @@ from tests.e2e.many import ManyServers, Subscriber
 from tests.e2e.publishing import Feed, Publishers, by_rest, subscribe_all
 from tests.e2e.servers import HttpPostReceiver, SoapReceiver, XMLRPCReceiver
 
-KILLS = examples(10)
+KILLS = examples(6)
 SEED = 20161124
 
 #: How many notifications are under way at the same time.
