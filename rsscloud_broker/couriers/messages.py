@@ -13,13 +13,13 @@ from msgspec import Struct
 
 
 class _Message(Struct, frozen=True, array_like=True, tag=True, gc=False):
-    """What all messages share.  They hold no references to themselves, so gc need not look."""
+    """What all messages are: arrays with their names, without references in a circle."""
 
 
 # --- from the broker ---
 
 
-class Setup(_Message, frozen=True, array_like=True, tag=True):
+class Setup(_Message, frozen=True):
     """The first message to a courier: how it makes requests.
 
     :ivar name_servers: those that are asked for addresses; empty for those of the system.
@@ -35,32 +35,32 @@ class Setup(_Message, frozen=True, array_like=True, tag=True):
     body_limit: int
 
 
-class Networks(_Message, frozen=True, array_like=True, tag=True):
+class Networks(_Message, frozen=True):
     """The networks (CIDRs) that may be called beside public addresses, and no others."""
 
     allowed: list[str]
 
 
-class Blocked(_Message, frozen=True, array_like=True, tag=True):
+class Blocked(_Message, frozen=True):
     """The hosts that administrators have blocked, each with the reason; and no others."""
 
     hosts: list[tuple[str, str]]
 
 
-class Body(_Message, frozen=True, array_like=True, tag=True):
+class Body(_Message, frozen=True):
     """A large body, of which several requests may follow: it crosses once."""
 
     number: int
     data: bytes
 
 
-class Forget(_Message, frozen=True, array_like=True, tag=True):
+class Forget(_Message, frozen=True):
     """No further request has this body."""
 
     number: int
 
 
-class Call(_Message, frozen=True, array_like=True, tag=True):
+class Call(_Message, frozen=True):
     """A request to make.
 
     :ivar body: the body, or the number of a ``Body``.
@@ -75,20 +75,20 @@ class Call(_Message, frozen=True, array_like=True, tag=True):
     redirects: int
 
 
-class Cancel(_Message, frozen=True, array_like=True, tag=True):
+class Cancel(_Message, frozen=True):
     """Nobody waits for the answer to a request any more."""
 
     number: int
 
 
-class Beat(_Message, frozen=True, array_like=True, tag=True):
+class Beat(_Message, frozen=True):
     """A question whether the courier is alive."""
 
 
 # --- from a courier ---
 
 
-class Answered(_Message, frozen=True, array_like=True, tag=True):
+class Answered(_Message, frozen=True):
     """The answer to a request: see ``OutboundReply``."""
 
     number: int
@@ -99,7 +99,7 @@ class Answered(_Message, frozen=True, array_like=True, tag=True):
     hops: list[tuple[int, str]]
 
 
-class Failed(_Message, frozen=True, array_like=True, tag=True):
+class Failed(_Message, frozen=True):
     """There was no answer.
 
     :ivar kind: the name of the class of the error, one of ``errors``.
@@ -111,7 +111,7 @@ class Failed(_Message, frozen=True, array_like=True, tag=True):
     port_only: bool = False
 
 
-class Alive(_Message, frozen=True, array_like=True, tag=True):
+class Alive(_Message, frozen=True):
     """The answer to ``Beat``.
 
     :ivar idle: how many connections the courier keeps open for further requests.
@@ -120,7 +120,7 @@ class Alive(_Message, frozen=True, array_like=True, tag=True):
     idle: int
 
 
-class Said(_Message, frozen=True, array_like=True, tag=True):
+class Said(_Message, frozen=True):
     """A line for the log of the broker: something went wrong that should not."""
 
     text: str

@@ -180,21 +180,21 @@ def _publish(
 
 def _rows(conn: Connection, urls: Sequence[str]) -> dict[str, Row[Any]]:
     """The rows of topics by these URLs.  Topics that are unknown or have ended become active."""
-    parameters = {"urls": urls}
-    rows = {row.asked: row for row in conn.execute(_BY_URL, parameters)}
-    unknown = [{"url": url} for url in sorted(urls) if url not in rows]
-    if unknown:
+
+    def read() -> dict[str, Row[Any]]:
+        return {row.asked: row for row in conn.execute(_BY_URL, {"urls": urls})}
+
+    rows = read()
+    if unknown := [{"url": url} for url in sorted(urls) if url not in rows]:
         insert_missing(conn, topic, unknown, topic.c.id)
+        rows = read()
     if not sqlite.serves(conn):
-        keys = [row.id for row in conn.execute(_BY_URL, parameters)]
-        lock_rows(conn, topic.c.id, keys)
-        rows = {row.asked: row for row in conn.execute(_BY_URL, parameters)}
+        lock_rows(conn, topic.c.id, [row.id for row in rows.values()])
+        rows = read()  # as they are now, since others may have changed them until they were locked
     ended = [url for url, row in rows.items() if row.ended]
     for url in ended:
         revive_topic(conn, url)
-    if unknown or ended:
-        rows = {row.asked: row for row in conn.execute(_BY_URL, parameters)}
-    return rows
+    return read() if ended else rows
 
 
 def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[FetchRecord]:
