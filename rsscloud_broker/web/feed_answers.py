@@ -24,7 +24,6 @@ While that second is in the future, Last-Modified is left out (RFC 9110, section
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from email.utils import formatdate
 from typing import Final
@@ -33,10 +32,9 @@ from attrs import frozen
 from twisted.web.server import Request
 
 from rsscloud_broker.web.answers import Answer, accepted_codings
+from rsscloud_broker.web.conditional import has_version
 from rsscloud_broker.wire.codings import allows_gzip
-from rsscloud_broker.wire.http_dates import http_date
 
-_ETAGS: Final = re.compile(r'(?:W/)?("[^"]*")')
 _CACHED: Final = {"cache-control": "public, max-age=0, must-revalidate", "vary": "Accept-Encoding"}
 
 
@@ -103,18 +101,8 @@ class FeedAnswers:
     def answer_to(self, request: Request) -> Answer:
         """The answer to a request."""
         form = self.packed if allows_gzip(accepted_codings(request)) else self.plain
-        return form.unchanged if self._is_known(request, form.etag) else form.whole
-
-    def _is_known(self, request: Request, etag: str) -> bool:
-        """Whether the client has this version in this form (RFC 9110, section 13.2.2)."""
-        known = request.getHeader("if-none-match")
-        if known is not None:
-            return etag in _ETAGS.findall(known[:4000]) or known.strip() == "*"
-        since = request.getHeader("if-modified-since")
-        if since is None:
-            return False
-        at = http_date(since)
-        return at is not None and self.modified_at <= at
+        known = has_version(request, (form.etag.encode("ascii"),), self.modified_at)
+        return form.unchanged if known else form.whole
 
 
 @frozen

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from email.utils import formatdate
@@ -14,16 +13,14 @@ from twisted.web.http import NOT_MODIFIED, OK
 from twisted.web.server import Request
 
 from rsscloud_broker.web.answers import accepted_codings
+from rsscloud_broker.web.conditional import has_version
 from rsscloud_broker.wire.codings import allows_gzip
-from rsscloud_broker.wire.http_dates import http_date
 
 #: How many bytes of documents are kept, and the most of one document with its compressed copy.
 BYTES, LARGEST = 32 * 1024 * 1024, 8 * 1024 * 1024
 
 #: The name of a log, and the number of a document; None for the recent one.
 Key = tuple[str, int | None]
-
-_ETAGS: Final = re.compile(rb'(?:W/)?("[^"]*")')
 
 #: Nothing in a document with contents may run in a browser that shows it, since strangers wrote
 #: the contents.
@@ -64,7 +61,7 @@ class Ready:
             set_header(name, value)
         tag = self.etag[:-1] + b'-gzip"' if packs else self.etag
         set_header(b"etag", [tag])
-        if self._is_known(request):
+        if has_version(request, (self.etag, self.etag[:-1] + b'-gzip"'), self.modified_at):
             request.setResponseCode(NOT_MODIFIED)
             request.finish()
             return
@@ -76,19 +73,6 @@ class Ready:
         set_header(b"content-length", [b"%d" % len(body)])
         request.write(b"" if request.method == b"HEAD" else body)
         request.finish()
-
-    def _is_known(self, request: Request) -> bool:
-        """Whether the client has the document as it is (RFC 9110, section 13.2.2)."""
-        known = request.requestHeaders.getRawHeaders(b"if-none-match")
-        if known is not None:
-            tags = b",".join(known)[:4000]
-            own = {self.etag, self.etag[:-1] + b'-gzip"'}
-            return not own.isdisjoint(_ETAGS.findall(tags)) or tags.strip() == b"*"
-        since = request.getHeader("if-modified-since")
-        if since is None or self.modified_at is None:
-            return False
-        at = http_date(since)
-        return at is not None and self.modified_at <= at
 
 
 def ready(

@@ -1,0 +1,39 @@
+"""Whether a client has the present version of what it asks for."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.server import Request
+from twisted.web.test.requesthelper import DummyRequest
+
+from rsscloud_broker.web.conditional import has_version
+
+AT = 1_000_000_000
+DATE = b"Sun, 09 Sep 2001 01:46:40 GMT"
+
+
+def has(*tags: bytes, since: bytes | None = None, modified_at: int | None = AT) -> bool:
+    """Whether a client with these headers has a version with two ETags."""
+    request = DummyRequest([b""])
+    if tags:
+        request.requestHeaders.setRawHeaders(b"if-none-match", tags)
+    if since is not None:
+        request.requestHeaders.setRawHeaders(b"if-modified-since", [since])
+    return has_version(cast(Request, request), (b'"a"', b'"a-gzip"'), modified_at)
+
+
+class HasVersionTests(SynchronousTestCase):
+    def test_tags(self) -> None:
+        for tags in ((b'"a"',), (b'W/"a-gzip"',), (b'"x", "a"',), (b'"x"', b'"a"'), (b" * ",)):
+            self.assertTrue(has(*tags), tags)
+        for tags in ((b'"x"',), (b"a",), (b"",), (b'"x", *',)):
+            self.assertFalse(has(*tags, since=DATE), tags)
+
+    def test_dates(self) -> None:
+        self.assertTrue(has(since=DATE))
+        self.assertFalse(has(since=DATE, modified_at=AT + 1))
+        self.assertFalse(has(since=DATE, modified_at=None))
+        for since in (b"yesterday", b"", None):
+            self.assertFalse(has(since=since), since)
