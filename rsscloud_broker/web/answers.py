@@ -86,9 +86,16 @@ class Answers(Resource):
             send(request, answer)
 
 
+def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> Answer:
+    """An answer with a sentence, for programs and people.
+
+    :param headers: beside Content-Type.
+    """
+    return Answer(f"{text}\n".encode(), PLAIN, status, headers or {})
+
+
 def _error(status: int, text: str, retry_after: str = "") -> Answer:
-    headers = {"retry-after": retry_after} if retry_after else {}
-    return Answer(f"{text}\n".encode(), PLAIN, status, headers)
+    return plain(status, text, {"retry-after": retry_after} if retry_after else {})
 
 
 def send(request: Request, answer: Answer) -> None:

@@ -45,7 +45,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, IDatabase
 from rsscloud_broker.simplefeed import json, log
 from rsscloud_broker.simplefeed.entries import Entry
-from rsscloud_broker.web.answers import PLAIN, Answer, parameter, send
+from rsscloud_broker.web.answers import parameter, plain, send
 from rsscloud_broker.web.streams import HEARTBEAT, Places, Stream, address_of, set_headers
 from rsscloud_broker.wire.negotiation import preferred
 from rsscloud_broker.wire.text import clean
@@ -413,5 +413,5 @@ class StreamResource(Resource):
 
 
 def _say(request: Request, status: int, text: str) -> int:
-    send(request, Answer(f"{text}\n".encode(), PLAIN, status))
+    send(request, plain(status, text))
     return NOT_DONE_YET

@@ -29,10 +29,11 @@ from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.client.websub import ask_hub
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, IOutbound, Route
-from rsscloud_broker.web.answers import Answer, Answers
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, plain
+from rsscloud_broker.web.hub_calls import callback_key, confirmed, hub_call
 from rsscloud_broker.wire import links
-from rsscloud_broker.wire.text import clean, decode
-from rsscloud_broker.wire.websub import BadRequest, parse_call
+from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.websub import BadRequest
 
 #: The path of the callbacks, before the key of a list or feed.
 PATH: Final = "/follows/"
@@ -56,8 +57,6 @@ MAX_PUSH: Final = 10 * 1024 * 1024
 
 #: How many characters of what a hub says are logged.
 _MAX_REASON: Final = 200
-
-_PLAIN: Final = "text/plain; charset=utf-8"
 
 
 class Pushed(Protocol):
@@ -196,23 +195,18 @@ class Pushing:
         ]
 
     async def _verify(self, request: Request) -> Answer:
-        fields = [
-            (decode(name), decode(value))
-            for name, values in (request.args or {}).items()
-            for value in values
-        ]
         try:
-            call = parse_call(fields)
+            call = hub_call(request)
         except BadRequest as error:
-            return _plain(400, str(error))
-        subscription = self._subscriptions.get(_key(request))
+            return plain(400, str(error))
+        subscription = self._subscriptions.get(callback_key(request))
         if subscription is None or not subscription.asked or call.topic != subscription.topic:
-            return _plain(404, "Nobody here has asked for this.")
+            return plain(404, "Nobody here has asked for this.")
         if call.mode == "denied":
             self._refused(subscription, call.reason or "it gives no reason")
-            return _plain(200, "Noted.")
+            return plain(200, "Noted.")
         if call.mode != "subscribe":
-            return _plain(404, "Nobody here has asked for this.")
+            return plain(404, "Nobody here has asked for this.")
         lease = min(call.lease_seconds or USUAL_LEASE, LONGEST_LEASE)
         subscription.asked = False
         subscription.due_at = self._clock.seconds() + max(lease * RENEW_AT, SHORTEST_PAUSE)
@@ -221,27 +215,18 @@ class Pushing:
             url=subscription.followed.url,
             lease=lease,
         )
-        headers = {"x-content-type-options": "nosniff"}
-        return Answer(call.challenge.encode(), _PLAIN, headers=headers)
+        return confirmed(call.challenge)
 
     async def _receive(self, request: Request) -> Answer:
-        subscription = self._subscriptions.get(_key(request))
+        subscription = self._subscriptions.get(callback_key(request))
         if subscription is None:
-            return _plain(410, "Nobody here has asked for this.")
+            return plain(410, "Nobody here has asked for this.")
         if subscription.hint is None or not subscription.hint.active():
             now = self._clock.seconds()
             wait = max(subscription.hinted_at + HINT_PAUSE - now, 0.0)
             subscription.hint = self._clock.callLater(wait, self._hint, subscription)
-        return Answer(b"", _PLAIN, 202)
+        return Answer(b"", PLAIN, 202)
 
     def _hint(self, subscription: _Subscription) -> None:
         subscription.hinted_at = self._clock.seconds()
         subscription.followed.hint()
-
-
-def _plain(status: int, text: str) -> Answer:
-    return Answer(f"{text}\n".encode(), _PLAIN, status)
-
-
-def _key(request: Request) -> str:
-    return str(request.path.decode("latin-1").rpartition("/")[2])

@@ -43,7 +43,7 @@ from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.apps.hosting.options import prefixes_of
 from rsscloud_broker.errors import Forbidden, Refused, SignInFailed, TooMany
 from rsscloud_broker.interfaces import Caller, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, body_of
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, body_of, plain
 
 
 @implementer(IFrontDoor)
@@ -115,4 +115,4 @@ def _refused(error: Refused) -> Answer:
         status = 403
     if isinstance(error, SignInFailed | Forbidden):
         text = f"This was not accepted: {text}."
-    return Answer(f"{text}\n".encode(), PLAIN, status, headers)
+    return plain(status, text, headers)

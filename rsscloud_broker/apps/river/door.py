@@ -38,9 +38,9 @@ from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
 from rsscloud_broker.interfaces.plugins import RoutesOnly
 from rsscloud_broker.remembering import Remembering
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
-from rsscloud_broker.wire.text import decode
-from rsscloud_broker.wire.websub import BadRequest, parse_call
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, body_of, parameter, plain
+from rsscloud_broker.web.hub_calls import callback_key, confirmed, hub_call
+from rsscloud_broker.wire.websub import BadRequest
 
 #: How many items are in one answer.
 PAGE: Final = 100
@@ -115,23 +115,23 @@ class RiverDoor(RoutesOnly):
             if caller is None:
                 needed = {"www-authenticate": 'Bearer realm="rsscloud-broker"', **_NO_STORE}
                 text = "Sign in, or send an API token: Authorization: Bearer TOKEN."
-                return _plain(401, text, needed)
+                return plain(401, text, needed)
             if SCOPE not in caller.scopes:
-                return _plain(403, f"The token needs the scope {SCOPE}.", _NO_STORE)
+                return plain(403, f"The token needs the scope {SCOPE}.", _NO_STORE)
             try:
                 return await respond(request, caller)
             except TooMany:
                 raise  # it says when to try again
             except Refused as error:
                 status = 403 if isinstance(error, ForgedForm) else 400
-                return _plain(status, f"This was not accepted: {error}.", _NO_STORE)
+                return plain(status, f"This was not accepted: {error}.", _NO_STORE)
 
         return answer
 
     async def _json(self, request: Request, caller: Caller) -> Answer:
         text = parameter(request, "before")
         if text and not (text.isascii() and text.isdigit() and len(text) < 19):
-            return _plain(400, "before must be the number of an item.", _NO_STORE)
+            return plain(400, "before must be the number of an item.", _NO_STORE)
         before = int(text) if text else None
         items = await self._river.items(caller, before, PAGE)
         feeds, seen = await self._river.feeds(caller), await self._river.last_seen(caller)
@@ -148,7 +148,7 @@ class RiverDoor(RoutesOnly):
 
     async def _import(self, request: Request, caller: Caller) -> Answer:
         self._callers.check_form(request, caller)
-        imported = await self._river.import_opml(caller, _body(request), _source(request))
+        imported = await self._river.import_opml(caller, body_of(request), _source(request))
         failed = [{"url": url, "reason": reason} for url, reason in imported.failed]
         return _as_json({"added": imported.added, "failed": failed})
 
@@ -170,14 +170,14 @@ class RiverDoor(RoutesOnly):
         left = await self._river.unsubscribe(caller, named) if named else None
         if left is None:
             text = "You do not follow this feed. /river.json names those that you follow."
-            return _plain(404, text, _NO_STORE)
+            return plain(404, text, _NO_STORE)
         return _as_json({"id": left.id, "url": left.url})
 
     async def _river_js(self, request: Request) -> Answer:
         try:
             body = await self._public.get(parameter(request, "account"))
         except _NotPublic:
-            return _plain(404, "No account with this name has made its river public.")
+            return plain(404, "No account with this name has made its river public.")
         return Answer(body, _SCRIPT, headers={"x-content-type-options": "nosniff"})
 
     async def _make_river_js(self, name: str) -> bytes:
@@ -195,64 +195,42 @@ class RiverDoor(RoutesOnly):
     # --- for hubs -----------------------------------------------------------------
 
     async def _verify(self, request: Request) -> Answer:
-        fields = [
-            (decode(name), decode(value))
-            for name, values in (request.args or {}).items()
-            for value in values
-        ]
         try:
-            call = parse_call(fields)
+            call = hub_call(request)
         except BadRequest as error:
-            return _plain(400, str(error))
-        if not await self._pushing.verify(_key(request), call):
-            return _plain(404, "Nobody here has asked for this.")
-        return _challenge_answer(call.challenge)
+            return plain(400, str(error))
+        if not await self._pushing.verify(callback_key(request), call):
+            return plain(404, "Nobody here has asked for this.")
+        return confirmed(call.challenge)
 
     async def _receive(self, request: Request) -> Answer:
         known = await self._pushing.receive(
-            _key(request),
-            _body(request),
+            callback_key(request),
+            body_of(request),
             request.getHeader("content-type") or "",
             request.getHeader("x-hub-signature") or "",
             _source(request),
         )
-        return Answer(b"", PLAIN, 202) if known else _plain(410, "Nobody here has asked for this.")
+        return Answer(b"", PLAIN, 202) if known else plain(410, "Nobody here has asked for this.")
 
     # --- for clouds ---------------------------------------------------------------
 
     async def _challenge(self, request: Request) -> Answer:
         challenge = parameter(request, "challenge")
         if not challenge:
-            return _plain(400, "url and challenge must come here, as a cloud sends them.")
-        if not await self._pushing.challenge(_key(request), parameter(request, "url")):
-            return _plain(404, "Nobody here has asked for this.")
-        return _challenge_answer(challenge)
+            return plain(400, "url and challenge must come here, as a cloud sends them.")
+        if not await self._pushing.challenge(callback_key(request), parameter(request, "url")):
+            return plain(404, "Nobody here has asked for this.")
+        return confirmed(challenge)
 
     async def _pinged(self, request: Request) -> Answer:
-        if not await self._pushing.pinged(_key(request), _source(request)):
-            return _plain(410, "Nobody here has asked for this.")
-        return _plain(200, "Thanks for the notification.")
+        if not await self._pushing.pinged(callback_key(request), _source(request)):
+            return plain(410, "Nobody here has asked for this.")
+        return plain(200, "Thanks for the notification.")
 
 
 def _as_json(value: Any) -> Answer:
     return Answer(json.dumps(value).encode(), _JSON, headers=_NO_STORE)
-
-
-def _plain(status: int, text: str, headers: dict[str, str] | None = None) -> Answer:
-    return Answer(f"{text}\n".encode(), PLAIN, status, headers or {})
-
-
-def _challenge_answer(challenge: str) -> Answer:
-    return Answer(challenge.encode(), PLAIN, headers={"x-content-type-options": "nosniff"})
-
-
-def _key(request: Request) -> str:
-    return str(request.path.decode("latin-1").rpartition("/")[2])
-
-
-def _body(request: Request) -> bytes:
-    body: bytes = request.content.read() if request.content is not None else b""
-    return body
 
 
 def _source(request: Request) -> str:

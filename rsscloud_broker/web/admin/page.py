@@ -26,7 +26,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.admin.elements import hidden, path
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter, plain
 
 #: The pages of the console, with the texts of the links to them.
 PLACES: Final = {
@@ -231,7 +231,7 @@ def _places(here: str) -> list[Tag]:
 
 def _for_administrators(caller: Caller) -> Answer:
     text = f"This page is for administrators, and {caller.name} is not an administrator's account."
-    return Answer(f"{text}\n".encode(), PLAIN, 403, NO_STORE)
+    return plain(403, text, NO_STORE)
 
 
 def sentence(error: Exception) -> str:
