@@ -27,7 +27,7 @@ from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.database import reading, writing
 from rsscloud_broker.interfaces import IClock, IDatabase
 from rsscloud_broker.remembering import Remembering
-from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.chain import InThread
@@ -112,7 +112,7 @@ class Feeds:
 
     _find = reading(log.find_log)
     _read = reading(log.read_document)
-    _prune_rows = writing(log.prune)
+    _prune_rows = writing(pruning.prune)
 
     def changed(self, name: str) -> None:
         """Say that entries were appended to a log, so that the next caller gets them."""

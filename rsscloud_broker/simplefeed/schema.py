@@ -2,8 +2,9 @@
 
 ``log`` has a row for each log.  It is also the counter of the log: who appends locks the row until
 the end of the transaction.  So numbers are in the order of commits, which those of a sequence are
-not, and a transaction that fails leaves no gap.  ``entry`` has the entries.  ``document`` has a row
-for each document that is archived, since the number of entries in a document may change.
+not, and a transaction that fails leaves no gap.  ``entries`` has the entries; those that were
+appended together share a row.  ``document`` has a row for each document that is archived, since the
+number of entries in a document may change.
 """
 
 from __future__ import annotations
@@ -59,13 +60,14 @@ log: Final = Table(
     sqlite_autoincrement=True,
 )
 
-entry: Final = Table(
-    "simplefeed_entry",
+entries: Final = Table(
+    "simplefeed_entries",
     metadata,
     _of_log(),
-    Column("number", BigInteger, primary_key=True, autoincrement=False),
-    Column("updated_at", BigInteger, nullable=False),
-    # An ``entries.Entry`` as MessagePack.
+    # The numbers of the newest and of the oldest entry in the row; all are of one document.
+    Column("last", BigInteger, primary_key=True, autoincrement=False),
+    Column("first", BigInteger, nullable=False),
+    # A list of ``entries.Entry`` as MessagePack, the oldest first.
     Column("data", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
@@ -86,4 +88,4 @@ document: Final = Table(
 )
 
 #: The tables, for ``storage.migrate``.
-TABLES: Final = AppTables(metadata, "rsscloud_broker.simplefeed:migrations", "0002")
+TABLES: Final = AppTables(metadata, "rsscloud_broker.simplefeed:migrations", "0003")

@@ -25,11 +25,16 @@ def run(
     :param version_table: the name of the table with the revision.
     :param tables: the tables, as they are after the last step.
     """
-    config = _config(migrations)
-    config.attributes.update(
+    command.upgrade(config(connection, migrations, version_table, tables), "head")
+
+
+def config(connection: Connection, migrations: str, version_table: str, tables: MetaData) -> Config:
+    """The configuration for a command of Alembic on a connection."""
+    found = _config(migrations)
+    found.attributes.update(
         connection=connection, version_table=version_table, target_metadata=tables
     )
-    command.upgrade(config, "head")
+    return found
 
 
 def revisions(migrations: str = OF_BROKER) -> list[str]:

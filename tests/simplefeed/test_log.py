@@ -7,17 +7,25 @@ from contextlib import AbstractContextManager
 from itertools import chain
 from threading import Event
 
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, bindparam, select, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.simplefeed import log, schema
+from rsscloud_broker.simplefeed import log, pruning, schema
 from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
 from rsscloud_broker.storage import alembic_steps
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from tests.postgresql import TIMEOUT, empty_database
 from tests.simplefeed.logs import NOON, in_file, on_postgresql, some
+
+_ROWS = (
+    select(schema.entries.c.first, schema.entries.c.last)
+    .join(schema.log, schema.log.c.id == schema.entries.c.log_id)
+    .where(schema.log.c.name == bindparam("name"))
+    .order_by(schema.entries.c.last)
+)
 
 EVENTS = log.Description("events", "Everything", per_document=3)
 
@@ -127,10 +135,10 @@ class LogTests(SynchronousTestCase):
     def test_pruned_documents(self) -> None:
         self.append(*some(8))
         with self.engine.begin() as conn:
-            self.assertEqual(log.prune(conn, "events", 1, log.Kept.FILE), 3)
-            self.assertEqual(log.prune(conn, "events", 2, log.Kept.GONE), 3)
-            self.assertEqual(log.prune(conn, "events", 2, log.Kept.FILE), 0)
-            self.assertEqual(log.prune(conn, "events", 9, log.Kept.FILE), 0)
+            self.assertEqual(pruning.prune(conn, "events", 1, log.Kept.FILE), 3)
+            self.assertEqual(pruning.prune(conn, "events", 2, log.Kept.GONE), 3)
+            self.assertEqual(pruning.prune(conn, "events", 2, log.Kept.FILE), 0)
+            self.assertEqual(pruning.prune(conn, "events", 9, log.Kept.FILE), 0)
             self.assertIsNone(log.entries_after(conn, "events", 5, 2))
             page = log.entries_after(conn, "events", 6, 2) or []
         self.assertEqual([number for number, _ in page], [7, 8])
@@ -140,7 +148,7 @@ class LogTests(SynchronousTestCase):
     def test_old_documents_are_found_by_time(self) -> None:
         self.append(*some(8))
         with self.engine.begin() as conn:
-            found = [log.archived_before(conn, "events", NOON + at) for at in (3, 3.1, 6.1, 99)]
+            found = [pruning.archived_before(conn, "events", NOON + at) for at in (3, 3.1, 6.1, 99)]
         self.assertEqual(found, [0, 1, 2, 2])
 
     def test_logs_are_independent(self) -> None:
@@ -190,6 +198,38 @@ class LogTests(SynchronousTestCase):
             self.assertEqual(compare_metadata(context, schema.metadata), [])
             self.assertEqual(alembic_steps.revisions(steps)[0], schema.TABLES.latest)
 
+    def test_rows_have_several_entries(self) -> None:
+        self.append(*some(2 * log.PER_ROW + 5))
+        with self.engine.begin() as conn:
+            log.open_log(conn, log.Description("long", "Long", per_document=1000), NOON)
+            log.append(conn, "long", some(2 * log.PER_ROW + 5))
+            log.append(conn, "long", some(3, 2 * log.PER_ROW + 6))
+            rows = [tuple(row) for row in conn.execute(_ROWS, {"name": "long"})]
+            page = log.entries_after(conn, "long", log.PER_ROW - 2, 4) or []
+            short = conn.execute(_ROWS, {"name": "events"}).all()
+        self.assertEqual(rows, [(1, 100), (101, 200), (201, 205), (206, 208)])
+        self.assertEqual(page[0][0], 99)
+        self.assertEqual([each.title for _, each in page], ["99", "100", "101", "102"])
+        # Each document has rows of its own.
+        self.assertEqual(len(short), (2 * log.PER_ROW + 5 + 2) // 3)
+
+    def test_steps_keep_the_entries(self) -> None:
+        engine = open_engine(self.new_url())
+        self.addCleanup(engine.dispose)
+        steps, table = schema.TABLES.migrations, "simplefeed_alembic_version"
+        with for_writing(engine).begin() as conn:
+            alembic_steps.run(conn, steps, table, schema.metadata)
+            log.open_log(conn, EVENTS, NOON)
+            log.append(conn, "events", some(1500))
+        with for_writing(engine).begin() as conn:
+            config = alembic_steps.config(conn, steps, table, schema.metadata)
+            command.downgrade(config, "0002")
+            found = conn.exec_driver_sql("SELECT number, updated_at FROM simplefeed_entry").all()
+            command.upgrade(config, "head")
+            entries = log.entries_after(conn, "events", 0, 1500) or []
+        self.assertEqual([tuple(row) for row in found][-1], (1500, round((NOON + 1500) * 1e6)))
+        self.assertEqual([each.title for _, each in entries], [str(n) for n in range(1, 1501)])
+
     def test_first_entry_may_be_older_than_the_log(self) -> None:
         self.append(Entry("old", NOON - 3600), Entry("older", NOON - 7200))
         times = [each.updated for each in self.document().entries]
@@ -224,13 +264,13 @@ class LogTests(SynchronousTestCase):
         with self.engine.begin() as conn:
             self.assertEqual(log.oldest_number(conn, "events"), 0)
             log.append(conn, "events", some(8))
-            found = [log.archived_through(conn, "events", number) for number in (2, 3, 5, 6, 99)]
+            found = [pruning.archived_through(conn, "events", each) for each in (2, 3, 5, 6, 99)]
             self.assertEqual(found, [0, 1, 1, 2, 2])
-            log.prune(conn, "events", 1, log.Kept.GONE)
+            pruning.prune(conn, "events", 1, log.Kept.GONE)
             self.assertEqual(log.oldest_number(conn, "events"), 4)
 
 
-ALL = [table.name for table in (schema.log, schema.entry, schema.document)]
+ALL = [table.name for table in (schema.log, schema.entries, schema.document)]
 
 
 class PostgreSQLLogTests(LogTests):

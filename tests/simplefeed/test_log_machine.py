@@ -112,8 +112,10 @@ class LogMachine(RuleBasedStateMachine):
         except Crash:
             return
         self.feeds.changed("log")
+        if entries:  # the first ones may be older than the log
+            before = [self.latest] if self.count else []
+            self.latest = max([*before, *(each.updated for each in entries)])
         self.count += len(times)
-        self.latest = max([self.latest, *(each.updated for each in entries)])
         for number in numbers:
             if len(self.documents[-1]) >= self.size:
                 self.documents.append([])

@@ -157,7 +157,7 @@ class Cutter(Service):
         pings = await self._changes.pings_after(before, PINGS_AT_ONCE)
         if not pings:
             return False
-        entries = await self._in_thread(self._writer.pings, pings, self._is_shown)
+        entries = self._writer.pings(pings, self._is_shown)
         last = pings[-1].id
         appending = partial(rows.append_pings, before=before, last=last, entries=entries)
         if not await self._database.write(appending):

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 from rsscloud_broker.apps.events.entries import Cut
 from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, TOPIC, description_of
 from rsscloud_broker.apps.events.options import EventsOptions
-from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.log import Kept, Log
 
@@ -161,9 +161,9 @@ def _sweep(conn: Connection, options: EventsOptions, found: Log, now: float) -> 
     if ":" in found.name and found.updated < before:
         log.remove_log(conn, found.name)
         return Swept(found.feed_id, None)
-    through = log.archived_before(conn, found.name, before)
+    through = pruning.archived_before(conn, found.name, before)
     if most:
-        through = max(through, log.archived_through(conn, found.name, found.count - most))
-    if through and log.prune(conn, found.name, through, Kept.GONE):
+        through = max(through, pruning.archived_through(conn, found.name, found.count - most))
+    if through and pruning.prune(conn, found.name, through, Kept.GONE):
         return Swept(found.feed_id, through)
     return None

@@ -15,7 +15,7 @@ from rsscloud_broker.apps.events.options import EventsOptions
 from rsscloud_broker.apps.events.stream import PATIENCE, PAUSE
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.web.streams import HEARTBEAT
 from tests.apps.events.house import EventsHouse
 from tests.front_doors.exchange import Exchange
@@ -140,7 +140,7 @@ class StreamTests(SynchronousTestCase):
         self.house.ping("a", "b", "c", "d")
         self.house.wait()
         self.successResultOf(
-            self.house.database.write(lambda conn: log.prune(conn, "pings", 1, log.Kept.GONE))
+            self.house.database.write(lambda conn: pruning.prune(conn, "pings", 1, log.Kept.GONE))
         )
         reader = self.watch(f"{LINES}?after=0-1")
         self.house.wait()

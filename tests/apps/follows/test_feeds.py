@@ -18,7 +18,7 @@ from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
 from rsscloud_broker.interfaces import OutboundReply, Position
 from rsscloud_broker.model import Ping
 from rsscloud_broker.options import build
-from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import Entry, Link
 from rsscloud_broker.simplefeed.pings import entry_of
@@ -88,7 +88,7 @@ class PingFeed:
 
     def prune(self, through: int) -> None:
         with self._engine.begin() as conn:
-            log.prune(conn, "pings", through, log.Kept.GONE)
+            pruning.prune(conn, "pings", through, log.Kept.GONE)
 
 
 class FeedTestCase(SynchronousTestCase):

@@ -1,0 +1,69 @@
+"""Deletes the entries of archived documents, and finds out of which.
+
+Each function runs as one step of a transaction that the caller began.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, select, update
+
+from rsscloud_broker.simplefeed import schema
+from rsscloud_broker.simplefeed.log import Kept, locked
+from rsscloud_broker.tables import to_micros
+
+
+def prune(conn: Connection, name: str, through: int, kept: Kept) -> int:
+    """Delete the entries of archived documents from the database.
+
+    :param through: the number of the last document to prune.
+    :param kept: ``FILE`` if these documents are files already, of which the caller must be sure;
+        or ``GONE`` if they are to be nowhere.
+    :returns: how many entries were deleted.
+    :raises UnknownLog: there is no such log.
+    """
+    row = locked(conn, name)
+    table = schema.document
+    chosen = (table.c.log_id == row.id, table.c.number <= through)
+    newest = select(table.c.last).where(*chosen).order_by(table.c.number.desc()).limit(1)
+    last = conn.execute(newest).scalar()
+    if last is None:
+        return 0
+    earlier = [each for each in Kept if list(Kept).index(each) < list(Kept).index(kept)]
+    conn.execute(update(table).where(*chosen, table.c.kept.in_(earlier)).values(kept=kept))
+    rows = schema.entries
+    of_these = (rows.c.log_id == row.id, rows.c.last <= last)
+    count = select(func.coalesce(func.sum(rows.c.last - rows.c.first + 1), 0)).where(*of_these)
+    deleted = int(conn.execute(count).scalar_one())
+    conn.execute(delete(rows).where(*of_these))
+    return deleted
+
+
+def archived_before(conn: Connection, name: str, at: float) -> int:
+    """The number of the last archived document whose entries are all older than a time.
+
+    :param at: seconds since the epoch.
+    :returns: 0 if there is none.
+    """
+    return _last_document(conn, name, schema.document.c.updated_at < to_micros(at))
+
+
+def archived_through(conn: Connection, name: str, number: int) -> int:
+    """The number of the last archived document whose entries all have numbers up to a number.
+
+    :returns: 0 if there is none.
+    """
+    return _last_document(conn, name, schema.document.c.last <= number)
+
+
+def _last_document(conn: Connection, name: str, condition: ColumnElement[bool]) -> int:
+    table = schema.document
+    found: Select[Any] = (
+        select(table.c.number)
+        .join(schema.log, schema.log.c.id == table.c.log_id)
+        .where(schema.log.c.name == name, condition)
+        .order_by(table.c.number.desc())
+        .limit(1)
+    )
+    return conn.execute(found).scalar() or 0
