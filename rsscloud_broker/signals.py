@@ -20,7 +20,9 @@ log = Logger()
 def stop_once(reactor: Any) -> None:
     """Make only the first stopping signal stop the reactor; later ones are logged and ignored.
 
-    Twisted's own handlers stop the reactor at every signal, which is an error the second time.
+    Twisted's own handlers stop the reactor at every signal, which is an error the second time.  A
+    signal that whoever started the broker has made it ignore, as a shell does with SIGINT for a
+    background process of a script, stays ignored.
 
     :param reactor: a reactor that does not run yet.
     """
@@ -38,7 +40,9 @@ def stop_once(reactor: Any) -> None:
 
     def install() -> None:
         for number in STOPPING:
-            earlier[number] = signal.signal(number, stop)
+            if callable(handler := signal.getsignal(number)):
+                earlier[number] = handler
+                signal.signal(number, stop)
 
     reactor.callWhenRunning(install)
 
