@@ -91,6 +91,9 @@ class Root(Resource):
                 self._add(Route(path, "GET", page, frozenset({"wsdl"})))
         self._methods_at = self._find_methods()
         self._known_as = {_folded(path): path for path in self._methods_at}
+        self._depth = max(
+            (at.count("/") for at in self._methods_at if at.endswith("/*")), default=0
+        )
         self._headers_at = {path: self._headers_of(path) for path in self._methods_at}
         self._large: dict[str, list[Route]] = {}
         for route in offers.routes:
@@ -117,7 +120,7 @@ class Root(Resource):
             return found
         limits = (
             route.body_limit
-            for each in _candidates(path)
+            for each in self._candidates(path)
             for route in self._large.get(each, ())
             if kind in route.content_types or not (route.content_types or kind == FORM)
         )
@@ -127,7 +130,7 @@ class Root(Resource):
         """See ``BodyRules``."""
         return any(
             "multipart/form-data" in route.content_types
-            for each in _candidates(path)
+            for each in self._candidates(path)
             for route in self._routes.get((each, "POST"), ())
         )
 
@@ -137,6 +140,16 @@ class Root(Resource):
         limits = (route.body_limit for routes in self._large.values() for route in routes)
         return max(limits, default=self._call_limit)
 
+    def _candidates(self, path: str) -> Sequence[str]:
+        """The paths of routes that a request's path matches, the longest first.
+
+        No prefix is longer than the longest of the routes', since strangers send paths with
+        thousands of slashes.
+        """
+        parts = path.split("/", self._depth)
+        prefixes = ("/".join(parts[:n]) + "/*" for n in range(len(parts) - 1, 0, -1))
+        return [each for each in (path, *prefixes) if each in self._methods_at]
+
     def _add(self, route: Route) -> None:
         routes = self._routes.setdefault((route.path, route.method), [])
         routes.append(route)
@@ -144,7 +157,7 @@ class Root(Resource):
 
     def render(self, request: Request) -> bytes | int:
         path = self._path_of(request)
-        for name, value in self._headers_at.get(path) or self._headers_of(path):
+        for name, value in self._headers_at.get(path) or self._headers_below(path):
             request.setHeader(name, value)
         if request.method == b"OPTIONS":
             return self._options(request, path)
@@ -173,17 +186,22 @@ class Root(Resource):
         more = FOR_EVERYBODY if self._is_for_everybody(path) else {}
         return tuple((SECURITY_HEADERS | more).items())
 
+    def _headers_below(self, path: str) -> tuple[tuple[bytes, bytes], ...]:
+        """The headers of every answer at a path that only a route ending in ``/*`` may match."""
+        at = next(iter(self._candidates(path)), None)
+        return self._headers_of(path) if at is None else self._headers_at[at]
+
     def _is_for_everybody(self, path: str) -> bool:
         """Whether scripts of other sites may read the answers at a path."""
         if path in self._call_paths:
             return True
-        at = next((each for each in _candidates(path) if each in self._methods_at), path)
+        at = next(iter(self._candidates(path)), path)
         routes = chain.from_iterable(self._routes.get((at, each), ()) for each in ("GET", "POST"))
         return any(route.for_everybody for route in routes)
 
     def _options(self, request: Request, path: str) -> bytes:
         """Answer OPTIONS with the methods of a path (RFC 9110, section 9.3.7)."""
-        at = next((each for each in _candidates(path) if each in self._methods_at), "")
+        at = next(iter(self._candidates(path)), "")
         if not at:
             return self._nothing_here(request, path)
         methods = ", ".join(sorted(self._methods_at[at]))
@@ -201,7 +219,7 @@ class Root(Resource):
         # A path with routes of its own is not for the routes that end in /*.  "/" is the
         # exception: it takes calls, and a route for /* may still have a home page for it.
         known = path != "/" and self._methods(path)
-        for candidate in [path] if known else _candidates(path):
+        for candidate in (path,) if known else self._candidates(path):
             for route in self._suitable(request, candidate, method):
                 if route.requires <= names:
                     return route.resource
@@ -274,10 +292,3 @@ class Root(Resource):
 def _folded(path: str) -> str:
     """A path in lower case and without a slash at its end."""
     return path.rstrip("/").lower()
-
-
-def _candidates(path: str) -> Sequence[str]:
-    """The paths of routes that a request's path may match, the longest first."""
-    parts = path.split("/")
-    prefixes = ["/".join(parts[:n]) + "/*" for n in range(len(parts) - 1, 0, -1)]
-    return [path, *prefixes]

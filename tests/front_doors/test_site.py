@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -84,6 +85,15 @@ class RoutesTests(SynchronousTestCase):
         }
         for path, text in table.items():
             self.assertEqual(house.get(path).text, text, path)
+
+    def test_thousands_of_slashes_cost_no_more_than_one(self) -> None:
+        house = self.serve(Door(pages=[get("/*"), get("/a/*")]))
+        path = "/a" * 5000
+        house.get("/a/b")
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        self.assertEqual(house.get(path).text, "/a/* ")
+        self.assertLess(tracemalloc.get_traced_memory()[1], 100 * len(path))
 
     def test_the_most_parameters_win(self) -> None:
         pages = [get("/p"), get("/p", "a", "b"), get("/p", "a"), get("/p", "c")]
