@@ -210,6 +210,9 @@ class Administration:
         """Take note of what applications publish, so that it can be taken down."""
         self._served += [one for one in topics if one.take_down is not None]
 
+    def is_published(self, url: str) -> bool:
+        return any(url.startswith(one.prefix) for one in self._served)
+
     async def take_down(self, account: str, url: str, reason: str) -> None:
         url = _topic_url(url)
         change = self._change(account, "take down", url, _needed(reason))

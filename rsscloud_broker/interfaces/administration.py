@@ -101,6 +101,9 @@ class IAdministration(Interface):
         :param reason: why, for the subscribers; not empty.
         """
 
+    def is_published(url: str) -> bool:
+        """Whether an application of this broker may have published something at a URL."""
+
     def take_down(account: str, url: str, reason: str) -> Awaitable[None]:
         """Delete what an application of this broker has published at a URL; nobody can undo that.
 

@@ -42,7 +42,7 @@ PLACES: Final = {
 
 
 #: The fields of a form that the question about it names, each with what it is.
-_NAMED: Final = {"id": "Subscription", "url": "Topic", "to": "New address"}
+_NAMED: Final = {"id": "Subscription", "url": "Address", "to": "New address"}
 
 
 @frozen

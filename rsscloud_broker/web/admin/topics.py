@@ -28,6 +28,7 @@ class TopicPage(AdminPage):
         "revive": "The topic is revived, and fetched soon if it has subscriptions.",
         "end": "The topic has ended, and its subscribers are told.",
         "move": "The topic has moved, with its subscriptions.",
+        "taken-down": "It is taken down: it is deleted, and nobody can read it any more.",
     }
 
     def actions(self) -> Mapping[str, Action]:
@@ -43,6 +44,12 @@ class TopicPage(AdminPage):
                 self._move,
                 "The topic moves from the first address to the second, with its subscriptions.",
                 ("url", "to", "reason"),
+            ),
+            "take-down": Action(
+                self._take_down,
+                "What an account has published at this address is deleted, in all its versions. If "
+                "it is a topic, its subscribers are told the reason.",
+                ("url", "reason"),
             ),
         }
 
@@ -69,14 +76,21 @@ class TopicPage(AdminPage):
         await self.verbs.move_topic(account, url, to, parameter(request, "reason"))
         return path(self.path, url=to, done="move")
 
+    async def _take_down(self, account: str, request: Request) -> str:
+        url = parameter(request, "url")
+        await self.verbs.take_down(account, url, parameter(request, "reason"))
+        return path(self.path, url=url, done="taken-down")
+
     async def content(self, request: Request, caller: Caller) -> Content:
         url = parameter(request, "url").strip()
         found, error, status = None, "", 400
+        is_published = bool(url) and self.verbs.is_published(url)
         if url:
             try:
                 found = await self.verbs.topic(url)
             except Unadministrable as problem:
-                error, status = sentence(problem), 404 if problem.missing else 400
+                if not (problem.missing and is_published):  # a file is no topic
+                    error, status = sentence(problem), 404 if problem.missing else 400
         ended = found is not None and bool(found.status.topic.ended)
         slots: dict[str, Flattenable] = {
             "url": found.status.topic.url if found else url,
@@ -84,6 +98,7 @@ class TopicPage(AdminPage):
             "unknown": "unknown" if error else "",
             "ended": "ended" if ended else "",
             "going": "going" if found and not ended else "",
+            "published": "published" if is_published else "",
             "facts": facts(_facts(found, self.now())) if found else "",
             "to": parameter(request, "to"),
             "reason": parameter(request, "reason"),

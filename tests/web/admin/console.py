@@ -47,11 +47,6 @@ async def _read(url: str) -> None:
     """An application that has no topics."""
 
 
-async def _take_down(url: str, reason: str, record: Callable[[Any], None]) -> bool:
-    """An application that takes down whatever it is asked to."""
-    return True
-
-
 class ConsoleCase(BrokerTestCase):
     """A test case with the console of a broker.
 
@@ -115,10 +110,16 @@ class ConsoleCase(BrokerTestCase):
         self.result(self.verbs.end_topic("alice", ENDED, "a test"))
         self.result(self.verbs.block("alice", "source", "192.0.2.0/24", "a test"))
         self.result(self.verbs.announce("alice", "Hello"))
-        self.verbs.serve([ServedTopics("http://feeds.example/spam", _read, _take_down)])
+        self.taken_down: list[tuple[str, str]] = []
+        self.verbs.serve([ServedTopics("http://feeds.example/spam", _read, self._take_down)])
         self.successResultOf(
             self.store.record_hosts([HostState("reader.example:8000", 7, NOW + 600)])
         )
+
+    async def _take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
+        """An application that takes down whatever it is asked to."""
+        self.taken_down.append((url, reason))
+        return True
 
     def let_fail(self, one: Subscription, reason: str = BAD) -> None:
         """Record that a notification was given up, and that the next one failed once."""

@@ -13,7 +13,8 @@ from rsscloud_broker.interfaces import IAdministration
 from rsscloud_broker.web.admin.table import OPERATIONS
 from tests.web.admin.console import PUBLIC_URL, ConsoleCase
 
-#: The verbs of ``IAdministration`` that have the name of no operation, with the one that calls it.
+#: The verbs of ``IAdministration`` that have the name of no operation, with the one that calls it
+#: or says whether it can be done.
 CALLED_BY = {
     "find_subscriptions": "subscriptions",
     "remove_subscription": "remove",
@@ -21,6 +22,7 @@ CALLED_BY = {
     "revive_topic": "revive",
     "end_topic": "end",
     "take_down": "take-down",
+    "is_published": "take-down",
     "move_topic": "move",
     "close_breaker": "close-breaker",
 }

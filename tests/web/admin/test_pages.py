@@ -267,6 +267,16 @@ class TopicPageTests(PagesCase):
         self.assertIn("it is gone", self.text())
         self.assertIn("is revived", self.done(self.dave_browser.send("Revive it")))
 
+    def test_take_down(self) -> None:
+        self.get(f"/admin/topic?url={quote(OLD)}")
+        self.assertNotIn("Take it down", self.text())
+        spam = "http://feeds.example/spam.png"  # no topic
+        self.get(f"/admin/topic?url={quote(spam)}")
+        self.dave_browser.send("Take it down", reason="it is spam")
+        self.assertIn("in all its versions", self.text())
+        self.assertIn("is taken down", self.done(self.dave_browser.send("Yes, do it")))
+        self.assertEqual(self.taken_down, [(spam, "it is spam")])
+
     def test_a_topic_does_not_end_without_a_reason(self) -> None:
         answer = self.send("/admin/topic", do="end", url=OLD, reason=" ", sure="yes")
         self.assertEqual(answer.status, 400)
