@@ -29,7 +29,7 @@ TEMPLATES: Final = "rsscloud_broker.apps.writing"
 
 #: How many messages a page has, and how many authors.
 PER_PAGE: Final = 20
-MAX_AUTHORS: Final = 200
+AUTHORS_PER_PAGE: Final = 200
 
 #: With more items than these, the outline of a message is shown on its own page only.
 _MAX_LISTED: Final = 30
@@ -48,8 +48,16 @@ class PeoplePages:
     async def everybody(self, request: Request) -> Answer:
         """Who writes here."""
         viewer = await viewer_of(self._callers, request)
-        authors = await self._writing.store.authors(MAX_AUTHORS)
+        before = parameter(request, "before")
+        found = await self._writing.store.authors(AUTHORS_PER_PAGE + 1, before)
+        authors = found[:AUTHORS_PER_PAGE]
         now = self._clock.wall_seconds()
+        links: list[Flattenable] = []
+        if before:
+            links.append(tags.a("Those who wrote last", href="/people"))
+        if len(found) > AUTHORS_PER_PAGE:
+            more = f"/people?before={authors[-1].name}"
+            links.append(tags.a("More people", href=more, rel="next"))
         page = await self._pages.render(
             "People",
             f"{TEMPLATES}:people.html",
@@ -63,7 +71,8 @@ class PeoplePages:
                 )
                 for each in authors
             ],
-            nobody="" if authors else "nobody",
+            nobody="" if authors or before else "nobody",
+            paging=links,
         )
         return Answer(page, headers=private(viewer))
 

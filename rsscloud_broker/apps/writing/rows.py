@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Row, Table, delete, insert, or_, select, update
+from sqlalchemy import Connection, Row, Table, delete, insert, or_, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
@@ -106,10 +106,16 @@ def author_named(conn: Connection, name: str) -> Author | None:
     return None if row is None else _author(row)
 
 
-def authors(conn: Connection, limit: int) -> list[Author]:
-    """The authors who have published something, those whose feeds changed last first."""
+def authors(conn: Connection, limit: int, before: str = "") -> list[Author]:
+    """The authors who have published something, those whose feeds changed last first.
+
+    :param before: the name of the last author of the page before.
+    """
+    order = (author.c.changed_at, author.c.name)
     chosen = select(author).where(author.c.changed_at > 0)
-    newest = chosen.order_by(author.c.changed_at.desc()).limit(limit)
+    if (last := author_named(conn, before)) is not None:
+        chosen = chosen.where(tuple_(*order) < (to_micros(last.changed_at), last.name))
+    newest = chosen.order_by(*(column.desc() for column in order)).limit(limit)
     return list(map(_author, conn.execute(newest)))
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, Engine, delete, inspect, make_url, select
+from sqlalchemy import Connection, Engine, delete, inspect, make_url, select, update
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.writing import rows, upload_rows
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
 from rsscloud_broker.apps.writing.rows import Author, ChangeOfPosts, Outdated, Placed
-from rsscloud_broker.apps.writing.schema import TABLES, metadata
+from rsscloud_broker.apps.writing.schema import TABLES, author, metadata
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload, UploadLost
 from rsscloud_broker.storage import alembic_steps, migrate, sqlite
 from rsscloud_broker.storage.engine import for_writing, open_engine
@@ -151,6 +151,15 @@ class RowsTests(SynchronousTestCase):
             self.assertEqual(ids, [3, 2])
             self.assertEqual(rows.all_posts(conn, 1, 9, None, True), [])
             self.assertEqual(owner.next_id, 4)
+
+    def test_authors_page_by_page(self) -> None:
+        with self.engine.begin() as conn:
+            for number, name in enumerate(("ben", "cleo", "anna"), 1):
+                rows.ensure_author(conn, number, name, BASE)
+            conn.execute(update(author).values(changed_at=1))  # all at the same time
+            pages = [rows.authors(conn, 2, before) for before in ("", "ben", "anna", "nobody")]
+        names = [[each.name for each in page] for page in pages]
+        self.assertEqual(names, [["cleo", "ben"], ["anna"], [], ["cleo", "ben"]])
 
     def test_a_change_that_came_too_late(self) -> None:
         with self.engine.begin() as conn:

@@ -14,7 +14,7 @@ from twisted.internet.threads import deferToThread
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.apps.writing import upload_rows, write_page
+from rsscloud_broker.apps.writing import people_pages, upload_rows, write_page
 from rsscloud_broker.apps.writing.model import NewPost, OutlineItem, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.store import PostStore
@@ -339,6 +339,18 @@ class PeoplePagesTests(SiteTestCase):
         self.add("secret", self._caller("anna"), is_draft=True)
         self.browser.get("/people")
         self.assertEqual(self.browser.page.xpath("//main//li/a/@href"), ["/people/dave"])
+
+    def test_people_page_by_page(self) -> None:
+        self.patch(people_pages, "AUTHORS_PER_PAGE", 1)
+        self.add("a", self.dave)
+        self.clock.advance(60)
+        self.add("b", self._caller("anna"))
+        self.browser.get("/people")
+        (more,) = self.browser.page.xpath("//main//a[@rel='next']/@href")
+        self.browser.get(more)
+        self.assertEqual(self.browser.page.xpath("//main//li/a/@href"), ["/people/dave"])
+        self.assertEqual(self.browser.page.xpath("//main//a[@rel='next']"), [])
+        self.assertEqual(self.browser.page.xpath("//main//nav//a/@href"), ["/people"])
 
     def test_the_page_of_an_author(self) -> None:
         self.add("Hello <b>", self.dave, title="T", categories=("x",), items=(OutlineItem("o"),))
