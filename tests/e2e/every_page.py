@@ -67,6 +67,7 @@ PAGES = (
     PageOfBroker("topics", "/topic"),
     PageOfBroker("topic", "/topic?url={feed}"),
     PageOfBroker("changes", "/changes"),
+    PageOfBroker("events", "/events"),
     PageOfBroker("log", "/log"),
     PageOfBroker("log_of_topic", "/log?topic={feed}"),
     PageOfBroker("stats", "/stats"),

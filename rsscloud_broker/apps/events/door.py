@@ -1,6 +1,7 @@
 """The front door ``events``: the feeds of the broker, and the stream of their entries.
 
 ==============================================  ==================================================
+``/events``                                     a page about the feeds
 ``/events/recent``                              everything that changed, the newest first
 ``/events/documents/N``                         a document of that feed at its permanent URL
 ``/events/pings/recent``, ``.../documents/N``   the pings
@@ -24,6 +25,7 @@ from rsscloud_broker.apps.events.cutter import Cutter
 from rsscloud_broker.apps.events.documents import Documents
 from rsscloud_broker.apps.events.names import PREFIX, recent_path, urls_of
 from rsscloud_broker.apps.events.options import EventsOptions, history
+from rsscloud_broker.apps.events.page import EventsPage
 from rsscloud_broker.apps.events.rows import Feeds as Described
 from rsscloud_broker.apps.events.stream import StreamResource, Watchers
 from rsscloud_broker.interfaces import (
@@ -37,6 +39,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.entries import Link
 from rsscloud_broker.simplefeed.feeds import Feeds
+from rsscloud_broker.web.answers import Answers
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.wire.links import HUB_PATHS
 
@@ -91,6 +94,10 @@ class EventsDoor(RoutesOnly, Service):
             options.watchers_per_address,
         )
         watchers = Watchers(database, parts.clock, places)
+        page = EventsPage(
+            database, parts.clock, parts.pages, parts.callers, url, has_hosts=options.hosts > 0
+        )
+        self._page = Answers(page.show)
         self._resources = {
             f"{PREFIX}/stream": StreamResource(watchers, as_lines=False),
             f"{PREFIX}/stream.jsonl": StreamResource(watchers, as_lines=True),
@@ -101,8 +108,11 @@ class EventsDoor(RoutesOnly, Service):
         paths = ("recent", "documents/*", "pings/recent", "pings/documents/*", "topic", "host")
         of_feeds = {f"{PREFIX}/{path}": self._documents for path in paths}
         return [
-            Route(path, "GET", resource, for_everybody=True)
-            for path, resource in {**of_feeds, **self._resources}.items()
+            Route(PREFIX, "GET", self._page),
+            *(
+                Route(path, "GET", resource, for_everybody=True)
+                for path, resource in {**of_feeds, **self._resources}.items()
+            ),
         ]
 
     def startService(self) -> None:

@@ -22,8 +22,9 @@ from rsscloud_broker.records import Bounds
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.schema import TABLES
-from rsscloud_broker.testing import Clock, FakeBroker, FakePages, FakeTopicView, memory_store
+from rsscloud_broker.testing import Clock, FakeBroker, FakeTopicView, memory_store
 from rsscloud_broker.testing.memory import CallersThread
+from rsscloud_broker.web.pages import Pages
 from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
 from tests.store_contract.basics import a_fetch
 
@@ -63,7 +64,7 @@ class EventsHouse:
         self.parts = FrontDoorParts(
             broker=FakeBroker(),
             clock=self.clock,
-            pages=FakePages(),
+            pages=Pages(),
             counters=Counters(),
             public_directory=FilePath("no-such-directory"),
             public_url=URL,

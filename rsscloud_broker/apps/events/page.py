@@ -1,0 +1,82 @@
+"""The page ``/events``: the feeds of events, for people who follow them or write programs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from sqlalchemy import Connection
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, tags
+
+from rsscloud_broker.apps.events.names import CHANGES, PINGS, recent_path
+from rsscloud_broker.interfaces import ICallers, IClock, IDatabase, IPages
+from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed.log import Log
+from rsscloud_broker.web.answers import Answer
+from rsscloud_broker.web.callers import viewer_of
+from rsscloud_broker.web.words import moment
+
+#: The feeds that the page lists, and what they are called.
+_LISTED: Final = {CHANGES: "All changes", PINGS: "All pings"}
+
+
+class EventsPage:
+    """The page.
+
+    :param has_hosts: whether there are feeds of hosts.
+    """
+
+    def __init__(
+        self,
+        database: IDatabase,
+        clock: IClock,
+        pages: IPages,
+        callers: ICallers | None,
+        public_url: str,
+        *,
+        has_hosts: bool,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._pages = pages
+        self._callers = callers
+        self._public_url = public_url
+        self._has_hosts = has_hosts
+
+    async def show(self, request: Request) -> Answer:
+        """The page."""
+        viewer = await viewer_of(self._callers, request)
+        found = await self._database.read(_logs)
+        now = self._clock.wall_seconds()
+        page = await self._pages.render(
+            "Feeds of events",
+            "rsscloud_broker.apps.events:page.html",
+            viewer,
+            here="/events",
+            url=self._public_url,
+            feeds=list(map(partial(_row, now=now), found)),
+            none="" if found else "none",
+            hosts="yes" if self._has_hosts else "",
+        )
+        return Answer(page, headers={"cache-control": "no-cache" if viewer is None else "no-store"})
+
+
+def _logs(conn: Connection) -> list[Log]:
+    """The logs of the feeds that the page lists, as far as they exist."""
+    return [found for name in _LISTED if (found := log.find_log(conn, name)) is not None]
+
+
+def _row(found: Log, now: float) -> Flattenable:
+    """A feed in the list."""
+    path = recent_path(found.name)
+    newest = ["the newest ", moment(found.updated, now)] if found.count else ["none yet"]
+    return tags.div(
+        tags.dt(tags.a(_LISTED[found.name], href=path)),
+        tags.dd(tags.code(path)),
+        tags.dd(f"{found.count:,} ", _noun(found.count), " so far, ", *newest),
+    )
+
+
+def _noun(count: int) -> str:
+    return "entry" if count == 1 else "entries"

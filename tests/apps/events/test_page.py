@@ -1,0 +1,28 @@
+"""The page ``/events``."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.apps.events.options import EventsOptions
+from tests.apps.events.house import FEED, EventsHouse
+
+
+class PageTests(SynchronousTestCase):
+    def test_it_lists_the_feeds_with_how_much_is_in_them(self) -> None:
+        house = EventsHouse(self)
+        self.assertIn("made now", house.ask("/events").text)
+        house.start()
+        house.ping("a", "b")
+        house.change(FEED)
+        house.wait()
+        answer = house.ask("/events")
+        self.assertEqual(answer.status, 200)
+        self.assertIn("2 entries so far", answer.text)
+        self.assertIn("1 entry so far", answer.text)
+        self.assertIn('href="/events/pings/recent"', answer.text)
+
+    def test_hosts_have_a_form_if_they_have_feeds(self) -> None:
+        self.assertIn('action="/events/host"', EventsHouse(self).ask("/events").text)
+        without = EventsHouse(self, EventsOptions(hosts=0))
+        self.assertNotIn('action="/events/host"', without.ask("/events").text)
