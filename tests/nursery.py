@@ -32,6 +32,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -60,6 +61,19 @@ _LARGEST: Final = 256 * 1024
 _STANDARD: Final = 3
 
 
+# Runs a command whose clock is ahead of the real one, so that hours go by
+# without anybody waiting for them.
+_AHEAD = """
+import sys, time
+from importlib.metadata import entry_points
+real, ahead, name = time.time, float(sys.argv[1]), sys.argv[2]
+time.time = lambda: real() + ahead
+del sys.argv[1:3]
+(script,) = entry_points(group="console_scripts", name=name)
+sys.exit(script.load()())
+"""
+
+
 class Child(Protocol):
     """A process that was started: what `subprocess.Popen` and `Forked` have in common."""
 
@@ -77,6 +91,15 @@ class Child(Protocol):
 
     def send_signal(self, sig: int) -> None:
         """Send it a signal, unless it has ended."""
+
+
+def command_line(name: str, *arguments: object, ahead: float = 0.0) -> list[str]:
+    """How to run a command that is installed beside this Python.
+
+    :param ahead: seconds by which its clock is ahead of the real one.
+    """
+    run = [sys.executable, "-c", _AHEAD, str(ahead), name] if ahead else [str(_BIN / name)]
+    return [*run, *map(str, arguments)]
 
 
 def start(
@@ -116,14 +139,16 @@ def start(
             pass_fds=pass_fds,
         )
     wanted = {
-        "arguments": list(arguments),
+        "arguments": _script(arguments),
         "env": dict(os.environ if env is None else env),
         "cwd": os.path.abspath(cwd or os.getcwd()),
         "process_group": process_group,
+        "ahead": _ahead(arguments),
     }
     with open(os.devnull, encoding="ascii") as nothing:
         read = nothing.fileno() if stdin is None else stdin
-        return Forked(_nursery().fork(wanted, [read, stdout, stderr]), arguments)
+        nursery = _nursery(with_clock=bool(_ahead(arguments)))
+        return Forked(nursery.fork(wanted, [read, stdout, stderr]), arguments)
 
 
 def run(
@@ -176,9 +201,21 @@ def can_start(arguments: Sequence[str], env: Mapping[str, str] | None = None) ->
     return (
         os.environ.get("NURSERY") != "off"
         and sys.platform == "linux"
-        and arguments[0] in {str(_BIN / name) for name in _SCRIPTS}
+        and _script(arguments)[0] in {str(_BIN / name) for name in _SCRIPTS}
         and (env is None or _of_python(env) == _of_python(os.environ))
     )
+
+
+def _ahead(arguments: Sequence[str]) -> float:
+    """By how many seconds the clock of a `command_line` is ahead."""
+    return float(arguments[3]) if arguments[2:3] == [_AHEAD] else 0.0
+
+
+def _script(arguments: Sequence[str]) -> list[str]:
+    """The same `command_line` for a clock that is not ahead."""
+    if not _ahead(arguments):
+        return list(arguments)
+    return [str(_BIN / arguments[4]), *arguments[5:]]
 
 
 def _of_python(env: Mapping[str, str]) -> dict[str, str]:
@@ -224,13 +261,16 @@ class Forked:
 
 
 class _Nursery:
-    """The nursery, seen from the process of the tests.  It ends with that process."""
+    """The nursery, seen from the process of the tests.  It ends with that process.
 
-    def __init__(self) -> None:
+    :param with_clock: whether the clocks of its processes may be ahead.
+    """
+
+    def __init__(self, *, with_clock: bool) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, __file__, str(theirs.fileno()), *["ahead"] * with_clock],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -257,17 +297,31 @@ class _Nursery:
         self._process.wait()
 
 
-_nurseries: list[_Nursery] = []
+@cache
+def _nursery(*, with_clock: bool) -> _Nursery:
+    """A nursery of this process, which is started when it is needed first.
 
-
-def _nursery() -> _Nursery:
-    """The nursery of this process, which is started when it is needed first."""
-    if not _nurseries:
-        _nurseries.append(_Nursery())
-    return _nurseries[0]
+    Modules keep the function ``time.time`` that they find when they are imported.  So there is
+    another nursery for processes whose clock is ahead.
+    """
+    return _Nursery(with_clock=with_clock)
 
 
 # --- in the nursery ---------------------------------------------------------
+
+
+class _Clock:
+    """The wall clock of a process.
+
+    :ivar ahead: by how many seconds it is ahead of the real one.
+    """
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self._real = time.time
+
+    def __call__(self) -> float:
+        return self._real() + self.ahead
 
 
 def _serve(tests: socket.socket) -> Sequence[str] | None:
@@ -309,13 +363,17 @@ def _become(wanted: Mapping[str, Any], descriptors: Sequence[int]) -> Sequence[s
     os.environ.update(wanted["env"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.enable()
+    if isinstance(time.time, _Clock):
+        time.time.ahead = wanted["ahead"]
     arguments: list[str] = wanted["arguments"]
     sys.argv[:] = arguments
     sys.path[0] = str(_BIN)
     return arguments
 
 
-def _main(descriptor: int) -> None:
+def _main(descriptor: int, *, with_clock: bool) -> None:
+    if with_clock:
+        time.time = _Clock()  # before anybody imports it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests, which end this process
     gc.disable()
     sys.path[0] = str(_BIN)  # no longer the directory of the tests
@@ -333,4 +391,4 @@ def _main(descriptor: int) -> None:
 
 
 if __name__ == "__main__":
-    _main(int(sys.argv[1]))
+    _main(int(sys.argv[1]), with_clock=sys.argv[2:] == ["ahead"])

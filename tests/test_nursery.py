@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,14 @@ class BrokerTests(EndToEndTestCase):
         broker.kill()
         self.assertEqual(broker.ended(), -signal.SIGKILL)
 
+    def test_its_clock_may_be_ahead(self) -> None:
+        for by_command in (False, True):
+            broker = self.own_broker()
+            broker.by_command = by_command
+            broker.start(ahead=7200)
+            logged = datetime.strptime(broker.log.split()[0], "%Y-%m-%dT%H:%M:%S%z")
+            self.assertGreater(logged.timestamp(), time.time() + 7000)
+
     def test_it_is_a_child_of_the_tests_and_in_their_group(self) -> None:
         stat = Path(f"/proc/{self.started().pid}/stat").read_text(encoding="ascii")
         parent, group = stat.rpartition(")")[2].split()[1:3]
@@ -46,7 +56,7 @@ class BrokerTests(EndToEndTestCase):
             """What its descriptors are open for, but for files that it writes."""
             place = Path(f"/proc/{broker.pid}")
             self.assertEqual((place / "cwd").resolve(), broker.directory)
-            links = [link.readlink() for link in (place / "fd").iterdir()]
+            links = [Path(os.path.realpath(link)) for link in (place / "fd").iterdir()]
             outside = [str(link) for link in links if not link.is_relative_to(broker.data)]
             return sorted(link.rpartition("/")[2].split(":")[0] for link in outside)
 
@@ -104,6 +114,11 @@ class WhatItStartsTests(SynchronousTestCase):
         self.assertTrue(nursery.can_start([str(BIN / "twistd")], dict(os.environ)))
         self.assertFalse(nursery.can_start(["/usr/bin/twistd"]))
         self.assertFalse(nursery.can_start(["setpriv", str(BIN / "twistd")]))
+
+    def test_commands_whose_clock_is_ahead(self) -> None:
+        command = nursery.command_line("twistd", "-n", ahead=60)
+        self.assertTrue(nursery.can_start(command))
+        self.assertFalse(nursery.can_start([*command[:2], "pass", *command[3:]]))
 
     def test_nothing_for_another_python(self) -> None:
         for changed in ({"PYTHONPATH": "there"}, {"PYTHONHASHSEED": "1"}, {"TZ": "Asia/Tokyo"}):

@@ -14,7 +14,6 @@ import shutil
 import signal
 import ssl
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -43,22 +42,8 @@ TIMEOUT = 60.0
 #: Seconds in which a broker that is asked to end has ended.
 STOPS_WITHIN = 10.0
 
-_BIN = Path(sys.executable).parent
-
 # The last that a broker says when it has read its configuration again.
 _RELOADED = r"(Reloaded|Nothing was changed)\b.*\n"
-
-# Runs a command whose clock is ahead of the real one, so that hours go by
-# without anybody waiting for them.
-_AHEAD = """
-import sys, time
-from importlib.metadata import entry_points
-real, ahead, name = time.time, float(sys.argv[1]), sys.argv[2]
-time.time = lambda: real() + ahead
-del sys.argv[1:3]
-(script,) = entry_points(group="console_scripts", name=name)
-sys.exit(script.load()())
-"""
 
 
 def until(condition: Callable[[], T | None], what: str) -> T:
@@ -136,15 +121,6 @@ def post_form(url: str, fields: Mapping[str, object], **headers: str) -> Answer:
 # --- processes --------------------------------------------------------------
 
 
-def command_line(name: str, *arguments: object, ahead: float = 0.0) -> list[str]:
-    """How to run a command that is installed beside this Python.
-
-    :param ahead: seconds by which its clock is ahead of the real one.
-    """
-    run = [sys.executable, "-c", _AHEAD, str(ahead), name] if ahead else [str(_BIN / name)]
-    return [*run, *map(str, arguments)]
-
-
 def run(
     name: str,
     *arguments: object,
@@ -159,7 +135,7 @@ def run(
     :param by_command: whether Python starts anew for it, instead of in the `nursery`.
     """
     return nursery.run(
-        command_line(name, *arguments, ahead=ahead),
+        nursery.command_line(name, *arguments, ahead=ahead),
         cwd=cwd,
         env={**os.environ, **(env or {})},
         stdin=stdin,
@@ -256,7 +232,7 @@ class Broker:
     def command(self, ahead: float) -> list[str]:
         """The command that runs it, at ``port``."""
         listen = f"tcp:{self.port}:interface=127.0.0.1"
-        command = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", ahead=ahead)
+        command = nursery.command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", ahead=ahead)
         options = ["--config", str(self.configuration), "--data", str(self.data)]
         return [*command, *options, *self.options, "--listen", listen]
 

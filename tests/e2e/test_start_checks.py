@@ -19,7 +19,6 @@ from tests import nursery
 from tests.e2e.fixture import (
     TIMEOUT,
     EndToEndTestCase,
-    command_line,
     request,
     run,
     run_here,
@@ -55,8 +54,8 @@ class StartTestCase(EndToEndTestCase):
         """
         if "--listen" not in options and not self.listens_by_file:
             options = (*options, "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
-        start = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", *options)
-        check = command_line("rsscloud-broker", "check-config", *options)
+        start = nursery.command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", *options)
+        check = nursery.command_line("rsscloud-broker", "check-config", *options)
         prefix = prefix or []
         started = self.finished([*prefix, *start])
         if prefix or self.env:
@@ -324,7 +323,7 @@ class PluginTests(StartTestCase):
             self.assertIn(said, output)
             self.assertNotIn("Unhandled", output)
         done = subprocess.run(
-            command_line("rsscloud-broker", "plugins", "--config", file),
+            nursery.command_line("rsscloud-broker", "plugins", "--config", file),
             check=False,
             env=os.environ | self.env,
             capture_output=True,
@@ -360,7 +359,7 @@ class WarningTests(EndToEndTestCase):
         port = free_port()
         broker = Process(
             self,
-            command_line(
+            nursery.command_line(
                 *("twistd", "-n", "--pidfile=", "rsscloud-broker", "--data", self.directory()),
                 *("--listen", f"tcp:{port}:interface=127.0.0.1"),
             ),
