@@ -108,7 +108,7 @@ def start(
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     stdin: int | None = None,
-    stdout: int,
+    stdout: int | None = None,
     stderr: int | None = None,
     process_group: int | None = None,
     pass_fds: Sequence[int] = (),
@@ -120,21 +120,20 @@ def start(
     :param env: its whole environment; that of this process by default.
     :param cwd: its working directory; that of this process by default.
     :param stdin: a descriptor, which stays open here too; by default it reads nothing.
-    :param stdout: the same, for its standard output.
+    :param stdout: the same, for its standard output; by default that is lost.
     :param stderr: the same, for its errors; by default they go where its standard output goes.
     :param process_group: 0 to make it the leader of a group of its own.
     :param pass_fds: more descriptors, which it gets under the same numbers.
     :param by_command: not from the nursery, for tests of the start itself.
     """
-    stderr = stdout if stderr is None else stderr
     if by_command or pass_fds or not can_start(arguments, env):
         return subprocess.Popen(
             arguments,
             env=env,
             cwd=cwd,
             stdin=subprocess.DEVNULL if stdin is None else stdin,
-            stdout=stdout,
-            stderr=stderr,
+            stdout=subprocess.DEVNULL if stdout is None else stdout,
+            stderr=subprocess.STDOUT if stderr is None else stderr,
             process_group=process_group,
             pass_fds=pass_fds,
         )
@@ -145,10 +144,12 @@ def start(
         "process_group": process_group,
         "ahead": _ahead(arguments),
     }
-    with open(os.devnull, encoding="ascii") as nothing:
+    with open(os.devnull, "r+b", buffering=0) as nothing:
         read = nothing.fileno() if stdin is None else stdin
+        written = nothing.fileno() if stdout is None else stdout
         nursery = _nursery(with_clock=bool(_ahead(arguments)))
-        return Forked(nursery.fork(wanted, [read, stdout, stderr]), arguments)
+        errors = written if stderr is None else stderr
+        return Forked(nursery.fork(wanted, [read, written, errors]), arguments)
 
 
 def run(
