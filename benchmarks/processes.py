@@ -7,15 +7,16 @@ import json
 import os
 import resource
 import select
+import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Event
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 from attrs import define, frozen
 
@@ -78,10 +79,15 @@ class Deadline:
 
 
 class Running:
-    """A process that ends with its ``with`` block at the latest."""
+    """A process that ends with its ``with`` block at the latest.
+
+    :cvar start: starts a process as `subprocess.Popen` does, with the same parameters.
+    """
+
+    start: ClassVar[Callable[..., Any]] = staticmethod(subprocess.Popen)
 
     def __init__(self, arguments: list[str], **options: Any) -> None:
-        self._process = subprocess.Popen(arguments, **options)
+        self._process = self.start(arguments, **options)
 
     def __enter__(self) -> Any:
         return self
@@ -96,7 +102,7 @@ class Running:
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        return int(self._process.pid)
 
     @property
     def ended(self) -> bool:
@@ -104,7 +110,7 @@ class Running:
 
     def kill(self) -> None:
         """Kill the process, like a crash."""
-        self._process.kill()
+        self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def end(self) -> None:

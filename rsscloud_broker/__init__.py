@@ -19,6 +19,7 @@ Where to look:
 ``events``       the events that are published on the bus
 ``interfaces``   every interface; read this first
 ``tap``          composes the parts into one service: the only file that knows all
+``starting``     what twistd loads: it loads ``tap``, and saves time meanwhile
 ``commands``     the ``rsscloud-broker`` command
 ``service``      starts the parts of a broker in order, and stops them
 ``doctor``       checks an installed broker, for its operator

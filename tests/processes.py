@@ -14,11 +14,13 @@ from collections.abc import Sequence
 from os import environ
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from signal import SIGINT
+from signal import SIGINT, SIGKILL, SIGTERM
 from threading import Thread
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
+
+from tests import nursery
 
 #: Where the commands of the environment are in which the tests run.
 BIN = Path(sys.executable).parent
@@ -66,6 +68,7 @@ class Process:
 
     :param test: what fails where an expectation is not met.
     :param env: variables besides ``no_proxies``.
+    :param options: more for `nursery.start`.
     """
 
     def __init__(
@@ -78,17 +81,21 @@ class Process:
         self._test = test
         self._seen: list[str] = []
         self._lines: SimpleQueue[str | None] = SimpleQueue()
-        self._process = subprocess.Popen(
-            arguments,
-            env={k: v for k, v in environ.items() if not k.lower().endswith("_proxy")}
-            | (env or {}),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            bufsize=1,
-            **options,
-        )
+        theirs_in, ours_in = os.pipe()
+        ours_out, theirs_out = os.pipe()
+        self._stdin = os.fdopen(ours_in, "w", buffering=1)
+        self._stdout = os.fdopen(ours_out)
+        try:
+            self._process = nursery.start(
+                arguments,
+                env=no_proxies() | (env or {}),
+                stdin=theirs_in,
+                stdout=theirs_out,
+                **options,
+            )
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
         self._reader = Thread(target=self._read, daemon=True)
         self._reader.start()
         test.addCleanup(self.stop)
@@ -100,9 +107,8 @@ class Process:
 
     def send(self, text: str) -> None:
         """Give it something to read."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(text)
-        self._process.stdin.flush()
+        self._stdin.write(text)
+        self._stdin.flush()
 
     def wait_for(self, pattern: str) -> re.Match[str]:
         """Read on until a line matches."""
@@ -136,17 +142,15 @@ class Process:
 
     def stop(self) -> None:
         """Ask it to end, and insist."""
-        if self._process.poll() is None:
-            self._process.terminate()
+        self._process.send_signal(SIGTERM)
         try:
             self._process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self._process.send_signal(SIGKILL)
             self._process.wait()
         self._reader.join(TIMEOUT)
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
+        self._stdin.close()
+        self._stdout.close()
 
     def _next_line(self, deadline: float) -> str | None:
         try:
@@ -158,7 +162,6 @@ class Process:
         return line
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._stdout:
             self._lines.put(line)
         self._lines.put(None)

@@ -1,13 +1,46 @@
-"""Tests that large blocks of memory are returned to the system, if the C library supports it."""
+"""Tests of the settings of the garbage collector and of the allocator."""
 
 from __future__ import annotations
 
+import gc
+import importlib
 from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker import allocation
-from rsscloud_broker.allocation import LARGE, return_large_blocks
+from rsscloud_broker import allocation, tap
+from rsscloud_broker.allocation import (
+    GARBAGE,
+    GARBAGE_AT_START,
+    LARGE,
+    freeze_existing_objects,
+    postpone_collections,
+    return_large_blocks,
+)
+
+
+class CollectionsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.addCleanup(gc.set_threshold, *gc.get_threshold())
+        self.addCleanup(gc.unfreeze)
+
+    def test_start_has_no_collections(self) -> None:
+        postpone_collections()
+        before = gc.get_stats()
+        made: list[list[int]] = [[] for _ in range(GARBAGE_AT_START // 10)]
+        self.assertEqual(gc.get_stats(), before, len(made))
+
+    def test_objects_of_the_start_are_not_looked_at_again(self) -> None:
+        mine = [self]
+        freeze_existing_objects()
+        self.assertFalse(any(each is mine for each in gc.get_objects()))
+        self.assertEqual(gc.get_threshold()[0], GARBAGE)
+
+    def test_twistd_loads_the_broker_without_collections(self) -> None:
+        gc.set_threshold(1)
+        starting = importlib.reload(importlib.import_module("rsscloud_broker.starting"))
+        self.assertEqual(gc.get_threshold()[0], GARBAGE_AT_START)
+        self.assertIs(starting.makeService, tap.makeService)
 
 
 class ReturnLargeBlocksTests(SynchronousTestCase):

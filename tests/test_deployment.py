@@ -62,6 +62,7 @@ class TacTests(DeploymentTests):
             [str(BIN / "twistd"), "-n", "--pidfile=", "-y", str(TAP / "rsscloud-broker.tac")],
             env=variables,
             cwd=self.directory,
+            by_command=True,
         )
 
     def test_with_a_configuration(self) -> None:

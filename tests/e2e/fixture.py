@@ -14,7 +14,6 @@ import shutil
 import signal
 import ssl
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -30,6 +29,7 @@ from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.commands import main
+from tests import nursery
 from tests.e2e.servers import Origin, Receiver, Server
 from tests.processes import free_port
 
@@ -42,22 +42,8 @@ TIMEOUT = 60.0
 #: Seconds in which a broker that is asked to end has ended.
 STOPS_WITHIN = 10.0
 
-_BIN = Path(sys.executable).parent
-
 # The last that a broker says when it has read its configuration again.
 _RELOADED = r"(Reloaded|Nothing was changed)\b.*\n"
-
-# Runs a command whose clock is ahead of the real one, so that hours go by
-# without anybody waiting for them.
-_AHEAD = """
-import sys, time
-from importlib.metadata import entry_points
-real, ahead, name = time.time, float(sys.argv[1]), sys.argv[2]
-time.time = lambda: real() + ahead
-del sys.argv[1:3]
-(script,) = entry_points(group="console_scripts", name=name)
-sys.exit(script.load()())
-"""
 
 
 def until(condition: Callable[[], T | None], what: str) -> T:
@@ -135,15 +121,6 @@ def post_form(url: str, fields: Mapping[str, object], **headers: str) -> Answer:
 # --- processes --------------------------------------------------------------
 
 
-def command_line(name: str, *arguments: object, ahead: float = 0.0) -> list[str]:
-    """How to run a command that is installed beside this Python.
-
-    :param ahead: seconds by which its clock is ahead of the real one.
-    """
-    run = [sys.executable, "-c", _AHEAD, str(ahead), name] if ahead else [str(_BIN / name)]
-    return [*run, *map(str, arguments)]
-
-
 def run(
     name: str,
     *arguments: object,
@@ -151,16 +128,18 @@ def run(
     stdin: str = "",
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
+    by_command: bool = False,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(
-        command_line(name, *arguments, ahead=ahead),
-        check=False,
+    """Run a command to its end.
+
+    :param by_command: whether Python starts anew for it, instead of in the `nursery`.
+    """
+    return nursery.run(
+        nursery.command_line(name, *arguments, ahead=ahead),
         cwd=cwd,
         env={**os.environ, **(env or {})},
-        input=stdin,
-        capture_output=True,
-        encoding="utf-8",
+        stdin=stdin,
+        by_command=by_command,
         timeout=TIMEOUT,
     )
 
@@ -194,7 +173,11 @@ class Broker:
     :param configuration: what its configuration file says, in TOML.  The test feed runs only if
         that has a table for it.
     :param options: more of its command line; by default it may call this machine.
+    :ivar by_command: whether Python starts anew for it, as for operators; by default it comes from
+        the `nursery`, which is quicker.
     """
+
+    by_command = False
 
     def __init__(
         self, directory: Path, configuration: str = "", options: Sequence[str] = ("--local",)
@@ -205,7 +188,7 @@ class Broker:
         self.data = directory / "data"
         self.port = free_port()
         self._log = directory / "log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: nursery.Child | None = None
         directory.mkdir(parents=True, exist_ok=True)
         self.configuration.write_text(_quiet(configuration), encoding="utf-8")
 
@@ -249,7 +232,7 @@ class Broker:
     def command(self, ahead: float) -> list[str]:
         """The command that runs it, at ``port``."""
         listen = f"tcp:{self.port}:interface=127.0.0.1"
-        command = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", ahead=ahead)
+        command = nursery.command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", ahead=ahead)
         options = ["--config", str(self.configuration), "--data", str(self.data)]
         return [*command, *options, *self.options, "--listen", listen]
 
@@ -262,12 +245,11 @@ class Broker:
 
     def _spawn(self, ahead: float) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
+            self._process = nursery.start(
                 self.command(ahead),
                 cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=log.fileno(),
+                by_command=self.by_command,
             )
 
     def terminate(self) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
 
+from tests import nursery
 from tests.e2e.fixture import (
     TIMEOUT,
     Broker,
     EndToEndTestCase,
-    command_line,
     run,
     run_here,
     until,
@@ -30,7 +30,7 @@ class Listening:
         self._out, self._err = directory / "out", directory / "err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
-                command_line("rsscloud-broker", "listen", *arguments),
+                nursery.command_line("rsscloud-broker", "listen", *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -45,6 +45,7 @@ class Pingers:
 class KilledWhilePingedTests(EndToEndTestCase):
     def test_every_acknowledged_ping_is_listed_and_archived_once(self) -> None:
         broker = self.own_broker()
+        broker.by_command = True
         acknowledged = {
             *self.pinged_until_killed(broker, "A"),
             *self.pinged_until_killed(broker, "B"),

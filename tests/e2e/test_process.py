@@ -46,6 +46,7 @@ class StopTests(EndToEndTestCase):
 
     def test_at_once(self) -> None:
         broker = self.own_broker()
+        broker.by_command = True
         broker.start()
         broker.terminate()
         self.assert_clean_end(broker)
@@ -243,7 +244,7 @@ class StartErrorTests(EndToEndTestCase):
 
 class HelpTests(EndToEndTestCase):
     def test_the_broker(self) -> None:
-        done = run("twistd", "rsscloud-broker", "--help", cwd=self.directory())
+        done = run("twistd", "rsscloud-broker", "--help", cwd=self.directory(), by_command=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         for option in ("--config=", "--data=", "--listen=", "--public-url=", "--local"):
             self.assertIn(option, done.stdout)
@@ -262,6 +263,7 @@ class DaemonTests(EndToEndTestCase):
             *("twistd", "--pidfile=broker.pid", "--logfile=broker.log", "rsscloud-broker"),
             *("--local", "--data=data", f"--listen=tcp:{port}:interface=127.0.0.1"),
             cwd=directory,
+            by_command=True,
         )
 
     def test_from_start_to_end(self) -> None:

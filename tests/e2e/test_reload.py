@@ -11,7 +11,8 @@ import subprocess
 from pathlib import Path
 from unittest import SkipTest
 
-from tests.e2e.fixture import Broker, EndToEndTestCase, command_line, request, until
+from tests import nursery
+from tests.e2e.fixture import Broker, EndToEndTestCase, request, until
 from tests.e2e.servers import HttpPostReceiver
 from tests.front_doors.test_tls import served_certificate
 from tests.outbound.authority import authority
@@ -151,7 +152,7 @@ class TerminalTests(EndToEndTestCase):
         process = subprocess.Popen(
             [
                 *("setsid", "--ctty"),
-                *command_line("twistd", *options, "--logfile", "log", "rsscloud-broker"),
+                *nursery.command_line("twistd", *options, "--logfile", "log", "rsscloud-broker"),
                 *("--config", "broker.toml", "--listen", "tcp:0:interface=127.0.0.1"),
             ],
             cwd=self.here,

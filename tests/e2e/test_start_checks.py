@@ -15,10 +15,10 @@ from unittest import SkipTest
 
 from rsscloud_broker import __version__
 from rsscloud_broker.storage import migrate
+from tests import nursery
 from tests.e2e.fixture import (
     TIMEOUT,
     EndToEndTestCase,
-    command_line,
     request,
     run,
     run_here,
@@ -42,12 +42,6 @@ def listening_error_as_nobody() -> str:
     return ""
 
 
-def finished(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-    """What a process wrote that ends by itself."""
-    out, err = process.communicate(timeout=TIMEOUT)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
 class StartTestCase(EndToEndTestCase):
     #: Whether the configuration says where to listen.
     listens_by_file = False
@@ -60,35 +54,26 @@ class StartTestCase(EndToEndTestCase):
         """
         if "--listen" not in options and not self.listens_by_file:
             options = (*options, "--listen", f"tcp:{free_port()}:interface=127.0.0.1")
-        start = command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", *options)
-        check = command_line("rsscloud-broker", "check-config", *options)
+        start = nursery.command_line("twistd", "-n", "--pidfile=", "rsscloud-broker", *options)
+        check = nursery.command_line("rsscloud-broker", "check-config", *options)
         prefix = prefix or []
-        starting = self.begin([*prefix, *start])
+        started = self.finished([*prefix, *start])
         if prefix or self.env:
-            checked = finished(self.begin([*prefix, *check]))
+            checked = self.finished([*prefix, *check])
         else:
             checked = run_here("check-config", *options)
         said = []
-        for done in (finished(starting), checked):
+        for done in (started, checked):
             output = done.stdout + done.stderr
             self.assertEqual(done.returncode, 1, output)
             self.assertNotIn("Traceback", output)
             said.append(output)
         return said
 
-    def begin(self, command: list[str]) -> subprocess.Popen[str]:
-        """Start a process, which ends with this test."""
-        process = subprocess.Popen(
-            command,
-            cwd=self.directory(),
-            env=os.environ | self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-        )
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        return process
+    def finished(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a process that ends by itself."""
+        env = os.environ | self.env
+        return nursery.run(command, cwd=self.directory(), env=env, timeout=TIMEOUT)
 
     def setUp(self) -> None:
         super().setUp()
@@ -338,7 +323,7 @@ class PluginTests(StartTestCase):
             self.assertIn(said, output)
             self.assertNotIn("Unhandled", output)
         done = subprocess.run(
-            command_line("rsscloud-broker", "plugins", "--config", file),
+            nursery.command_line("rsscloud-broker", "plugins", "--config", file),
             check=False,
             env=os.environ | self.env,
             capture_output=True,
@@ -374,7 +359,7 @@ class WarningTests(EndToEndTestCase):
         port = free_port()
         broker = Process(
             self,
-            command_line(
+            nursery.command_line(
                 *("twistd", "-n", "--pidfile=", "rsscloud-broker", "--data", self.directory()),
                 *("--listen", f"tcp:{port}:interface=127.0.0.1"),
             ),
