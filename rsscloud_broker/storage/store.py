@@ -73,6 +73,7 @@ from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.operations import Heavy, Operation
+from rsscloud_broker.storage.shared_work import SharedWork
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.tables import (
     to_micros,
@@ -82,7 +83,7 @@ T = TypeVar("T")
 
 
 @implementer(IStore, IAdministrationStore)
-class Store(Service):
+class Store(SharedWork, Service):
     """Implements ``IStore`` and ``IAdministrationStore`` with an SQLite or PostgreSQL database.
 
     When it starts, it registers this process as a node of the database: see ``nodes``.

@@ -376,3 +376,35 @@ class OtherClaimTests(NodesTestCase):
         self.assertEqual(await other.intents(), [stored])
         await other.remove_intent(stored.id)
         self.assertEqual(await other.intents(), [])
+
+
+class JobTests(NodesTestCase):
+    """Claims of jobs, and of the documents that they make."""
+
+    async def test_job_is_claimed_by_one_and_taken_over(self) -> None:
+        one, other = self.stores
+        self.assertTrue((await one.claim_job("a", 1000.0, 60.0)).claimed)
+        self.assertTrue((await one.claim_job("a", 1000.0, 60.0)).claimed, "it has it already")
+        turn = await other.claim_job("a", 1000.0, 60.0)
+        self.assertEqual((turn.claimed, turn.elsewhere), (False, True))
+        await self.lose(one, other)
+        self.assertTrue((await other.claim_job("a", 1000.0, 60.0)).claimed)
+        self.assertFalse(await one.holds_job("a"))
+        self.assertFalse(await one.finish_job("a", 1060.0))
+        self.assertTrue(await other.finish_job("a", 1060.0))
+        self.assertFalse((await one.claim_job("a", 1001.0, 60.0)).elsewhere, "it is done")
+
+    async def test_document_under_a_lost_claim_is_dropped(self) -> None:
+        one, other = self.stores
+        await one.claim_job("a", 1000.0, 60.0)
+        key = await one.begin_document("/changes.xml", 1000.0)
+        await one.put_document_part(key, 0, b"late")
+        await self.lose(one, other)
+        self.assertFalse(await one.finish_document(key, 4, 0, "a"))
+        self.assertIsNone(await other.shared_document("/changes.xml"))
+
+    async def test_node_that_leaves_hands_its_jobs_back(self) -> None:
+        one, other = self.stores
+        await one.claim_job("a", 1000.0, 60.0)
+        await one.stopService()
+        self.assertTrue((await other.claim_job("a", 1000.0, 60.0)).claimed)
