@@ -17,7 +17,7 @@ from twisted.application.service import IService
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker.account_parts import make_accounts
-from rsscloud_broker.accounts import RemovedAccounts
+from rsscloud_broker.accounts import AccountSweeper, RemovedAccounts
 from rsscloud_broker.app_parts import make_apps, tables_of, tables_of_feeds
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.client.feed_doctor import FeedDoctor
@@ -56,14 +56,21 @@ from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import AppParts, FrontDoorParts, IClock, IServesTopics, SinkParts
+from rsscloud_broker.interfaces import (
+    AppParts,
+    FrontDoorParts,
+    IClock,
+    IEventSink,
+    IServesTopics,
+    SinkParts,
+)
 from rsscloud_broker.local_sign_in import LocalSignIn, write_to_terminal
 from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.making import kept_history, make_all, make_notifiers, pushed_prefixes
 from rsscloud_broker.observing import make_monitoring
 from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound_parts import make_outbound
-from rsscloud_broker.own_topics import OwnTopicsSink
+from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.self_test import SelfTest
 from rsscloud_broker.service import BrokerService, CannotStart
@@ -74,6 +81,7 @@ from rsscloud_broker.signals import (
     stop_once,
 )
 from rsscloud_broker.sinks.distribution import DistributionOptions
+from rsscloud_broker.sinks.mirror import Mirror
 from rsscloud_broker.storage import AccountStore, Pulse, Store
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.storage.threads import StoreThreads, Threads
@@ -216,6 +224,7 @@ def make_broker(
         outbound=outbound.callbacks,
         history=history,
     )
+    mirror, sink_parts = _mirrored(sink_parts, outbound.fetcher)
     pages, limits = (
         Pages(announcements=administration.following),
         HTTPLimits(config.http, reactor, public_url),
@@ -248,17 +257,19 @@ def make_broker(
     )
     notifiers.update(apps.notifiers)
     administration.serve(apps.topics)
-    sinks = [
-        *make_all(makers, "sinks", chosen["sinks"], sink_parts),
-        OwnTopicsSink(store, detector.schedule, clock, public_url),
-        RequestedContentsSink(detector),
-        TakingOverSink(
-            detector, intents, [limiter.share, detector.share, *(one.share for one in pollers)]
-        ),
-        *apps.sinks,
-    ]
-    for sink in sinks:
-        bus.attach(sink)
+    sinks = _attached(
+        bus,
+        [
+            *make_all(makers, "sinks", chosen["sinks"], sink_parts),
+            mirror,
+            OwnTopicsSink(store, detector.schedule, clock, public_url),
+            RequestedContentsSink(detector),
+            TakingOverSink(
+                detector, intents, [limiter.share, detector.share, *(one.share for one in pollers)]
+            ),
+            *apps.sinks,
+        ],
+    )
     self_test = SelfTest(config.data, clock)
     doors = make_all(
         makers,
@@ -297,6 +308,8 @@ def make_broker(
             changes=store,
             directory=FilePath(config.data).child("feeds"),
             published=lambda path: bus.publish(FilePublished(path, clock.wall_seconds())),
+            copy_file=mirror.copy,
+            jobs=store,
         ),
     )
     outbound.fetcher.serve(
@@ -346,6 +359,7 @@ def make_broker(
         administration.following,
         Pulse(reactor, config.database_url, store, bus.publish),
         Sweeper(store, bus, clock, access),
+        AccountSweeper(AccountStore(threads), store, clock, config.accounts),
         RemovedAccounts(AccountStore(threads), clock, apps.account_data),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
         *pollers,
@@ -372,6 +386,20 @@ def make_broker(
     ):
         part.setServiceParent(service)
     return service
+
+
+def _mirrored(parts: SinkParts, fetcher: OwnTopics) -> tuple[Mirror, SinkParts]:
+    """What copies the files that other nodes have made; and the parts of sinks that may use it."""
+    mirror = Mirror(parts)
+    fetcher.copy_by(mirror.copy)
+    return mirror, evolve(parts, copy_file=mirror.copy)
+
+
+def _attached(bus: EventBus, sinks: list[IEventSink]) -> list[IEventSink]:
+    """Have the bus hand events to some sinks, and return them."""
+    for sink in sinks:
+        bus.attach(sink)
+    return sinks
 
 
 def _local_sign_in(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from twisted.application.service import IService, Service
@@ -195,7 +196,8 @@ class OnOneNode(EachPeriod):
         self._claimed_job = job
         self._jobs = jobs
         self._again: IDelayedCall | None = None
-        self._is_forced = False
+        self._is_forced = self._soon = False
+        self._wanted = inf
 
     def startService(self) -> None:
         self._is_forced = self._at_start and not self._jobs.shares_work()
@@ -207,26 +209,36 @@ class OnOneNode(EachPeriod):
             self._again = None
         return super().stopService()
 
-    async def request(self, since: float) -> None:
-        """Have the job done soon, by one of the nodes, as there is work from an earlier time.
+    def want(self, since: float, *, soon: bool = False) -> None:
+        """Have the job done once more by one of the nodes, as there is work from an earlier time.
 
-        :raises Unavailable: the database cannot be used.
+        :param since: the earlier time.
+        :param soon: whether that is to be now; if not, it is at the next multiple of the period, so
+            that it may be wanted very often.
         """
-        await self._jobs.request_job(self._job_name, since)
-        if self.running:
+        self._wanted = min(since, self._wanted)
+        if soon and self.running:
+            self._soon = self._run is not None
             self._begin()
 
     async def _claim_and_do(self) -> None:
+        await self._request()
         period = 0.0 if self._is_forced else self._period
         turn = await self._jobs.claim_job(self._job_name, self._clock.wall_seconds(), period)
         if turn.elsewhere:
             self._look_again()
-        if not turn.claimed:
-            return
+        if turn.claimed:
+            await self._do(turn.due_at)
+        if self._soon:
+            self._look_again()
+
+    async def _do(self, due_at: float) -> None:
+        """Do the job, which this node has claimed."""
         try:
             if self.running:
-                await self._claimed_job(turn.due_at)
-                if not await self._jobs.finish_job(self._job_name, self._next_due()):
+                next_due = self._next_due()
+                await self._claimed_job(due_at)
+                if not await self._jobs.finish_job(self._job_name, next_due):
                     raise ClaimLost
                 self._is_forced = False
             else:
@@ -235,6 +247,17 @@ class OnOneNode(EachPeriod):
             self._look_again()
         except Exception:
             await self._release()
+            raise
+
+    async def _request(self) -> None:
+        """Have the job done once more, if that is wanted."""
+        wanted, self._wanted, self._soon = self._wanted, inf, False
+        if wanted == inf:
+            return
+        try:
+            await self._jobs.request_job(self._job_name, wanted)
+        except Exception:
+            self._wanted = min(wanted, self._wanted)
             raise
 
     def _look_again(self) -> None:

@@ -62,6 +62,8 @@ class NodeJobs:
             self.row.node = ""
 
     async def request_job(self, name: str, since: float) -> None:
+        if self.failure is not None:
+            raise self.failure
         self.row.due_at, self.row.node = min(since, self.row.due_at), ""
 
 
@@ -168,22 +170,43 @@ class OnOneNodeTests(JobsTestCase):
         self.clock.advance(ELSEWHERE)
         self.assertEqual(len(self.runs), 2)
 
-    def test_requested(self) -> None:
+    def test_wanted_soon(self) -> None:
         self.start()
         self.clock.advance(50.0)
-        self.successResultOf(Deferred.fromCoroutine(self.nodes[1].request(7.0)))
+        self.nodes[1].want(7.0, soon=True)
         self.assertEqual(self.since, [0.0, 7.0])
 
-    def test_requested_while_it_runs(self) -> None:
+    def test_wanted_in_the_next_period(self) -> None:
+        self.start()
+        self.clock.advance(50.0)
+        for since in (8.0, 7.0, 9.0):
+            self.nodes[1].want(since)
+        self.clock.advance(59.0)
+        self.assertEqual(len(self.runs), 1)
+        self.clock.advance(1.0)
+        self.assertIn(7.0, self.since)
+        self.clock.advance(60.0)
+        self.assertEqual(self.since[-1], 1_000_200.0)
+
+    def test_what_is_wanted_is_not_forgotten_while_the_store_is_not_there(self) -> None:
+        self.start()
+        self.clock.advance(50.0)
+        self.jobs[1].failure = Unavailable("the server is down")
+        self.nodes[1].want(7.0, soon=True)
+        self.jobs[1].failure = None
+        self.clock.advance(60.0)
+        self.assertIn(7.0, self.since)
+
+    def test_wanted_soon_while_it_runs(self) -> None:
         gate = self.gates["a"] = Deferred()
         self.start()
         self.clock.advance(50.0)
-        self.successResultOf(Deferred.fromCoroutine(self.nodes[0].request(7.0)))
+        self.nodes[0].want(7.0, soon=True)
         self.assertEqual(len(self.runs), 1)
         del self.gates["a"]
         gate.callback(None)
         self.clock.pump([ELSEWHERE] * 2)
-        self.assertEqual(len(self.runs), 2)
+        self.assertEqual(self.since, [0.0, 7.0])
         self.assertEqual(self.row.due_at, 1_000_140.0)
 
     def test_at_start_it_is_done_if_it_is_due(self) -> None:
