@@ -237,6 +237,7 @@ def make_broker(
             broker=broker,
             publisher=Publisher(store, detector, bus, clock, access, space),
             database=threads,
+            jobs=store,
             accounts=accounts.accounts,
             callers=accounts.callers,
             pages=pages,

@@ -35,6 +35,7 @@ from rsscloud_broker.testing.contracts import (
 from rsscloud_broker.testing.fakes import (
     FakeBroker,
     FakeFetcher,
+    FakeJobs,
     FakeNotifier,
     FakeOutbound,
     FakePages,
@@ -54,6 +55,7 @@ __all__ = [
     "FakeBroker",
     "FakeCallers",
     "FakeFetcher",
+    "FakeJobs",
     "FakeNotifier",
     "FakeOutbound",
     "FakePages",

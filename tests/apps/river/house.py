@@ -24,7 +24,7 @@ from rsscloud_broker.front_doors.limits import bounded_site
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import AppParts, Caller, IDatabase, IOutbound, OutboundReply
 from rsscloud_broker.storage import AccountStore
-from rsscloud_broker.testing import FakeCallers, FakeOutbound, reply
+from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
 from rsscloud_broker.testing.fakes import OutboundRequest
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire import websub
@@ -122,6 +122,7 @@ class RiverHouse(House):
             broker=self.broker,
             publisher=parts,
             database=cast(IDatabase, self.threads),
+            jobs=FakeJobs(),
             accounts=parts,
             callers=self.callers,
             pages=Pages(),
