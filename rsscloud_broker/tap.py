@@ -358,7 +358,7 @@ def make_broker(
 
     timed = [
         administration.following,
-        Pulse(reactor, config.database_url, store, bus.publish),
+        Pulse(reactor, config.database_url, store, bus.publish, counters),
         Sweeper(store, bus, clock, access),
         AccountSweeper(AccountStore(threads), store, clock, config.accounts),
         RemovedAccounts(AccountStore(threads), clock, apps.account_data),

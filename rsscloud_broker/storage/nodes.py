@@ -20,8 +20,9 @@ Each function runs in a transaction that the caller has begun, and may run again
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from socket import gethostname
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -77,13 +78,14 @@ def registered(conn: Connection, key: int | None) -> int:
     return int(made[0])
 
 
-def touch(conn: Connection, key: int) -> bool:
+def touch(conn: Connection, key: int, done: Mapping[str, float] = MappingProxyType({})) -> bool:
     """Write the heartbeat of a node, or learn that the database cannot be written.
 
     :param key: the id of the node.
+    :param done: what it has done: values of columns of its row.
     :returns: False if its row is gone.
     """
-    beat = update(node).where(node.c.id == key).values(beat_at=database_clock(conn))
+    beat = update(node).where(node.c.id == key).values(beat_at=database_clock(conn), **done)
     return conn.execute(beat).rowcount > 0
 
 

@@ -12,6 +12,8 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker import __version__
+from rsscloud_broker.admin_records import NodeState
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Intent, Ping
 from rsscloud_broker.records import Check, Fanout, PollPlan
@@ -224,12 +226,13 @@ class PulseTests(NodesTestCase):
         """Start the heartbeat of a store, and return the events that it publishes."""
         events: list[Event] = []
         self.published: list[Event] = []
+        self.counters = Counters()
 
         def publish(event: Event) -> None:
             events.append(event)
             self.published.append(event)
 
-        pulse = Pulse(IReactorFromThreads(reactor), self.url, store, publish)
+        pulse = Pulse(IReactorFromThreads(reactor), self.url, store, publish, self.counters)
         pulse.startService()
         self.addCleanup(pulse.stopService)
         return events
@@ -257,6 +260,29 @@ class PulseTests(NodesTestCase):
         await self.begin()
         await self.until(events, WorkHinted("fanout"))
 
+    async def test_rates_are_written_with_the_heartbeat(self) -> None:
+        one = self.stores[0]
+        await self.beat(one)
+        events = self.pulse(one)
+        self.counters.pings.inc(7)
+        self.counters.deliveries.labels("http-post", "delivered").inc(40)
+        self.counters.deliveries.labels("websub", "failed").inc(2)
+
+        async def state() -> NodeState:
+            await self.until(events, WorkHinted())
+            return next(node for node in (await one.nodes()).nodes if node.here)
+
+        while (await state()).pings == 0:
+            pass
+        found = await state()
+        self.assertEqual((found.pings, found.notified), (7, 42))
+        assert found.ping_rate is not None
+        assert found.notification_rate is not None
+        assert found.silent_for is not None
+        self.assertGreater(found.ping_rate, 0)
+        self.assertGreater(found.notification_rate, found.ping_rate)
+        self.assertLess(found.silent_for, 5)
+
     async def test_looks_without_hints(self) -> None:
         events = self.pulse(self.stores[0])
         for _ in range(2):
@@ -272,6 +298,7 @@ class PulseTests(NodesTestCase):
             nodes.leave(conn, earlier)
         await self.until(events, ClaimsLost())
         await self.beat(other)
+        await one.check_writable()
         self.assertNotEqual(one.node, earlier)
         self.assertTrue(await self.beat(one))
 

@@ -26,6 +26,7 @@ from rsscloud_broker.interfaces import AppParts, Caller, IDatabase, IOutbound, O
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
 from rsscloud_broker.testing.fakes import OutboundRequest
+from rsscloud_broker.timing import WhileHeld
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire import websub
 from tests.front_doors.exchange import Answer
@@ -141,7 +142,9 @@ class RiverHouse(House):
         self.app = app = make_river(options or RiverOptions(), self.app_parts)
         for sink in app.sinks:
             self.bus.attach(sink)
-        (door, _), (intake,), (tending,) = app.front_doors, app.notifiers, app.services
+        (door, _), (intake,), (held,) = app.front_doors, app.notifiers, app.services
+        assert isinstance(held, WhileHeld)
+        tending = held._service
         assert isinstance(door, RiverDoor)
         assert isinstance(intake, Intake)
         assert isinstance(tending, Tending)
