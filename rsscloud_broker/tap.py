@@ -53,6 +53,7 @@ from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
 from rsscloud_broker.events import FilePublished
 from rsscloud_broker.front_doors.certificates import Certificate
+from rsscloud_broker.front_doors.closing import Answering
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
@@ -73,14 +74,14 @@ from rsscloud_broker.outbound_parts import make_outbound
 from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.self_test import SelfTest
-from rsscloud_broker.service import BrokerService, CannotStart
+from rsscloud_broker.service import REST, BrokerService, CannotStart
 from rsscloud_broker.signals import (
     reload_at_hangup,
     reopen_at_request,
     rotate_at_request,
     stop_once,
 )
-from rsscloud_broker.sinks.distribution import DistributionOptions
+from rsscloud_broker.sinks.distribution import STOP_TIMEOUT, DistributionOptions
 from rsscloud_broker.sinks.mirror import Mirror
 from rsscloud_broker.storage import AccountStore, Pulse, Store
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
@@ -356,36 +357,37 @@ def make_broker(
     )
     service.access_log = monitoring.access_log
 
-    timed = [
-        administration.following,
-        Pulse(reactor, config.database_url, store, bus.publish, counters),
-        Sweeper(store, bus, clock, access),
-        AccountSweeper(AccountStore(threads), store, clock, config.accounts),
-        RemovedAccounts(AccountStore(threads), clock, apps.account_data),
-        WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
-        *pollers,
-        *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),
-    ]
-    for part in (
-        store,
-        filing,
-        decoding,
-        *accounts.services,
-        space,
-        outbound.resolver,
-        outbound.callbacks,
-        outbound.topics,
-        bus,
-        detector,
-        intents,
-        self_test,
-        *filter(IService.providedBy, [*sinks, *doors]),
-        *apps.services,
-        *timed,
-        *monitoring.services,
-        *monitoring.listen(config, site, reactor, certificates),
-    ):
-        part.setServiceParent(service)
+    service.stop_within = _stop_within(chosen["sinks"]) + REST
+    service.take(
+        (
+            store,
+            Pulse(reactor, config.database_url, store, bus.publish, counters),
+            filing,
+            decoding,
+            *accounts.services,
+            space,
+            outbound.resolver,
+            outbound.callbacks,
+            outbound.topics,
+            bus,
+            self_test,
+        ),
+        (
+            Answering(site, service.stop_within - REST),
+            detector,
+            intents,
+            *filter(IService.providedBy, [*sinks, *doors]),
+            *apps.services,
+            administration.following,
+            Sweeper(store, bus, clock, access),
+            AccountSweeper(AccountStore(threads), store, clock, config.accounts),
+            RemovedAccounts(AccountStore(threads), clock, apps.account_data),
+            WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
+            *pollers,
+            *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),
+        ),
+        (*monitoring.services, *monitoring.listen(config, site, reactor, certificates)),
+    )
     return service
 
 
@@ -415,6 +417,12 @@ def _local_sign_in(
 def _runs(chosen: Iterable[tuple[Any, object]], name: str) -> bool:
     """Whether a plugin is among those that run."""
     return any(maker.name == name for maker, _ in chosen)
+
+
+def _stop_within(sinks: Iterable[tuple[object, object]]) -> float:
+    """How many seconds notifications and answers have to end when the broker stops."""
+    within = [each.stop_within for _, each in sinks if isinstance(each, DistributionOptions)]
+    return max(within, default=STOP_TIMEOUT)
 
 
 def _notifications(sinks: Iterable[tuple[object, object]]) -> int:

@@ -51,6 +51,8 @@ _READ: Final = 1_000_000
 
 _ARCHIVES: Final = "[0-9][0-9][0-9][0-9]/[0-9][0-9]/[0-9][0-9]/[0-9][0-9].xml"
 
+_ARCHIVE: Final = re.compile(r"(?:/[0-9]{4})(?:/[0-9]{2}){2}/[0-9]{2}\.xml")
+
 #: Paths that lead to no file outside of the public directory.
 _NAME: Final = re.compile(r"(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 
@@ -177,7 +179,7 @@ class Mirror(Service):
 
     async def _begin(self) -> None:
         try:
-            missing = await self._compare_all()
+            missing = await self._parts.in_thread(self._not_longer, await self._compare_all())
             for one in missing:
                 await self._store_retry(partial(self._copy, one))
             if missing:
@@ -205,6 +207,15 @@ class Mirror(Service):
             newest = max(newest, *(one.stored_at for one in documents))
         self._seen = newest
         return sorted(missing, key=lambda one: one.name, reverse=True)
+
+    def _not_longer(self, documents: Iterable[SharedDocument]) -> list[SharedDocument]:
+        """Those of some documents that do not list fewer pings than the archive on the disk."""
+        return [
+            one
+            for one in documents
+            if not _ARCHIVE.fullmatch(one.name)
+            or (records_in(self._file(one.name)) or 0) <= one.records
+        ]
 
     async def _store_archives(self) -> None:
         """Store the archives on the disk that are not in the database, or list more pings."""

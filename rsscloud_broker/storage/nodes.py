@@ -39,7 +39,7 @@ from sqlalchemy import (
 
 from rsscloud_broker import __version__
 from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.schema import CLAIMS, node
+from rsscloud_broker.storage.schema import CLAIMS, node, slice_
 from rsscloud_broker.storage.shared_schema import job
 from rsscloud_broker.tables import to_micros
 
@@ -87,6 +87,17 @@ def touch(conn: Connection, key: int, done: Mapping[str, float] = MappingProxyTy
     """
     beat = update(node).where(node.c.id == key).values(beat_at=database_clock(conn), **done)
     return conn.execute(beat).rowcount > 0
+
+
+def hand_back(conn: Connection, key: int | None) -> None:
+    """Free what a node that stops has claimed and does not do any more, so that others do it.
+
+    It keeps its row, and so its claims of the notifications that are still under way, and of jobs.
+    """
+    if key is None:
+        return
+    for claim in (*CLAIMS, slice_.c.node_id):
+        conn.execute(update(claim.table).where(claim == key).values({claim.name: None}))
 
 
 def leave(conn: Connection, key: int | None) -> None:

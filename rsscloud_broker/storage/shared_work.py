@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from sqlalchemy import Connection
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 
 from rsscloud_broker.database import reading
 from rsscloud_broker.records import JobTurn
-from rsscloud_broker.storage import jobs
+from rsscloud_broker.storage import jobs, nodes
 from rsscloud_broker.storage import shared_documents as rows
+from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.threads import Threads
 
 
@@ -25,6 +26,13 @@ class SharedWork:
 
     def shares_work(self) -> bool:
         return not self._is_alone
+
+    def hand_back(self) -> Deferred[None]:
+        def free(conn: Connection) -> None:
+            nodes.hand_back(conn, self._node)
+            hint(conn, FREED)
+
+        return succeed(None) if self._is_alone else self._database.write(free)
 
     # jobs
 

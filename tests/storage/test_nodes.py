@@ -219,6 +219,35 @@ class ClaimTests(NodesTestCase):
         self.assertEqual([each.attempts for each in found], [None, None, None])
 
 
+class HandingBackTests(NodesTestCase):
+    """What a node gives to others when it stops, before it has ended."""
+
+    async def test_fanouts_and_checks_are_free_at_once(self) -> None:
+        one, other = self.stores
+        walk = await self.begin()
+        (walk,) = await one.claim_fanouts([walk.id])
+        subscriptions = await one.subscriptions(FEED, 0, 10)
+        await one.record_slice(walk, 2, [], False, [subscriptions[0].id])
+        await one.request_check(FEED, 2000.0, True)
+        await one.hand_back()
+        (taken,) = await other.claim_fanouts([walk.id])
+        self.assertEqual((taken.cursor, taken.outstanding), (2, (subscriptions[0].id,)))
+        self.assertEqual(len(await other.claim_checks(10)), 1)
+        self.assertTrue((await one.record_slice(walk, 3, [], True)).lost)
+        self.assertTrue(await self.beat(one), "it has not ended yet")
+
+    async def test_notifications_under_way_are_its_own(self) -> None:
+        one, other = self.stores
+        await self.begin()
+        (first, *_) = await one.subscriptions(FEED, 0, 10)
+        await one.record_deliveries([waits(first, 3000)])
+        (claimed,) = await one.claim_due(4000, 10, ())
+        await one.hand_back()
+        self.assertEqual(await other.claim_due(4000, 10, ()), [])
+        await one.record_deliveries([succeeded(claimed)])
+        self.assertEqual((await other.subscriptions(FEED, 0, 1))[0].attempts, None)
+
+
 class PulseTests(NodesTestCase):
     """What a node learns from others."""
 
