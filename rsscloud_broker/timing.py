@@ -328,9 +328,11 @@ class WhileHeld(Service):
         try:
             await self._look()
         except Unavailable as error:
-            self.log.error("{name}: {error}", name=self.name, error=error)
+            self.log.error(
+                "{name}: {error}; it is tried again in its next turn.", name=self.name, error=error
+            )
         except Exception:  # log a bug, and look again
-            self.log.failure("{name} failed.", name=self.name)
+            self.log.failure("{name} failed; it is tried again in its next turn.", name=self.name)
         self._looking = None
         if self.running:
             self._timer = self._clock.callLater(HELD, self._begin)

@@ -35,7 +35,6 @@ from rsscloud_broker.testing.contracts import (
 from rsscloud_broker.testing.fakes import (
     FakeBroker,
     FakeFetcher,
-    FakeJobs,
     FakeNotifier,
     FakeOutbound,
     FakePages,
@@ -47,6 +46,7 @@ from rsscloud_broker.testing.fakes import (
     reply,
     sink_parts,
 )
+from rsscloud_broker.testing.jobs import FakeJobs
 from rsscloud_broker.testing.memory import CallersThread, memory_database, memory_store
 
 __all__ = [

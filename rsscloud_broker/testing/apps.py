@@ -44,11 +44,11 @@ from rsscloud_broker.storage import accounts as account_rows
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.fakes import (
     FakeBroker,
-    FakeJobs,
     FakeOutbound,
     FakePages,
     FakeTopicView,
 )
+from rsscloud_broker.testing.jobs import FakeJobs
 from rsscloud_broker.testing.memory import memory_database
 
 #: The password of every account in tests.

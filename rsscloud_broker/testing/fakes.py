@@ -21,7 +21,6 @@ from rsscloud_broker.interfaces import (
     IBroker,
     IEventBus,
     IEventSink,
-    IJobs,
     INotifier,
     IOutbound,
     IPages,
@@ -47,41 +46,8 @@ from rsscloud_broker.model import (
     Validators,
     Way,
 )
-from rsscloud_broker.records import JobTurn
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_store
-
-# --- jobs -------------------------------------------------------------------
-
-
-@implementer(IJobs)
-class FakeJobs:
-    """The jobs of the only node, which may do each whenever it wants to.
-
-    :ivar shares: what ``shares_work`` returns.
-    """
-
-    def __init__(self) -> None:
-        self.shares = False
-
-    def shares_work(self) -> bool:
-        return self.shares
-
-    async def claim_job(self, name: str, now: float, period: float) -> JobTurn:
-        return JobTurn(now, claimed=True, elsewhere=False)
-
-    async def holds_job(self, name: str) -> bool:
-        return True
-
-    async def finish_job(self, name: str, due_at: float) -> bool:
-        return True
-
-    async def release_job(self, name: str) -> None:
-        pass
-
-    async def request_job(self, name: str, since: float) -> None:
-        pass
-
 
 # --- outbound ---------------------------------------------------------------
 
