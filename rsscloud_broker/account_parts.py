@@ -13,7 +13,6 @@ from twisted.cred.portal import Portal
 from rsscloud_broker.accounts import (
     AccountRealm,
     Accounts,
-    AccountSweeper,
     AnyOf,
     Hasher,
     Passwords,
@@ -75,5 +74,4 @@ def make_accounts(
         RateLimit(options.attempts_per_source, options.attempts_burst, clock).take,
         RateLimit(options.attempts_per_name, options.attempts_burst, clock).take,
     )
-    sweeper = AccountSweeper(store, clock, options)
-    return AccountParts(accounts, Callers(accounts, config.address), [hashing, sweeper])
+    return AccountParts(accounts, Callers(accounts, config.address), [hashing])

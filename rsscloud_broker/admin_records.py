@@ -197,12 +197,32 @@ class NodeState:
     :ivar here: whether this process is that one.
     :ivar notifications: how many pending notifications it works on.
     :ivar slices: how many slices of fan-outs it works on.
+    :ivar version: the version of the program.
+    :ivar started_at: when it started, by the clock of the database.
+    :ivar silent_for: seconds since its last heartbeat; None on SQLite, where it writes none.
+    :ivar claims: how much of the further work it has claimed, by kind: ``fan-outs``, ``checks``,
+        ``polls``, ``intents``.
+    :ivar jobs: the names of the jobs that it does for all nodes now.
+    :ivar pings: how many pings it has recorded since its start; as of its last heartbeat, as are
+        the numbers below.
+    :ivar notified: how many attempts to notify a subscriber it has made since its start.
+    :ivar ping_rate, notification_rate: how many of these there were in each of the last seconds;
+        None on SQLite.
     """
 
     name: str
     here: bool
     notifications: int
     slices: int
+    version: str = ""
+    started_at: float = 0.0
+    silent_for: float | None = None
+    claims: Mapping[str, int] = field(factory=dict)
+    jobs: tuple[str, ...] = ()
+    pings: int = 0
+    notified: int = 0
+    ping_rate: float | None = None
+    notification_rate: float | None = None
 
 
 @frozen

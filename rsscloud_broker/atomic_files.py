@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import IO, Final
 
 from twisted.python.filepath import FilePath
 
 _GZIP_WINDOW: Final = 31  # zlib: the largest window, and the gzip format
+
+#: How many bytes are unpacked and written at a time.
+_UNPACKED_AT_ONCE: Final = 1_000_000
 
 
 class Draft:
@@ -34,6 +38,9 @@ class Draft:
         # Unlike the gzip module this writes no time into the header, so the same content
         # gives the same bytes.
         self._compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
+        self._is_sealed = False
+        #: How many bytes have been written to the file.
+        self.size = 0
 
     def begin(self) -> None:
         """Open both files, and create their directory if it is missing."""
@@ -46,26 +53,92 @@ class Draft:
         gzipped, plain = self._files
         gzipped.write(self._compressor.compress(data))
         plain.write(data)
+        self.size += len(data)
+
+    def seal(self, modified_at: float | None = None) -> None:
+        """Sync both files to disk, under the names that unfinished files have.
+
+        :param modified_at: the time that both files are to have, in seconds since the epoch; None
+            for now.
+        """
+        self._files[0].write(self._compressor.flush())
+        _seal(self._files, modified_at)
+        self._is_sealed = True
+
+    def read_twin(self, offset: int, size: int) -> bytes:
+        """Some bytes of the sealed twin; none after its end."""
+        with _part(self._targets[0]).open() as file:
+            file.seek(offset)
+            return file.read(size)
 
     def publish(self) -> None:
-        """Sync both files to disk, then rename them over the old ones."""
-        self._files[0].write(self._compressor.flush())
-        for file in self._files:
-            file.flush()
-            os.fsync(file.fileno())
-            file.close()
-        for target in self._targets:
-            os.replace(_part(target).path, target.path)
-        _sync_directory(self._targets[0].parent())
+        """Rename both files over the old ones; seal them before, if that was not done."""
+        if not self._is_sealed:
+            self.seal()
+        _rename(self._targets, _part)
 
     def discard(self) -> None:
         """Close and delete the unfinished files.  Does not raise ``OSError``."""
-        for file in self._files:
-            with suppress(OSError):
-                file.close()
+        _discard(self._files, self._targets, _part)
+
+
+class Copy:
+    """A file and its gzipped twin while they are copied from the twin of another node.
+
+    Methods block, and raise ``OSError``, as those of ``Draft`` do.
+
+    :param target: as for ``Draft``.
+    """
+
+    def __init__(self, target: FilePath[str]) -> None:
+        self._targets = (target.siblingExtension(".gz"), target)
+        self._files: list[IO[bytes]] = []
+        self._decompressor = zlib.decompressobj(wbits=_GZIP_WINDOW)
+        self._size = 0
+
+    def begin(self) -> None:
+        """Open both files, and create their directory if it is missing."""
+        self._targets[0].parent().makedirs(ignoreExistingDirectory=True)
         for target in self._targets:
-            with suppress(OSError):
-                _part(target).remove()
+            self._files.append(_copied(target).open("w"))
+
+    def write(self, gzipped: bytes) -> None:
+        """Append bytes of the twin."""
+        twin, plain = self._files
+        twin.write(gzipped)
+        while gzipped:  # so that little text which unpacks to much is never in memory as a whole
+            data = self._decompressor.decompress(gzipped, _UNPACKED_AT_ONCE)
+            self._size += len(data)
+            plain.write(data)
+            gzipped = self._decompressor.unconsumed_tail
+
+    def publish(self, size: int, modified_at: float) -> bool:
+        """Sync both files to disk, then rename them over the old ones.
+
+        :param size: how many bytes the file is to have.
+        :param modified_at: the time that both files are to have, in seconds since the epoch.
+        :returns: False, and nothing is renamed, if the file is not whole.
+        """
+        if not self._decompressor.eof or self._size != size:
+            return False
+        _seal(self._files, modified_at)
+        _rename(self._targets, _copied)
+        return True
+
+    def discard(self) -> None:
+        """Close and delete the unfinished files.  Does not raise ``OSError``."""
+        _discard(self._files, self._targets, _copied)
+
+
+def is_version(target: FilePath[str], size: int, modified_at: float) -> bool:
+    """Whether a file and its twin are there, with this size and time.  Blocks."""
+    wanted = round(modified_at * 1e6)
+    try:
+        status, twin = (os.stat(path) for path in (target.path, f"{target.path}.gz"))
+    except OSError:
+        return False
+    times = {round(one.st_mtime_ns / 1000) for one in (status, twin)}
+    return status.st_size == size and times == {wanted}
 
 
 def publish_file(target: FilePath[str], content: bytes) -> None:
@@ -105,6 +178,45 @@ def replace_file(target: FilePath[str], content: bytes) -> None:
 def _part(target: FilePath[str]) -> FilePath[str]:
     # Always the same name, so that files which a crash left behind are overwritten.
     return target.siblingExtension(".part")
+
+
+def _copied(target: FilePath[str]) -> FilePath[str]:
+    # Another name, as the same file may be made here meanwhile.
+    return target.siblingExtension(".copy.part")
+
+
+def _seal(files: Iterable[IO[bytes]], modified_at: float | None) -> None:
+    """Sync files to disk, with a time if there is one, and close them."""
+    for file in files:
+        file.flush()
+        if modified_at is not None:
+            time = round(modified_at * 1e6) * 1000
+            os.utime(file.fileno(), ns=(time, time))
+        os.fsync(file.fileno())
+        file.close()
+
+
+def _rename(
+    targets: Sequence[FilePath[str]], unfinished: Callable[[FilePath[str]], FilePath[str]]
+) -> None:
+    """Rename unfinished files over the old ones."""
+    for target in targets:
+        os.replace(unfinished(target).path, target.path)
+    _sync_directory(targets[0].parent())
+
+
+def _discard(
+    files: Iterable[IO[bytes]],
+    targets: Iterable[FilePath[str]],
+    unfinished: Callable[[FilePath[str]], FilePath[str]],
+) -> None:
+    """Close and delete unfinished files."""
+    for file in files:
+        with suppress(OSError):
+            file.close()
+    for target in targets:
+        with suppress(OSError):
+            unfinished(target).remove()
 
 
 def _sync_directory(directory: FilePath[str]) -> None:

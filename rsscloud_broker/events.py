@@ -203,6 +203,13 @@ class FilePublished:
 
 
 @frozen
+class FileCopied:
+    """A file for crawlers that another node has written was copied to the disk of this one."""
+
+    path: str
+
+
+@frozen
 class SubscriptionRequested:
     """A subscriber asked for a subscription, or asked to end one; its callback is verified next.
 
@@ -422,6 +429,7 @@ Event: TypeAlias = (
     | ContentRequested
     | ContentFetched
     | FilePublished
+    | FileCopied
     | SubscriptionRequested
     | SubscriptionDenied
     | SubscriptionStored

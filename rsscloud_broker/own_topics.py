@@ -84,6 +84,14 @@ class OwnTopics:
         self._directory = directory
         self._in_thread = in_thread
         self._served: list[ServedTopics] = []
+        self._copy_file: Callable[[str], Awaitable[bool]] | None = None
+
+    def copy_by(self, copy_file: Callable[[str], Awaitable[bool]]) -> None:
+        """Before a file is read, have its present version copied, which another node may have made.
+
+        :param copy_file: see ``FrontDoorParts``.
+        """
+        self._copy_file = copy_file
 
     def serve(self, topics: Iterable[ServedTopics]) -> None:
         """Read some topics from the application that serves them."""
@@ -98,6 +106,8 @@ class OwnTopics:
             return await self._fetcher.fetch(url, known, subscribers)
         file = self._file(url)
         try:
+            if self._copy_file is not None:
+                await self._copy_file(url.removeprefix(self._prefix.rstrip("/")))
             body = await self._in_thread(file.getContent)
         except OSError as error:
             raise TopicUnreadable(url, _NOTHING, lasting=True) from error

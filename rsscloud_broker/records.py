@@ -376,3 +376,38 @@ class FollowedList:
     missing_to: int | None = None
     failures: int = 0
     retry_at: float | None = None
+
+
+@frozen
+class JobTurn:
+    """What came of the attempt to claim a job that one node does for all.
+
+    :ivar due_at: since when what the job does has not been done, or when it is due next; 0 if it
+        was never done.
+    :ivar claimed: whether this process has claimed it now.
+    :ivar elsewhere: whether another node has claimed it and it is due.
+    """
+
+    due_at: float
+    claimed: bool
+    elsewhere: bool
+
+
+@frozen
+class SharedDocument:
+    """A file for crawlers that one node has made, and that all nodes serve.
+
+    :ivar name: the path at which it is served, such as ``/changes.xml``.
+    :ivar id: names this version of it.
+    :ivar made_at: when it was made, which is also the time of the file on each node.
+    :ivar size: the bytes of the file.
+    :ivar records: how many pings are listed in it.
+    :ivar stored_at: when it was stored, by the clock of the database.
+    """
+
+    name: str
+    id: int
+    made_at: float
+    size: int
+    records: int
+    stored_at: float

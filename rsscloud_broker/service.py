@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
-from twisted.application.service import IServiceCollection, MultiService
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.application.service import IService, IServiceCollection, MultiService
+from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
 from twisted.internet.defer import TimeoutError as TimedOut
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IReactorTime
@@ -30,6 +30,9 @@ from rsscloud_broker.wire.text import clean
 #: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
 STOP_WITHIN, MOMENT = 8.5, 0.1
 
+#: Of these seconds, those that are left when notifications under way have ended.
+REST = 3.5
+
 #: How many file descriptors the broker asks the system for at least.
 DESCRIPTORS = 16_384
 
@@ -49,6 +52,9 @@ class CannotStart(SystemExit, Exception):
 class BrokerService(MultiService):
     """Starts its parts in order, and stops them one after the other in reverse order.
 
+    Those that take up work are stopped at the same time, so that none begins anything while another
+    still ends what it has begun.
+
     A part that does not stop in time is not waited for.  Nothing is lost by that: whatever the
     broker acknowledged is stored, and unfinished work resumes after the next start.
 
@@ -58,6 +64,7 @@ class BrokerService(MultiService):
     :ivar reloading: applies a changed configuration to the parts.
     :ivar access_log: the access log.
     :ivar app_tables: the tables of the applications that run, by their names.
+    :ivar stop_within: how many seconds all parts together have to stop.
     """
 
     log = Logger()
@@ -75,6 +82,19 @@ class BrokerService(MultiService):
         self.descriptors = descriptors
         self._lock: IO[bytes] | None = None
         self.app_tables: Mapping[str, AppTables] = {}
+        self._workers: Sequence[IService] = ()
+        self.stop_within = STOP_WITHIN
+
+    def take(
+        self, first: Iterable[IService], workers: Iterable[IService], last: Iterable[IService]
+    ) -> None:
+        """Add the parts, in the order in which they start.
+
+        :param workers: those that take up work.
+        """
+        self._workers = list(workers)
+        for part in (*first, *self._workers, *last):
+            part.setServiceParent(self)
 
     def setServiceParent(self, parent: IServiceCollection) -> None:
         if self.observer is not None and isinstance(parent, Componentized):
@@ -131,19 +151,11 @@ class BrokerService(MultiService):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        until = self._clock.seconds() + STOP_WITHIN
-        hanging = []
-        for part in reversed(list(self)):
-            name = part.name or type(part).__name__
-            ended: Deferred[object] = Deferred()
-            maybeDeferred(part.stopService).addBoth(ended.callback)
-            ended.addTimeout(max(MOMENT, until - self._clock.seconds()), self._clock)
-            try:
-                await ended
-            except TimedOut:
-                hanging.append(name)
-            except Exception:  # log a bug, and stop the other parts
-                self.log.failure("Stopping {part} failed.", part=name)
+        until = self._clock.seconds() + self.stop_within
+        hanging: list[str] = []
+        for parts in self._in_turn():
+            stopping = [Deferred.fromCoroutine(self._end(part, until, hanging)) for part in parts]
+            await gatherResults(stopping)
         if hanging:
             self.log.warn(
                 "Not waiting any longer for: {parts}. What they were at is taken up after the "
@@ -152,3 +164,28 @@ class BrokerService(MultiService):
             )
         elif self._lock is not None:  # a hanging part may still write, so keep the lock then
             self._lock.close()
+
+    def _in_turn(self) -> Iterator[Sequence[IService]]:
+        """The parts in the order in which they stop; the workers together, at the first of them."""
+        for part in reversed(list(self)):
+            if part not in self._workers:
+                yield [part]
+            elif part is self._workers[-1]:
+                yield self._workers[::-1]
+
+    async def _end(self, part: IService, until: float, hanging: list[str]) -> None:
+        """Stop a part.
+
+        :param until: by when it must have stopped, by the monotonic clock.
+        :param hanging: gets its name if it has not.
+        """
+        name = part.name or type(part).__name__
+        ended: Deferred[object] = Deferred()
+        maybeDeferred(part.stopService).addBoth(ended.callback)
+        ended.addTimeout(max(MOMENT, until - self._clock.seconds()), self._clock)
+        try:
+            await ended
+        except TimedOut:
+            hanging.append(name)
+        except Exception:  # log a bug, and stop the other parts
+            self.log.failure("Stopping {part} failed.", part=name)

@@ -17,7 +17,7 @@ from twisted.application.service import IService
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker.account_parts import make_accounts
-from rsscloud_broker.accounts import RemovedAccounts
+from rsscloud_broker.accounts import AccountSweeper, RemovedAccounts
 from rsscloud_broker.app_parts import make_apps, tables_of, tables_of_feeds
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.client.feed_doctor import FeedDoctor
@@ -53,27 +53,36 @@ from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
 from rsscloud_broker.events import FilePublished
 from rsscloud_broker.front_doors.certificates import Certificate
+from rsscloud_broker.front_doors.closing import Answering
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.offers import FrontDoorsError
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import AppParts, FrontDoorParts, IClock, IServesTopics, SinkParts
+from rsscloud_broker.interfaces import (
+    AppParts,
+    FrontDoorParts,
+    IClock,
+    IEventSink,
+    IServesTopics,
+    SinkParts,
+)
 from rsscloud_broker.local_sign_in import LocalSignIn, write_to_terminal
 from rsscloud_broker.logs import Log, Logs, UnusableLog
 from rsscloud_broker.making import kept_history, make_all, make_notifiers, pushed_prefixes
 from rsscloud_broker.observing import make_monitoring
 from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound_parts import make_outbound
-from rsscloud_broker.own_topics import OwnTopicsSink
+from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.self_test import SelfTest
-from rsscloud_broker.service import BrokerService, CannotStart
+from rsscloud_broker.service import REST, BrokerService, CannotStart
 from rsscloud_broker.signals import (
     reload_at_hangup,
     reopen_at_request,
     rotate_at_request,
     stop_once,
 )
-from rsscloud_broker.sinks.distribution import DistributionOptions
+from rsscloud_broker.sinks.distribution import STOP_TIMEOUT, DistributionOptions
+from rsscloud_broker.sinks.mirror import Mirror
 from rsscloud_broker.storage import AccountStore, Pulse, Store
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.storage.threads import StoreThreads, Threads
@@ -216,6 +225,7 @@ def make_broker(
         outbound=outbound.callbacks,
         history=history,
     )
+    mirror, sink_parts = _mirrored(sink_parts, outbound.fetcher)
     pages, limits = (
         Pages(announcements=administration.following),
         HTTPLimits(config.http, reactor, public_url),
@@ -228,6 +238,7 @@ def make_broker(
             broker=broker,
             publisher=Publisher(store, detector, bus, clock, access, space),
             database=threads,
+            jobs=store,
             accounts=accounts.accounts,
             callers=accounts.callers,
             pages=pages,
@@ -248,17 +259,19 @@ def make_broker(
     )
     notifiers.update(apps.notifiers)
     administration.serve(apps.topics)
-    sinks = [
-        *make_all(makers, "sinks", chosen["sinks"], sink_parts),
-        OwnTopicsSink(store, detector.schedule, clock, public_url),
-        RequestedContentsSink(detector),
-        TakingOverSink(
-            detector, intents, [limiter.share, detector.share, *(one.share for one in pollers)]
-        ),
-        *apps.sinks,
-    ]
-    for sink in sinks:
-        bus.attach(sink)
+    sinks = _attached(
+        bus,
+        [
+            *make_all(makers, "sinks", chosen["sinks"], sink_parts),
+            mirror,
+            OwnTopicsSink(store, detector.schedule, clock, public_url),
+            RequestedContentsSink(detector),
+            TakingOverSink(
+                detector, intents, [limiter.share, detector.share, *(one.share for one in pollers)]
+            ),
+            *apps.sinks,
+        ],
+    )
     self_test = SelfTest(config.data, clock)
     doors = make_all(
         makers,
@@ -297,6 +310,8 @@ def make_broker(
             changes=store,
             directory=FilePath(config.data).child("feeds"),
             published=lambda path: bus.publish(FilePublished(path, clock.wall_seconds())),
+            copy_file=mirror.copy,
+            jobs=store,
         ),
     )
     outbound.fetcher.serve(
@@ -342,36 +357,52 @@ def make_broker(
     )
     service.access_log = monitoring.access_log
 
-    timed = [
-        administration.following,
-        Pulse(reactor, config.database_url, store, bus.publish),
-        Sweeper(store, bus, clock, access),
-        RemovedAccounts(AccountStore(threads), clock, apps.account_data),
-        WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
-        *pollers,
-        *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),
-    ]
-    for part in (
-        store,
-        filing,
-        decoding,
-        *accounts.services,
-        space,
-        outbound.resolver,
-        outbound.callbacks,
-        outbound.topics,
-        bus,
-        detector,
-        intents,
-        self_test,
-        *filter(IService.providedBy, [*sinks, *doors]),
-        *apps.services,
-        *timed,
-        *monitoring.services,
-        *monitoring.listen(config, site, reactor, certificates),
-    ):
-        part.setServiceParent(service)
+    service.stop_within = _stop_within(chosen["sinks"]) + REST
+    service.take(
+        (
+            store,
+            Pulse(reactor, config.database_url, store, bus.publish, counters),
+            filing,
+            decoding,
+            *accounts.services,
+            space,
+            outbound.resolver,
+            outbound.callbacks,
+            outbound.topics,
+            bus,
+            self_test,
+        ),
+        (
+            Answering(site, service.stop_within - REST),
+            detector,
+            intents,
+            *filter(IService.providedBy, [*sinks, *doors]),
+            *apps.services,
+            administration.following,
+            Sweeper(store, bus, clock, access),
+            AccountSweeper(AccountStore(threads), store, clock, config.accounts),
+            RemovedAccounts(AccountStore(threads), clock, apps.account_data),
+            WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
+            *pollers,
+            *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),
+        ),
+        (*monitoring.services, *monitoring.listen(config, site, reactor, certificates)),
+    )
     return service
+
+
+def _mirrored(parts: SinkParts, fetcher: OwnTopics) -> tuple[Mirror, SinkParts]:
+    """What copies the files that other nodes have made; and the parts of sinks that may use it."""
+    mirror = Mirror(parts)
+    fetcher.copy_by(mirror.copy)
+    return mirror, evolve(parts, copy_file=mirror.copy)
+
+
+def _attached(bus: EventBus, sinks: list[IEventSink]) -> list[IEventSink]:
+    """Have the bus hand events to some sinks, and return them."""
+    for sink in sinks:
+        bus.attach(sink)
+    return sinks
 
 
 def _local_sign_in(
@@ -386,6 +417,12 @@ def _local_sign_in(
 def _runs(chosen: Iterable[tuple[Any, object]], name: str) -> bool:
     """Whether a plugin is among those that run."""
     return any(maker.name == name for maker, _ in chosen)
+
+
+def _stop_within(sinks: Iterable[tuple[object, object]]) -> float:
+    """How many seconds notifications and answers have to end when the broker stops."""
+    within = [each.stop_within for _, each in sinks if isinstance(each, DistributionOptions)]
+    return max(within, default=STOP_TIMEOUT)
 
 
 def _notifications(sinks: Iterable[tuple[object, object]]) -> int:

@@ -1,5 +1,8 @@
 """The clocks of the process, jobs at every full minute or hour, and a watch of the wall clock.
 
+Several nodes may work on one database.  ``EachPeriod`` runs a job on each of them, ``OnOneNode``
+on one.  ``WhileHeld`` runs a service on one node for as long as that node lives.
+
 The reactor's timers use a monotonic clock (``use_monotonic_timers``), since somebody may set the
 wall clock: if it is set back two hours, a timer of one minute would fire two hours late.  Times
 that are stored are read from the wall clock.  ``WallClockWatch`` notices when the wall clock is
@@ -10,16 +13,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from math import inf
 from typing import Any
 
-from twisted.application.service import Service
-from twisted.internet.defer import Deferred
+from twisted.application.service import IService, Service
+from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.errors import ClaimLost, Unavailable
+from rsscloud_broker.interfaces import IClock, IJobs
 
 #: Seconds between two looks at the wall clock, at most.
 LOOK = 5.0
@@ -28,6 +33,12 @@ LOOK = 5.0
 #: differences are normal: the system adjusts it all the time, and a busy process reads the two
 #: clocks one after the other.
 JUMP = 1.0
+
+#: Seconds until a node looks again at a job that another node is at.
+ELSEWHERE = 1.0
+
+#: Seconds between two looks whether a job that never ends is still claimed, or is free.
+HELD = 2.0
 
 
 @implementer(IClock)
@@ -152,6 +163,194 @@ class EachPeriod(Service):
         except Exception:  # log a bug; the next run may succeed
             self.log.failure("{name} failed; it is tried again in its next turn.", name=self.name)
         self._run = None
+
+
+class OnOneNode(EachPeriod):
+    """As ``EachPeriod``, but one node does the job for all that work on the database.
+
+    At each multiple of the period all nodes try to claim the job, and one of them can.  The others
+    look again each second until it is done, so that one of them does it if that node dies.
+
+    :param job: an async function.  It is called with the time since when the job has not been done,
+        in seconds since the epoch; 0 if it was never done.
+    :param jobs: where the job is claimed, under its name.
+    :param at_start: whether the node tries to claim the job when the service starts, too.  If no
+        other node can work on the database, the job is done then even if it is not due.
+    """
+
+    def __init__(
+        self,
+        clock: IClock,
+        period: float,
+        job: Callable[[float], Awaitable[object]],
+        jobs: IJobs,
+        *,
+        name: str,
+        after: float = 0.0,
+        at_start: bool = False,
+    ) -> None:
+        super().__init__(
+            clock, period, self._claim_and_do, name=name, after=after, at_start=at_start
+        )
+        self._job_name = name
+        self._claimed_job = job
+        self._jobs = jobs
+        self._again: IDelayedCall | None = None
+        self._is_forced = self._soon = False
+        self._wanted = inf
+
+    def startService(self) -> None:
+        self._is_forced = self._at_start and not self._jobs.shares_work()
+        super().startService()
+
+    def stopService(self) -> Deferred[None] | None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        return super().stopService()
+
+    def want(self, since: float, *, soon: bool = False) -> None:
+        """Have the job done once more by one of the nodes, as there is work from an earlier time.
+
+        :param since: the earlier time.
+        :param soon: whether that is to be now; if not, it is at the next multiple of the period, so
+            that it may be wanted very often.
+        """
+        self._wanted = min(since, self._wanted)
+        if soon and self.running:
+            self._soon = self._run is not None
+            self._begin()
+
+    async def _claim_and_do(self) -> None:
+        await self._request()
+        period = 0.0 if self._is_forced else self._period
+        turn = await self._jobs.claim_job(self._job_name, self._clock.wall_seconds(), period)
+        if turn.elsewhere:
+            self._look_again()
+        if turn.claimed:
+            await self._do(turn.due_at)
+        if self._soon:
+            self._look_again()
+
+    async def _do(self, due_at: float) -> None:
+        """Do the job, which this node has claimed."""
+        try:
+            if self.running:
+                next_due = self._next_due()
+                await self._claimed_job(due_at)
+                if not await self._jobs.finish_job(self._job_name, next_due):
+                    raise ClaimLost
+                self._is_forced = False
+            else:
+                await self._jobs.release_job(self._job_name)
+        except ClaimLost:  # another node does it, or there is more to do than when it began
+            self._look_again()
+        except Exception:
+            await self._release()
+            raise
+
+    async def _request(self) -> None:
+        """Have the job done once more, if that is wanted."""
+        wanted, self._wanted, self._soon = self._wanted, inf, False
+        if wanted == inf:
+            return
+        try:
+            await self._jobs.request_job(self._job_name, wanted)
+        except Exception:
+            self._wanted = min(wanted, self._wanted)
+            raise
+
+    def _look_again(self) -> None:
+        if self.running and self._again is None:
+            self._again = self._clock.callLater(ELSEWHERE, self._begin_again)
+
+    def _begin_again(self) -> None:
+        self._again = None
+        self._begin()
+
+    def _next_due(self) -> float:
+        """When the period ends that is now."""
+        turn, _ = self._now()
+        return (turn + 1) * self._period + self._after
+
+    async def _release(self) -> None:
+        with suppress(Unavailable):  # then this node claims it again in its next turn
+            await self._jobs.release_job(self._job_name)
+
+
+class WhileHeld(Service):
+    """Runs a service on one node for as long as that node lives; then another node runs it.
+
+    :param service: the service, which must not be among the parts of the broker itself.
+    :param name: the name of the job that is claimed for it.
+    """
+
+    log = Logger()
+
+    def __init__(self, service: IService, jobs: IJobs, clock: IClock, *, name: str) -> None:
+        self.name = self._job_name = name
+        self._service = service
+        self._jobs = jobs
+        self._clock = clock
+        self._is_held = False
+        self._timer: IDelayedCall | None = None
+        self._looking: Deferred[None] | None = None
+
+    def startService(self) -> None:
+        super().startService()
+        self._begin()
+
+    def stopService(self) -> Deferred[None]:
+        """Stop; the Deferred fires when the service has stopped, and another node may run it."""
+        super().stopService()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        if self._looking is not None:
+            over: Deferred[None] = Deferred()
+            self._looking.addCallback(over.callback)
+            await over
+        if self._is_held:
+            await self._give_up()
+            with suppress(Unavailable):  # then it is free when this node has ended
+                await self._jobs.release_job(self._job_name)
+
+    def _begin(self) -> None:
+        self._timer = None
+        looking: Deferred[None] = Deferred()
+        self._looking = looking
+        Deferred.fromCoroutine(self._look_and_wait()).addCallback(looking.callback)
+
+    async def _look_and_wait(self) -> None:
+        try:
+            await self._look()
+        except Unavailable as error:
+            self.log.error(
+                "{name}: {error}; it is tried again in its next turn.", name=self.name, error=error
+            )
+        except Exception:  # log a bug, and look again
+            self.log.failure("{name} failed; it is tried again in its next turn.", name=self.name)
+        self._looking = None
+        if self.running:
+            self._timer = self._clock.callLater(HELD, self._begin)
+
+    async def _look(self) -> None:
+        if self._is_held:
+            if self._jobs.shares_work() and not await self._jobs.holds_job(self._job_name):
+                await self._give_up()
+            return
+        now = self._clock.wall_seconds()
+        self._is_held = (await self._jobs.claim_job(self._job_name, now, now)).claimed
+        if self._is_held and self.running:
+            self._service.startService()
+
+    async def _give_up(self) -> None:
+        self._is_held = False
+        if self._service.running:
+            await maybeDeferred(self._service.stopService)
 
 
 class WallClockWatch(Service):

@@ -520,8 +520,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "atomic_files.py",
-        "            os.replace(_part(target).path, target.path)",
-        "            target.setContent(_part(target).getContent())",
+        "        os.replace(unfinished(target).path, target.path)",
+        "        target.setContent(unfinished(target).getContent())",
         "sinks.test_files sinks.test_change_list",
         "Crawlers see half a file.",
     ),
@@ -595,6 +595,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        pass\n",
         "storage.test_nodes sinks.test_retries",
         "What a killed process had claimed is never sent.",
+    ),
+    Mutation(
+        "storage/jobs.py",
+        "done = update(job).where(_of(name, here))",
+        "done = update(job).where(job.c.name == name)",
+        "storage.test_nodes",
+        "A process that stood still says that what another node does is done.",
+    ),
+    Mutation(
+        "storage/shared_work.py",
+        "        if job and not jobs.lock_claim(conn, job, self._node):",
+        "        if False:",
+        "storage.test_nodes storage.test_store",
+        "A process that stood still replaces newer files for crawlers by its own.",
+    ),
+    Mutation(
+        "timing.py",
+        "        if turn.elsewhere:\n            self._look_again()\n",
+        "",
+        "test_jobs",
+        "If a node dies at a job, nobody does it before the next full minute or hour.",
     ),
     Mutation(
         "storage/deliveries.py",

@@ -165,6 +165,20 @@ class StopTests(SynchronousTestCase):
         self.successResultOf(stopped)
         self.assertEqual(self.given_up(), ["listener, sink, store"])
 
+    def test_workers_stop_at_the_same_time(self) -> None:
+        self.service = BrokerService(Config(), "http://b.example", IReactorTime(self.clock))
+        store, sink, door, listener = (Part(name) for name in ("store", "sink", "door", "site"))
+        self.service.take([store], [sink, door], [listener])
+        stopped = self.stop()
+        listener.stopped.callback(None)
+        self.assertEqual([part.stopping for part in (store, sink, door)], [False, True, True])
+        sink.stopped.callback(None)
+        self.assertFalse(store.stopping)
+        door.stopped.callback(None)
+        self.assertTrue(store.stopping)
+        store.stopped.callback(None)
+        self.successResultOf(stopped)
+
     def test_a_bug_of_one_does_not_keep_the_others_from_stopping(self) -> None:
         store, sink, listener = self.parts
         stopped = self.stop()

@@ -4,7 +4,7 @@ It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the 
 
 ``talking``     talks to any broker: ping, publish, listen, feed-state, resourcesync
 ``following``   follows a Simplefeed: follow
-``tending``     looks after a broker: export, import, sweep, topic
+``tending``     looks after a broker: export, import, nodes, sweep, topic
 ``accounts``    manages accounts: account add, passwd, list, remove, token
 ``admin``       looks after a running broker, by its administration API: admin ...
 ``checking``    examines a configuration: check-config, plugins
@@ -54,6 +54,7 @@ COMMANDS = {
     ),
     "import": ("tending:import_", "Import a file of export, or a data file of rsscloud-server."),
     "listen": ("talking:listen", "Subscribe to feeds, and print a line for each notification."),
+    "nodes": ("tending:nodes", "Show which brokers work on a database, and what each does."),
     "ping": ("talking:ping", "Tell a broker that a feed or a site has changed."),
     "plugins": (
         "checking:plugins",

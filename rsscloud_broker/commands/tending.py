@@ -1,4 +1,4 @@
-"""The commands that look after a broker: export, import, sweep, topic.
+"""The commands that look after a broker: export, import, nodes, sweep, topic.
 
 They use the broker's configuration and database directly, and may do so while the broker runs.
 """
@@ -22,7 +22,7 @@ from rsscloud_broker.commands.configured import (
 )
 from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
 from rsscloud_broker.urls import normal_form
-from rsscloud_broker.wire import topic_status
+from rsscloud_broker.wire import node_states, topic_status
 from rsscloud_broker.wire.links import HUB_PATHS
 
 
@@ -74,6 +74,24 @@ def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
     begin = partial(storage.open_database, settings.database_url)
     imported = storage.import_in_parts(begin, document, time.time(), hub=hub, protocols=protocols)
     click.echo("\n".join(imported.sentences(hub)))
+
+
+@click.command()
+@config_option
+@data_option
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@plain_errors()
+def nodes(config_file: str | None, data: str | None, as_json: bool) -> None:
+    """Show which brokers work on a database, and what each does.
+
+    On SQLite this is the broker that started last, until it is stopped.
+    """
+    with storage.open_database(existing_database(config_file, data), writes=False) as connection:
+        found = storage.node_states(connection)
+    if as_json:
+        click.echo(json.dumps(node_states.to_json(found), indent=2, ensure_ascii=False))
+    else:
+        click.echo(node_states.to_text(found) or "No broker works on this database.")
 
 
 @click.command()

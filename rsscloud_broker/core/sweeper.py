@@ -2,6 +2,8 @@
 
 The sweep also ends topics that have subscribers and that the operator no longer allows.  When
 such a topic is allowed again, the broker revives it at the next request for it.
+
+If several nodes share a database, one of them sweeps for all.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from twisted.logger import Logger
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.timing import OnOneNode
 
 #: Seconds after its last fetch until a topic without subscribers is deleted.
 IDLE_TOPIC_SECONDS = 7 * 86_400
@@ -20,7 +22,7 @@ IDLE_TOPIC_SECONDS = 7 * 86_400
 AT_ONCE = 1000
 
 
-class Sweeper(EachPeriod):
+class Sweeper(OnOneNode):
     """Deletes subscriptions that expired or keep failing, and topics without subscribers.
 
     A service: it runs ``sweep`` at the top of each hour.
@@ -29,12 +31,12 @@ class Sweeper(EachPeriod):
     log = Logger()
 
     def __init__(self, store: IStore, bus: IEventBus, clock: IClock, access: Access) -> None:
-        super().__init__(clock, 3600.0, self.sweep, name="sweep")
+        super().__init__(clock, 3600.0, self.sweep, store, name="sweep")
         self._store = store
         self._bus = bus
         self._access = access
 
-    async def sweep(self) -> None:
+    async def sweep(self, due_at: float = 0.0) -> None:
         """Delete from the store what is due, then end the topics that are not allowed."""
         now = self._clock.wall_seconds()
         swept = await self._store.sweep(now, now - IDLE_TOPIC_SECONDS)

@@ -23,6 +23,8 @@ sends ``If-None-Match`` or ``If-Modified-Since`` gets 304 while the file is unch
 If the broker is also a WebSub hub, a ``Link`` header names the hub, and the file as the
 topic to subscribe to.
 
+If another node has made a file that is not on the disk of this one yet, it is copied first.
+
 Only the names in the table are served: the door compares the path of a request with
 them, and never walks the directory by it, so no other file there can be read.
 """
@@ -31,20 +33,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from typing import IO, Final
 
 from attrs import frozen
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
 from twisted.web import http
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 from twisted.web.static import File
 from zope.interface import implementer
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.wire.codings import allows_gzip
 from rsscloud_broker.wire.links import hub_and_self
+
+log = Logger()
 
 _ARCHIVE: Final = re.compile(rb"/([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9]{2}\.xml)")
 
@@ -104,9 +111,11 @@ class PublishedFile(Resource):
 
     def __init__(self, parts: FrontDoorParts, path: str, cache_control: bytes) -> None:
         super().__init__()
+        self._name = path
         self._path = parts.public_directory.descendant(path[1:].split("/")).path
         self._cache_control = cache_control
         self._link = topic_link(parts, path)
+        self._copy_file = parts.copy_file
 
     def render_GET(self, request: Request) -> bytes | int:
         if self._link:
@@ -114,12 +123,16 @@ class PublishedFile(Resource):
         try:
             return _serve(request, self._path, self._cache_control)
         except FileNotFoundError:
-            request.setHeader(b"retry-after", b"60")
-            return _say(
-                request,
-                http.SERVICE_UNAVAILABLE,
-                b"This file has not been made yet. Please come again in a minute.\n",
-            )
+            copied = self._copy_file(self._name)
+            return _serve_copy(request, copied, self._path, self._cache_control, self._not_made)
+
+    def _not_made(self, request: Request) -> bytes:
+        request.setHeader(b"retry-after", b"60")
+        return _say(
+            request,
+            http.SERVICE_UNAVAILABLE,
+            b"This file has not been made yet. Please come again in a minute.\n",
+        )
 
 
 class _Archives(Resource):
@@ -132,6 +145,7 @@ class _Archives(Resource):
         self._directory = parts.public_directory
         link = topic_link(parts, "/*")  # the parts around the path, which all archives share
         self._link = link.split(b"*") if link else None
+        self._copy_file = parts.copy_file
 
     def render_GET(self, request: Request) -> bytes | int:
         found = _ARCHIVE.fullmatch(request.path)
@@ -140,15 +154,68 @@ class _Archives(Resource):
         segments = [segment.decode("ascii") for segment in found.groups()]
         if self._link:
             request.setHeader(b"link", request.path[1:].join(self._link))
+        path = self._directory.descendant(segments).path
         try:
-            return _serve(request, self._directory.descendant(segments).path, _DAY)
+            return _serve(request, path, _DAY)
         except FileNotFoundError:
-            request.responseHeaders.removeHeader(b"link")
-            return _say(
-                request,
-                http.NOT_FOUND,
-                b"There is no archive of that hour: it is not over yet, or had no pings.\n",
-            )
+            copied = self._copy_file(request.path.decode("ascii"))
+            return _serve_copy(request, copied, path, _DAY, _no_archive)
+
+
+def _no_archive(request: Request) -> bytes:
+    request.responseHeaders.removeHeader(b"link")
+    return _say(
+        request,
+        http.NOT_FOUND,
+        b"There is no archive of that hour: it is not over yet, or had no pings.\n",
+    )
+
+
+def _serve_copy(
+    request: Request,
+    copied: Awaitable[bool],
+    path: str,
+    cache_control: bytes,
+    missing: Callable[[Request], bytes],
+) -> int:
+    """Answer with a file when it has been copied from the database.
+
+    :param copied: whether there is such a file.
+    :param missing: answers if there is none.
+    """
+    gone: list[object] = []
+    request.notifyFinish().addErrback(gone.append)
+    Deferred.fromCoroutine(_after_copy(request, copied, path, cache_control, missing, gone))
+    return NOT_DONE_YET
+
+
+async def _after_copy(
+    request: Request,
+    copied: Awaitable[bool],
+    path: str,
+    cache_control: bytes,
+    missing: Callable[[Request], bytes],
+    gone: Sequence[object],
+) -> None:
+    body: bytes | int
+    try:
+        there = await copied
+        if gone:
+            return
+        body = _serve(request, path, cache_control) if there else missing(request)
+    except (Unavailable, OSError) as error:
+        if gone:
+            return
+        log.error("A file for crawlers cannot be served: {error}", error=error)
+        request.setHeader(b"retry-after", b"30")
+        body = _say(
+            request,
+            http.SERVICE_UNAVAILABLE,
+            b"This file cannot be read now. Please come again in half a minute.\n",
+        )
+    if isinstance(body, bytes):
+        request.write(body)
+        request.finish()
 
 
 def _say(request: Request, status: int, sentence: bytes) -> bytes:

@@ -116,10 +116,11 @@ class Channel(HTTPChannel):
         """Whether the connection stays open after the request.  Twisted calls this once it knows
         all headers.
 
-        A Transfer-Encoding is refused here if the request is of HTTP/1.0, which has none.
+        It does not if the broker stops.  A Transfer-Encoding is refused here if the request is of
+        HTTP/1.0, which has none.
         """
         if version != b"HTTP/1.1" and request.requestHeaders.hasHeader(b"transfer-encoding"):
             self.transport.refuse(400, _CHUNKED_ONLY)
             return False
         persistent: bool = super().checkPersistence(request, version)
-        return persistent
+        return persistent and not self.transport.factory.limits.closing

@@ -74,6 +74,7 @@ class HTTPLimits:
     :ivar bodies: counts the bytes of request bodies in memory.
     :ivar largest_body: how many bytes a body may have where that is more than ``http`` allows.
     :ivar proxies: warns of proxies that ``trusted_proxies`` does not name.
+    :ivar closing: whether connections are closed after the next answer, since the broker stops.
     """
 
     http: Http
@@ -87,6 +88,7 @@ class HTTPLimits:
     )
     largest_body: int = field(init=False, default=0)
     proxies: UnnamedProxies = field(init=False, factory=UnnamedProxies)
+    closing: bool = field(init=False, default=False)
 
     @property
     def trusts_loopback(self) -> bool | None:

@@ -7,6 +7,7 @@
 - ``store``: everything that the broker keeps, and the check for free disk space
 - ``feeds``: what the feeds of the broker are made of
 - ``relaying``: pings that travel between brokers
+- ``shared_work``: what one node does for all: jobs, and files for crawlers
 - ``views``: what pages may read
 - ``accounts``: accounts, sessions and tokens, and who makes a request
 - ``account_store``: everything that is kept of accounts
@@ -79,6 +80,7 @@ from rsscloud_broker.interfaces.plugins import (
     SoapService,
 )
 from rsscloud_broker.interfaces.relaying import IFollowStore, Intake, IPingIntake, IRelayStore
+from rsscloud_broker.interfaces.shared_work import IJobs, ISharedWork
 from rsscloud_broker.interfaces.simplefeed import IEntryHandler, IMarker, Position
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
 from rsscloud_broker.interfaces.views import (
@@ -128,6 +130,7 @@ __all__ = [
     "IFrontDoor",
     "IFrontDoorMaker",
     "IHealth",
+    "IJobs",
     "IKeepsFeeds",
     "IMarker",
     "INotifier",
@@ -142,6 +145,7 @@ __all__ = [
     "IRelayStore",
     "ISelfTest",
     "IServesTopics",
+    "ISharedWork",
     "ISinkMaker",
     "IStatistics",
     "IStore",

@@ -21,6 +21,7 @@ from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventSink
 from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.plugins import IFrontDoor, INotifier, IPages, IPluginMaker
+from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.interfaces.views import ITopicView
 from rsscloud_broker.model import Content
 
@@ -169,6 +170,7 @@ class AppParts:
     :ivar broker: the verbs of the broker.
     :ivar publisher: publishes topics that the application serves.
     :ivar database: for the tables of the application.
+    :ivar jobs: has one node at a time do a job for all that work on the database.
     :ivar accounts: what accounts can do.
     :ivar callers: finds out who makes a request.
     :ivar pages: renders pages for people.
@@ -196,6 +198,7 @@ class AppParts:
     broker: IBroker
     publisher: IPublisher
     database: IDatabase
+    jobs: IJobs
     accounts: IAccounts
     callers: ICallers
     pages: IPages

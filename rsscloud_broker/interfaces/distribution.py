@@ -70,6 +70,13 @@ class IDistributionStore(Interface):
         :param busy: hosts whose callbacks are left out.
         """
 
+    def hand_back() -> Awaitable[None]:
+        """Free the fan-outs that this process has claimed, and topics, polls and intents, so that
+        other nodes work on them, as this one stops.
+
+        It keeps the claims of notifications until their outcomes are recorded, or until it ends.
+        """
+
     def next_due() -> Awaitable[float | None]:
         """When the first unclaimed pending notification is due; None if there is none."""
 

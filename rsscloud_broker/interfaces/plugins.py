@@ -28,6 +28,7 @@ from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.feeds import IChangeStore
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.relaying import IFollowStore, IPingIntake
+from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.interfaces.store import IStore
 from rsscloud_broker.interfaces.views import (
     IEventLog,
@@ -222,6 +223,11 @@ class INotifier(Interface):
         """
 
 
+async def _nothing_to_copy(path: str) -> bool:
+    """Copy no file, as no other node has made any."""
+    return False
+
+
 @frozen
 class FrontDoorParts:
     """What the broker gives a front door.
@@ -256,6 +262,10 @@ class FrontDoorParts:
     :ivar directory: the directory for the files of such front doors, which need not exist yet.
     :ivar published: tells the broker that what is served at a path has changed.  If it is a topic
         (``IServesTopics``), its subscribers are notified.
+    :ivar copy_file: copies the present version of a file for crawlers, which another node may have
+        made, to the public directory.  It takes the path at which the file is served, and returns
+        whether there is such a file in the database.
+    :ivar jobs: has one node at a time do a job for all; None if the broker is given no jobs.
     """
 
     broker: IBroker
@@ -284,6 +294,8 @@ class FrontDoorParts:
     changes: IChangeStore | None = None
     directory: FilePath[str] | None = None
     published: Callable[[str], None] = lambda path: None
+    copy_file: Callable[[str], Awaitable[bool]] = _nothing_to_copy
+    jobs: IJobs | None = None
 
 
 @frozen
@@ -304,6 +316,7 @@ class SinkParts:
     :ivar outbound: a client for servers that the operator names, which calls no addresses that the
         operator forbids for callbacks; None if the sink calls nobody.
     :ivar history: which changes are kept for the feeds; None if there are no feeds.
+    :ivar copy_file: as for front doors.
     """
 
     store: IStore
@@ -318,6 +331,7 @@ class SinkParts:
     blocks: IBlocks | None = None
     outbound: IOutbound | None = None
     history: History | None = None
+    copy_file: Callable[[str], Awaitable[bool]] = _nothing_to_copy
 
 
 class IPluginMaker(IPlugin):

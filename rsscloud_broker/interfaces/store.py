@@ -16,6 +16,7 @@ from rsscloud_broker.admin_records import Change
 from rsscloud_broker.interfaces.distribution import IDistributionStore
 from rsscloud_broker.interfaces.feeds import IChangeStore
 from rsscloud_broker.interfaces.relaying import IFollowStore, IRelayStore
+from rsscloud_broker.interfaces.shared_work import ISharedWork
 from rsscloud_broker.interfaces.views import IStatistics
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import (
@@ -43,7 +44,7 @@ from rsscloud_broker.records import (
 T = TypeVar("T")
 
 
-class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChangeStore):
+class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChangeStore, ISharedWork):
     """Everything that outlives the process.
 
     Each method is one transaction, which is on disk before the method returns.  Each raises

@@ -9,6 +9,9 @@ So a restart in the middle of an hour loses nothing and repeats nothing, and an 
 again if pings of its hour were committed late, or were taken in later from another broker.  An
 archive is only ever replaced by one that holds more, so it stays when the pings of its hour are
 deleted from the store.
+
+If several nodes share a database, one of them writes an archive for all.  If it dies at that,
+another one goes on from the time since when the job was not done.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ from zope.interface import implementer
 
 from rsscloud_broker.events import Event, PingsTakenIn
 from rsscloud_broker.interfaces import IEventSink, SinkParts
+from rsscloud_broker.sinks.documents import name_of, records_stored
 from rsscloud_broker.sinks.files import publish_change_list, records_in
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.timing import OnOneNode
 from rsscloud_broker.wire.change_list import HOUR, Unit, archive_path
 
 #: The sink works so many seconds after each full minute: by then a ping that arrived at the end
@@ -47,17 +51,26 @@ class ArchiveOptions:
 
 
 @implementer(IEventSink)
-class ArchiveSink(EachPeriod):
+class ArchiveSink(OnOneNode):
     """Writes the archives that are missing, and deletes old pings that are archived.
 
     It works at its start and then each minute, so an hour that could not be archived, because
     the disk was full for instance, is tried again until it can be.
     """
 
+    name = "archive"
     handles: tuple[type[Event], ...] = (PingsTakenIn,)
 
     def __init__(self, options: ArchiveOptions, parts: SinkParts) -> None:
-        super().__init__(parts.clock, 60, self._look, name="archive", after=_AFTER, at_start=True)
+        super().__init__(
+            parts.clock,
+            60,
+            self._look,
+            parts.store,
+            name=self.name,
+            after=_AFTER,
+            at_start=True,
+        )
         self._parts = parts
         self._options = options
         self._look_from = 0  # an hour; all hours before it are archived
@@ -70,11 +83,13 @@ class ArchiveSink(EachPeriod):
         latest.
         """
         if isinstance(event, PingsTakenIn):
-            self._look_from = min(self._look_from, int(event.oldest // HOUR))
+            self.want(event.oldest)
 
-    async def _look(self) -> None:
+    async def _look(self, due_at: float) -> None:
         this_hour = int(self._parts.clock.wall_seconds() // HOUR)
-        first, self._look_from = self._look_from, this_hour - _LOOK_BACK
+        # Hours that this node has not looked at, or that no node has.
+        first = min(self._look_from, int(due_at // HOUR) - _LOOK_BACK)
+        self._look_from = this_hour - _LOOK_BACK
         try:
             await self._archive(first, this_hour)
         except Exception:
@@ -89,18 +104,25 @@ class ArchiveSink(EachPeriod):
 
     async def _archive(self, first: int, end: int) -> None:
         """Write the missing archives of the hours from ``first`` to before ``end``."""
-        stored = await self._parts.store.ping_hours(first * HOUR, end * HOUR)
+        parts = self._parts
+        stored = await parts.store.ping_hours(first * HOUR, end * HOUR)
+        names = {hour: name_of(parts, self._target(hour)) for hour in stored}
+        shared = await records_stored(parts.store, list(names.values()))
         for hour, records in sorted(stored.items()):
             target = self._target(hour)
-            archived = await self._parts.in_thread(records_in, target)
+            archived = shared.get(names[hour])
+            if archived is None:
+                archived = await parts.in_thread(records_in, target)
             if archived is None or archived < records:
                 await publish_change_list(
-                    self._parts,
+                    parts,
                     target,
                     hour * HOUR,
                     (hour + 1) * HOUR,
                     unit=self._options.unit,
-                    count=await self._parts.store.count_pings(),
+                    count=await parts.store.count_pings(),
+                    job=self.name,
+                    only_if_more=True,
                 )
 
     def _target(self, hour: int) -> FilePath[str]:

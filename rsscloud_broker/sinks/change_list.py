@@ -2,6 +2,8 @@
 
 Both lists are written from the store alone, so a restart neither loses nor repeats a ping.  If a
 run takes longer than a minute, the next one is skipped; if a run fails, the old files stay.
+
+If several nodes share a database, one of them writes the lists for all.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from zope.interface import implementer
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.sinks.files import publish_change_list
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.timing import OnOneNode
 from rsscloud_broker.wire.change_list import Unit
 
 SHORT_SECONDS: Final = 5 * 60
@@ -37,13 +39,15 @@ class ChangeListOptions:
 
 
 @implementer(IEventSink)
-class ChangeListSink(EachPeriod):
+class ChangeListSink(OnOneNode):
     """Writes the two change lists at its start and then each minute."""
+
+    name = "change_list"
 
     handles: tuple[type[Event], ...] = ()
 
     def __init__(self, options: ChangeListOptions, parts: SinkParts) -> None:
-        super().__init__(parts.clock, 60, self._make, name="change_list", at_start=True)
+        super().__init__(parts.clock, 60, self._make, parts.store, name=self.name, at_start=True)
         self._parts = parts
         self._options = options
         self._windows = {
@@ -54,7 +58,7 @@ class ChangeListSink(EachPeriod):
     async def handle(self, event: Event) -> None:
         """Do nothing: the sink handles no events and reads the pings from the store."""
 
-    async def _make(self) -> None:
+    async def _make(self, due_at: float) -> None:
         now = self._parts.clock.wall_seconds()
         count = await self._parts.store.count_pings()
         for name, seconds in self._windows.items():
@@ -66,5 +70,6 @@ class ChangeListSink(EachPeriod):
                 now,
                 unit=self._options.unit,
                 count=count,
+                job=self.name,
                 limit=self._options.max_lines,
             )

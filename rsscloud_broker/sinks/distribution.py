@@ -58,7 +58,7 @@ from rsscloud_broker.sinks.tally import Tally
 from rsscloud_broker.sinks.walk import Tools, Walk
 from rsscloud_broker.store_retry import StoreRetry
 
-#: Seconds that a stopping broker gives to notifications in flight.
+#: Seconds that a stopping broker gives to notifications in flight, unless the operator says so.
 STOP_TIMEOUT = 5.0
 
 #: How many fan-outs are counted at the same time; of further ones the oldest begins anew.
@@ -79,6 +79,7 @@ class DistributionOptions:
     :ivar max_fanouts: how many walks run at the same time; if there are more fan-outs, they
         take turns.
     :ivar breaker_pause: seconds for which a circuit breaker is open at first.
+    :ivar stop_within: seconds that a stopping broker gives to notifications in flight.
     """
 
     RENAMED: ClassVar[Mapping[str, str]] = {
@@ -92,6 +93,7 @@ class DistributionOptions:
     slice_size: int = field(default=500, validator=ge(1))
     max_fanouts: int = field(default=50, validator=ge(1))
     breaker_pause: float = field(default=FIRST_PAUSE, validator=[gt(0), le(LONGEST_PAUSE)])
+    stop_within: float = field(default=STOP_TIMEOUT, validator=[ge(0), le(600)])
 
 
 @implementer(IEventSink)
@@ -118,6 +120,7 @@ class Distribution(Service):
         self._bus = parts.bus
         self._counters = parts.counters
         self._max_walks = options.max_fanouts
+        self._stop_within = options.stop_within
         self._breakers = Breakers(
             parts.clock,
             parts.counters,
@@ -257,9 +260,11 @@ class Distribution(Service):
 
     async def _stop(self) -> None:
         self._attempts.withdraw_all()
-        timeout = self._clock.callLater(STOP_TIMEOUT, self._attempts.call_off)
+        timeout = self._clock.callLater(self._stop_within, self._attempts.call_off)
         walks = [walk.over for walk in self._walks.values()]
         await DeferredList([*walks, *([self._looking] if self._looking else [])])
+        with suppress(Unavailable):  # then they are free when this node has ended
+            await self._store.hand_back()
         await self._attempts.idle()
         await self._retries.idle()
         self._dispatcher.stop()

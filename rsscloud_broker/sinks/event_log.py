@@ -31,7 +31,7 @@ from rsscloud_broker.log_entries import LogEntry
 from rsscloud_broker.sinks.log_of_events import LOGGED, entries_of
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.timing import EachPeriod, OnOneNode
 
 #: Seconds for which entries are gathered, and how many are written in one operation.
 GATHER, BATCH = 0.25, 500
@@ -66,12 +66,18 @@ class EventLogOptions:
 
 @implementer(IEventSink)
 class EventLogSink(EachPeriod):
-    """Writes an entry for each event; removes old entries each minute."""
+    """Writes an entry for each event.
+
+    Each minute it removes old entries; if several nodes share a database, one of them does.
+    """
 
     def __init__(self, options: EventLogOptions, parts: SinkParts) -> None:
         super().__init__(parts.clock, 60, self._each_minute, name="event_log", at_start=True)
         self.handles = tuple(
             kind for kind in LOGGED if options.successes or kind is not NotificationDelivered
+        )
+        self._pruning = OnOneNode(
+            parts.clock, 60, self._prune, parts.store, name="event_log", at_start=True
         )
         self._store = parts.store
         self._wall_seconds = parts.clock.wall_seconds
@@ -87,19 +93,20 @@ class EventLogSink(EachPeriod):
     def startService(self) -> None:
         self._store_retry.stopped = False
         super().startService()
+        self._pruning.startService()
 
     def stopService(self) -> Deferred[None]:
         """Stop; the Deferred fires when the entries that wait are written.
 
         Events that come later, since other parts are still stopping, are written one by one.
         """
-        pruned = super().stopService()
+        running = [super().stopService(), self._pruning.stopService()]
         self._store_retry.stop()
-        return Deferred.fromCoroutine(self._stop(pruned))
+        return Deferred.fromCoroutine(self._stop([one for one in running if one is not None]))
 
-    async def _stop(self, pruned: Deferred[None] | None) -> None:
-        if pruned is not None:
-            await pruned
+    async def _stop(self, running: Sequence[Deferred[None]]) -> None:
+        for one in running:
+            await one
         self._count_refusals()
         await self._write()
 
@@ -200,9 +207,8 @@ class EventLogSink(EachPeriod):
     async def _each_minute(self) -> None:
         self._count_refusals()
         self._begin_to_write()
-        await self._prune()
 
-    async def _prune(self) -> None:
+    async def _prune(self, due_at: float) -> None:
         """Remove old entries, in portions, so that no other operation waits long."""
         before = self._wall_seconds() - self._options.days * _DAY
         for _ in range(PORTIONS):

@@ -1,7 +1,7 @@
-"""Writes files for crawlers, each with a gzipped twin, and publishes that they were written.
+"""Writes change lists and archives, each with a gzipped twin.
 
-The sinks for change lists, archives and ResourceSync use it.  ``atomic_files`` replaces the old
-files.  Then ``FilePublished`` is published on the bus.
+``documents`` puts them in the place of the old files, on all nodes.  Then ``FilePublished`` is
+published on the bus.
 
 A list may hold 100,000 pings, and an archive more.  The pings are read from the store in slices;
 each is rendered and written in the thread of the sinks, so that the reactor is never blocked.
@@ -17,9 +17,9 @@ from typing import Final
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker.atomic_files import Draft
-from rsscloud_broker.events import FilePublished
 from rsscloud_broker.interfaces import IStore, SinkParts
 from rsscloud_broker.model import Ping
+from rsscloud_broker.sinks.documents import publish_draft, tell_published
 from rsscloud_broker.wire import change_list
 from rsscloud_broker.wire.change_list import Unit
 
@@ -35,7 +35,9 @@ async def publish_change_list(
     *,
     unit: Unit,
     count: int,
+    job: str,
     limit: int | None = None,
+    only_if_more: bool = False,
 ) -> int:
     """Write the change list of the pings with ``since <= received_at < until``, and its twin.
 
@@ -44,9 +46,13 @@ async def publish_change_list(
 
     :param target: the path of the change list.
     :param count: the number of pings ever received.
+    :param job: the job that this is a part of, which this node has claimed.
     :param limit: how many pings are listed at most, the newest; None for all.
+    :param only_if_more: whether the list must hold more pings than the one before, if other nodes
+        may have made that.
     :returns: how many pings the list holds.
-    :raises Unavailable: the store cannot be read.
+    :raises ClaimLost: another node has the job now.
+    :raises Unavailable: the store cannot be read or written.
     :raises OSError: the file cannot be written.
     """
     draft = Draft(target)
@@ -58,18 +64,14 @@ async def publish_change_list(
             await parts.in_thread(_write_pings, draft, pings, until, unit)
             records += len(pings)
         await parts.in_thread(draft.write, change_list.closing(records))
-        await parts.in_thread(draft.publish)
+        await publish_draft(
+            parts, draft, target, job=job, records=records, only_if_more=only_if_more
+        )
     except Exception:
         await parts.in_thread(draft.discard)
         raise
     tell_published(parts, target)
     return records
-
-
-def tell_published(parts: SinkParts, target: FilePath[str]) -> None:
-    """Publish on the bus that a file below the public directory was written."""
-    path = "/".join(target.segmentsFrom(parts.public_directory))
-    parts.bus.publish(FilePublished(f"/{path}", parts.clock.wall_seconds()))
 
 
 def records_in(target: FilePath[str]) -> int | None:

@@ -12,6 +12,8 @@ so that one that is slow or dead does not hold up the others.
 
 A ping is never passed on to where it came from.  The relay tells each target which brokers the ping
 has passed (``wire.origin``); a broker that gets a ping which it has passed on itself ignores it.
+
+If several nodes share a database, one of them passes all pings on for as long as it lives.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from rsscloud_broker.sinks.relay_calls import Protocol, Sender, TargetCalls
 from rsscloud_broker.sinks.relay_foreign import AT_ONCE, LABEL, ForeignClouds
 from rsscloud_broker.sinks.relay_worker import Rules, Worker
 from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.timing import WhileHeld
 from rsscloud_broker.urls import identity
 from rsscloud_broker.wire.web_address import fault_of
 
@@ -114,11 +117,36 @@ class RelayOptions:
 
 
 @implementer(IEventSink)
-class RelaySink(Service):
-    """Passes pings on to the targets."""
+class RelaySink(WhileHeld):
+    """Passes pings on to the targets, on one of the nodes."""
 
     name = "relay"
     handles: tuple[type[Event], ...] = (PingReceived, HostFreed)
+
+    def __init__(self, options: RelayOptions, parts: SinkParts) -> None:
+        self._targets = _Targets(options, parts)
+        super().__init__(self._targets, parts.store, parts.clock, name=self.name)
+        if not (options.targets or options.foreign_clouds):
+            self.handles = ()
+
+    async def handle(self, event: Event) -> None:
+        """Take a ping as a hint to look for pings in the store."""
+        if isinstance(event, HostFreed):
+            self._targets.free(event.host)
+        else:
+            self._targets.wake()
+
+    def startService(self) -> None:
+        if self.handles:
+            super().startService()
+        else:
+            Service.startService(self)
+
+
+class _Targets(Service):
+    """Passes pings on to the targets while it runs."""
+
+    name = "targets of the relay"
     log = Logger()
 
     def __init__(self, options: RelayOptions, parts: SinkParts) -> None:
@@ -127,24 +155,22 @@ class RelaySink(Service):
         self._workers: list[Worker] = []
         self._beginning: Deferred[None] = succeed(None)
         self._store_retry = StoreRetry(parts.clock, "The relay")
-        if not (options.targets or options.foreign_clouds):
-            self.handles = ()
 
-    async def handle(self, event: Event) -> None:
-        """Take a ping as a hint to look for pings in the store."""
-        if isinstance(event, HostFreed):
-            for worker in self._workers:
-                if worker.target.host == event.host:
-                    worker.free()
-        else:
-            for worker in self._workers:
-                worker.wake()
+    def wake(self) -> None:
+        """Look for new pings."""
+        for worker in self._workers:
+            worker.wake()
+
+    def free(self, host: str) -> None:
+        """Call the targets at a host as if they had not failed."""
+        for worker in self._workers:
+            if worker.target.host == host:
+                worker.free()
 
     def startService(self) -> None:
         super().startService()
         self._store_retry.stopped = False
-        if self.handles:
-            self._beginning = Deferred.fromCoroutine(self._begin())
+        self._beginning = Deferred.fromCoroutine(self._begin())
 
     def stopService(self) -> Deferred[None]:
         """Stop; the Deferred fires when the progress of all targets is stored."""

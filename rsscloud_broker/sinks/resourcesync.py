@@ -16,6 +16,9 @@ The sink keeps no state but these lists, so that its memory does not grow with t
 start it compares every archive on the disk with the resource list, by size and time.  It writes
 the change list first, so a crash between the two lists loses no change.  After a crash before the
 push, clients are notified when the next archive is written.
+
+If several nodes share a database, one of them does this for all.  Each learns which archives
+another one has made (``FileCopied``), and whoever makes the lists first copies the present ones.
 """
 
 from __future__ import annotations
@@ -29,12 +32,10 @@ from pathlib import Path
 from typing import Final
 
 from attrs import define, evolve, frozen
-from twisted.internet.defer import DeferredLock
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
-from rsscloud_broker.atomic_files import publish_file
-from rsscloud_broker.events import Event, FilePublished, TopicChanged
+from rsscloud_broker.events import Event, FileCopied, FilePublished, TopicChanged
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model import Content
 from rsscloud_broker.own_topics import (
@@ -43,9 +44,10 @@ from rsscloud_broker.own_topics import (
     CHANNEL,
     DESCRIPTION,
     RESOURCE_LIST,
+    RESOURCESYNC_DOCUMENTS,
 )
-from rsscloud_broker.sinks.files import tell_published
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.sinks.documents import publish_document, tell_published
+from rsscloud_broker.timing import OnOneNode
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
 from rsscloud_broker.wire.resourcesync import Document, Entry
@@ -74,43 +76,52 @@ def pushed_prefixes(
 
 
 @implementer(IEventSink)
-class ResourceSyncSink(EachPeriod):
+class ResourceSyncSink(OnOneNode):
     """Keeps the source's documents up to date, and pushes a notification when they change.
 
     Work that failed, because the disk was full for instance, is tried again each minute.
     """
 
-    handles: tuple[type[Event], ...] = (FilePublished,)
+    name = "resourcesync"
+    handles: tuple[type[Event], ...] = (FilePublished, FileCopied)
 
     def __init__(self, options: ResourceSyncSinkOptions, parts: SinkParts) -> None:
-        super().__init__(parts.clock, 60, self._catch_up, name="resourcesync", at_start=True)
+        super().__init__(
+            parts.clock, 60, self._catch_up, parts.store, name=self.name, at_start=True
+        )
         self._parts = parts
         # Without a hub nobody could subscribe to the channel, so there is no channel.
         self._source = Source(parts.public_directory, parts.public_url, has_channel=parts.has_hub)
-        self._one_at_a_time = DeferredLock()
         self._check_all = True  # every archive on the disk has to be checked
         self._paths: set[str] = set()  # paths of archives that have to be checked
         self._to_push: bytes | None = None
 
     async def handle(self, event: Event) -> None:
-        if isinstance(event, FilePublished) and _ARCHIVE.fullmatch(event.path):
+        if isinstance(event, FilePublished | FileCopied) and _ARCHIVE.fullmatch(event.path):
             self._paths.add(event.path)
-            await self._catch_up()
+            if isinstance(event, FilePublished):
+                self.want(event.at, soon=True)
 
-    async def _catch_up(self) -> None:
-        async with self._one_at_a_time:
-            if self._check_all or self._paths:
-                await self._make_lists()
-            if self._to_push is not None:
-                await self._push(self._to_push)
-                self._to_push = None
+    async def _catch_up(self, due_at: float) -> None:
+        for path in RESOURCESYNC_DOCUMENTS:
+            await self._parts.copy_file(path)
+        if self._check_all or self._paths:
+            await self._make_lists()
+
+    async def _claim_and_do(self) -> None:
+        await super()._claim_and_do()
+        if self._to_push is not None:  # also if it could not be pushed the last time
+            await self._push(self._to_push)
+            self._to_push = None
 
     async def _make_lists(self) -> None:
         paths, self._paths = self._paths, set()
         now = self._parts.clock.wall_seconds()
         to_check = None if self._check_all else paths
         try:
-            notification = await self._parts.in_thread(self._source.make, to_check, now)
+            documents, notification = await self._parts.in_thread(self._source.make, to_check, now)
+            for path, content in documents:
+                await self._publish(path, content, self.name)
         except Exception:
             self._paths |= paths
             raise
@@ -120,12 +131,15 @@ class ResourceSyncSink(EachPeriod):
                 tell_published(self._parts, self._source.file(path))
             self._to_push = notification
 
+    async def _publish(self, path: str, content: bytes, job: str = "") -> None:
+        file = self._source.file(path)
+        await publish_document(self._parts, file, content, job=job)
+
     async def _push(self, notification: bytes) -> None:
         if not self._source.has_channel:
             return
         # The file first: rssCloud subscribers are told of a change only, and fetch the file.
-        channel = self._source.file(CHANNEL)
-        await self._parts.in_thread(publish_file, channel, notification)
+        await self._publish(CHANNEL, notification)
         now = self._parts.clock.wall_seconds()
         topic = self._source.url(CHANNEL)
         content = Content(notification, "application/xml", self._source.channel_link)
@@ -182,13 +196,16 @@ class Source:
             ]
         )
 
-    def make(self, paths: Collection[str] | None, now: float) -> bytes | None:
-        """Bring the documents up to date.  Blocks.
+    def make(
+        self, paths: Collection[str] | None, now: float
+    ) -> tuple[list[tuple[str, bytes]], bytes | None]:
+        """Make the documents that are not up to date.  Blocks.
 
         :param paths: the paths of archives that may have changed; None for every archive.
         :param now: the time of the changes, in seconds since the epoch.
-        :returns: the notification to push; None if nothing has changed.
-        :raises OSError: a file cannot be read or written.
+        :returns: the paths and contents of these documents, in the order in which they are to be
+            written; and the notification to push, None if nothing has changed.
+        :raises OSError: a file cannot be read.
         """
         at = codec.w3c(now)
         known = self._known()
@@ -199,12 +216,12 @@ class Source:
         else:  # the change list begins with what is there now
             known = _Known(self._archives({}), [], at, behind=True)
             change_of_list = "created"
-        self._make_fixed_documents()
+        documents = self._fixed_documents()
         lacks_channel = self.has_channel and not self.file(CHANNEL).exists()
         if not (changes or known.behind or lacks_channel):
-            return None
-        self._write_lists(known, changes, at)
-        return codec.encode(self._notification(change_of_list, at))
+            return documents, None
+        documents += self._lists(known, changes, at)
+        return documents, codec.encode(self._notification(change_of_list, at))
 
     def _known(self) -> _Known | None:
         """What the lists say; None unless both are there, whole and for this public URL."""
@@ -261,20 +278,19 @@ class Source:
                 found[url] = _describe(url, Path(self.file(path).path), known.get(url))
         return found
 
-    def _write_lists(self, known: _Known, changes: list[Entry], at: str) -> None:
+    def _lists(self, known: _Known, changes: list[Entry], at: str) -> list[tuple[str, bytes]]:
         up = self.url(CAPABILITY_LIST)
         listed = [*known.changes, *changes]
         dropped, listed = listed[:-MAX_CHANGES], listed[-MAX_CHANGES:]
         since = dropped[-1].datetime if dropped else known.since
         newest = [known.entries[url] for url in sorted(known.entries)[-MAX_RESOURCES:]]
-        for path, document in (
-            (CHANGE_LIST, codec.change_list(up, since, listed)),
-            (RESOURCE_LIST, codec.resource_list(up, at, newest)),
-        ):
-            publish_file(self.file(path), codec.encode(document))
+        return [
+            (CHANGE_LIST, codec.encode(codec.change_list(up, since, listed))),
+            (RESOURCE_LIST, codec.encode(codec.resource_list(up, at, newest))),
+        ]
 
-    def _make_fixed_documents(self) -> None:
-        """Write the source description and the capability list if they are missing or wrong."""
+    def _fixed_documents(self) -> list[tuple[str, bytes]]:
+        """The source description and the capability list, if they are missing or wrong."""
         capability_list = codec.capability_list(
             self.url(DESCRIPTION),
             self.url(RESOURCE_LIST),
@@ -282,14 +298,15 @@ class Source:
             topic=self.url(CHANNEL) if self.has_channel else "",
             hub=self.url(links.HUB_PATHS[0]),
         )
-        for path, document in (
-            (CAPABILITY_LIST, capability_list),
-            (DESCRIPTION, codec.source_description(self.url(CAPABILITY_LIST))),
-        ):
-            content = codec.encode(document)
-            file = self.file(path)
-            if not file.exists() or file.getContent() != content:
-                publish_file(file, content)
+        wanted = (
+            (CAPABILITY_LIST, codec.encode(capability_list)),
+            (DESCRIPTION, codec.encode(codec.source_description(self.url(CAPABILITY_LIST)))),
+        )
+        return [
+            (path, content)
+            for path, content in wanted
+            if not self.file(path).exists() or self.file(path).getContent() != content
+        ]
 
     def _notification(self, change_of_list: str, at: str) -> Document:
         entries = (

@@ -3,7 +3,7 @@
 The counters of the process begin at zero at each start, and each node of a cluster has its own.
 So each minute the sink adds to the database by how much they grew since the last time, and the
 numbers of all nodes and all runs add up.  What happens between the last full minute and a crash is
-not counted.
+not counted.  What is in the database is counted by one of the nodes for all.
 
 The numbers have names such as ``pings``, ``fetches.changed`` or ``deliveries.websub.failed``; those
 of latencies end in the upper bound of their bucket in seconds, as in ``first_latency.0.5``.
@@ -98,8 +98,7 @@ class StatisticsSink(EachPeriod):
         self._statistics = parts.store
         self._counters = parts.counters
         self._stored = dict.fromkeys(numbers(parts.counters), 0)
-        self._measured_in = -1  # the number of the last period in which all topics were counted
-        self._hour = -1  # the hour whose most pinged topics are stored
+        self._done: dict[str, float] = {}  # the last period in which each job was done, anywhere
         self._minute: float | None = None  # when the minute began that is counted now
 
     async def handle(self, event: Event) -> None:
@@ -124,22 +123,33 @@ class StatisticsSink(EachPeriod):
         now = self._clock.wall_seconds()
         await self._add(await self._measured(now))
         self._minute = now
-        hour = int(now // HOUR) - 1
-        if hour != self._hour:
+        if await self._is_mine("statistics of hours", HOUR, now):
+            hour = int(now // HOUR) - 1
             busiest = await self._statistics.pinged_topics(
                 hour * HOUR, (hour + 1) * HOUR, BUSY_TOPICS
             )
             await self._statistics.put_busy_topics(hour, busiest)
             await self._statistics.prune_statistics(now, self._options.days * 24)
-            self._hour = hour
+            await self._is_done("statistics of hours", HOUR, now)
 
     async def _measured(self, now: float) -> dict[str, int]:
-        period = int(now // MEASURE_EACH)
-        if period == self._measured_in:
+        if not await self._is_mine("measurements", MEASURE_EACH, now):
             return {}
         measured = await self._statistics.measure()
-        self._measured_in = period
+        await self._is_done("measurements", MEASURE_EACH, now)
         return dict(measured)
+
+    async def _is_mine(self, job: str, period: int, now: float) -> bool:
+        """Whether this node is to do a job now for all, which is due once in each period."""
+        if self._done.get(job) == now // period:
+            return False
+        turn = await self._statistics.claim_job(job, now, period)
+        if not (turn.claimed or turn.elsewhere):
+            self._done[job] = now // period
+        return turn.claimed
+
+    async def _is_done(self, job: str, period: int, now: float) -> None:
+        await self._statistics.finish_job(job, (now // period + 1) * period)
 
     async def _add(self, measured: dict[str, int]) -> None:
         """Add what was counted since the last time to the minute in which that was."""

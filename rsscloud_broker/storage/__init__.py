@@ -23,6 +23,7 @@ from rsscloud_broker.storage.health import (
     server_health,
     try_backup,
 )
+from rsscloud_broker.storage.node_states import node_states
 from rsscloud_broker.storage.polls import topic_statuses
 from rsscloud_broker.storage.pulse import Pulse
 from rsscloud_broker.storage.store import Store
@@ -48,6 +49,7 @@ __all__ = [
     "import_in_parts",
     "left_out",
     "migrate",
+    "node_states",
     "open_database",
     "required_space",
     "revive_topic",

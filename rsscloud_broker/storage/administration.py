@@ -1,4 +1,4 @@
-"""Finds and changes subscriptions, hosts and nodes for administrators.
+"""Finds and changes subscriptions and hosts for administrators.
 
 A search reads at most ``LOOKED_AT`` subscriptions by one index, and filters those, so that it is
 quick on a table of millions.
@@ -25,9 +25,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.admin_records import (
-    BrokerState,
     Change,
-    NodeState,
     PendingNotification,
     SubscriptionDetails,
     SubscriptionFilter,
@@ -39,10 +37,8 @@ from rsscloud_broker.storage.deliveries import make_due
 from rsscloud_broker.storage.failed_attempts import failed_attempts
 from rsscloud_broker.storage.schema import (
     host_state,
-    node,
     pending,
     queued,
-    slice_,
     subscription,
 )
 from rsscloud_broker.storage.subscriptions import add_pending, by_ids
@@ -209,7 +205,7 @@ def set_dropping(conn: Connection, key: int, dropping: bool, change: Change) -> 
     return changed.rowcount > 0
 
 
-# --- hosts and nodes
+# --- hosts
 
 
 def host_states(conn: Connection, after: str, limit: int) -> list[HostState]:
@@ -232,16 +228,3 @@ def close_breaker(conn: Connection, host: str, change: Change) -> bool:
     make_due(conn, host, "", change.at)
     record_change(conn, change)
     return closed.rowcount > 0
-
-
-def nodes(conn: Connection, here: int | None) -> BrokerState:
-    """See ``IAdministrationStore.nodes``.
-
-    :param here: the id of this process.
-    """
-    claimed = select(func.count()).where(pending.c.node_id == node.c.id).scalar_subquery()
-    slices = select(func.count()).where(slice_.c.node_id == node.c.id).scalar_subquery()
-    found = conn.execute(select(node.c.id, node.c.name, claimed, slices).order_by(node.c.id))
-    return BrokerState(
-        nodes=tuple(NodeState(name, key == here, *counts) for key, name, *counts in found)
-    )

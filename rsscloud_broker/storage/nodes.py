@@ -2,10 +2,10 @@
 
 A *node* is a process.  Its row is made at its start, with an id that is never used again.  The
 rows of the work that a node has claimed name its id: fan-outs, slices, pending notifications,
-checks, polls and intents.  When the row of the node is removed, these are set to null, so the work
-is free again.  Nothing else frees it.  So a node that is dead can record nothing any more: whatever
-is recorded under a claim requires that the row of the work still names the node.  And a transaction
-that claims something locks the row of its node, which so cannot be removed meanwhile.
+checks, polls, intents and jobs.  When the row of the node is removed, these are set to null, so the
+work is free again.  Nothing else frees it.  So a node that is dead can record nothing any more:
+whatever is recorded under a claim requires that the row of the work still names the node.  And a
+transaction that claims something locks the row of its node, which so cannot be removed meanwhile.
 
 Each node writes a heartbeat to its row, by the clock of the database, and removes the rows of nodes
 that have had none for ``DEAD_AFTER`` seconds: see ``pulse``.  A process that stood still for
@@ -20,8 +20,9 @@ Each function runs in a transaction that the caller has begun, and may run again
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from socket import gethostname
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -38,7 +39,8 @@ from sqlalchemy import (
 
 from rsscloud_broker import __version__
 from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.schema import CLAIMS, node
+from rsscloud_broker.storage.schema import CLAIMS, node, slice_
+from rsscloud_broker.storage.shared_schema import job
 from rsscloud_broker.tables import to_micros
 
 #: A node is dead when its last heartbeat is so many seconds old, by the clock of the database.
@@ -76,14 +78,26 @@ def registered(conn: Connection, key: int | None) -> int:
     return int(made[0])
 
 
-def touch(conn: Connection, key: int) -> bool:
+def touch(conn: Connection, key: int, done: Mapping[str, float] = MappingProxyType({})) -> bool:
     """Write the heartbeat of a node, or learn that the database cannot be written.
 
     :param key: the id of the node.
+    :param done: what it has done: values of columns of its row.
     :returns: False if its row is gone.
     """
-    beat = update(node).where(node.c.id == key).values(beat_at=database_clock(conn))
+    beat = update(node).where(node.c.id == key).values(beat_at=database_clock(conn), **done)
     return conn.execute(beat).rowcount > 0
+
+
+def hand_back(conn: Connection, key: int | None) -> None:
+    """Free what a node that stops has claimed and does not do any more, so that others do it.
+
+    It keeps its row, and so its claims of the notifications that are still under way, and of jobs.
+    """
+    if key is None:
+        return
+    for claim in (*CLAIMS, slice_.c.node_id):
+        conn.execute(update(claim.table).where(claim == key).values({claim.name: None}))
 
 
 def leave(conn: Connection, key: int | None) -> None:
@@ -109,7 +123,7 @@ def remove_dead(conn: Connection) -> int:
 def _remove(conn: Connection, keys: Sequence[int]) -> None:
     """Remove the rows of nodes, and free their claims."""
     conn.execute(delete(node).where(node.c.id.in_(keys)))
-    for claim in CLAIMS:
+    for claim in (*CLAIMS, job.c.node_id):
         conn.execute(update(claim.table).where(claim.in_(keys)).values({claim.name: None}))
 
 

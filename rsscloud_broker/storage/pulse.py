@@ -15,12 +15,14 @@ On SQLite there is one node, and nothing to do.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from threading import Event as Flag
 from threading import Thread
 from typing import Any, Final
 
 from attrs import frozen
+from prometheus_client import Counter
 from sqlalchemy import Connection, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 from twisted.application.service import Service
@@ -28,6 +30,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.storage import nodes, postgresql
 from rsscloud_broker.storage.engine import open_engine
@@ -36,6 +39,9 @@ from rsscloud_broker.storage.store import Store
 
 #: Seconds between two heartbeats, and between two looks for work without a hint.
 BEAT: Final = 1.0
+
+#: Over how many heartbeats the rates of the node are averaged.
+_AVERAGED: Final = 10
 
 #: Seconds for which the thread waits for hints at a time, and so until it notices that it is to
 #: stop.
@@ -59,12 +65,39 @@ class _Beat:
     lost: bool
 
 
+class _Work:
+    """How much a node has done, and how much in each of the last seconds."""
+
+    def __init__(self, counters: Counters) -> None:
+        self._counters = {"pings": counters.pings, "notifications": counters.deliveries}
+        self._earlier = deque([self._measure()], _AVERAGED)
+
+    def done(self) -> dict[str, float]:
+        """The values for the columns of the row of the node."""
+        before_at, before = self._earlier[0]
+        now, totals = self._measure()
+        self._earlier.append((now, totals))
+        seconds = max(now - before_at, 0.001)
+        rates = ((totals[name] - before[name]) / seconds for name in totals)
+        return totals | dict(zip(("ping_rate", "notification_rate"), rates, strict=True))
+
+    def _measure(self) -> tuple[float, dict[str, float]]:
+        return time.monotonic(), {name: _total(one) for name, one in self._counters.items()}
+
+
+def _total(counter: Counter) -> int:
+    """What a counter says, for all its labels together."""
+    samples = next(iter(counter.collect())).samples
+    return int(sum(one.value for one in samples if one.name.endswith("_total")))
+
+
 class Pulse(Service):
     """The heartbeat of this process, and its ear for hints.
 
     :param store: the store whose claims the heartbeat keeps.  It must start before and stop after
         this service.
     :param publish: is called with events, in the reactor's thread.
+    :param counters: say how much the node has done, which it writes with its heartbeat.
     """
 
     name = "nodes"
@@ -76,6 +109,7 @@ class Pulse(Service):
         url: str,
         store: Store,
         publish: Callable[[Event], object],
+        counters: Counters,
     ) -> None:
         self._reactor = reactor
         self._url = url
@@ -86,6 +120,7 @@ class Pulse(Service):
         # Used by the thread alone.
         self._beat_at = self._steady_since = float("-inf")
         self._known: int | None = None
+        self._work = _Work(counters)
 
     def startService(self) -> None:
         super().startService()
@@ -158,7 +193,7 @@ class Pulse(Service):
 
     def _beat(self, connection: Connection) -> None:
         key = self._store.node
-        gone = key is not None and not nodes.touch(connection, key)
+        gone = key is not None and not nodes.touch(connection, key, self._work.done())
         # The row of a node that has just registered may not be committed yet: only one that was
         # there at the heartbeat before, or has been looked for then, can be lost.
         lost = gone and key == self._known

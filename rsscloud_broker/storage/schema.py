@@ -4,7 +4,8 @@ A URL may be longer than a row of a B-tree index in PostgreSQL (2,704 bytes).  S
 over URLs use hashes there; SQLite does not need them.
 
 The migrations make these tables; a test checks that both agree.  ``admin_schema`` has the tables
-of administration, and ``relay_schema`` those of relays and followed lists.
+of administration, ``relay_schema`` those of relays and followed lists, and ``shared_schema`` those
+of what one node makes for all.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -243,6 +245,11 @@ node = Table(
     Column("started_at", BigInteger, nullable=False, server_default="0"),
     Column("beat_at", BigInteger, nullable=False, server_default="0"),
     Column("version", Text, nullable=False, server_default=""),
+    # What it has done since its start, and what it does in a second: see ``pulse``.
+    Column("pings", BigInteger, nullable=False, server_default="0"),
+    Column("notifications", BigInteger, nullable=False, server_default="0"),
+    Column("ping_rate", Double, nullable=False, server_default="0"),
+    Column("notification_rate", Double, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
 

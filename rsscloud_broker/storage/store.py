@@ -72,17 +72,17 @@ from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.hints import FREED, hint
+from rsscloud_broker.storage.node_states import node_states
 from rsscloud_broker.storage.operations import Heavy, Operation
+from rsscloud_broker.storage.shared_work import SharedWork
 from rsscloud_broker.storage.threads import StoreThreads, Threads
-from rsscloud_broker.tables import (
-    to_micros,
-)
+from rsscloud_broker.tables import to_micros
 
 T = TypeVar("T")
 
 
 @implementer(IStore, IAdministrationStore)
-class Store(Service):
+class Store(SharedWork, Service):
     """Implements ``IStore`` and ``IAdministrationStore`` with an SQLite or PostgreSQL database.
 
     When it starts, it registers this process as a node of the database: see ``nodes``.
@@ -128,8 +128,7 @@ class Store(Service):
         if not self.running:
             return succeed(None)
         super().stopService()
-        if not self._is_alone:
-            self._database.write(self._leave).addErrback(lambda failure: None)
+        self._database.write(self._leave).addErrback(lambda failure: None)
         return self._database.stop()
 
     @property
@@ -443,4 +442,6 @@ class Store(Service):
     claim_unpublished = writing(change_rows.claim_unpublished)
 
     def nodes(self) -> Deferred[BrokerState]:
-        return self._database.read(lambda conn: administration.nodes(conn, self._node))
+        return self._database.read(
+            lambda conn: BrokerState(nodes=tuple(node_states(conn, self._node)))
+        )

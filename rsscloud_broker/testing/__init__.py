@@ -46,6 +46,7 @@ from rsscloud_broker.testing.fakes import (
     reply,
     sink_parts,
 )
+from rsscloud_broker.testing.jobs import FakeJobs
 from rsscloud_broker.testing.memory import CallersThread, memory_database, memory_store
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "FakeBroker",
     "FakeCallers",
     "FakeFetcher",
+    "FakeJobs",
     "FakeNotifier",
     "FakeOutbound",
     "FakePages",

@@ -42,7 +42,13 @@ from rsscloud_broker.model import Content
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.storage import accounts as account_rows
 from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.testing.fakes import FakeBroker, FakeOutbound, FakePages, FakeTopicView
+from rsscloud_broker.testing.fakes import (
+    FakeBroker,
+    FakeOutbound,
+    FakePages,
+    FakeTopicView,
+)
+from rsscloud_broker.testing.jobs import FakeJobs
 from rsscloud_broker.testing.memory import memory_database
 
 #: The password of every account in tests.
@@ -171,6 +177,7 @@ def app_parts(tables: AppTables | None = None, **parts: Any) -> AppParts:
         "broker": FakeBroker(),
         "publisher": FakePublisher(database),
         "database": database,
+        "jobs": FakeJobs(),
         "accounts": parts.get("accounts") or memory_sign_in(database, clock),
         "callers": FakeCallers(),
         "pages": FakePages(),

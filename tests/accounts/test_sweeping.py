@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.accounts import AccountSweeper
 from rsscloud_broker.accounts.sweeping import PORTION
 from rsscloud_broker.interfaces import SignIn
+from rsscloud_broker.testing import memory_store
 from tests.accounts.fixture import PASSWORD, PATIENT, AccountHouse
 
 
@@ -15,7 +16,7 @@ class SweeperTests(SynchronousTestCase):
     def test_each_hour(self) -> None:
         house = AccountHouse(self, PATIENT)
         caller = house.result(house.accounts.sign_in(SignIn("dave", PASSWORD, "192.0.2.7"))).caller
-        sweeper = AccountSweeper(house.store, house.clock, PATIENT)
+        sweeper = AccountSweeper(house.store, memory_store(), house.clock, PATIENT)
         sweeper.startService()
         self.addCleanup(sweeper.stopService)
         house.clock.pump([5.0] * 800)
@@ -35,5 +36,5 @@ class SweeperTests(SynchronousTestCase):
             return succeed(left.pop(0))
 
         self.patch(house.store, "sweep_accounts", sweep)
-        house.result(AccountSweeper(house.store, house.clock, PATIENT).sweep())
+        house.result(AccountSweeper(house.store, memory_store(), house.clock, PATIENT).sweep())
         self.assertEqual((limits, left), ([PORTION] * 3, []))

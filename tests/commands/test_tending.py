@@ -12,6 +12,7 @@ from pathlib import Path
 from rsscloud_broker import storage
 from rsscloud_broker.apps.test_feed.items import TABLES, Item, add_item
 from rsscloud_broker.storage.accounts import add_account
+from rsscloud_broker.storage.nodes import registered
 from tests.commands.cases import CommandTests
 from tests.processes import BIN
 
@@ -167,3 +168,27 @@ class DatabaseTests(CommandTests):
         ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False)
         os.close(writing)
         self.assertEqual((ended.returncode, ended.stderr), (0, b""))
+
+
+class NodesTests(CommandTests):
+    """nodes"""
+
+    def test_nobody(self) -> None:
+        self.output_of("import", "--data", self.data, "-", stdin=json.dumps(OLD))
+        self.assertEqual(
+            self.output_of("nodes", "--data", self.data).strip(),
+            "No broker works on this database.",
+        )
+        self.assertEqual(json.loads(self.output_of("nodes", "--data", self.data, "--json")), [])
+
+    def test_only_broker_on_sqlite(self) -> None:
+        self.output_of("import", "--data", self.data, "-", stdin=json.dumps(OLD))
+        url = f"sqlite:///{Path(self.data, 'broker.sqlite')}"
+        with storage.open_database(url) as connection:
+            registered(connection, None)
+        (node,) = json.loads(self.output_of("nodes", "--data", self.data, "--json"))
+        self.assertEqual((node["silent_for"], node["ping_rate"], node["jobs"]), (None, None, []))
+        self.assertIn(f" {os.getpid()}", node["name"])
+        text = self.output_of("nodes", "--data", self.data)
+        self.assertIn("works on      nothing", text)
+        self.assertIn("writes none", text)

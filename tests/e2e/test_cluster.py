@@ -148,6 +148,24 @@ class ClusterTests(EndToEndTestCase):
             until(lambda: self.rows(node) == len(self.nodes), "all nodes to be there")
         self.assertEqual(self.errors(), 0)
 
+    def test_node_that_is_asked_to_stop_hands_its_work_over(self) -> None:
+        self.pause = 0.002  # so that the fan-out lasts for some seconds
+        self.start(2)
+        stopped = self.nodes[0]
+        self.publish(stopped)
+        self.until_told(MANY // 5)
+        self.assertTrue(self.holds_fanouts(stopped))
+        stopped.terminate()
+        asked_at = time.monotonic()
+        until(lambda: not self.holds_fanouts(stopped), "its fan-outs to be free")
+        self.assertLess(time.monotonic() - asked_at, 3)
+        stopped.ended()
+        self.assertEqual(self.rows(node), 1)
+        self.until_told()
+        self.until_done()
+        self.assertEqual((self.twice(), self.errors()), (0, 0))
+        self.assertNotIn("Not waiting any longer", stopped.log)
+
     def test_node_that_stood_still_records_nothing_under_lost_claims(self) -> None:
         self.start(2)
         stopped = self.nodes[0]
@@ -174,6 +192,13 @@ class ClusterTests(EndToEndTestCase):
         with open_database(self.url, writes=False) as connection:
             claimed = select(fanout.c.node_id).where(fanout.c.node_id.is_not(None))
             return set(connection.execute(claimed).scalars())
+
+    def holds_fanouts(self, one: Node) -> bool:
+        """Whether a node has claimed parts of fan-outs."""
+        with open_database(self.url, writes=False) as connection:
+            names = select(node.c.name).join(fanout, fanout.c.node_id == node.c.id)
+            holders = connection.execute(names).scalars()
+            return any(name.endswith(f" {one.pid}") for name in holders)
 
     def seconds_until_both(self) -> float:
         """Publish at one node; the seconds until the other takes part, after the answer."""

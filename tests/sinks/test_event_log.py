@@ -406,6 +406,7 @@ class WritingTests(SynchronousTestCase):
         self.assertEqual([one.host for one in self.written()], ["site2.example"])
 
     def test_all_portions_are_pruned_in_one_minute(self) -> None:
+        self.successResultOf(self.sink.stopService())
         self.sink = self.make(max_entries=1000)
         self.successResultOf(self.sink.stopService())
         self.sink.startService()

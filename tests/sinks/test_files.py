@@ -103,6 +103,7 @@ class PublishTests(SynchronousTestCase):
                 NOON,
                 unit="seconds",
                 count=9,
+                job="a job",
             )
         )
 

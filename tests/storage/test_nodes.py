@@ -12,6 +12,8 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker import __version__
+from rsscloud_broker.admin_records import NodeState
+from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Intent, Ping
 from rsscloud_broker.records import Check, Fanout, PollPlan
@@ -217,6 +219,35 @@ class ClaimTests(NodesTestCase):
         self.assertEqual([each.attempts for each in found], [None, None, None])
 
 
+class HandingBackTests(NodesTestCase):
+    """What a node gives to others when it stops, before it has ended."""
+
+    async def test_fanouts_and_checks_are_free_at_once(self) -> None:
+        one, other = self.stores
+        walk = await self.begin()
+        (walk,) = await one.claim_fanouts([walk.id])
+        subscriptions = await one.subscriptions(FEED, 0, 10)
+        await one.record_slice(walk, 2, [], False, [subscriptions[0].id])
+        await one.request_check(FEED, 2000.0, True)
+        await one.hand_back()
+        (taken,) = await other.claim_fanouts([walk.id])
+        self.assertEqual((taken.cursor, taken.outstanding), (2, (subscriptions[0].id,)))
+        self.assertEqual(len(await other.claim_checks(10)), 1)
+        self.assertTrue((await one.record_slice(walk, 3, [], True)).lost)
+        self.assertTrue(await self.beat(one), "it has not ended yet")
+
+    async def test_notifications_under_way_are_its_own(self) -> None:
+        one, other = self.stores
+        await self.begin()
+        (first, *_) = await one.subscriptions(FEED, 0, 10)
+        await one.record_deliveries([waits(first, 3000)])
+        (claimed,) = await one.claim_due(4000, 10, ())
+        await one.hand_back()
+        self.assertEqual(await other.claim_due(4000, 10, ()), [])
+        await one.record_deliveries([succeeded(claimed)])
+        self.assertEqual((await other.subscriptions(FEED, 0, 1))[0].attempts, None)
+
+
 class PulseTests(NodesTestCase):
     """What a node learns from others."""
 
@@ -224,12 +255,13 @@ class PulseTests(NodesTestCase):
         """Start the heartbeat of a store, and return the events that it publishes."""
         events: list[Event] = []
         self.published: list[Event] = []
+        self.counters = Counters()
 
         def publish(event: Event) -> None:
             events.append(event)
             self.published.append(event)
 
-        pulse = Pulse(IReactorFromThreads(reactor), self.url, store, publish)
+        pulse = Pulse(IReactorFromThreads(reactor), self.url, store, publish, self.counters)
         pulse.startService()
         self.addCleanup(pulse.stopService)
         return events
@@ -257,6 +289,29 @@ class PulseTests(NodesTestCase):
         await self.begin()
         await self.until(events, WorkHinted("fanout"))
 
+    async def test_rates_are_written_with_the_heartbeat(self) -> None:
+        one = self.stores[0]
+        await self.beat(one)
+        events = self.pulse(one)
+        self.counters.pings.inc(7)
+        self.counters.deliveries.labels("http-post", "delivered").inc(40)
+        self.counters.deliveries.labels("websub", "failed").inc(2)
+
+        async def state() -> NodeState:
+            await self.until(events, WorkHinted())
+            return next(node for node in (await one.nodes()).nodes if node.here)
+
+        while (await state()).pings == 0:
+            pass
+        found = await state()
+        self.assertEqual((found.pings, found.notified), (7, 42))
+        assert found.ping_rate is not None
+        assert found.notification_rate is not None
+        assert found.silent_for is not None
+        self.assertGreater(found.ping_rate, 0)
+        self.assertGreater(found.notification_rate, found.ping_rate)
+        self.assertLess(found.silent_for, 5)
+
     async def test_looks_without_hints(self) -> None:
         events = self.pulse(self.stores[0])
         for _ in range(2):
@@ -272,6 +327,7 @@ class PulseTests(NodesTestCase):
             nodes.leave(conn, earlier)
         await self.until(events, ClaimsLost())
         await self.beat(other)
+        await one.check_writable()
         self.assertNotEqual(one.node, earlier)
         self.assertTrue(await self.beat(one))
 
@@ -376,3 +432,42 @@ class OtherClaimTests(NodesTestCase):
         self.assertEqual(await other.intents(), [stored])
         await other.remove_intent(stored.id)
         self.assertEqual(await other.intents(), [])
+
+
+class JobTests(NodesTestCase):
+    """Claims of jobs, and of the documents that they make."""
+
+    async def test_job_is_claimed_by_one_and_taken_over(self) -> None:
+        one, other = self.stores
+        self.assertTrue((await one.claim_job("a", 1000.0, 60.0)).claimed)
+        self.assertTrue((await one.claim_job("a", 1000.0, 60.0)).claimed, "it has it already")
+        turn = await other.claim_job("a", 1000.0, 60.0)
+        self.assertEqual((turn.claimed, turn.elsewhere), (False, True))
+        await self.lose(one, other)
+        self.assertTrue((await other.claim_job("a", 1000.0, 60.0)).claimed)
+        self.assertFalse(await one.holds_job("a"))
+        self.assertFalse(await one.finish_job("a", 1060.0))
+        self.assertTrue(await other.finish_job("a", 1060.0))
+        self.assertFalse((await one.claim_job("a", 1001.0, 60.0)).elsewhere, "it is done")
+
+    async def test_job_of_a_node_that_an_earlier_version_removed_is_free(self) -> None:
+        """That knows nothing of jobs."""
+        one, other = self.stores
+        await one.claim_job("a", 1000.0, 60.0)
+        self.run_all(f"DELETE FROM node WHERE id = {one.node}")
+        self.assertTrue((await other.claim_job("a", 1000.0, 60.0)).claimed)
+
+    async def test_document_under_a_lost_claim_is_dropped(self) -> None:
+        one, other = self.stores
+        await one.claim_job("a", 1000.0, 60.0)
+        key = await one.begin_document("/changes.xml", 1000.0)
+        await one.put_document_part(key, 0, b"late")
+        await self.lose(one, other)
+        self.assertFalse(await one.finish_document(key, 4, 0, "a"))
+        self.assertIsNone(await other.shared_document("/changes.xml"))
+
+    async def test_node_that_leaves_hands_its_jobs_back(self) -> None:
+        one, other = self.stores
+        await one.claim_job("a", 1000.0, 60.0)
+        await one.stopService()
+        self.assertTrue((await other.claim_job("a", 1000.0, 60.0)).claimed)

@@ -34,6 +34,7 @@ from tests.store_contract import (
     make_administration_tests,
     make_bounds_tests,
     make_kept_tests,
+    make_shared_work_tests,
     make_store_tests,
 )
 
@@ -58,6 +59,10 @@ class PostgreSQLBoundsTests(make_bounds_tests(postgresql_store)):  # type: ignor
 
 class PostgreSQLKeptTests(make_kept_tests(postgresql_store)):  # type: ignore[misc] # made at run time
     """The store on PostgreSQL keeps changes for the feeds."""
+
+
+class PostgreSQLSharedWorkTests(make_shared_work_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+    """The store on PostgreSQL has one node do a job for all."""
 
 
 class EventLogOrderTests(TestCase):

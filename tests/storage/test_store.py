@@ -24,6 +24,7 @@ from tests.store_contract import (
     make_administration_tests,
     make_bounds_tests,
     make_kept_tests,
+    make_shared_work_tests,
     make_store_tests,
 )
 
@@ -56,6 +57,10 @@ class ThreadedKeptTests(
     make_kept_tests(lambda case, bounds: threaded_store(case, bounds=bounds))  # type: ignore[misc] # made at run time
 ):
     """The store with threads keeps changes for the feeds."""
+
+
+class SharedWorkTests(make_shared_work_tests(lambda _case: memory_store())):  # type: ignore[misc] # made at run time
+    """The store has one node do a job for all."""
 
 
 class MemoryAdministrationTests(

@@ -10,11 +10,13 @@ from tests.store_contract.administration import make_administration_tests
 from tests.store_contract.bounds import make_bounds_tests
 from tests.store_contract.deliveries import make_store_tests
 from tests.store_contract.kept import make_kept_tests
+from tests.store_contract.shared import make_shared_work_tests
 
 __all__ = [
     "make_account_store_tests",
     "make_administration_tests",
     "make_bounds_tests",
     "make_kept_tests",
+    "make_shared_work_tests",
     "make_store_tests",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from twisted.internet.defer import gatherResults
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker import __version__
 from rsscloud_broker.admin_records import (
     STATES,
     Announcement,
@@ -28,6 +30,7 @@ from tests.store_contract.basics import (
     FEED,
     OTHER_FEED,
     a_content,
+    a_fetch,
     a_subscription,
     failed,
     waits,
@@ -311,6 +314,17 @@ class AdministrationContract(TestCase):
         (node,) = (await self.store.nodes()).nodes
         self.assertEqual((node.here, node.notifications, node.slices), (True, 1, 0))
         self.assertNotEqual(node.name, "")
+        self.assertEqual(node.version, __version__)
+        self.assertLess(abs(node.started_at - time.time()), 60)
+
+    async def test_what_a_node_has_claimed(self) -> None:
+        await self.subscribe(1)
+        await self.store.record_fetch(a_fetch(), None)
+        await self.store.claim_fanouts([one.id for one in await self.store.fanouts(10)])
+        await self.store.claim_job("archive", 1000.0, 60.0)
+        (node,) = (await self.store.nodes()).nodes
+        claims = {"fan-outs": 1, "checks": 0, "polls": 0, "intents": 0}
+        self.assertEqual((dict(node.claims), node.jobs), (claims, ("archive",)))
 
     # blocks
 

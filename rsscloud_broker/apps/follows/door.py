@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from twisted.application.service import Service
+from twisted.application.service import IService, MultiService, Service
 from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
 from twisted.logger import Logger
 from zope.interface import implementer
@@ -29,6 +29,7 @@ from rsscloud_broker.apps.follows.parts import FollowParts
 from rsscloud_broker.apps.follows.pushing import Pushed, Pushing
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.timing import WhileHeld
 from rsscloud_broker.urls import identity
 
 #: How far a list or feed was read is kept for so many seconds after its last read, if the
@@ -37,10 +38,29 @@ KEPT: Final = 7 * 86_400.0
 
 
 @implementer(IFrontDoor)
-class FollowsDoor(RoutesOnly, Service):
-    """Follows the change lists and feeds of other brokers."""
+class FollowsDoor(RoutesOnly, MultiService):
+    """Follows the change lists and feeds of other brokers, on one of the nodes."""
 
     name = "follows"
+
+    def __init__(self, options: FollowsOptions, parts: FrontDoorParts) -> None:
+        MultiService.__init__(self)
+        self._following: _Following | None = None
+        if options.sources or options.feeds:
+            self._following = following = _Following(options, parts)
+            held: IService = following
+            if parts.jobs is not None:
+                held = WhileHeld(following, parts.jobs, parts.clock, name=self.name)
+            held.setServiceParent(self)
+
+    def routes(self) -> Sequence[Route]:
+        return [] if self._following is None else self._following.pushing.routes()
+
+
+class _Following(Service):
+    """Follows the change lists and feeds while it runs."""
+
+    name = "followed lists and feeds"
     log = Logger()
 
     def __init__(self, options: FollowsOptions, parts: FrontDoorParts) -> None:
@@ -48,45 +68,32 @@ class FollowsDoor(RoutesOnly, Service):
         self._clock = parts.clock
         self._beginning: Deferred[None] = succeed(None)
         self._store_retry = StoreRetry(parts.clock, "Following")
-        self._lists: list[ListFollower] = []
-        self._feeds: list[FeedFollower] = []
-        self._pushing: Pushing | None = None
-        if options.sources or options.feeds:
-            self._make(parts)
-
-    def _make(self, parts: FrontDoorParts) -> None:
         if parts.intake is None or parts.follows is None or parts.web is None:
             raise ValueError("a follower needs what FrontDoorParts describes as intake")
         self._store = parts.follows
         given = FollowParts(
             parts.intake, parts.follows, parts.web, parts.clock, parts.counters, parts.in_thread
         )
-        options = self._options
         self._lists = [ListFollower(source, given) for source in options.sources]
         self._feeds = [FeedFollower(feed, given) for feed in options.feeds]
         followed: list[Pushed] = [*self._lists, *self._feeds]
         if not identity(parts.public_url):  # no hub could call it
             followed = []
         followed = [each for each in followed if each.is_pushed]
-        self._pushing = Pushing(followed, parts.web, parts.clock, parts.public_url)
-
-    def routes(self) -> Sequence[Route]:
-        return [] if self._pushing is None else self._pushing.routes()
+        self.pushing = Pushing(followed, parts.web, parts.clock, parts.public_url)
 
     def startService(self) -> None:
         super().startService()
         self._store_retry.stopped = False
-        if self._pushing is not None:
-            self._beginning = Deferred.fromCoroutine(self._begin())
-            self._pushing.start()
+        self._beginning = Deferred.fromCoroutine(self._begin())
+        self.pushing.start()
 
     def stopService(self) -> Deferred[None]:
         """Stop; the Deferred fires when it is stored how far the feeds were read."""
         super().stopService()
         self._store_retry.stop()
         self._beginning.cancel()
-        if self._pushing is not None:
-            self._pushing.stop()
+        self.pushing.stop()
         for each in self._lists:
             each.stop()
         return gatherResults([each.stop() for each in self._feeds]).addCallback(lambda done: None)

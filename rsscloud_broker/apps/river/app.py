@@ -16,6 +16,7 @@ from rsscloud_broker.apps.river.tending import Tending
 from rsscloud_broker.apps.river.threads import OneAtATime
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.interfaces import App, AppParts
+from rsscloud_broker.timing import WhileHeld
 
 _DAY = 86_400.0
 
@@ -37,5 +38,5 @@ def make_river(options: RiverOptions, parts: AppParts) -> App:
         front_doors=[RiverDoor(river, pushing, parts), RiverPageDoor(parts, river, limits)],
         sinks=[FetchResults(store)],
         notifiers=[intake],
-        services=[tending],
+        services=[WhileHeld(tending, parts.jobs, parts.clock, name="river")],
     )

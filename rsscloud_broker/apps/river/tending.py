@@ -3,6 +3,8 @@
 The river subscribes to each feed at the broker, which reads it: it polls, finds changes, shares
 fetches with other subscribers, and goes on after a restart.  Subscriptions are renewed half-way
 through their lease.
+
+If several nodes share a database, one of them tends the feeds for all.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ class Tending(MultiService):
                 self._begin(feed)
 
     def wake(self) -> None:
-        """Look for feeds that are due at once."""
+        """Look for feeds that are due at once, if this is the node that tends them."""
         if self.running:
             Deferred.fromCoroutine(self._look_now())
 

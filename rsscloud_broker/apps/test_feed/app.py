@@ -10,7 +10,7 @@ from rsscloud_broker.apps.test_feed.door import FEED_PATH, PAGE_PATH, TestFeedDo
 from rsscloud_broker.apps.test_feed.feed import TestFeed
 from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.interfaces import App, AppParts, ServedTopics
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.timing import OnOneNode
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire.cloud import from_url
 from rsscloud_broker.wire.links import HUB_PATHS
@@ -34,8 +34,13 @@ def make_test_feed(options: TestFeedOptions, parts: AppParts) -> App:
     )
     feed = TestFeed(about, parts)
     # It looks each minute at least, in case an item could not be published.
-    looks = EachPeriod(
-        parts.clock, gcd(options.every, _AGAIN), feed.make_due, name="test feed", at_start=True
+    looks = OnOneNode(
+        parts.clock,
+        gcd(options.every, _AGAIN),
+        feed.make_due,
+        parts.jobs,
+        name="test feed",
+        at_start=True,
     )
     return App(
         NAME,

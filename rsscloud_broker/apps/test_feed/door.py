@@ -11,8 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from twisted.python.filepath import FilePath
-from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.server import Request
 from twisted.web.template import Tag, tags
 from zope.interface import implementer
 
@@ -25,7 +24,7 @@ from rsscloud_broker.apps.test_feed.document import (
 from rsscloud_broker.apps.test_feed.feed import TestFeed
 from rsscloud_broker.apps.test_feed.items import Item
 from rsscloud_broker.interfaces import AppParts, IClock, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, send
+from rsscloud_broker.web.answers import PLAIN, Answer, Answers
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.feed_answers import FeedAnswers
@@ -60,23 +59,21 @@ class TestFeedDoor(RoutesOnly):
         return self._routes
 
 
-class FeedResource(Resource):
+class FeedResource(Answers):
     """Serves the feed; 503 until its first item is there."""
 
-    isLeaf = True
-
     def __init__(self, feed: TestFeed, clock: IClock) -> None:
-        super().__init__()
+        super().__init__(self._feed_answer)
         self._feed = feed
         self._clock = clock
         hub = [(feed.about.hub, "hub")] if feed.about.hub else []
         self._link = links.encode([*hub, (feed.about.url, "self")])
 
-    def render(self, request: Request) -> int:
+    async def _feed_answer(self, request: Request) -> Answer:
+        await self._feed.refresh()
         document = self._feed.document
         if document is None:
-            send(request, Answer(_NOT_YET, PLAIN, 503, {"retry-after": "5"}))
-            return NOT_DONE_YET
+            return Answer(_NOT_YET, PLAIN, 503, {"retry-after": "5"})
         answers = FeedAnswers.of(
             document.body,
             document.gzipped,
@@ -86,8 +83,7 @@ class FeedResource(Resource):
             self._clock.wall_seconds(),
             self._link,
         )
-        send(request, answers.answer_to(request))
-        return NOT_DONE_YET
+        return answers.answer_to(request)
 
 
 class TestPage:
@@ -113,6 +109,7 @@ class TestPage:
     async def show(self, request: Request) -> Answer:
         """The page."""
         viewer = await viewer_of(self._callers, request)
+        await self._feed.refresh()
         now = self._clock.wall_seconds()
         at = self._feed.next_at(now)
         page = await self._pages.render(

@@ -6,10 +6,14 @@ a restart neither doubles an item nor misses one, but for those of the slots tha
 
 Somebody may set the wall clock.  If it is set back by less than a slot, the next item comes when
 the clock has caught up.  If it is set back further, the feed goes on with the slots that come then.
+
+If several nodes share a database, one of them makes an item for all.  The others read the items
+anew each time that somebody asks for the feed.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -24,7 +28,7 @@ from rsscloud_broker.apps.test_feed.document import (
     encode,
 )
 from rsscloud_broker.apps.test_feed.items import Item, add_item, newest_items
-from rsscloud_broker.errors import Forbidden
+from rsscloud_broker.errors import Forbidden, Unavailable
 from rsscloud_broker.interfaces import AppParts
 from rsscloud_broker.model import Content
 from rsscloud_broker.web.feed_answers import later_second
@@ -50,24 +54,38 @@ class TestFeed:
         self._publisher = parts.publisher
         self._database = parts.database
         self._clock = parts.clock
+        self._jobs = parts.jobs
         self._is_read = False
         self._modified_at = 0.0
         self._refused_slot: int | None = None
 
     async def read(self, url: str) -> Content | None:
         """See ``ServedTopics.read``."""
+        await self.refresh()
         if url != self.about.url or self.document is None:
             return None
         return Content(self.document.body, MEDIA_TYPE)
 
-    async def make_due(self) -> None:
+    async def refresh(self) -> None:
+        """Read the items that another node may have made.
+
+        If the database cannot be used now, those stay that were read before.
+        """
+        if self._jobs.shares_work():
+            with suppress(Unavailable):
+                await self._read()
+
+    async def _read(self) -> None:
+        self._take(*await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
+        self._is_read = True
+
+    async def make_due(self, due_at: float = 0.0) -> None:
         """Make and publish the item of the present slot, unless that has been done.
 
         :raises Unavailable: the database cannot be used now.
         """
-        if not self._is_read:
-            self._take(*await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
-            self._is_read = True
+        if self._jobs.shares_work() or not self._is_read:
+            await self._read()
         slot = self.slot_at(self._clock.wall_seconds())
         if not self._is_due(slot) or slot == self._refused_slot:
             return
@@ -107,5 +125,7 @@ class TestFeed:
         return slot > newest or was_set_back
 
     def _take(self, items: tuple[Item, ...], modified_at: float) -> None:
+        if (items, modified_at) == (self.items, self._modified_at):
+            return
         self.items, self._modified_at = items, modified_at
         self.document = document_of(self.about, items, modified_at) if items else None

@@ -10,7 +10,7 @@ from rsscloud_broker.apps.writing.serving import FeedTopics
 from rsscloud_broker.apps.writing.uploads import SWEEP
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.timing import OnOneNode
 
 
 def make(options: WritingOptions, parts: AppParts) -> App:
@@ -23,10 +23,11 @@ def make(options: WritingOptions, parts: AppParts) -> App:
             PostingDoor(writing, parts, options),
         ],
         services=[
-            EachPeriod(
+            OnOneNode(
                 parts.clock,
                 SWEEP,
-                writing.kept_files.sweep,
+                lambda due_at: writing.kept_files.sweep(),
+                parts.jobs,
                 name="leftovers of uploads",
                 at_start=True,
             )

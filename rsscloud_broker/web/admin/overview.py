@@ -23,6 +23,7 @@ from rsscloud_broker.web.admin.elements import (
 )
 from rsscloud_broker.web.admin.page import AdminPage, Content, number
 from rsscloud_broker.web.words import moment, strangers
+from rsscloud_broker.wire.node_states import claims_of
 
 #: How many breakers, blocks and so on the overview shows.
 _SHOWN = 5
@@ -56,7 +57,7 @@ class OverviewPage(AdminPage):
                 ),
                 "queues": _queues(state),
                 "workers": _workers(state),
-                "nodes": _nodes(state),
+                "nodes": _nodes(state, now),
                 "hosts": table(
                     "Open circuit breakers",
                     BREAKER_COLUMNS,
@@ -113,17 +114,33 @@ def _workers(state: BrokerState) -> Tag:
     return table("Threads", ("Pool", "Running", "Waiting"), rows, "There is none.")
 
 
-def _nodes(state: BrokerState) -> Tag:
+def _nodes(state: BrokerState, now: float) -> Tag:
     rows = (
         (
             [strangers(one.name), " (this one)" if one.here else ""],
-            f"{one.notifications:,}",
-            f"{one.slices:,}",
+            moment(one.started_at, now),
+            one.version,
+            _per_second(one.ping_rate),
+            _per_second(one.notification_rate),
+            ", ".join(f"{count:,} {kind}" for kind, count in claims_of(one).items() if count),
+            ", ".join(one.jobs),
         )
         for one in state.nodes
     )
-    columns = ("Process", "Notifications", "Slices of fan-outs")
+    columns = (
+        "Process",
+        "Since",
+        "Version",
+        "Pings a second",
+        "Notifications a second",
+        "Works on",
+        "Jobs for all",
+    )
     return table("Processes", columns, rows, "None has begun to work.")
+
+
+def _per_second(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:,.1f}"
 
 
 def changes_table(changes: Sequence[Change], now: float) -> Tag:

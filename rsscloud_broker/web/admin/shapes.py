@@ -16,7 +16,7 @@ import msgspec
 from rsscloud_broker import admin_records as records
 from rsscloud_broker import model
 from rsscloud_broker.records import HostState
-from rsscloud_broker.wire import topic_status
+from rsscloud_broker.wire import node_states, topic_status
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,12 +206,26 @@ class Workers(Shape, frozen=True):
 
 
 class Node(Shape, frozen=True):
-    """A process of the broker that works on the database."""
+    """A process of the broker that works on the database.
+
+    ``claims`` counts the work of each kind that it has claimed; ``jobs`` names what it does for all
+    nodes now.  ``notified`` counts attempts since its start; rates are those of the last seconds,
+    and null on SQLite.
+    """
 
     name: str
     here: bool
     notifications: int
     slices: int
+    version: str
+    started_at: datetime
+    silent_for: float | None
+    claims: dict[str, int]
+    jobs: list[str]
+    pings: int
+    notified: int
+    ping_rate: float | None
+    notification_rate: float | None
 
 
 class State(Shape, frozen=True):
@@ -379,7 +393,21 @@ def state(found: records.BrokerState) -> State:
         queues=dict(found.queues),
         workers=_workers(found.workers),
         nodes=[
-            Node(name=one.name, here=one.here, notifications=one.notifications, slices=one.slices)
+            Node(
+                name=one.name,
+                here=one.here,
+                notifications=one.notifications,
+                slices=one.slices,
+                version=one.version,
+                started_at=moment(one.started_at),
+                silent_for=one.silent_for,
+                claims=node_states.claims_of(one),
+                jobs=list(one.jobs),
+                pings=one.pings,
+                notified=one.notified,
+                ping_rate=one.ping_rate,
+                notification_rate=one.notification_rate,
+            )
             for one in found.nodes
         ],
     )

@@ -31,6 +31,7 @@ from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import (
     FakeBroker,
     FakeFetcher,
+    FakeJobs,
     FakeOutbound,
     FakeTopicView,
     front_door_parts,
@@ -124,6 +125,7 @@ class HostingHouse(AccountHouse):
             broker=FakeBroker(),
             publisher=self.publisher,
             database=cast(IDatabase, self.threads),
+            jobs=FakeJobs(),
             accounts=self.accounts,
             callers=self.callers,
             pages=pages,

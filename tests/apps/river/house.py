@@ -24,8 +24,9 @@ from rsscloud_broker.front_doors.limits import bounded_site
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import AppParts, Caller, IDatabase, IOutbound, OutboundReply
 from rsscloud_broker.storage import AccountStore
-from rsscloud_broker.testing import FakeCallers, FakeOutbound, reply
+from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
 from rsscloud_broker.testing.fakes import OutboundRequest
+from rsscloud_broker.timing import WhileHeld
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire import websub
 from tests.front_doors.exchange import Answer
@@ -122,6 +123,7 @@ class RiverHouse(House):
             broker=self.broker,
             publisher=parts,
             database=cast(IDatabase, self.threads),
+            jobs=FakeJobs(),
             accounts=parts,
             callers=self.callers,
             pages=Pages(),
@@ -140,7 +142,9 @@ class RiverHouse(House):
         self.app = app = make_river(options or RiverOptions(), self.app_parts)
         for sink in app.sinks:
             self.bus.attach(sink)
-        (door, _), (intake,), (tending,) = app.front_doors, app.notifiers, app.services
+        (door, _), (intake,), (held,) = app.front_doors, app.notifiers, app.services
+        assert isinstance(held, WhileHeld)
+        tending = held._service
         assert isinstance(door, RiverDoor)
         assert isinstance(intake, Intake)
         assert isinstance(tending, Tending)

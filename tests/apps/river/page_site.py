@@ -21,7 +21,13 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import AppParts, Caller
-from rsscloud_broker.testing import FakeBroker, FakeOutbound, FakeTopicView, front_door_parts
+from rsscloud_broker.testing import (
+    FakeBroker,
+    FakeJobs,
+    FakeOutbound,
+    FakeTopicView,
+    front_door_parts,
+)
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import Pages
@@ -185,6 +191,7 @@ class RiverSite(AccountHouse):
             broker=FakeBroker(),
             publisher=nothing,
             database=nothing,
+            jobs=FakeJobs(),
             topics=FakeTopicView(),
             web=FakeOutbound(),
             outbound=FakeOutbound(),

@@ -31,6 +31,7 @@ from rsscloud_broker.testing import (
     Clock,
     FakeBroker,
     FakeFetcher,
+    FakeJobs,
     FakeOutbound,
     FakeTopicView,
 )
@@ -81,6 +82,7 @@ class WritingTestCase(SynchronousTestCase):
             "broker": FakeBroker(),
             "publisher": Publisher(self.store, detector, self.bus, self.clock, access, self.disk),
             "database": self.threads,
+            "jobs": FakeJobs(),
             "accounts": None,
             "callers": None,
             "pages": Pages(),

@@ -1,0 +1,107 @@
+"""The interface of work that one node does for all: jobs, and files for crawlers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection
+
+from zope.interface import Interface
+
+from rsscloud_broker.records import JobTurn, SharedDocument
+
+
+class IJobs(Interface):
+    """Has one node at a time do a job for all nodes that work on a database.
+
+    ``timing.OnOneNode`` and ``timing.WhileHeld`` use it.  Every method raises ``Unavailable`` if
+    the database cannot be used now.
+    """
+
+    def shares_work() -> bool:
+        """Whether other nodes may work on the database.  On SQLite none can."""
+
+    def claim_job(name: str, now: float, period: float) -> Awaitable[JobTurn]:
+        """Claim a job, if it is due and no other node has claimed it.
+
+        A job whose name is new is due.
+
+        :param now: the time, in seconds since the epoch.
+        :param period: in how many seconds it is due again, at most: a later time in the row was set
+            by a clock that was wrong, and counts as due.
+        """
+
+    def holds_job(name: str) -> Awaitable[bool]:
+        """Whether this process has claimed a job, and has not lost that claim."""
+
+    def finish_job(name: str, due_at: float) -> Awaitable[bool]:
+        """Note that a job is done, and end the claim of this process.
+
+        :param due_at: when it is due next.
+        :returns: False if this process has lost the claim; then nothing was stored.
+        """
+
+    def release_job(name: str) -> Awaitable[None]:
+        """End the claim of this process.  The job is as due as before."""
+
+    def request_job(name: str, since: float) -> Awaitable[None]:
+        """Make a job due that has work from an earlier time to do.
+
+        A node that is at it loses its claim, so that the job is done once more after that.
+
+        :param since: the earlier time.
+        """
+
+
+class ISharedWork(IJobs):
+    """Jobs, and documents: the files for crawlers that one node makes and all nodes serve.
+
+    Documents are stored only if ``shares_work``.
+    """
+
+    def begin_document(name: str, made_at: float) -> Awaitable[int]:
+        """Begin to store a version of a document; an unfinished one of that name is dropped.
+
+        :param name: the path at which it is served, such as ``/changes.xml``.
+        :returns: the id of the version.
+        """
+
+    def put_document_part(key: int, number: int, body: bytes) -> Awaitable[bool]:
+        """Store a part of an unfinished version.
+
+        :param key: the id of the version.
+        :param number: 0 for the first part.
+        :param body: some of the bytes of the gzipped document.
+        :returns: False if the version was dropped.
+        """
+
+    def finish_document(
+        key: int, size: int, records: int, job: str = ..., *, only_if_more: bool = ...
+    ) -> Awaitable[bool]:
+        """Put a version in the place of the one before, if all its parts are there.
+
+        :param size: the bytes of the document, not gzipped.
+        :param records: how many pings are listed in it.
+        :param job: the job that made it, whose claim this process must still have; empty if none.
+        :param only_if_more: whether it must list more pings than the version before.
+        :returns: False if it is dropped, by these conditions or by another node.
+        """
+
+    def drop_document(key: int) -> Awaitable[None]:
+        """Drop an unfinished version."""
+
+    def shared_document(name: str) -> Awaitable[SharedDocument | None]:
+        """The present version of a document."""
+
+    def shared_documents(names: Collection[str]) -> Awaitable[list[SharedDocument]]:
+        """The present versions of some documents, in any order; none of one that is not stored."""
+
+    def documents_after(name: str, limit: int) -> Awaitable[list[SharedDocument]]:
+        """The present versions of documents with a greater name, by name."""
+
+    def documents_since(stored_at: float) -> Awaitable[list[SharedDocument]]:
+        """The present versions that were stored after a time, by the clock of the database.
+
+        A version may appear some seconds late, behind one that was stored after it.
+        """
+
+    def document_part(key: int, number: int) -> Awaitable[bytes | None]:
+        """A part of a version; None after its last part, or if there is a newer version."""

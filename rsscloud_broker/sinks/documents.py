@@ -1,0 +1,90 @@
+"""Puts files for crawlers in their places, here and on all nodes that share the database.
+
+The node that makes a file stores its gzipped bytes, some at a time; ``mirror`` copies them to the
+disks of the others.  The file has the same time on all nodes.  The ETag that crawlers get is made
+of its size and time, and so is that of a web server which serves the directory itself.
+
+On SQLite there are no other nodes, and nothing is stored: the file on the disk is the only one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twisted.python.filepath import FilePath
+
+from rsscloud_broker.atomic_files import Draft
+from rsscloud_broker.errors import ClaimLost
+from rsscloud_broker.events import FilePublished
+from rsscloud_broker.interfaces import ISharedWork, SinkParts
+
+#: How many bytes are stored in one transaction, so that no other write waits long.
+PART: Final = 256 * 1024
+
+
+async def publish_draft(
+    parts: SinkParts,
+    draft: Draft,
+    target: FilePath[str],
+    *,
+    job: str,
+    records: int = 0,
+    only_if_more: bool = False,
+) -> None:
+    """Put a draft in the place of the file, on all nodes.
+
+    :param target: the path of the file.
+    :param job, records, only_if_more: see ``ISharedWork.finish_document``.
+    :raises ClaimLost: this node has lost the claim of the job; the old file stays.
+    :raises Unavailable: it cannot be stored for the other nodes.
+    :raises OSError: the file cannot be written.
+    """
+    if parts.store.shares_work():
+        made_at = parts.clock.wall_seconds()
+        await parts.in_thread(draft.seal, made_at)
+        key = await parts.store.begin_document(name_of(parts, target), made_at)
+        whole = await _store(parts, draft, key) and await parts.store.finish_document(
+            key, draft.size, records, job, only_if_more=only_if_more
+        )
+        if not whole:
+            raise ClaimLost
+    await parts.in_thread(draft.publish)
+
+
+def tell_published(parts: SinkParts, target: FilePath[str]) -> None:
+    """Publish on the bus that a file below the public directory was written."""
+    parts.bus.publish(FilePublished(name_of(parts, target), parts.clock.wall_seconds()))
+
+
+async def publish_document(
+    parts: SinkParts, target: FilePath[str], content: bytes, *, job: str
+) -> None:
+    """Put a small file in its place, as ``publish_draft`` does."""
+    draft = Draft(target)
+    try:
+        await parts.in_thread(draft.begin)
+        await parts.in_thread(draft.write, content)
+        await publish_draft(parts, draft, target, job=job)
+    except Exception:
+        await parts.in_thread(draft.discard)
+        raise
+
+
+async def _store(parts: SinkParts, draft: Draft, key: int) -> bool:
+    """Store the bytes of a sealed draft; False if the version was dropped meanwhile."""
+    number = 0
+    while body := await parts.in_thread(draft.read_twin, number * PART, PART):
+        if not await parts.store.put_document_part(key, number, body):
+            return False
+        number += 1
+    return True
+
+
+async def records_stored(store: ISharedWork, names: list[str]) -> dict[str, int]:
+    """How many pings are listed in documents that are stored, by their names."""
+    return {one.name: one.records for one in await store.shared_documents(names)}
+
+
+def name_of(parts: SinkParts, target: FilePath[str]) -> str:
+    """The path at which a file below the public directory is served."""
+    return "/" + "/".join(target.segmentsFrom(parts.public_directory))

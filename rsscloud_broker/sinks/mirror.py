@@ -1,0 +1,268 @@
+"""Copies the files for crawlers that other nodes have made to the disk of this node.
+
+``documents`` stores them.  The mirror learns of a new one by a hint, and looks each second in case
+a hint was lost.  When the broker starts, the mirror compares the disk with the database: it copies
+what is missing, so that a node that joins has every archive of the past; and it stores archives
+that the database lacks, which an earlier version, or a broker on SQLite, has left on the disk.
+
+A file that somebody asks for before it is there is copied at once (``copy``).
+
+On SQLite there are no other nodes, and the mirror does nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError, Deferred, DeferredLock, DeferredSemaphore
+from twisted.logger import Logger
+from twisted.python.filepath import FilePath
+from zope.interface import implementer
+
+from rsscloud_broker.atomic_files import Copy, Draft, is_version
+from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.errors import ClaimLost, Unavailable
+from rsscloud_broker.events import Event, FileCopied, WorkHinted
+from rsscloud_broker.interfaces import IEventSink, SinkParts
+from rsscloud_broker.records import SharedDocument
+from rsscloud_broker.sinks.documents import publish_draft
+from rsscloud_broker.sinks.files import records_in
+from rsscloud_broker.store_retry import StoreRetry
+
+#: How many documents are compared with the disk at a time.
+AT_ONCE: Final = 500
+
+#: How many files are copied at the same time.
+COPIES: Final = 4
+
+#: A document may appear in the database so many seconds behind one that was stored after it.
+OVERLAP: Final = 30.0
+
+#: For how many seconds, and of how many files, the mirror remembers that there is none.
+MISSING, MISSING_NAMES = 5.0, 10_000
+
+#: How many bytes of an archive are read at a time to store it.
+_READ: Final = 1_000_000
+
+_ARCHIVES: Final = "[0-9][0-9][0-9][0-9]/[0-9][0-9]/[0-9][0-9]/[0-9][0-9].xml"
+
+_ARCHIVE: Final = re.compile(r"(?:/[0-9]{4})(?:/[0-9]{2}){2}/[0-9]{2}\.xml")
+
+#: Paths that lead to no file outside of the public directory.
+_NAME: Final = re.compile(r"(?:/\.?[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
+
+
+@implementer(IEventSink)
+class Mirror(Service):
+    """Keeps the public directory of this node equal to the documents in the database."""
+
+    name = "mirror"
+    handles: tuple[type[Event], ...] = (WorkHinted,)
+    log = Logger()
+
+    def __init__(self, parts: SinkParts) -> None:
+        self._parts = parts
+        self._store = parts.store
+        self._directory = parts.public_directory
+        self._places = DeferredSemaphore(COPIES)
+        self._locks: dict[str, DeferredLock] = {}
+        self._missing: BoundedDict[str, float] = BoundedDict(MISSING_NAMES)
+        self._seen: float | None = None  # the time of the newest document that was looked at
+        self._store_retry = StoreRetry(parts.clock, "Copying files for crawlers")
+        self._beginning: Deferred[None] | None = None
+
+    def startService(self) -> None:
+        super().startService()
+        self._store_retry.stopped = False
+        if self._store.shares_work():
+            self._beginning = Deferred.fromCoroutine(self._begin())
+
+    def stopService(self) -> None:
+        """Stop; what is not copied is copied after the next start."""
+        super().stopService()
+        self._store_retry.stop()
+        if self._beginning is not None:
+            self._beginning.cancel()
+
+    async def handle(self, event: Event) -> None:
+        is_hint = isinstance(event, WorkHinted) and event.kind in {"", "document"}
+        if not (is_hint and self.running) or self._seen is None:
+            return
+        try:
+            documents = await self._store.documents_since(self._seen - OVERLAP)
+            for one in await self._differing(documents):
+                await self._copy(one)
+            self._seen = max([self._seen, *(one.stored_at for one in documents)])
+        except Unavailable:
+            pass  # the next hint comes in a second
+        except OSError as error:
+            self.log.error("A file for crawlers cannot be copied: {error}", error=error)
+
+    async def copy(self, name: str) -> bool:
+        """Have the present version of a document on the disk.
+
+        :param name: the path at which it is served; any path that a stranger asks for.
+        :returns: whether there is such a document, and it is on the disk.
+        :raises Unavailable: the database cannot be used.
+        :raises OSError: the file cannot be written.
+        """
+        now = self._parts.clock.seconds()
+        if not self._store.shares_work() or now < self._missing.get(name, 0.0):
+            return False
+        document = await self._store.shared_document(name)
+        if document is None:
+            self._missing[name] = now + MISSING
+            return False
+        return not await self._differing([document]) or await self._copy(document)
+
+    # --- copying
+
+    async def _differing(self, documents: Sequence[SharedDocument]) -> Sequence[SharedDocument]:
+        """Those of some documents whose files are missing or of another version."""
+        if not documents:
+            return []
+        found: Sequence[SharedDocument] = await self._parts.in_thread(self._compare, documents)
+        return found
+
+    def _compare(self, documents: Iterable[SharedDocument]) -> list[SharedDocument]:
+        return [
+            one
+            for one in documents
+            if _NAME.fullmatch(one.name)
+            and not is_version(self._file(one.name), one.size, one.made_at)
+        ]
+
+    def _file(self, name: str) -> FilePath[str]:
+        file: FilePath[str] = self._directory.descendant(name[1:].split("/"))
+        return file
+
+    async def _copy(self, document: SharedDocument) -> bool:
+        """Copy a document, unless somebody else has just done so.
+
+        :returns: False if there is a newer version by now.
+        """
+        lock = self._locks.setdefault(document.name, DeferredLock())
+        async with lock:
+            try:
+                if not await self._differing([document]):
+                    return True
+                async with self._places:
+                    return await self._copy_now(document)
+            finally:
+                if not lock.waiting:
+                    del self._locks[document.name]
+
+    async def _copy_now(self, document: SharedDocument) -> bool:
+        in_thread = self._parts.in_thread
+        copy = Copy(self._file(document.name))
+        whole: bool = False
+        try:
+            await in_thread(copy.begin)
+            number = 0
+            while (body := await self._store.document_part(document.id, number)) is not None:
+                await in_thread(copy.write, body)
+                number += 1
+            whole = await in_thread(copy.publish, document.size, document.made_at)
+        finally:
+            if not whole:
+                await in_thread(copy.discard)
+        if whole:
+            self._parts.bus.publish(FileCopied(document.name))
+        return whole
+
+    # --- at the start
+
+    async def _begin(self) -> None:
+        try:
+            missing = await self._parts.in_thread(self._not_longer, await self._compare_all())
+            for one in missing:
+                await self._store_retry(partial(self._copy, one))
+            if missing:
+                self.log.info(
+                    "Copied {count} files for crawlers that other nodes have made.",
+                    count=len(missing),
+                )
+            await self._store_archives()
+        except CancelledError:
+            pass  # the service stops
+        except (OSError, Unavailable) as error:
+            self.log.error("A file for crawlers cannot be copied: {error}", error=error)
+        except Exception:  # log a bug; files are copied when they are asked for
+            self.log.failure("Files for crawlers could not be compared with the database.")
+
+    async def _compare_all(self) -> list[SharedDocument]:
+        """All documents that differ from the disk: the lists first, then the newest archives."""
+        missing: list[SharedDocument] = []
+        after, newest = "", 0.0
+        while documents := await self._store_retry(
+            partial(self._store.documents_after, after, AT_ONCE)
+        ):
+            missing += await self._differing(documents)
+            after = documents[-1].name
+            newest = max(newest, *(one.stored_at for one in documents))
+        self._seen = newest
+        return sorted(missing, key=lambda one: one.name, reverse=True)
+
+    def _not_longer(self, documents: Iterable[SharedDocument]) -> list[SharedDocument]:
+        """Those of some documents that do not list fewer pings than the archive on the disk."""
+        return [
+            one
+            for one in documents
+            if not _ARCHIVE.fullmatch(one.name)
+            or (records_in(self._file(one.name)) or 0) <= one.records
+        ]
+
+    async def _store_archives(self) -> None:
+        """Store the archives on the disk that are not in the database, or list more pings."""
+        paths = await self._parts.in_thread(self._archives)
+        count = 0
+        for start in range(0, len(paths), AT_ONCE):
+            names = paths[start : start + AT_ONCE]
+            known = await self._store_retry(partial(self._store.shared_documents, names))
+            records = {one.name: one for one in known}
+            for name in names:
+                if await self._store_archive(name, records.get(name)):
+                    count += 1
+        if count:
+            self.log.info(
+                "Stored {count} archives for the other nodes that were on the disk of this one.",
+                count=count,
+            )
+
+    def _archives(self) -> list[str]:
+        base = Path(self._directory.path)
+        return sorted(f"/{file.relative_to(base).as_posix()}" for file in base.glob(_ARCHIVES))
+
+    async def _store_archive(self, name: str, known: SharedDocument | None) -> bool:
+        in_thread, file = self._parts.in_thread, self._file(name)
+        if known is not None and not await self._differing([known]):
+            return False
+        records = await in_thread(records_in, file)
+        if records is None or (known is not None and known.records >= records):
+            return False
+        draft = Draft(file)
+        try:
+            await in_thread(draft.begin)
+            await in_thread(_read_into, draft, file)
+            await publish_draft(
+                self._parts, draft, file, job="", records=records, only_if_more=True
+            )
+        except ClaimLost:  # another node has stored as much meanwhile
+            await in_thread(draft.discard)
+            return False
+        except BaseException:
+            await in_thread(draft.discard)
+            raise
+        return True
+
+
+def _read_into(draft: Draft, file: FilePath[str]) -> None:
+    """Write the content of a file to a draft.  Blocks."""
+    with file.open() as opened:
+        while data := opened.read(_READ):
+            draft.write(data)

@@ -1,0 +1,78 @@
+"""Has one node at a time do a job for all nodes.
+
+A job is a row with a name, the time at which it is due, and the node that has claimed it.  When the
+job is done, the node sets the time at which it is due next.  If the node dies before, the job is
+still due and its claim is free, so another node does it.  Nothing that a job is to do is skipped:
+the time in the row says since when it has not been done.
+
+A job that never ends, such as to pass pings on to a server, is claimed and never done.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, Connection, and_, false, select, update
+
+from rsscloud_broker.records import JobTurn
+from rsscloud_broker.storage.conflicts import insert_into
+from rsscloud_broker.storage.hints import FREED, hint
+from rsscloud_broker.storage.schema import node
+from rsscloud_broker.storage.shared_schema import job
+from rsscloud_broker.tables import to_micros, to_seconds
+
+
+def claim_job(conn: Connection, name: str, now: float, period: float, here: int) -> JobTurn:
+    """See ``ISharedWork.claim_job``.
+
+    :param here: the id of this process.
+    """
+    conn.execute(insert_into(conn, job).values(name=name, due_at=0).on_conflict_do_nothing())
+    row = conn.execute(select(job).where(job.c.name == name).with_for_update()).one()
+    due_at = to_seconds(row.due_at)
+    # A time that is too far away was set by a clock that was wrong.
+    is_due = due_at <= now or due_at > now + period
+    claimed = is_due and (row.node_id in {None, here} or _is_gone(conn, row.node_id))
+    if claimed:
+        conn.execute(update(job).where(job.c.name == name).values(node_id=here))
+    return JobTurn(due_at, claimed, elsewhere=is_due and not claimed)
+
+
+def _is_gone(conn: Connection, key: int) -> bool:
+    """Whether a node was removed without its claims of jobs, by a node of an earlier version."""
+    return conn.execute(select(node.c.id).where(node.c.id == key)).first() is None
+
+
+def is_held(conn: Connection, name: str, here: int | None) -> bool:
+    """See ``ISharedWork.holds_job``."""
+    return conn.execute(select(job.c.name).where(_of(name, here))).first() is not None
+
+
+def finish_job(conn: Connection, name: str, due_at: float, here: int | None) -> bool:
+    """See ``ISharedWork.finish_job``."""
+    done = update(job).where(_of(name, here)).values(due_at=to_micros(due_at), node_id=None)
+    return conn.execute(done).rowcount > 0
+
+
+def release_job(conn: Connection, name: str, here: int | None) -> None:
+    """See ``ISharedWork.release_job``."""
+    if conn.execute(update(job).where(_of(name, here)).values(node_id=None)).rowcount:
+        hint(conn, FREED)
+
+
+def request_job(conn: Connection, name: str, since: float) -> None:
+    """See ``ISharedWork.request_job``."""
+    row = conn.execute(select(job.c.due_at).where(job.c.name == name).with_for_update()).first()
+    if row is not None:
+        due_at = min(row.due_at, to_micros(since))
+        conn.execute(update(job).where(job.c.name == name).values(due_at=due_at, node_id=None))
+
+
+def lock_claim(conn: Connection, name: str, here: int | None) -> bool:
+    """Whether a node has the claim of a job, which nobody can take from it in this transaction."""
+    held = select(job.c.name).where(_of(name, here)).with_for_update()
+    return conn.execute(held).first() is not None
+
+
+def _of(name: str, here: int | None) -> ColumnElement[bool]:
+    return and_(job.c.name == name, job.c.node_id == here) if here else false()

@@ -1,0 +1,112 @@
+"""Stores the files for crawlers that one node makes, so that all nodes serve the same bytes.
+
+A document is stored in parts, each in a transaction of its own, so that no other write waits long
+for a large one.  Nobody sees it before its last transaction, which also removes the version before.
+Its bytes are kept gzipped, as crawlers get them; each node unpacks them.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, cast
+
+from sqlalchemy import Connection, Row, Select, and_, delete, false, insert, select, true, update
+
+from rsscloud_broker.records import SharedDocument
+from rsscloud_broker.storage.conflicts import insert_into
+from rsscloud_broker.storage.hints import DOCUMENT, hint
+from rsscloud_broker.storage.nodes import database_clock
+from rsscloud_broker.storage.shared_schema import document, document_part
+from rsscloud_broker.tables import to_micros, to_seconds
+
+_WHOLE = document.c.whole == true()
+
+
+def begin_document(conn: Connection, name: str, made_at: float) -> int:
+    """See ``ISharedWork.begin_document``."""
+    unfinished = and_(document.c.name == name, document.c.whole == false())
+    conn.execute(delete(document).where(unfinished))
+    values = {"name": name, "made_at": to_micros(made_at)}
+    made = conn.execute(insert(document).values(values)).inserted_primary_key
+    assert made is not None  # a single insert always has one
+    return int(made[0])
+
+
+def put_document_part(conn: Connection, key: int, number: int, body: bytes) -> bool:
+    """See ``ISharedWork.put_document_part``."""
+    if not _is_unfinished(conn, key):
+        return False
+    values = {"document_id": key, "number": number, "body": body}
+    conn.execute(insert_into(conn, document_part).values(values).on_conflict_do_nothing())
+    return True
+
+
+def finish_document(
+    conn: Connection, key: int, size: int, records: int, *, only_if_more: bool
+) -> bool:
+    """See ``ISharedWork.finish_document``.  The caller has checked the claim of the job."""
+    if not _is_unfinished(conn, key):
+        return False
+    name = select(document.c.name).where(document.c.id == key).scalar_subquery()
+    earlier = and_(document.c.name == name, _WHOLE)
+    if only_if_more:
+        listed = conn.execute(select(document.c.records).where(earlier).with_for_update()).scalar()
+        if listed is not None and listed >= records:
+            drop_document(conn, key)
+            return False
+    conn.execute(delete(document).where(earlier))
+    values = {"size": size, "records": records, "stored_at": database_clock(conn), "whole": True}
+    conn.execute(update(document).where(document.c.id == key).values(values))
+    hint(conn, DOCUMENT, key)
+    return True
+
+
+def drop_document(conn: Connection, key: int) -> None:
+    """See ``ISharedWork.drop_document``."""
+    conn.execute(delete(document).where(document.c.id == key, document.c.whole == false()))
+
+
+def _is_unfinished(conn: Connection, key: int) -> bool:
+    row = select(document.c.id).where(document.c.id == key, document.c.whole == false())
+    return conn.execute(row.with_for_update()).first() is not None
+
+
+def shared_document(conn: Connection, name: str) -> SharedDocument | None:
+    """See ``ISharedWork.shared_document``."""
+    found = _read(conn, select(document).where(document.c.name == name, _WHOLE))
+    return found[0] if found else None
+
+
+def shared_documents(conn: Connection, names: Collection[str]) -> list[SharedDocument]:
+    """See ``ISharedWork.shared_documents``."""
+    return _read(conn, select(document).where(document.c.name.in_(names), _WHOLE))
+
+
+def documents_after(conn: Connection, name: str, limit: int) -> list[SharedDocument]:
+    """See ``ISharedWork.documents_after``."""
+    query = select(document).where(document.c.name > name, _WHOLE).order_by(document.c.name)
+    return _read(conn, query.limit(limit))
+
+
+def documents_since(conn: Connection, stored_at: float) -> list[SharedDocument]:
+    """See ``ISharedWork.documents_since``."""
+    newer = document.c.stored_at > to_micros(stored_at)
+    return _read(conn, select(document).where(newer, _WHOLE).order_by(document.c.stored_at))
+
+
+def document_part_body(conn: Connection, key: int, number: int) -> bytes | None:
+    """See ``ISharedWork.document_part``."""
+    part = and_(document_part.c.document_id == key, document_part.c.number == number)
+    body = conn.execute(select(document_part.c.body).where(part)).scalar()
+    return cast(bytes | None, body)
+
+
+def _read(conn: Connection, query: Select[Any]) -> list[SharedDocument]:
+    return [_document(row) for row in conn.execute(query)]
+
+
+def _document(row: Row[Any]) -> SharedDocument:
+    made_at, stored_at = to_seconds(row.made_at), to_seconds(row.stored_at)
+    return SharedDocument(row.name, row.id, made_at, row.size, row.records, stored_at)

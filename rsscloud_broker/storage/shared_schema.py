@@ -1,0 +1,68 @@
+"""The tables of what one node makes for all: jobs and documents.  See ``jobs`` and
+``shared_documents``.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    Table,
+    Text,
+    false,
+)
+
+from rsscloud_broker.storage.schema import metadata
+from rsscloud_broker.tables import Key
+
+#: Jobs that one node does for all: those of each minute and hour, and those that never end.
+job = Table(
+    "job",
+    metadata,
+    Column("name", Text, primary_key=True),
+    # Since when what the job does has not been done, or when it is due next.
+    Column("due_at", BigInteger, nullable=False),
+    # The node that has claimed it; null if it is free.
+    Column("node_id", BigInteger),
+)
+
+_is_claimed = job.c.node_id.is_not(None)
+Index("ix_job_node_id", job.c.node_id, sqlite_where=_is_claimed, postgresql_where=_is_claimed)
+
+#: The files for crawlers, for all nodes: at most one whole version of each.
+document = Table(
+    "document",
+    metadata,
+    Column("id", Key, primary_key=True),
+    # The path at which it is served, such as ``/changes.xml``.
+    Column("name", Text, nullable=False),
+    # Whether all its parts are there; before that, nobody reads it.
+    Column("whole", Boolean, nullable=False, server_default=false()),
+    Column("made_at", BigInteger, nullable=False),
+    # The bytes of the file, and how many pings are listed in it.
+    Column("size", BigInteger, nullable=False, server_default="0"),
+    Column("records", BigInteger, nullable=False, server_default="0"),
+    # When it became whole, by the clock of the database.
+    Column("stored_at", BigInteger, nullable=False, server_default="0", index=True),
+    sqlite_autoincrement=True,
+)
+Index("uq_document_name", document.c.name, document.c.whole, unique=True)
+
+#: The gzipped bytes of a document, in parts.
+document_part = Table(
+    "document_part",
+    metadata,
+    Column(
+        "document_id",
+        Key,
+        ForeignKey("document.id", ondelete="CASCADE"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
+)

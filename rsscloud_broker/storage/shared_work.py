@@ -1,0 +1,86 @@
+"""The part of the store with which nodes share work: jobs, and the documents that they make."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+from twisted.internet.defer import Deferred, succeed
+
+from rsscloud_broker.database import reading
+from rsscloud_broker.records import JobTurn
+from rsscloud_broker.storage import jobs, nodes
+from rsscloud_broker.storage import shared_documents as rows
+from rsscloud_broker.storage.hints import FREED, hint
+from rsscloud_broker.storage.threads import Threads
+
+
+class SharedWork:
+    """Implements ``ISharedWork``, for ``Store``."""
+
+    _database: Threads
+    _is_alone: bool
+    _node: int | None
+
+    def _registered(self, conn: Connection) -> int:
+        """See ``Store._registered``."""
+        raise NotImplementedError
+
+    def shares_work(self) -> bool:
+        return not self._is_alone
+
+    def hand_back(self) -> Deferred[None]:
+        def free(conn: Connection) -> None:
+            nodes.hand_back(conn, self._node)
+            hint(conn, FREED)
+
+        return succeed(None) if self._is_alone else self._database.write(free)
+
+    # jobs
+
+    def claim_job(self, name: str, now: float, period: float) -> Deferred[JobTurn]:
+        return self._database.write(
+            lambda conn: jobs.claim_job(conn, name, now, period, self._registered(conn))
+        )
+
+    def holds_job(self, name: str) -> Deferred[bool]:
+        return self._database.read(lambda conn: jobs.is_held(conn, name, self._node))
+
+    def finish_job(self, name: str, due_at: float) -> Deferred[bool]:
+        return self._database.write(lambda conn: jobs.finish_job(conn, name, due_at, self._node))
+
+    def release_job(self, name: str) -> Deferred[None]:
+        return self._database.write(lambda conn: jobs.release_job(conn, name, self._node))
+
+    def request_job(self, name: str, since: float) -> Deferred[None]:
+        return self._database.write(lambda conn: jobs.request_job(conn, name, since))
+
+    # documents
+
+    def begin_document(self, name: str, made_at: float) -> Deferred[int]:
+        return self._database.write(lambda conn: rows.begin_document(conn, name, made_at))
+
+    def put_document_part(self, key: int, number: int, body: bytes) -> Deferred[bool]:
+        return self._database.write(lambda conn: rows.put_document_part(conn, key, number, body))
+
+    def finish_document(
+        self, key: int, size: int, records: int, job: str = "", *, only_if_more: bool = False
+    ) -> Deferred[bool]:
+        return self._database.write(
+            lambda conn: self._finish_document(conn, key, size, records, job, only_if_more)
+        )
+
+    def _finish_document(
+        self, conn: Connection, key: int, size: int, records: int, job: str, only_if_more: bool
+    ) -> bool:
+        if job and not jobs.lock_claim(conn, job, self._node):
+            rows.drop_document(conn, key)
+            return False
+        return rows.finish_document(conn, key, size, records, only_if_more=only_if_more)
+
+    def drop_document(self, key: int) -> Deferred[None]:
+        return self._database.write(lambda conn: rows.drop_document(conn, key))
+
+    shared_document = reading(rows.shared_document)
+    shared_documents = reading(rows.shared_documents)
+    documents_after = reading(rows.documents_after)
+    documents_since = reading(rows.documents_since)
+    document_part = reading(rows.document_part_body)

@@ -1,0 +1,37 @@
+"""A fake of the jobs that one node does for all, for tests."""
+
+from __future__ import annotations
+
+from zope.interface import implementer
+
+from rsscloud_broker.interfaces import IJobs
+from rsscloud_broker.records import JobTurn
+
+
+@implementer(IJobs)
+class FakeJobs:
+    """The jobs of the only node, which may do each whenever it wants to.
+
+    :ivar shares: what ``shares_work`` returns.
+    """
+
+    def __init__(self) -> None:
+        self.shares = False
+
+    def shares_work(self) -> bool:
+        return self.shares
+
+    async def claim_job(self, name: str, now: float, period: float) -> JobTurn:
+        return JobTurn(now, claimed=True, elsewhere=False)
+
+    async def holds_job(self, name: str) -> bool:
+        return True
+
+    async def finish_job(self, name: str, due_at: float) -> bool:
+        return True
+
+    async def release_job(self, name: str) -> None:
+        pass
+
+    async def request_job(self, name: str, since: float) -> None:
+        pass

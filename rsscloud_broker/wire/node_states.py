@@ -1,0 +1,83 @@
+"""Writes which nodes work on a database as JSON and as text, for the command ``nodes``.
+
+In JSON, times are in UTC, and null if they are not known::
+
+    [{"name": "broker1 4711", "version": "1.0", "started_at": "2026-11-21T02:30:00Z",
+      "silent_for": 0.4, "pings": 1200, "ping_rate": 12.5, "notifications": 88000,
+      "notification_rate": 340.0, "claims": {"fan-outs": 2, "slices": 31, ...},
+      "jobs": ["archive"]}, ...]
+
+The text has some lines for each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rsscloud_broker.admin_records import NodeState
+from rsscloud_broker.wire.text import clean
+
+#: After so many seconds without a heartbeat the others take over what a node has claimed.
+DEAD_AFTER = 8.0
+
+
+def to_json(nodes: Sequence[NodeState]) -> list[dict[str, Any]]:
+    """Nodes as a list for ``json.dumps``."""
+    return [
+        {
+            "name": one.name,
+            "version": one.version,
+            "started_at": _time(one.started_at),
+            "silent_for": one.silent_for,
+            "pings": one.pings,
+            "ping_rate": one.ping_rate,
+            "notifications": one.notified,
+            "notification_rate": one.notification_rate,
+            "claims": claims_of(one),
+            "jobs": list(one.jobs),
+        }
+        for one in nodes
+    ]
+
+
+def to_text(nodes: Sequence[NodeState]) -> str:
+    """Nodes as lines of text, without a line break at the end."""
+    return "\n".join(line for one in nodes for line in _lines(one))
+
+
+def claims_of(one: NodeState) -> dict[str, int]:
+    """How much work of each kind a node has claimed."""
+    return {**one.claims, "slices": one.slices, "notifications": one.notifications}
+
+
+def _lines(one: NodeState) -> Iterator[str]:
+    yield clean(one.name)
+    held = ", ".join(f"{count:,} {kind}" for kind, count in claims_of(one).items() if count)
+    for name, text in (
+        ("since", f"{_time(one.started_at)}, version {clean(one.version)}"),
+        ("heartbeat", _heartbeat(one.silent_for)),
+        ("pings", _rate(one.ping_rate, one.pings)),
+        ("notifications", _rate(one.notification_rate, one.notified)),
+        ("works on", held or "nothing"),
+        ("jobs", ", ".join(one.jobs) or "none"),
+    ):
+        yield f"  {name:<14}{text}"
+
+
+def _heartbeat(silent_for: float | None) -> str:
+    if silent_for is None:
+        return "none: the only broker on SQLite writes none"
+    if silent_for > DEAD_AFTER:
+        return f"{silent_for:.0f} seconds ago: it is dead, and others take its work over"
+    return f"{silent_for:.1f} seconds ago"
+
+
+def _rate(rate: float | None, total: int) -> str:
+    return "see /metrics" if rate is None else f"{rate:,.1f} a second, {total:,} since its start"
+
+
+def _time(seconds: float) -> str:
+    """A time in UTC, from seconds since the epoch."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -1,0 +1,186 @@
+"""Several brokers, one PostgreSQL: one makes the files for crawlers, and all serve the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select
+
+from rsscloud_broker.model import Ping
+from rsscloud_broker.storage import migrate, open_database
+from rsscloud_broker.storage.pings import insert_pings
+from rsscloud_broker.storage.schema import node
+from rsscloud_broker.storage.shared_schema import document, job
+from rsscloud_broker.wire.change_list import HOUR, archive_path
+from tests.e2e.fixture import (
+    TIMEOUT,
+    Answer,
+    Broker,
+    EndToEndTestCase,
+    request,
+    run_here,
+    until,
+)
+from tests.e2e.test_relay import OldPingServer, ping
+from tests.postgresql import empty_database
+
+CONFIGURATION = 'database = "{}"\n'
+
+#: So many hours have pings, and so many pings each; they take a node some seconds.
+HOURS, PINGS = 24, 2000
+
+LISTS = ("/changes.xml", "/shortChanges.xml")
+VALIDATORS = ("etag", "last-modified", "content-length")
+
+
+class Node(Broker):
+    """One of several brokers on one database."""
+
+    def __init__(self, directory: Path, url: str, more: str) -> None:
+        super().__init__(directory, CONFIGURATION.format(url) + more)
+        self._url = url
+
+    @property
+    def database(self) -> str:
+        return self._url
+
+    def read(self, path: str, **headers: str) -> Answer:
+        """What it serves at a path."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return request(self.url + path, headers=named)
+
+
+class MakersTests(EndToEndTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.url = empty_database()
+        self.more = ""
+
+    def fill(self) -> None:
+        """Fill the database with the pings of some hours."""
+        migrate(self.url)
+        this_hour = int(time.time() // HOUR)
+        self.hours = range(this_hour - HOURS, this_hour)
+        self.archives = ["/" + "/".join(archive_path(hour)) for hour in self.hours]
+        with open_database(self.url) as connection:
+            for hour in self.hours:
+                times = (hour * HOUR + number * HOUR / PINGS for number in range(PINGS))
+                insert_pings(
+                    connection, [Ping("A Site", f"http://site.example/{at}", at) for at in times]
+                )
+
+    def node(self) -> Node:
+        """Start a broker with a data directory of its own."""
+        one = Node(self.directory(), self.url, self.more)
+        self.addCleanup(one.end)
+        one.start()
+        self._marks[one] = 0
+        return one
+
+    def stored(self) -> set[str]:
+        """The documents in the database."""
+        with open_database(self.url, writes=False) as connection:
+            return set(
+                connection.execute(select(document.c.name).where(document.c.whole)).scalars()
+            )
+
+    def claimant(self, name: str) -> int:
+        """The process id of the node that has claimed a job; 0 if none has."""
+        with open_database(self.url, writes=False) as connection:
+            found = connection.execute(
+                select(node.c.name).join(job, job.c.node_id == node.c.id).where(job.c.name == name)
+            ).scalar()
+        return int(found.split()[-1]) if found else 0
+
+    def same(self, one: Node, other: Node, path: str) -> None:
+        """Check that two nodes serve the same at a path, plain and gzipped."""
+        for coding in ("identity", "gzip"):
+            both = [each.read(path, accept_encoding=coding) for each in (one, other)]
+            self.assertEqual([answer.status for answer in both], [200, 200], path)
+            self.assertEqual(both[0].body, both[1].body, path)
+            for name in VALIDATORS:
+                self.assertEqual(both[0].headers[name], both[1].headers[name], path)
+            again = other.read(path, accept_encoding=coding, if_none_match=both[0].headers["etag"])
+            self.assertEqual(again.status, 304)
+
+    def test_no_hour_is_missed_if_the_maker_dies(self) -> None:
+        self.fill()
+        nodes = [self.node(), self.node()]
+        until(lambda: len(self.stored() & {*self.archives}) > 2, "some archives to be made")
+        maker = until(lambda: self.claimant("archive"), "a maker")
+        (killed,) = [one for one in nodes if one.pid == maker]
+        killed.kill()
+        before = len(self.stored() & {*self.archives})
+        self.assertLess(before, HOURS, "it was killed too late")
+        (left,) = [one for one in nodes if one is not killed]
+        until(lambda: self.stored() >= {*self.archives, *LISTS}, "all files to be made")
+        until(lambda: self.claimant("archive") == 0, "the job to be done")
+        joined = self.node()
+        for path in (*self.archives[:3], self.archives[-1]):
+            answer = left.read(path)
+            self.assertIn(f"<!-- records: {PINGS} -->".encode(), answer.body)
+            self.same(left, joined, path)
+        listed = until(lambda: self.files(joined) >= {*self.archives}, "all archives to be copied")
+        self.assertTrue(listed)
+        killed.start()
+        for path in (*self.archives, "/resourcesync/resourcelist.xml"):
+            self.same(joined, killed, path)
+        with open_database(self.url, writes=False) as connection:
+            unfinished = select(func.count()).select_from(document).where(~document.c.whole)
+            self.assertEqual(connection.execute(unfinished).scalar_one(), 0)
+
+    def nodes(self) -> dict[int, dict[str, Any]]:
+        """What the command says of the nodes that live, by their process ids."""
+        url = Path(self.mktemp())
+        url.write_text(CONFIGURATION.format(self.url), encoding="utf-8")
+        shown = run_here("nodes", "--config", url, "--json")
+        self.assertEqual((shown.returncode, shown.stderr), (0, ""))
+        return {int(one["name"].split()[-1]): one for one in json.loads(shown.stdout)}
+
+    def test_pings_are_passed_on_once_and_by_the_other_when_that_stops(self) -> None:
+        target = OldPingServer()
+        target.start()
+        self.addCleanup(target.stop)
+        self.more = (
+            f'[[sinks.relay.targets]]\nurl = "http://127.0.0.1:{target.port}/RPC2"\nrate = 100\n'
+        )
+        both = [self.node(), self.node()]
+        until(lambda: self.claimant("relay"), "a node that passes pings on")
+        for number in range(10):
+            ping(both[number % 2], f"blog{number}")
+        until(lambda: len(target.heard) >= 10, "all pings to be passed on")
+        until(lambda: sum(one["pings"] for one in self.nodes().values()) == 10, "all to be counted")
+        shown = self.nodes()
+        self.assertEqual(set(shown), {one.pid for one in both})
+        holder = self.claimant("relay")
+        self.assertEqual([pid for pid, one in shown.items() if "relay" in one["jobs"]], [holder])
+        (stopped,) = [one for one in both if one.pid == holder]
+        (other,) = [one for one in both if one is not stopped]
+        idle = socket.create_connection(("127.0.0.1", stopped.port), timeout=TIMEOUT)
+        self.addCleanup(idle.close)
+        idle.sendall(b"GET /changes.xml HTTP/1.1\r\nHost: a\r\n\r\n")
+        self.assertIn(b" 200 ", idle.recv(100))
+        stopped.terminate()
+        while idle.recv(65_536):
+            pass
+        stopped.ended()
+        self.assertEqual(set(self.nodes()), {other.pid})
+        ping(other, "last")
+        until(lambda: "last" in target.heard, "the other node to pass pings on")
+        names = [*(f"blog{number}" for number in range(10)), "last"]
+        self.assertEqual(sorted(target.heard), sorted(names))
+        self.assertNotIn("Not waiting any longer", stopped.log)
+
+    def files(self, one: Node) -> set[str]:
+        """The archives on the disk of a node, whole and with their twins."""
+        public = one.data / "public"
+        return {
+            f"/{file.relative_to(public)}"
+            for file in public.glob("20*/*/*/*.xml")
+            if gzip.decompress(Path(f"{file}.gz").read_bytes()) == file.read_bytes()
+        }

@@ -1,0 +1,248 @@
+"""Nodes copy the files for crawlers that another one has made, and serve the same bytes."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from typing import Any, cast
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.atomic_files import Draft, publish_file
+from rsscloud_broker.errors import ClaimLost, Unavailable
+from rsscloud_broker.events import FileCopied, FilePublished, WorkHinted
+from rsscloud_broker.interfaces import SinkParts
+from rsscloud_broker.sinks import documents
+from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
+from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
+from rsscloud_broker.sinks.documents import publish_document, publish_draft
+from rsscloud_broker.sinks.mirror import MISSING, Mirror
+from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
+from rsscloud_broker.testing.clock import Clock
+from tests.sinks.pings import NOON, PingStore, ages, make_parts
+
+LIST, ARCHIVE = "/changes.xml", "/2026/09/29/12.xml"
+
+
+class MirrorContract(make_sink_tests(lambda case: Mirror(sink_parts()))):  # type: ignore[misc] # made at run time
+    """The mirror is a sink."""
+
+
+class MirrorTests(SynchronousTestCase):
+    """One node makes files, and another one copies them."""
+
+    def setUp(self) -> None:
+        self.clock = Clock(NOON + 30)
+        self.store = PingStore(self)
+        self.patch(self.store.store, "shares_work", lambda: True)
+        self.maker = self.parts()
+        self.other = self.parts()
+        self.bus = cast(RecordingBus, self.other.bus)
+
+    def parts(self) -> SinkParts:
+        return make_parts(self.store, self.clock, FilePath(self.mktemp()))
+
+    def start(self) -> Mirror:
+        mirror = Mirror(self.other)
+        mirror.startService()
+        self.addCleanup(mirror.stopService)
+        return mirror
+
+    def wait(self, work: Any) -> Any:
+        return self.successResultOf(Deferred.fromCoroutine(work))
+
+    def file(self, parts: SinkParts, name: str) -> FilePath[str]:
+        file: FilePath[str] = parts.public_directory.descendant(name[1:].split("/"))
+        return file
+
+    def publish(self, content: bytes, name: str = LIST) -> None:
+        self.wait(publish_document(self.maker, self.file(self.maker, name), content, job=""))
+
+    def same(self, name: str) -> None:
+        """Check that both nodes have the same files, of the same time."""
+        for suffix in ("", ".gz"):
+            one, other = (self.file(parts, name + suffix) for parts in (self.maker, self.other))
+            self.assertEqual(one.getContent(), other.getContent())
+            times = [os.stat(each.path).st_mtime_ns for each in (one, other)]
+            self.assertEqual(times[0], times[1])
+
+    def test_copied_at_the_start(self) -> None:
+        names = [LIST, ARCHIVE, "/resourcesync/changelist.xml", "/.well-known/resourcesync"]
+        for name in names:
+            self.publish(name.encode(), name)
+        self.start()
+        for name in names:
+            self.same(name)
+        copied = [one.path for one in self.bus.events if isinstance(one, FileCopied)]
+        self.assertEqual(sorted(copied), sorted(names))
+
+    def test_copied_at_a_hint(self) -> None:
+        mirror = self.start()
+        for content in (b"first", b"second"):
+            self.publish(content)
+            self.wait(mirror.handle(WorkHinted("document")))
+            self.same(LIST)
+        self.assertEqual(self.bus.events, [FileCopied(LIST)] * 2)
+        self.wait(mirror.handle(WorkHinted("")))
+        self.wait(mirror.handle(WorkHinted("fanout")))
+        self.assertEqual(len(self.bus.events), 2, "it is there already")
+
+    def test_copied_when_it_is_asked_for(self) -> None:
+        mirror = Mirror(self.other)
+        self.publish(b"content", ARCHIVE)
+        self.assertTrue(self.wait(mirror.copy(ARCHIVE)))
+        self.same(ARCHIVE)
+        self.assertTrue(self.wait(mirror.copy(ARCHIVE)))
+        self.assertEqual(len(self.bus.events), 1)
+
+    def test_what_there_is_not(self) -> None:
+        mirror = Mirror(self.other)
+        self.assertFalse(self.wait(mirror.copy(ARCHIVE)))
+        self.publish(b"content", ARCHIVE)
+        self.assertFalse(self.wait(mirror.copy(ARCHIVE)), "that is remembered for a moment")
+        self.clock.advance(MISSING)
+        self.assertTrue(self.wait(mirror.copy(ARCHIVE)))
+
+    def test_name_that_leads_elsewhere(self) -> None:
+        """Nobody but the broker stores documents, so this is a matter of course."""
+        key = self.successResultOf(self.store.store.begin_document("/../secret", NOON))
+        self.successResultOf(self.store.store.finish_document(key, 0, 0))
+        self.start()
+        self.assertEqual(self.bus.events, [])
+
+    def test_large_document_in_parts(self) -> None:
+        self.patch(documents, "PART", 1000)
+        content = os.urandom(10_000)
+        self.publish(content)
+        found = self.successResultOf(self.store.store.shared_document(LIST))
+        assert found is not None
+        parts = [
+            self.successResultOf(self.store.store.document_part(found.id, number))
+            for number in range(12)
+        ]
+        self.assertEqual([part is None for part in parts], [False] * 11 + [True])
+        self.assertEqual(gzip.decompress(b"".join(filter(None, parts))), content)
+        self.start()
+        self.same(LIST)
+
+    def test_version_that_is_replaced_while_it_is_copied(self) -> None:
+        self.patch(documents, "PART", 1000)
+        self.publish(os.urandom(5000))
+        give = self.store.store.document_part
+
+        def replaced(key: int, number: int) -> Any:
+            if number == 2:
+                self.patch(self.store.store, "document_part", give)
+                self.publish(b"newer")
+            return give(key, number)
+
+        self.patch(self.store.store, "document_part", replaced)
+        mirror = self.start()
+        self.assertFalse(self.file(self.other, LIST).exists())
+        self.assertEqual(self.other.public_directory.listdir(), [])
+        self.wait(mirror.handle(WorkHinted("")))
+        self.same(LIST)
+
+    def test_store_that_is_not_there(self) -> None:
+        mirror = self.start()
+        self.publish(b"content")
+        with self.unavailable("documents_since"):
+            self.wait(mirror.handle(WorkHinted("")))
+        self.wait(mirror.handle(WorkHinted("")))
+        self.same(LIST)
+
+    def unavailable(self, method: str) -> Any:
+        """Let a method of the store fail for a while."""
+        case, store = self, self.store.store
+
+        class Failing:
+            def __enter__(self) -> None:
+                def fail(*arguments: object) -> None:
+                    raise Unavailable("the server is down")
+
+                self.patch = case.patch(store, method, fail)
+
+            def __exit__(self, *error: object) -> None:
+                self.patch.restore()
+
+        return Failing()
+
+    def test_archives_of_an_earlier_version_are_stored(self) -> None:
+        """They were made on each node, and listed perhaps not the same pings."""
+        for parts, count in ((self.maker, 2), (self.other, 3)):
+            closing = f"</weblogUpdates>\n<!-- records: {count} -->\n".encode()
+            publish_file(self.file(parts, ARCHIVE), b"<weblogUpdates>\n" + closing)
+        first = Mirror(self.maker)
+        first.startService()
+        self.assertEqual(self.records(), 2)
+        self.start()
+        self.assertEqual(self.records(), 3)
+        self.wait(first.handle(WorkHinted("document")))
+        self.same(ARCHIVE)
+
+    def records(self) -> int:
+        """How many pings the archive in the database lists."""
+        found = self.successResultOf(self.store.store.shared_document(ARCHIVE))
+        return 0 if found is None else found.records
+
+    def test_torn_archive_is_not_stored(self) -> None:
+        publish_file(self.file(self.other, ARCHIVE), b"<weblogUpdates>\n<weblog")
+        self.start()
+        self.assertEqual(self.records(), 0)
+        self.publish(b"whole", ARCHIVE)
+        self.start()
+        self.same(ARCHIVE)
+
+    def test_lost_claim_leaves_the_old_file(self) -> None:
+        self.publish(b"old")
+        work = publish_document(self.maker, self.file(self.maker, LIST), b"new", job="lost")
+        self.failureResultOf(Deferred.fromCoroutine(work), ClaimLost)
+        self.assertEqual(self.file(self.maker, LIST).getContent(), b"old")
+        self.assertEqual(len(self.maker.public_directory.listdir()), 2)
+
+    def test_change_lists(self) -> None:
+        self.store.add(NOON, NOON + 1)
+        ChangeListSink(ChangeListOptions(), self.maker).startService()
+        self.start()
+        self.same(LIST)
+        self.assertEqual(ages(self.file(self.other, LIST)), ["0", "0"])
+
+    def test_archive_is_made_again_if_it_lacks_pings(self) -> None:
+        """Whether this node has the file or not."""
+        self.store.add(NOON - 1)
+        maker = ArchiveSink(ArchiveOptions(), self.maker)
+        maker.startService()
+        maker.stopService()
+        other = ArchiveSink(ArchiveOptions(), self.other)
+        other.startService()
+        self.clock.advance(60)
+        self.assertEqual(self.bus.events, [], "it holds all pings")
+        self.store.add(NOON - 2)
+        self.clock.advance(60)
+        self.assertEqual(len(ages(self.file(self.other, ARCHIVE))), 2)
+        told = [one.path for one in self.bus.events if isinstance(one, FilePublished)]
+        self.assertEqual(told, [ARCHIVE])
+
+
+class AloneTests(SynchronousTestCase):
+    """On SQLite there are no other nodes."""
+
+    def test_nothing_is_stored(self) -> None:
+        store = memory_store()
+        self.addCleanup(store.stopService)
+        parts = evolve(sink_parts(store=store), public_directory=FilePath(self.mktemp()))
+        target = parts.public_directory.child("changes.xml")
+        draft = Draft(target)
+        draft.begin()
+        draft.write(b"content")
+        self.successResultOf(
+            Deferred.fromCoroutine(publish_draft(parts, draft, target, job="a job"))
+        )
+        self.assertEqual(target.getContent(), b"content")
+        self.assertEqual(self.successResultOf(store.documents_after("", 10)), [])
+        mirror = Mirror(parts)
+        mirror.startService()
+        self.assertFalse(self.successResultOf(Deferred.fromCoroutine(mirror.copy("/changes.xml"))))

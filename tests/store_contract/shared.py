@@ -1,0 +1,152 @@
+"""The contract of ``IStore``: jobs that one node does for all, and the documents that it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.records import SharedDocument
+
+#: When the job is done next, after a turn that began at 1000.
+NEXT, MINUTE = 1060.0, 60.0
+CHANGES = "/changes.xml"
+
+
+class SharedWorkContract(TestCase):
+    """The tests that every ``IStore`` must pass."""
+
+    def make_store(self) -> IStore:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.store = self.make_store()
+
+    # jobs
+
+    async def test_job_is_due_until_it_is_done(self) -> None:
+        turn = await self.store.claim_job("a", 1000.0, MINUTE)
+        self.assertEqual((turn.due_at, turn.claimed, turn.elsewhere), (0.0, True, False))
+        self.assertTrue(await self.store.holds_job("a"))
+        self.assertFalse(await self.store.holds_job("b"))
+        self.assertTrue(await self.store.finish_job("a", NEXT))
+        self.assertFalse(await self.store.holds_job("a"))
+        early = await self.store.claim_job("a", 1059.0, MINUTE)
+        self.assertEqual((early.claimed, early.elsewhere), (False, False))
+        turn = await self.store.claim_job("a", 1300.0, MINUTE)
+        self.assertEqual((turn.due_at, turn.claimed), (NEXT, True), "minutes were missed")
+
+    async def test_job_that_is_released_is_as_due_as_before(self) -> None:
+        await self.store.claim_job("a", 1000.0, MINUTE)
+        await self.store.finish_job("a", NEXT)
+        await self.store.claim_job("a", 1100.0, MINUTE)
+        await self.store.release_job("a")
+        self.assertFalse(await self.store.finish_job("a", 5000.0), "it is not claimed")
+        self.assertEqual((await self.store.claim_job("a", 1100.0, MINUTE)).due_at, NEXT)
+
+    async def test_job_is_due_if_the_clock_that_planned_it_was_wrong(self) -> None:
+        await self.store.claim_job("a", 1000.0, MINUTE)
+        await self.store.finish_job("a", 9000.0)
+        self.assertTrue((await self.store.claim_job("a", 1001.0, MINUTE)).claimed)
+
+    async def test_requested_job_is_done_once_more(self) -> None:
+        await self.store.request_job("a", 10.0)  # nobody does it yet
+        await self.store.claim_job("a", 1000.0, MINUTE)
+        await self.store.request_job("a", 10.0)
+        self.assertFalse(await self.store.finish_job("a", NEXT))
+        self.assertTrue((await self.store.claim_job("a", 1001.0, MINUTE)).claimed)
+        self.assertTrue(await self.store.finish_job("a", NEXT))
+        await self.store.request_job("a", 10.0)
+        self.assertEqual((await self.store.claim_job("a", 1001.0, MINUTE)).due_at, 10.0)
+
+    # documents
+
+    async def make(
+        self, name: str, *parts: bytes, made_at: float = 1000.0, records: int = 1
+    ) -> int:
+        key = await self.store.begin_document(name, made_at)
+        for number, part in enumerate(parts):
+            self.assertTrue(await self.store.put_document_part(key, number, part))
+        self.assertTrue(await self.store.finish_document(key, 100, records))
+        return key
+
+    async def test_document_is_seen_when_it_is_whole(self) -> None:
+        key = await self.store.begin_document(CHANGES, 1000.5)
+        await self.store.put_document_part(key, 0, b"part")
+        self.assertIsNone(await self.store.shared_document(CHANGES))
+        self.assertEqual(await self.store.documents_after("", 10), [])
+        self.assertTrue(await self.store.finish_document(key, 4711, 12))
+        found = await self.store.shared_document(CHANGES)
+        assert found is not None
+        self.assertEqual(found, SharedDocument(CHANGES, key, 1000.5, 4711, 12, found.stored_at))
+        self.assertEqual(await self.store.shared_documents([CHANGES, "/other"]), [found])
+        self.assertEqual(await self.store.documents_since(found.stored_at - 1), [found])
+        self.assertEqual(await self.store.documents_since(found.stored_at), [])
+
+    async def test_bytes_of_a_document(self) -> None:
+        key = await self.make(CHANGES, b"one\x00", b"two")
+        parts = [await self.store.document_part(key, number) for number in range(3)]
+        self.assertEqual(parts, [b"one\x00", b"two", None])
+
+    async def test_newer_version_replaces_the_one_before(self) -> None:
+        before = await self.make(CHANGES, b"before")
+        after = await self.make(CHANGES, b"after", made_at=1060.0, records=0)
+        found = await self.store.shared_document(CHANGES)
+        assert found is not None
+        self.assertEqual((found.id, found.made_at), (after, 1060.0))
+        self.assertIsNone(await self.store.document_part(before, 0))
+
+    async def test_names_in_their_order(self) -> None:
+        for name in ("/c", "/a", "/b"):
+            await self.make(name)
+        found = await self.store.documents_after("", 2)
+        self.assertEqual([one.name for one in found], ["/a", "/b"])
+        self.assertEqual([one.name for one in await self.store.documents_after("/b", 2)], ["/c"])
+
+    async def test_unfinished_version_is_dropped_by_the_next(self) -> None:
+        lost = await self.store.begin_document(CHANGES, 1000.0)
+        await self.make(CHANGES, b"whole")
+        self.assertFalse(await self.store.put_document_part(lost, 0, b"late"))
+        self.assertFalse(await self.store.finish_document(lost, 1, 1))
+        given_up = await self.store.begin_document(CHANGES, 1000.0)
+        await self.store.drop_document(given_up)
+        self.assertFalse(await self.store.put_document_part(given_up, 0, b"late"))
+        self.assertEqual(len(await self.store.documents_after("", 10)), 1)
+
+    async def test_whole_version_is_not_dropped(self) -> None:
+        key = await self.make(CHANGES, b"whole")
+        await self.store.drop_document(key)
+        self.assertFalse(await self.store.finish_document(key, 1, 1), "it is finished")
+        self.assertEqual(await self.store.document_part(key, 0), b"whole")
+
+    async def test_only_a_longer_version_if_so_wanted(self) -> None:
+        await self.make(CHANGES, records=5)
+        for records, taken in ((5, False), (4, False), (6, True)):
+            key = await self.store.begin_document(CHANGES, 2000.0)
+            done = await self.store.finish_document(key, 9, records, only_if_more=True)
+            self.assertEqual(done, taken, records)
+        found = await self.store.shared_document(CHANGES)
+        assert found is not None
+        self.assertEqual(found.records, 6)
+
+    async def test_nothing_is_stored_without_the_claim_of_the_job(self) -> None:
+        key = await self.store.begin_document(CHANGES, 1000.0)
+        self.assertFalse(await self.store.finish_document(key, 1, 1, "a"))
+        self.assertIsNone(await self.store.shared_document(CHANGES))
+        await self.store.claim_job("a", 1000.0, MINUTE)
+        key = await self.store.begin_document(CHANGES, 1000.0)
+        self.assertTrue(await self.store.finish_document(key, 1, 1, "a"))
+
+
+def make_shared_work_tests(make_store: Callable[[TestCase], IStore]) -> type[TestCase]:
+    """The contract as a TestCase.
+
+    :param make_store: makes a store for a test.
+    """
+
+    class Tests(SharedWorkContract):
+        def make_store(self) -> IStore:
+            return make_store(self)
+
+    return Tests
