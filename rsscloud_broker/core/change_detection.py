@@ -7,16 +7,17 @@ one of these ways:
 - ``check_now``: the caller waits for the result (an rssCloud ping, a poll).
 - ``read``: the caller waits for the result, and nothing is recorded (a subscription).
 - ``schedule``: the caller has stored a check, which says that the topic waits to be fetched, and
-  does not wait (a weblogUpdates ping).  If the fetch fails, it is retried: see ``retrying``.  At
-  its start and every ten minutes the detector also fetches the topics whose checks nobody handles,
-  because the last process ended or because of a bug.
+  does not wait (a weblogUpdates ping).  Only some checks are in memory at a time: see
+  ``waiting_checks``.  If the fetch fails, it is retried: see ``retrying``.  At its start and every
+  ten minutes the detector releases the checks that are claimed and that nobody handles, because of
+  a bug.
 
 All of them share fetches: see ``sharing``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -32,12 +33,14 @@ from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
 from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
 from rsscloud_broker.core.topic_reader import TopicReader
+from rsscloud_broker.core.waiting_checks import WaitingChecks
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import FetchResult, Ping, Way
-from rsscloud_broker.records import FetchRecord
+from rsscloud_broker.records import Check, CheckState, FetchRecord
+from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
 
 T = TypeVar("T")
@@ -45,11 +48,8 @@ T = TypeVar("T")
 #: How many topics the detector remembers the last ping of.
 MAX_REMEMBERED = 10_000
 
-#: How many checks of nodes that have ended are taken over at a time.
-TAKEN_OVER = 500
-
-#: How many checks are read from the store at a time, and the seconds until it is read again.
-AT_ONCE, LOOK_AGAIN = 100_000, 600.0
+#: Seconds until checks are released again that are claimed and that nobody handles.
+LOOK_AGAIN = 600.0
 
 
 @frozen
@@ -91,14 +91,17 @@ class ChangeDetector(Service):
         self._pings = counters.pings
         self._store_retry = StoreRetry(clock, "Fetching")
         self._fetches: SharedFetches[_Found] = SharedFetches(self._fetch_and_record, clock)
-        self._retries = Retries(store, clock, self._store_retry, self._request, retries)
+        self._waiting = WaitingChecks(store, clock, self._store_retry, self._take)
+        self._retries = Retries(
+            store, clock, self._store_retry, self._request, retries, self._waiting.wake_at
+        )
         self._pings_seen = 0
         self._last_pings: BoundedDict[str, int] = BoundedDict(MAX_REMEMBERED)
         self._looking: Deferred[None] | None = None
         counters.checks.set_function(self._count_checks)
 
     def startService(self) -> None:
-        """Fetch the topics that still waited when the last process ended."""
+        """Fetch the topics that wait in the store."""
         super().startService()
         self._store_retry.stopped = False
         self._looking = Deferred.fromCoroutine(self._look_through())
@@ -108,6 +111,7 @@ class ChangeDetector(Service):
         super().stopService()
         self._store_retry.stop()
         self._retries.stop()
+        self._waiting.stop()
         if self._looking is not None:
             self._looking.cancel()
 
@@ -182,9 +186,23 @@ class ChangeDetector(Service):
         self._request(url, source, waiter=found)
         return found.addCallback(_result_of)
 
+    def has_room(self, source: str, urls: Iterable[str]) -> bool:
+        """Whether the store may claim checks for this process that a caller is about to request.
+
+        :param source: the address of the caller.
+        :param urls: the topics.
+        """
+        return self._waiting.has_room(source, urls)
+
+    async def request(self, url: str, source: str, pinged: bool = False) -> CheckState:
+        """Have the store request a check, for ``schedule``: see ``IStore.request_check``."""
+        now, claim = self._clock.wall_seconds(), self.has_room(source, (url,))
+        return await self._store.request_check(url, now, pinged, bucket_of(source), claim)
+
     def schedule(
         self,
         url: str,
+        state: CheckState = CheckState.WAITS,
         *,
         pinged: bool = False,
         source: str = "",
@@ -195,10 +213,20 @@ class ChangeDetector(Service):
 
         If the service is not running, the topic is fetched after its next start.
 
+        :param state: what the store said of the check.  If it waits in the store, this process or
+            another claims it when there is room; what the store does not keep is lost then, such as
+            the origin.
         :param pinged, source, origin, way: as for ``check_now``.
         """
         self._count_ping(url)
-        if self.running and not self._retries.hear_of(url, source, pinged=pinged):
+        if not self.running or state is CheckState.ELSEWHERE:
+            return
+        if self._retries.hear_of(url, source, pinged=pinged):
+            return
+        if state is CheckState.WAITS and url not in self._waiting:
+            self._waiting.left(url, source)
+        else:
+            self._waiting.add(url, source)
             self._request(
                 url,
                 source,
@@ -209,10 +237,25 @@ class ChangeDetector(Service):
                 requested=True,
             )
 
-    def schedule_later(self, url: str, source: str = "") -> None:
-        """Retry the fetch of a pinged topic that just failed.  The caller has stored a check."""
-        if self.running:
-            now, delays = self._clock.seconds(), self._retries.fresh()
+    def _take(self, check: Check) -> None:
+        """Begin the fetch of a check that this process has just claimed."""
+        self._request(
+            check.url,
+            check.source,
+            pinged=check.pinged,
+            requested=True,
+            delays=self._retries.after(check.failures),
+        )
+
+    def schedule_later(self, url: str, source: str, state: CheckState) -> None:
+        """Retry the fetch of a pinged topic that just failed.  The caller has stored a check, if
+        the state is not ``NONE``.
+        """
+        if state is not CheckState.CLAIMED:
+            if state:
+                self.schedule(url, state, source=source)
+        elif self.running:
+            now, delays = self._clock.seconds(), self._retries.after(0)
             self._retries.later(Retry(url, now, delays, {source}, pinged=True))
 
     def _request(
@@ -226,6 +269,7 @@ class ChangeDetector(Service):
         may_have_changed: bool = False,
         to_record: bool = False,
         requested: bool = False,
+        delays: Iterator[float] | None = None,
     ) -> None:
         """Request a fetch of a topic, which may be shared with other requests.
 
@@ -234,7 +278,7 @@ class ChangeDetector(Service):
         :param waiter: is fired with the result or the failure.
         :param may_have_changed: whether the topic may have changed since the last fetch, so that
             a failure is retried from the first delay on.
-        :param pinged, origin, way, to_record, requested: see ``PendingFetch``.
+        :param pinged, origin, way, to_record, requested, delays: see ``PendingFetch``.
         """
         pending = self._fetches.next(url)
         retry = self._retries.take(url)
@@ -243,8 +287,9 @@ class ChangeDetector(Service):
             pending.pinged |= retry.pinged
             pending.requested = True
             pending.delays = retry.delays
-        if may_have_changed:
-            pending.delays = None
+            self._waiting.add(url, next(iter(retry.sources), ""))
+        if may_have_changed or delays is not None:
+            pending.delays = delays
         if waiter is not None:
             pending.waiters.append(waiter)
         if pinged:
@@ -261,25 +306,22 @@ class ChangeDetector(Service):
         """How many of the stored checks this process handles."""
         return len(self._retries) + sum(pending.requested for pending in self._fetches)
 
-    async def take_over(self) -> None:
-        """Fetch topics that wait and that no node handles any more, some at a time."""
-        if self.running:
-            for check in await self._store.claim_checks(TAKEN_OVER):
-                self.schedule(check.url, pinged=check.pinged)
+    def take_over(self) -> None:
+        """Look for checks that wait, because another node has left them."""
+        self._waiting.wake()
 
     async def _look_through(self) -> None:
-        """Schedule, every ``LOOK_AGAIN`` seconds, the stored checks that nobody handles."""
+        """Release, every ``LOOK_AGAIN`` seconds, the checks that are claimed and nobody handles."""
         with suppress(CancelledError):  # the service stops; the store keeps the checks
             while True:
-                await self._resume()
+                await self._release()
+                self._waiting.start()
                 await deferLater(self._clock, LOOK_AGAIN)
 
-    async def _resume(self) -> None:
+    async def _release(self) -> None:
         try:
-            due = partial(self._store.checks_due, AT_ONCE)
-            for check in await self._store_retry(due, "topics that wait"):
-                if check.url not in self._retries and check.url not in self._fetches:
-                    self.schedule(check.url, pinged=check.pinged)
+            release = partial(self._store.release_checks, {*self._waiting, *self._retries})
+            await self._store_retry(release, "topics that wait")
         except CancelledError:
             raise
         except Exception:  # log a bug, and go on handling new pings
@@ -287,14 +329,21 @@ class ChangeDetector(Service):
 
     async def _fetch_and_record(self, pending: PendingFetch[_Found]) -> _Found:
         """Fetch and record; if that fails and the store has a check, plan a retry."""
+        url = pending.url
         try:
-            return await self._reader.fetch(
-                pending.url, pending.turn, partial(self._found, pending)
-            )
+            found = await self._reader.fetch(url, pending.turn, partial(self._found, pending))
+            if found.record is not None and found.record.asked_again and self.running:
+                self._waiting.add(url, "")
+                self._request(url, may_have_changed=True, requested=True)
+            return found
         except Exception as error:
             if pending.requested and self.running:
                 self._fail(pending, error)
             raise
+        finally:
+            following = self._fetches.after(pending)
+            if following is None or not following.requested:
+                self._waiting.done(url)
 
     async def _found(self, pending: PendingFetch[_Found], fetched: FetchResult) -> _Found:
         if not (pending.to_record or pending.requested):
@@ -334,7 +383,7 @@ class ChangeDetector(Service):
         retry = Retry(
             url,
             self._clock.seconds(),
-            pending.delays or self._retries.fresh(),
+            pending.delays or self._retries.after(0),
             set(pending.turn.sources),
             pending.pinged,
         )

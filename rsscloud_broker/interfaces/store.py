@@ -7,7 +7,7 @@ PostgreSQL, and the contract tests say what any other implementation must do.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from zope.interface import Interface
@@ -30,7 +30,8 @@ from rsscloud_broker.model import (
     TopicSummary,
 )
 from rsscloud_broker.records import (
-    Check,
+    CheckState,
+    ClaimedChecks,
     FetchRecord,
     HostState,
     PendingIntent,
@@ -38,6 +39,7 @@ from rsscloud_broker.records import (
     PingRecord,
     PollPlan,
     Swept,
+    WantedChecks,
 )
 
 T = TypeVar("T")
@@ -53,16 +55,22 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
 
     # pings
 
-    def add_ping(ping: Ping, repeat_window: float) -> Awaitable[PingRecord]:
+    def add_ping(
+        ping: Ping, repeat_window: float, source: str = ..., claim: bool = ...
+    ) -> Awaitable[PingRecord]:
         """Record a ping, and request a check of each topic that the ping names and that has a
         subscription.
 
         A repeat (the same name, URL and feed within ``repeat_window`` seconds) gets no
         record of its own, but requests the checks.
+
+        :param source, claim: as for ``request_check``.
         """
 
     def add_pings(wanted: Sequence[tuple[Ping, float]]) -> Awaitable[list[PingRecord]]:
-        """As ``add_ping``, for several pings, each with its ``repeat_window``."""
+        """As ``add_ping``, for several pings, each with its ``repeat_window``.  Their checks are
+        not claimed.
+        """
 
     def known_pings(wanted: Sequence[tuple[Ping, float]]) -> Awaitable[list[bool]]:
         """Whether each ping would be a repeat for ``add_pings``.  Nothing is changed."""
@@ -183,25 +191,36 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
     def forget_ping(url: str, at: float) -> Awaitable[None]:
         """Forget when a topic was last pinged, and make its next poll due now if it is polled."""
 
-    def checks_due(limit: int) -> Awaitable[list[Check]]:
-        """The topics that wait to be fetched, longest waiting first.
+    def claim_checks(wanted: WantedChecks) -> Awaitable[ClaimedChecks]:
+        """Claim topics that wait to be fetched and that no node has claimed."""
 
-        Those that another node has claimed are left out.
+    def release_checks(held: Collection[str]) -> Awaitable[int]:
+        """Release the claims of this process, so that any node may claim these checks.
+
+        :param held: the URLs of topics whose checks it still handles.
+        :returns: how many were released.
         """
 
-    def claim_checks(limit: int) -> Awaitable[list[Check]]:
-        """Claim topics that wait to be fetched and that no node has claimed: the node that took
-        the requests has ended.
+    def put_off_check(url: str, failures: int, until: float) -> Awaitable[None]:
+        """Release a claimed check whose fetch has failed, and let it wait until a time.
+
+        If somebody requests it again meanwhile, it waits a second at most.
+
+        :param failures: how many attempts have failed.
         """
 
-    def request_check(url: str, at: float, pinged: bool = ...) -> Awaitable[bool]:
+    def request_check(
+        url: str, at: float, pinged: bool = ..., source: str = ..., claim: bool = ...
+    ) -> Awaitable[CheckState]:
         """Request a check of a topic that has a subscription.
 
         :param pinged: whether somebody said that the topic changed.  Then the check is
             requested for a topic without subscriptions too, even an unknown one.
-        :returns: whether the check was requested.  It was not if the topic has no
-            subscription and was not pinged, if it has ended, or if it is unknown and as many
-            such topics as the store keeps wait to be fetched.
+        :param source: who requests it; see ``sources.bucket_of``.
+        :param claim: whether this process claims the check, if it is free and not put off.
+        :returns: whether the check was requested, and who handles it.  It was not if the topic
+            has no subscription and was not pinged, if it has ended, or if it is unknown and as
+            many such topics as the store keeps wait to be fetched.
         """
 
     def request_content(url: str, at: float) -> Awaitable[bool]:
@@ -212,7 +231,10 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
         """
 
     def drop_check(url: str, asked_until: float) -> Awaitable[None]:
-        """Withdraw the check of a topic, unless it was requested again after a time."""
+        """Withdraw the check of a topic, unless it was requested again after a time.
+
+        A check that stays is released, if this process has claimed it.
+        """
 
     def push_content(url: str, content: Content, at: float) -> Awaitable[bool]:
         """Begin a fan-out of pushed content, if the topic has subscriptions.

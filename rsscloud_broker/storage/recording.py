@@ -104,6 +104,13 @@ class _Found:
         return by_another and 0 < (row.read_at or 0) - read_at < _LONGEST_FETCH
 
     @property
+    def is_asked_again(self) -> bool:
+        """Whether a check was requested after the fetch began, which this process has claimed."""
+        asked_at, read_at = self.row.check_requested_at, to_micros(self.fetched.started_at)
+        is_own = self.node is not None and self.row.check_node_id == self.node
+        return is_own and asked_at is not None and asked_at > read_at
+
+    @property
     def changed(self) -> bool:
         """Whether the topic has another content than at the last fetch."""
         return (self.row.digest, self.row.size) != (self.fetched.digest, self.fetched.size)
@@ -233,6 +240,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
             ping=next(pings) if each.changed and each.ping is not None else None,
             content_awaited=not each.changed and contents.get(each.key) is not None,
             stored=contents.get(each.key) is not None or kept.get(each.key, False),
+            asked_again=each.is_asked_again,
         )
         for each in found
     ]

@@ -22,6 +22,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
     false,
     func,
     text,
@@ -55,7 +56,7 @@ topic = Table(
     Column("read_at", BigInteger),
     Column("changed_at", BigInteger),
     # When a check of the topic was last requested; null if no check is requested.
-    Column("check_requested_at", BigInteger, index=True),
+    Column("check_requested_at", BigInteger),
     # Whether somebody said that the topic changed, since the check was requested.
     Column("check_pinged", Boolean, nullable=False, server_default=false()),
     # Why the topic has ended; empty if it has not.
@@ -85,12 +86,40 @@ topic = Table(
     Column("poll_node_id", BigInteger),
     # The id of the node whose fetch was recorded last; its row may be gone.
     Column("reader_id", BigInteger),
+    # Of a requested check: who requested it first, the host of the topic, when it may be claimed
+    # (null for at once), and how many attempts to fetch the topic have failed: see ``checks``.
+    Column("check_source", Text, nullable=False, server_default=""),
+    Column("check_host", Text, nullable=False, server_default=""),
+    Column("check_due_at", BigInteger),
+    Column("check_failures", Integer, nullable=False, server_default="0"),
     UniqueConstraint("url").ddl_if(dialect="sqlite"),
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )
 
 _is_idle = topic.c.idle_at.is_not(None)
 Index("ix_topic_idle_at", topic.c.idle_at, sqlite_where=_is_idle, postgresql_where=_is_idle)
+
+#: Whether a check of a topic waits for any node to claim it.
+CHECK_WAITS = and_(
+    topic.c.check_requested_at.is_not(None),
+    topic.c.check_node_id.is_(None),
+    topic.c.check_due_at.is_(None),
+)
+Index(
+    "ix_topic_check_waits",
+    topic.c.check_source,
+    topic.c.check_host,
+    topic.c.check_requested_at,
+    sqlite_where=CHECK_WAITS,
+    postgresql_where=CHECK_WAITS,
+)
+_is_put_off = topic.c.check_due_at.is_not(None)
+Index(
+    "ix_topic_check_due_at",
+    topic.c.check_due_at,
+    sqlite_where=_is_put_off,
+    postgresql_where=_is_put_off,
+)
 
 # The ids of most tables below are never used twice: fan-outs keep ids of subscriptions as cursors,
 # and sinks remember by an id how far they have read.

@@ -1,9 +1,9 @@
 """The store, which the core and the sinks use: each method is one transaction on the database.
 
-The SQL of the methods is in ``pings``, ``topics``, ``checks``, ``recording``, ``pushes``,
-``polls``, ``moves``, ``contents``, ``subscriptions``, ``summaries``, ``intents``, ``log_entries``,
-``statistics``, ``walks``, ``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``,
-``blocks``, ``changes``, ``kept_changes`` and ``relaying``.
+The SQL of the methods is in ``pings``, ``topics``, ``checks``, ``check_claims``, ``recording``,
+``pushes``, ``polls``, ``moves``, ``contents``, ``subscriptions``, ``summaries``, ``intents``,
+``log_entries``, ``statistics``, ``walks``, ``deliveries``, ``nodes``, ``due_times``, ``sizes``,
+``administration``, ``blocks``, ``changes``, ``kept_changes`` and ``relaying``.
 ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
@@ -34,12 +34,10 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.records import (
     Bounds,
-    Check,
     Delivery,
     Fanout,
     FetchRecord,
     PendingIntent,
-    PingRecord,
     PollPlan,
     Recorded,
     Swept,
@@ -70,19 +68,17 @@ from rsscloud_broker.storage import log_entries as log_rows
 from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
+from rsscloud_broker.storage.check_methods import CheckMethods
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.operations import Heavy, Operation
 from rsscloud_broker.storage.threads import StoreThreads, Threads
-from rsscloud_broker.tables import (
-    to_micros,
-)
 
 T = TypeVar("T")
 
 
 @implementer(IStore, IAdministrationStore)
-class Store(Service):
+class Store(CheckMethods, Service):
     """Implements ``IStore`` and ``IAdministrationStore`` with an SQLite or PostgreSQL database.
 
     When it starts, it registers this process as a node of the database: see ``nodes``.
@@ -184,17 +180,6 @@ class Store(Service):
 
     # pings
 
-    def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:
-        return self._database.write(Batched(self._add_pings, (ping, repeat_window)))
-
-    def add_pings(self, wanted: Sequence[tuple[Ping, float]]) -> Deferred[list[PingRecord]]:
-        return self._database.write(lambda conn: self._add_pings(conn, wanted))
-
-    def _add_pings(
-        self, conn: Connection, wanted: Sequence[tuple[Ping, float]]
-    ) -> list[PingRecord]:
-        return ping_rows.add_pings(conn, wanted, self._claimant(conn))
-
     known_pings = reading(ping_rows.known_pings)
     pings = reading(ping_rows.pings)
     pings_after = reading(ping_rows.pings_after)
@@ -260,13 +245,6 @@ class Store(Service):
             lambda conn: (operation(conn), topics.end_topic(conn, url, reason, at, self._bounds))
         )
 
-    def request_check(self, url: str, at: float, pinged: bool = False) -> Deferred[bool]:
-        asked = checks.AskedCheck(url, to_micros(at), pinged)
-        return self._database.write(Batched(self._request_checks, asked))
-
-    def _request_checks(self, conn: Connection, asked: Sequence[checks.AskedCheck]) -> list[bool]:
-        return checks.request_checks(conn, asked, self._bounds, self._claimant(conn))
-
     def end_topic(
         self, url: str, reason: str, at: float, change: Change | None = None
     ) -> Deferred[bool]:
@@ -295,18 +273,6 @@ class Store(Service):
 
     forget_ping = writing(polls.forget_ping)
 
-    def checks_due(self, limit: int) -> Deferred[list[Check]]:
-        return self._database.read(
-            lambda conn: checks.checks_due(conn, limit, self._node_if_not_alone)
-        )
-
-    def claim_checks(self, limit: int) -> Deferred[list[Check]]:
-        return self._database.write(
-            lambda conn: checks.claim_checks(conn, limit, self._registered(conn))
-        )
-
-    request_content = writing(checks.request_content)
-    drop_check = writing(checks.drop_check)
     content = reading(contents.get_content)
     newest_content = reading(contents.newest_content)
     revive_topic = writing(topics.revive_topic)
