@@ -30,8 +30,8 @@ from rsscloud_broker.store_retry import StoreRetry
 #: more of them than are free for all others.
 WINDOW, WINDOW_OF_HOST = 2000, 200
 
-#: How many checks are claimed at a time, and how many from one source at one host.
-PORTION, PORTION_OF_HOST = 100, 50
+#: How many checks are claimed at a time.
+PORTION = 100
 
 #: When fetches end, seconds until checks are claimed in their place.
 PAUSE = 0.05
@@ -45,20 +45,34 @@ class WaitingChecks:
 
     :param store_retry: repeats what the store could not do.
     :param take: begins the fetch of a claimed check.
+    :param window: how many checks are in memory, ``of_host`` of one host.
+    :param portion: how many are claimed at a time.
     """
 
     log = Logger()
 
     def __init__(
-        self, store: IStore, clock: IClock, store_retry: StoreRetry, take: Callable[[Check], object]
+        self,
+        store: IStore,
+        clock: IClock,
+        store_retry: StoreRetry,
+        take: Callable[[Check], object],
+        *,
+        window: int = WINDOW,
+        of_host: int = WINDOW_OF_HOST,
+        portion: int = PORTION,
     ) -> None:
         self._store = store
         self._clock = clock
         self._store_retry = store_retry
         self._take = take
+        self._window = window
+        self._of_host = of_host
+        self._enough_of_host = max(1, of_host // 4)
+        self._portion = portion
         self._held: dict[str, tuple[str, str]] = {}  # source and host, by URL
         self._of: Counter[tuple[str, str] | str] = Counter()  # of sources, and their hosts
-        self._limits = HostLimiter(WINDOW)
+        self._limits = HostLimiter(window)
         self._behind: set[tuple[str, str] | str] = set()  # have checks that wait longer
         self._after_source: str | None = None
         self._after_hosts: Mapping[str, str] = {}
@@ -99,7 +113,7 @@ class WaitingChecks:
         """
         if not self._running:
             return False
-        if len(self._held) < PORTION_OF_HOST and not self._left:
+        if len(self._held) < self._enough_of_host and not self._left:
             return True
         bucket = bucket_of(source)
         return self._has_room(bucket) and all(
@@ -115,7 +129,7 @@ class WaitingChecks:
 
     def _has_room_at(self, source: str, host: str) -> bool:
         pair = source, host
-        if pair not in self._behind and self._limits.has_capacity_at(_quota(host), source):
+        if pair not in self._behind and self._limits.has_capacity_at(self._quota(host), source):
             return True
         if self._of[pair]:
             self._behind.add(pair)
@@ -130,14 +144,14 @@ class WaitingChecks:
             return
         pair = self._held[url] = bucket_of(source), host_of(url)
         self._of.update((pair, pair[0]))
-        self._limits.begin(_quota(pair[1]), pair[0])
+        self._limits.begin(self._quota(pair[1]), pair[0])
 
     def done(self, url: str) -> None:
         """Count a check no more: a fetch has answered it, or it waits for another attempt."""
         pair = self._held.pop(url, None)
         if pair is None:
             return
-        self._limits.end(_quota(pair[1]), pair[0])
+        self._limits.end(self._quota(pair[1]), pair[0])
         for key in (pair, pair[0]):
             self._of[key] -= 1
             if not self._of[key]:
@@ -154,7 +168,7 @@ class WaitingChecks:
         self._left = True
         bucket = bucket_of(source)
         if self._limits.has_capacity(bucket) and self._limits.has_capacity_at(
-            _quota(host_of(url)), bucket
+            self._quota(host_of(url)), bucket
         ):
             self.wake()
 
@@ -207,12 +221,13 @@ class WaitingChecks:
             for key, count in self._of.items()
             if not isinstance(key, str)
             and (
-                count >= PORTION_OF_HOST or not self._limits.has_capacity_at(_quota(key[1]), key[0])
+                count >= self._enough_of_host
+                or not self._limits.has_capacity_at(self._quota(key[1]), key[0])
             )
         }
         return WantedChecks(
-            limit=min(PORTION, WINDOW - len(self._held)),
-            of_host=PORTION_OF_HOST,
+            limit=min(self._portion, self._window - len(self._held)),
+            of_host=self._enough_of_host,
             now=self._clock.wall_seconds(),
             busy_sources=busy_sources,
             busy_hosts=busy_hosts,
@@ -235,6 +250,5 @@ class WaitingChecks:
         if claimed.next_at is not None:
             self.wake_at(claimed.next_at)
 
-
-def _quota(host: str) -> HostQuota:
-    return HostQuota("check", host, WINDOW_OF_HOST)
+    def _quota(self, host: str) -> HostQuota:
+        return HostQuota("check", host, self._of_host)

@@ -281,7 +281,7 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
     # subscriptions
 
     def put_subscription(
-        subscription: Subscription, known: bytes | None = ...
+        subscription: Subscription, known: bytes | None = ..., intent: int | None = ...
     ) -> Awaitable[Subscription]:
         """Store a subscription, in place of one with the same topic and callback.
 
@@ -292,10 +292,19 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
             topic has changed or ended since, the store adds a pending notification.  If that
             is to carry content which the store does not have, a check is requested, and the
             validators are forgotten, so that the server sends the content.
+        :param intent: the key of the intent that is settled by this, which is removed.
+        :raises ClaimLost: that intent was replaced meanwhile, or another node has claimed it.
+            Then nothing is stored.
         """
 
-    def remove_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
-        """Remove a subscription, and return whether there was one."""
+    def remove_subscription(
+        topic: str, callback: Callback, intent: int | None = ...
+    ) -> Awaitable[bool]:
+        """Remove a subscription, and return whether there was one.
+
+        :param intent: as for ``put_subscription``.
+        :raises ClaimLost: as for ``put_subscription``.
+        """
 
     def has_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
         """Whether there is a subscription with a topic and a callback."""
@@ -362,10 +371,12 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
     def remove_intent(key: int) -> Awaitable[None]:
         """Remove an intent."""
 
-    def intents() -> Awaitable[list[PendingIntent]]:
+    def intents(after: int = ..., limit: int = ...) -> Awaitable[list[PendingIntent]]:
         """The intents that are not verified yet, oldest first.
 
         If there can be several nodes, those that this process has claimed.
+
+        :param after: only intents with a greater key.
         """
 
     def claim_intents(limit: int) -> Awaitable[list[PendingIntent]]:

@@ -24,6 +24,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import Batched, reading, writing
 from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
+    Callback,
     Content,
     FetchResult,
     Intent,
@@ -286,8 +287,24 @@ class Store(CheckMethods, Service):
             lambda conn: subscription_rows.sweep(conn, now, idle_topics_before, self._bounds)
         )
 
-    put_subscription = writing(subscription_rows.put_subscription)
-    remove_subscription = writing(subscription_rows.remove_subscription)
+    def put_subscription(
+        self, subscription: Subscription, known: bytes | None = None, intent: int | None = None
+    ) -> Deferred[Subscription]:
+        def put(conn: Connection) -> Subscription:
+            intent_rows.settle_intent(conn, intent, self._node)
+            return subscription_rows.put_subscription(conn, subscription, known)
+
+        return self._database.write(put)
+
+    def remove_subscription(
+        self, topic: str, callback: Callback, intent: int | None = None
+    ) -> Deferred[bool]:
+        def remove(conn: Connection) -> bool:
+            intent_rows.settle_intent(conn, intent, self._node)
+            return subscription_rows.remove_subscription(conn, topic, callback)
+
+        return self._database.write(remove)
+
     has_subscription = reading(subscription_rows.has_subscription)
     subscriptions = reading(subscription_rows.subscriptions)
     subscriptions_of = reading(subscription_rows.by_ids)
@@ -323,8 +340,10 @@ class Store(CheckMethods, Service):
             lambda conn: intent_rows.claim_intents(conn, limit, self._registered(conn))
         )
 
-    def intents(self) -> Deferred[list[PendingIntent]]:
-        return self._database.read(lambda conn: intent_rows.intents(conn, self._node_if_not_alone))
+    def intents(self, after: int = 0, limit: int = 1000) -> Deferred[list[PendingIntent]]:
+        return self._database.read(
+            lambda conn: intent_rows.intents(conn, after, limit, self._node_if_not_alone)
+        )
 
     # fan-outs and deliveries
 

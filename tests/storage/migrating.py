@@ -288,7 +288,7 @@ class MigrationSteps(SynchronousTestCase):
             same = record_fetch(conn, FetchResult("http://b/", b"d" * 32, 1, 2.0), None)
             self.assertFalse(same.changed)
             self.assertEqual([walk.topic for walk in fanouts(conn, 10)], ["http://a/~x"])
-            (waiting,) = intents(conn)
+            (waiting,) = intents(conn, 0, 10)
             self.assertEqual(
                 (waiting.id, waiting.intent.topic, waiting.intent.as_written.topic),
                 (2, "http://a/~x", "http://a/%7Ex"),

@@ -12,6 +12,7 @@ from twisted.internet.task import deferLater
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker import __version__
+from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Intent, Ping
 from rsscloud_broker.records import CheckState, Fanout, PollPlan
@@ -378,6 +379,12 @@ class OtherClaimTests(NodesTestCase):
         self.assertEqual(await other.claim_intents(10), [stored])
         await one.remove_intent(stored.id)
         await one.postpone_intent(stored.id, 1, 5000.0)
+        with self.assertRaises(ClaimLost):
+            await one.put_subscription(a_subscription(), intent=stored.id)
         self.assertEqual(await other.intents(), [stored])
-        await other.remove_intent(stored.id)
+        await other.put_subscription(a_subscription(), intent=stored.id)
+        self.assertEqual(len(await other.subscriptions(FEED, 0, 10)), 1)
+        with self.assertRaises(ClaimLost):
+            await other.remove_subscription(FEED, a_subscription().callback, intent=stored.id)
+        self.assertEqual(len(await other.subscriptions(FEED, 0, 10)), 1)
         self.assertEqual(await other.intents(), [])
