@@ -65,14 +65,18 @@ def claim_polls(conn: Connection, now: float, limit: int, node: int) -> list[Top
     """
     claim = topic.c.poll_node_id
     due = (
-        select(topic.c.id)
+        select(topic.c.id, claim)
         .where(topic.c.next_poll_at <= to_micros(now), or_(claim.is_(None), claim == node))
         .order_by(topic.c.next_poll_at, topic.c.id)
         .limit(limit)
     )
-    keys = list(conn.scalars(due.with_for_update(skip_locked=True, key_share=True)))
-    conn.execute(update(topic).where(topic.c.id.in_(keys)).values(poll_node_id=node))
-    rows = TOPICS.where(topic.c.id.in_(keys)).order_by(topic.c.next_poll_at, topic.c.id)
+    found = conn.execute(due.with_for_update(skip_locked=True, key_share=True)).all()
+    free = [key for key, claimant in found if claimant is None]
+    if free:
+        conn.execute(update(topic).where(topic.c.id.in_(free)).values(poll_node_id=node))
+    rows = TOPICS.where(topic.c.id.in_([key for key, _ in found])).order_by(
+        topic.c.next_poll_at, topic.c.id
+    )
     return _statuses(conn, conn.execute(rows).all())
 
 
