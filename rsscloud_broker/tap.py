@@ -252,6 +252,7 @@ def make_broker(
         *make_all(makers, "sinks", chosen["sinks"], sink_parts),
         OwnTopicsSink(store, detector.schedule, clock, public_url),
         RequestedContentsSink(detector),
+        detector.others,
         TakingOverSink(
             detector, intents, [limiter.share, detector.share, *(one.share for one in pollers)]
         ),

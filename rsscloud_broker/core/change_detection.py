@@ -22,13 +22,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from attrs import evolve, frozen
+from attrs import evolve
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.core.elsewhere import Found, OtherNodes
 from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
 from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
@@ -50,14 +51,6 @@ MAX_REMEMBERED = 10_000
 
 #: Seconds until checks are released again that are claimed and that nobody handles.
 LOOK_AGAIN = 600.0
-
-
-@frozen
-class _Found:
-    """The result of a fetch, and what the store recorded of it (None if nothing was)."""
-
-    fetched: FetchResult
-    record: FetchRecord | None
 
 
 class ChangeDetector(Service):
@@ -90,7 +83,9 @@ class ChangeDetector(Service):
         self._counted = counters.fetches
         self._pings = counters.pings
         self._store_retry = StoreRetry(clock, "Fetching")
-        self._fetches: SharedFetches[_Found] = SharedFetches(self._fetch_and_record, clock)
+        self._fetches: SharedFetches[Found] = SharedFetches(self._fetch_and_record, clock)
+        #: Other nodes that may fetch the same topics.
+        self.others = OtherNodes(store, clock)
         self._waiting = WaitingChecks(store, clock, self._store_retry, self._take)
         self._retries = Retries(
             store, clock, self._store_retry, self._request, retries, self._waiting.wake_at
@@ -116,8 +111,9 @@ class ChangeDetector(Service):
             self._looking.cancel()
 
     def share(self, nodes: int) -> None:
-        """Heed that other nodes record fetches too: see ``TopicReader.share``."""
+        """Heed that other nodes fetch topics too: see ``TopicReader.share``."""
         self._reader.share(nodes)
+        self.others.live = nodes
 
     def reads(self, url: str) -> bool:
         """Whether the broker fetches a topic: False if its content is pushed."""
@@ -151,7 +147,7 @@ class ChangeDetector(Service):
         """
         if pinged:
             self._count_ping(url)
-        found: Deferred[_Found] = Deferred()
+        found: Deferred[Found] = Deferred()
         self._request(
             url,
             source,
@@ -182,7 +178,7 @@ class ChangeDetector(Service):
         :param source: as for ``check_now``.
         :raises TopicUnreadable: the fetch failed.
         """
-        found: Deferred[_Found] = Deferred()
+        found: Deferred[Found] = Deferred()
         self._request(url, source, waiter=found)
         return found.addCallback(_result_of)
 
@@ -262,7 +258,7 @@ class ChangeDetector(Service):
         self,
         url: str,
         *sources: str,
-        waiter: Deferred[_Found] | None = None,
+        waiter: Deferred[Found] | None = None,
         pinged: bool = False,
         origin: str = "",
         way: Way = Way.FETCH,
@@ -327,9 +323,11 @@ class ChangeDetector(Service):
         except Exception:  # log a bug, and go on handling new pings
             self.log.failure("Topics that wait to be read could not be looked up.")
 
-    async def _fetch_and_record(self, pending: PendingFetch[_Found]) -> _Found:
+    async def _fetch_and_record(self, pending: PendingFetch[Found]) -> Found:
         """Fetch and record; if that fails and the store has a check, plan a retry."""
         url = pending.url
+        if (answer := await self.others.answer(pending)) is not None:
+            return answer
         try:
             found = await self._reader.fetch(url, pending.turn, partial(self._found, pending))
             if found.record is not None and found.record.asked_again and self.running:
@@ -345,12 +343,12 @@ class ChangeDetector(Service):
             if following is None or not following.requested:
                 self._waiting.done(url)
 
-    async def _found(self, pending: PendingFetch[_Found], fetched: FetchResult) -> _Found:
+    async def _found(self, pending: PendingFetch[Found], fetched: FetchResult) -> Found:
         if not (pending.to_record or pending.requested):
-            return _Found(fetched, None)
-        return _Found(fetched, await self._record_for(pending, fetched))
+            return Found(fetched, None)
+        return Found(fetched, await self._record_for(pending, fetched))
 
-    async def _record_for(self, pending: PendingFetch[_Found], fetched: FetchResult) -> FetchRecord:
+    async def _record_for(self, pending: PendingFetch[Found], fetched: FetchResult) -> FetchRecord:
         """Record the result of a fetch, unless the store was just given the same."""
         result = evolve(
             fetched,
@@ -367,7 +365,7 @@ class ChangeDetector(Service):
                 return FetchRecord(topic, changed=False)
         return await self.record(result)
 
-    def _fail(self, pending: PendingFetch[_Found], error: Exception) -> None:
+    def _fail(self, pending: PendingFetch[Found], error: Exception) -> None:
         """Plan a retry of a failed fetch that the store has a check for."""
         url = pending.url
         if not isinstance(error, TopicUnreadable | Unavailable):  # a bug: log its traceback
@@ -398,8 +396,9 @@ class ChangeDetector(Service):
 
         :param announce: whether ``TopicChanged`` is published for a change.
         """
-        ping = self._ping_of(fetched) if fetched.pinged else None
-        record = await self._store.record_fetch(fetched, ping)
+        # A ping that another node took is listed too: its check says that somebody pinged.
+        ping, if_asked = self._ping_of(fetched), not fetched.pinged
+        record = await self._store.record_fetch(fetched, ping, if_asked)
         self._tell(fetched, record, announce=announce)
         return record
 
@@ -440,10 +439,10 @@ class ChangeDetector(Service):
         self._bus.publish(TopicFetched(topic, changed, fetched.result, fetched.seconds, now))
 
 
-def _record_of(found: _Found) -> FetchRecord:
+def _record_of(found: Found) -> FetchRecord:
     assert found.record is not None  # check_now asks for a record
     return found.record
 
 
-def _result_of(found: _Found) -> FetchResult:
+def _result_of(found: Found) -> FetchResult:
     return found.fetched

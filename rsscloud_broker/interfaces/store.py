@@ -120,7 +120,9 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
     def topic_status(url: str) -> Awaitable[TopicStatus | None]:
         """The topic at a URL, with the history of its fetches and the plan of its polls."""
 
-    def record_fetch(fetched: FetchResult, ping: Ping | None) -> Awaitable[FetchRecord]:
+    def record_fetch(
+        fetched: FetchResult, ping: Ping | None, if_asked: bool = ...
+    ) -> Awaitable[FetchRecord]:
         """Record what a fetch found at the present URL of a topic.
 
         If the content differs from the last fetch (or this is the first), the topic has
@@ -128,6 +130,9 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
         Checks that were requested before the fetch began are done.
 
         If another node has recorded a fetch that began later, this one is not recorded.
+
+        :param if_asked: whether the ping is recorded only if a check waits that was requested
+            because of a ping.
 
         If some subscription of the topic wants content, the store keeps the content, one copy
         for all of them, while a walk or a pending notification needs it.  If the content does
@@ -199,6 +204,17 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
 
         :param held: the URLs of topics whose checks it still handles.
         :returns: how many were released.
+        """
+
+    def join_check(url: str, at: float, pinged: bool) -> Awaitable[int | None]:
+        """Request a fetch of a topic from another node that has claimed its check.
+
+        When that node has fetched the topic, or has failed to, it sends the hint ``read``.
+
+        :param at: when it was requested.
+        :param pinged: whether somebody said that the topic changed.
+        :returns: the key in the hint.  None if no other node has claimed the check, or if the
+            topic could not be fetched the last time; then this process may fetch it.
         """
 
     def put_off_check(url: str, failures: int, until: float) -> Awaitable[None]:

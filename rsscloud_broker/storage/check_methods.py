@@ -78,6 +78,11 @@ class CheckMethods:
             lambda conn: checks.release_checks(conn, held, self._registered(conn))
         )
 
+    def join_check(self, url: str, at: float, pinged: bool) -> Deferred[int | None]:
+        return self._database.write(
+            lambda conn: checks.join_check(conn, url, at, pinged, self._registered(conn))
+        )
+
     def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
         return self._database.write(
             lambda conn: checks.drop_check(conn, url, asked_until, self._node)

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Row, bindparam, select, update
+from sqlalchemy import BigInteger, Connection, Row, bindparam, case, literal, or_, select, update
 
 from rsscloud_broker.model import host_of
 from rsscloud_broker.records import Bounds, CheckState
@@ -40,6 +40,7 @@ NO_CHECK = {
     "check_node_id": None,
     "check_due_at": None,
     "check_failures": 0,
+    "check_awaited": False,
 }
 
 #: A check that is put off waits so long at most, in microseconds, after it is requested again.
@@ -245,6 +246,32 @@ def request_content(conn: Connection, url: str, at: float) -> bool:
         return False
     conn.execute(update(topic).where(topic.c.id == key_of(url)).values(NO_VALIDATORS))
     return True
+
+
+def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -> int | None:
+    """See ``IStore.join_check``.
+
+    :param node: the node id of this process.
+    """
+    earlier, asked_at = topic.c.check_requested_at, to_micros(at)
+    joined = (
+        update(topic)
+        .where(
+            topic.c.id == key_of(url),
+            topic.c.check_node_id.is_not(None),
+            topic.c.check_node_id != node,
+            topic.c.failures == 0,
+            topic.c.ended == "",
+        )
+        .values(
+            check_requested_at=case((earlier > asked_at, earlier), else_=asked_at),
+            check_pinged=or_(topic.c.check_pinged, literal(pinged)),
+            check_awaited=True,
+        )
+        .returning(topic.c.id)
+    )
+    key: int | None = conn.execute(joined).scalar()
+    return key
 
 
 def drop_check(conn: Connection, url: str, asked_until: float, node: int | None = None) -> None:

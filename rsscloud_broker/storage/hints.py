@@ -18,8 +18,8 @@ from rsscloud_broker.storage import sqlite
 CHANNEL: Final = "rsscloud_broker"
 
 #: The kinds of hints: a fan-out has begun; the claims of a node are free; a host does not answer,
-#: or does so again.
-FANOUT, FREED, HOST = "fanout", "freed", "host"
+#: or does so again; a topic was fetched, or could not be, for which other nodes wait.
+FANOUT, FREED, HOST, READ = "fanout", "freed", "host", "read"
 
 
 def hint(conn: Connection, kind: str, key: int = 0) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, bindparam, or_, select, update
 
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.records import PollPlan
+from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.schema import (
     topic,
 )
@@ -122,7 +123,7 @@ def _status(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
 
 def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
     """See ``IStore.record_failure``."""
-    conn.execute(
+    failed = (
         update(topic)
         .where(topic.c.id == key_of(url))
         .values(
@@ -130,7 +131,11 @@ def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
             result=reason[:_LONGEST_RESULT],
             failures=topic.c.failures + 1,
         )
+        .returning(topic.c.id, topic.c.check_awaited)
     )
+    row = conn.execute(failed).first()
+    if row is not None and row.check_awaited:
+        hint(conn, READ, row.id)
 
 
 def record_feed(conn: Connection, url: str, feed: Mapping[str, Any]) -> None:

@@ -30,6 +30,7 @@ from rsscloud_broker.storage.contents import (
     remove_unneeded,
     with_contents,
 )
+from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.kept_changes import keep_fetched
 from rsscloud_broker.storage.operations import Operation
@@ -122,13 +123,17 @@ def record_fetch(
     ping: Ping | None,
     bounds: Bounds = DEFAULT_BOUNDS,
     node: int | None = None,
+    *,
+    if_asked: bool = False,
 ) -> FetchRecord:
     """See ``IStore.record_fetch``.
 
     :param node: the node id of this process.
     """
     lock_topic(conn, fetched.url)
-    found = _Found(topic_row(conn, fetched.url, TOPICS), fetched, ping, node)
+    row = topic_row(conn, fetched.url, TOPICS)
+    listed = None if if_asked and not row.check_pinged else ping
+    found = _Found(row, fetched, listed, node)
     return _record(conn, [found], bounds)[0]
 
 
@@ -218,6 +223,9 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
     if becoming_idle:
         evict_idle(conn, bounds.idle_topics - becoming_idle, spared=keys)
     _update(conn, found)
+    for each in found:
+        if each.row.check_awaited and not each.is_asked_again:
+            hint(conn, READ, each.key)
     changed = [each for each in found if each.changed]
     named_found = [(each.row.url, each.fetched) for each in changed]
     kept = dict(

@@ -92,6 +92,8 @@ topic = Table(
     Column("check_host", Text, nullable=False, server_default=""),
     Column("check_due_at", BigInteger),
     Column("check_failures", Integer, nullable=False, server_default="0"),
+    # Whether callers at other nodes than the one that has claimed it wait for the answer.
+    Column("check_awaited", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("url").ddl_if(dialect="sqlite"),
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )

@@ -219,10 +219,12 @@ class Store(CheckMethods, Service):
     def topic_status(self, url: str) -> Deferred[TopicStatus | None]:
         return self._database.read(Batched(polls.topic_statuses, url))
 
-    def record_fetch(self, fetched: FetchResult, ping: Ping | None) -> Deferred[FetchRecord]:
+    def record_fetch(
+        self, fetched: FetchResult, ping: Ping | None, if_asked: bool = False
+    ) -> Deferred[FetchRecord]:
         def storing(fetched: FetchResult) -> Operation[FetchRecord]:
             return lambda conn: recording.record_fetch(
-                conn, fetched, ping, self._bounds, self._node
+                conn, fetched, ping, self._bounds, self._node, if_asked=if_asked
             )
 
         lean, whole = storing(evolve(fetched, content=None)), storing(fetched)

@@ -24,6 +24,9 @@ def upgrade() -> None:
     op.add_column(
         "topic", sa.Column("check_failures", sa.Integer(), nullable=False, server_default="0")
     )
+    op.add_column(
+        "topic", sa.Column("check_awaited", sa.Boolean(), nullable=False, server_default=sa.false())
+    )
     op.execute(
         "UPDATE topic SET check_host = substr(url, 1, 255) WHERE check_requested_at IS NOT NULL"
     )
@@ -49,5 +52,5 @@ def downgrade() -> None:
     op.drop_index("ix_topic_check_due_at", "topic")
     op.drop_index("ix_topic_check_waits", "topic")
     op.create_index("ix_topic_check_requested_at", "topic", ["check_requested_at"])
-    for name in ("check_failures", "check_due_at", "check_host", "check_source"):
+    for name in ("check_awaited", "check_failures", "check_due_at", "check_host", "check_source"):
         op.drop_column("topic", name)
