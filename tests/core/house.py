@@ -37,7 +37,14 @@ from rsscloud_broker.events import (
     TopicMoved,
     TopicRevived,
 )
-from rsscloud_broker.interfaces import IDiskSpace, IEventBus, IStore, ITopicFetcher, IURLPolicy
+from rsscloud_broker.interfaces import (
+    IClock,
+    IDiskSpace,
+    IEventBus,
+    IStore,
+    ITopicFetcher,
+    IURLPolicy,
+)
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription, host_of
 from rsscloud_broker.records import CheckState
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
@@ -123,7 +130,7 @@ def change_detector(
     store: IStore,
     fetcher: ITopicFetcher,
     bus: IEventBus,
-    clock: Clock,
+    clock: IClock,
     counters: Counters,
     limiter: FairLimiter,
     pushed: Container[str] = (),
