@@ -10,11 +10,13 @@ of administration, and ``relay_schema`` those of relays and followed lists.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     ForeignKey,
     Index,
     Integer,
@@ -42,6 +44,11 @@ def options_to_text(options: SubscriptionOptions) -> str:
 def options_from_text(stored: str) -> SubscriptionOptions:
     """Convert stored options back.  Quick for empty ones, since each notification needs it."""
     return json.loads(stored) if stored else {}
+
+
+def _index_where(name: str, where: ColumnElement[bool], *columns: Column[Any]) -> None:
+    """Make an index of those rows only for which a condition holds."""
+    Index(name, *columns, sqlite_where=where, postgresql_where=where)
 
 
 metadata = new_metadata()
@@ -98,8 +105,7 @@ topic = Table(
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )
 
-_is_idle = topic.c.idle_at.is_not(None)
-Index("ix_topic_idle_at", topic.c.idle_at, sqlite_where=_is_idle, postgresql_where=_is_idle)
+_index_where("ix_topic_idle_at", topic.c.idle_at.is_not(None), topic.c.idle_at)
 
 #: Whether a check of a topic waits for any node to claim it.
 CHECK_WAITS = and_(
@@ -107,21 +113,9 @@ CHECK_WAITS = and_(
     topic.c.check_node_id.is_(None),
     topic.c.check_due_at.is_(None),
 )
-Index(
-    "ix_topic_check_waits",
-    topic.c.check_source,
-    topic.c.check_host,
-    topic.c.check_requested_at,
-    sqlite_where=CHECK_WAITS,
-    postgresql_where=CHECK_WAITS,
-)
-_is_put_off = topic.c.check_due_at.is_not(None)
-Index(
-    "ix_topic_check_due_at",
-    topic.c.check_due_at,
-    sqlite_where=_is_put_off,
-    postgresql_where=_is_put_off,
-)
+_in_turn = (topic.c.check_source, topic.c.check_host, topic.c.check_requested_at)
+_index_where("ix_topic_check_waits", CHECK_WAITS, *_in_turn)
+_index_where("ix_topic_check_due_at", topic.c.check_due_at.is_not(None), topic.c.check_due_at)
 
 # The ids of most tables below are never used twice: fan-outs keep ids of subscriptions as cursors,
 # and sinks remember by an id how far they have read.
@@ -188,12 +182,7 @@ Index(
     postgresql_where=subscription.c.dropping,
 )
 _is_failing = subscription.c.consecutive_errors > 0
-Index(
-    "ix_subscription_failing",
-    subscription.c.id,
-    sqlite_where=_is_failing,
-    postgresql_where=_is_failing,
-)
+_index_where("ix_subscription_failing", _is_failing, subscription.c.id)
 
 ping = Table(
     "ping",
@@ -340,13 +329,8 @@ queued = Table(
     Index("ix_queued_content_id", "content_id"),
 )
 
-_wants_content = pending.c.content_topic_id.is_not(None)
-Index(
-    "ix_pending_notification_content_topic_id",
-    pending.c.content_topic_id,
-    sqlite_where=_wants_content,
-    postgresql_where=_wants_content,
-)
+_of_content = pending.c.content_topic_id
+_index_where("ix_pending_notification_content_topic_id", _of_content.is_not(None), _of_content)
 
 #: Intents that wait to be verified.
 intent = Table(
@@ -384,12 +368,7 @@ Index(
 CLAIMS = (fanout.c.node_id, intent.c.node_id, topic.c.check_node_id, topic.c.poll_node_id)
 
 for _claim in CLAIMS:
-    Index(
-        f"ix_{_claim.table.name}_{_claim.name}",
-        _claim,
-        sqlite_where=_claim.is_not(None),
-        postgresql_where=_claim.is_not(None),
-    )
+    _index_where(f"ix_{_claim.table.name}_{_claim.name}", _claim.is_not(None), _claim)
 
 #: Hosts that do not answer.
 host_state = Table(
