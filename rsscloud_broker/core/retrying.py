@@ -66,6 +66,7 @@ class Retries:
     :param fetch: fetches a topic again; it first calls ``take``.
     :param delays: the seconds before each further attempt.
     :param put_off: is called with the time at which a check may be due that the store keeps.
+    :param limit: how many topics wait in memory.
     """
 
     log = Logger()
@@ -78,9 +79,11 @@ class Retries:
         fetch: Callable[[str], object],
         delays: Sequence[float],
         put_off: Callable[[float], object],
+        limit: int = MAX_WAITING,
     ) -> None:
         self._store = store
         self._tell_put_off = put_off
+        self._limit = limit
         self._clock = clock
         self._store_retry = store_retry
         self._fetch = fetch
@@ -181,7 +184,7 @@ class Retries:
             self._retry_soon(retry)
         elif delay is None:
             del self._waiting[retry.url]
-        elif len(self._waiting) > MAX_WAITING:
+        elif len(self._waiting) > self._limit:
             del self._waiting[retry.url]
             await self._keep_in_store(retry, delay)
         else:
