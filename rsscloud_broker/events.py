@@ -390,10 +390,13 @@ class WorkHinted:
     """Work may be in the store that this process has not heard of: another node made it, or ended
     before it was done.
 
-    :ivar kind: what kind of work: ``fanout``, ``freed``, or ``host``; empty for any.
+    :ivar kind: what kind of work: ``fanout``, ``freed``, or ``host``; empty for any.  Or ``read``
+        if another node has answered a check for which this one waits.
+    :ivar key: the id of the topic that was read.
     """
 
     kind: str = ""
+    key: int = 0
 
 
 @frozen

@@ -6,6 +6,8 @@ plain values.  Times are seconds since the epoch (UTC) as floats; durations are 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from enum import IntEnum
 from typing import Final
 from urllib.parse import quote
 
@@ -167,15 +169,73 @@ class Fanout:
     node: int | None = field(default=None, eq=False)
 
 
+class CheckState(IntEnum):
+    """What became of a request for a check.  It is true if the check was requested.
+
+    :cvar NONE: it was not.
+    :cvar WAITS: the check waits in the store until a node claims it.
+    :cvar CLAIMED: this process has claimed it.
+    :cvar ELSEWHERE: another node has claimed it, and fetches the topic once more.
+    """
+
+    NONE = 0
+    WAITS = 1
+    CLAIMED = 2
+    ELSEWHERE = 3
+
+
 @frozen
 class Check:
     """A requested fetch of a topic.
 
     :ivar pinged: whether somebody said that the topic changed; then a ping is recorded if it did.
+    :ivar source: the source that requested it first; see ``sources.bucket_of``.
+    :ivar failures: how many attempts to fetch the topic have failed since then.
     """
 
     url: str
     pinged: bool = False
+    source: str = ""
+    failures: int = 0
+
+
+@frozen
+class WantedChecks:
+    """How many checks a process wants to claim, and of which topics.
+
+    Sources take turns, and within a source the hosts of the topics.
+
+    :ivar limit: how many in all, and ``of_host`` from one source at one host.
+    :ivar now: the time; checks that were put off until then are ready.
+    :ivar busy_sources: sources that are left out.
+    :ivar busy_hosts: sources and hosts that are left out.
+    :ivar after_source: the source that had its turn last; None at first.
+    :ivar after_hosts: the hosts that had their turns last, by source.
+    """
+
+    limit: int
+    of_host: int
+    now: float
+    busy_sources: Collection[str] = ()
+    busy_hosts: Collection[tuple[str, str]] = ()
+    after_source: str | None = None
+    after_hosts: Mapping[str, str] = field(factory=dict)
+
+
+@frozen
+class ClaimedChecks:
+    """The checks that a process has claimed.
+
+    :ivar more: whether further ones may be ready.
+    :ivar next_at: when the next check is ready of those that were put off; None if there is none.
+    :ivar after_source, after_hosts: for the next ``WantedChecks``.
+    """
+
+    checks: Sequence[Check]
+    more: bool
+    next_at: float | None
+    after_source: str | None
+    after_hosts: Mapping[str, str]
 
 
 @frozen
@@ -185,11 +245,13 @@ class PingRecord:
     :ivar repeat: whether the same ping came a moment ago, so that the store added no record.
     :ivar watched: the URLs of the topics that the ping names and that have subscriptions; a check
         of each is now requested.
+    :ivar states: what became of these requests, in the same order.
     """
 
     ping: Ping
     repeat: bool
     watched: tuple[str, ...] = ()
+    states: tuple[CheckState, ...] = ()
 
 
 @frozen
@@ -202,6 +264,8 @@ class FetchRecord:
     :ivar content_awaited: whether notifications waited for the content, which the store did not
         have before this fetch.  Those without an attempt so far are now due.
     :ivar stored: whether the store keeps the content.
+    :ivar asked_again: whether another node has requested a check of the topic since the fetch
+        began, which this process has claimed.
     """
 
     topic: Topic
@@ -209,6 +273,7 @@ class FetchRecord:
     ping: Ping | None = None
     content_awaited: bool = False
     stored: bool = False
+    asked_again: bool = False
 
 
 #: The longest URL of a topic whose contents are kept, since an index has it.

@@ -266,6 +266,7 @@ def make_broker(
             mirror,
             OwnTopicsSink(store, detector.schedule, clock, public_url),
             RequestedContentsSink(detector),
+            detector.others,
             TakingOverSink(
                 detector, intents, [limiter.share, detector.share, *(one.share for one in pollers)]
             ),

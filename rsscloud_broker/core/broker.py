@@ -49,6 +49,7 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
 from rsscloud_broker.model import Content, Intent, Ping, Subscription, Way, host_of
+from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
 
@@ -126,18 +127,20 @@ class Broker:
         self._check_space()
         self._admission.ping(source)
         check_ping(ping)
-        self._access.check_publish(*map(normal_form, ping.named_urls))
+        topics = tuple(map(normal_form, ping.named_urls))
+        self._access.check_publish(*topics)
         if ping.origin:  # it may have come by a list already, with a time in whole seconds
             repeat_window = max(repeat_window, 1.0)
-        record = await self._store.add_ping(ping, repeat_window)
+        has_room = self._detector.has_room(source, topics)
+        record = await self._store.add_ping(ping, repeat_window, bucket_of(source), has_room)
         if record.repeat:
             self._counters.repeats.inc()
         else:
             self._counters.pings.inc()
             self._bus.publish(PingReceived(record.ping))
         self._ping_accepted(ping.rss_url or ping.url, source, ping.origin, repeated=record.repeat)
-        for topic in record.watched:
-            self._detector.schedule(topic, source=source, way=Way.WEBLOG_UPDATES)
+        for topic, state in zip(record.watched, record.states, strict=True):
+            self._detector.schedule(topic, state, source=source, way=Way.WEBLOG_UPDATES)
 
     async def recent_pings(self) -> Sequence[Ping]:
         return await self._recent_pings.newest()
@@ -187,7 +190,8 @@ class Broker:
             record = await self._revive_if_allowed(url, check)
         except TopicUnreadable as error:
             if again and not error.refused:
-                await self._fetch_later(url, source)
+                state = await self._detector.request(url, source)
+                self._detector.schedule_later(url, source, state)
             raise
         return record.changed
 
@@ -216,10 +220,6 @@ class Broker:
             if limited and (pause := self._admission.count_fetch(topic)):
                 raise self._admission.too_many_fetches(topic, pause)
             return topic
-
-    async def _fetch_later(self, url: str, source: str) -> None:
-        if await self._store.request_check(url, self._clock.wall_seconds()):
-            self._detector.schedule_later(url, source)
 
     async def publish(
         self, urls: Collection[str], source: str, origin: str = ""
@@ -259,14 +259,15 @@ class Broker:
 
         :returns: False if the store keeps as many such requests as it may.
         """
-        stored = await self._store.request_check(url, self._clock.wall_seconds(), True)
-        if stored:
+        state = await self._detector.request(url, source, True)
+        if state:
             self._ping_accepted(url, source, origin)
-            self._detector.schedule(url, pinged=True, source=source, origin=origin, way=Way.WEBSUB)
+            way = Way.WEBSUB
+            self._detector.schedule(url, state, pinged=True, source=source, origin=origin, way=way)
         else:
             self._counters.limited.labels("topics that wait").inc()
             self._ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))
-        return stored
+        return bool(state)
 
     async def _admit_fetch(self, url: str, source: str) -> None:
         """Raise if a ping of ``source`` may not cause a fetch of a topic now.

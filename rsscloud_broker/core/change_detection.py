@@ -7,37 +7,41 @@ one of these ways:
 - ``check_now``: the caller waits for the result (an rssCloud ping, a poll).
 - ``read``: the caller waits for the result, and nothing is recorded (a subscription).
 - ``schedule``: the caller has stored a check, which says that the topic waits to be fetched, and
-  does not wait (a weblogUpdates ping).  If the fetch fails, it is retried: see ``retrying``.  At
-  its start and every ten minutes the detector also fetches the topics whose checks nobody handles,
-  because the last process ended or because of a bug.
+  does not wait (a weblogUpdates ping).  Only some checks are in memory at a time: see
+  ``waiting_checks``.  If the fetch fails, it is retried: see ``retrying``.  At its start and every
+  ten minutes the detector releases the checks that are claimed and that nobody handles, because of
+  a bug.
 
 All of them share fetches: see ``sharing``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from attrs import evolve, frozen
+from attrs import evolve
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.core.elsewhere import Found, OtherNodes
 from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
 from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
 from rsscloud_broker.core.topic_reader import TopicReader
+from rsscloud_broker.core.waiting_checks import WaitingChecks
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import FetchResult, Ping, Way
-from rsscloud_broker.records import FetchRecord
+from rsscloud_broker.records import Check, CheckState, FetchRecord
+from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
 
 T = TypeVar("T")
@@ -45,19 +49,8 @@ T = TypeVar("T")
 #: How many topics the detector remembers the last ping of.
 MAX_REMEMBERED = 10_000
 
-#: How many checks of nodes that have ended are taken over at a time.
-TAKEN_OVER = 500
-
-#: How many checks are read from the store at a time, and the seconds until it is read again.
-AT_ONCE, LOOK_AGAIN = 100_000, 600.0
-
-
-@frozen
-class _Found:
-    """The result of a fetch, and what the store recorded of it (None if nothing was)."""
-
-    fetched: FetchResult
-    record: FetchRecord | None
+#: Seconds until checks are released again that are claimed and that nobody handles.
+LOOK_AGAIN = 600.0
 
 
 class ChangeDetector(Service):
@@ -90,15 +83,20 @@ class ChangeDetector(Service):
         self._counted = counters.fetches
         self._pings = counters.pings
         self._store_retry = StoreRetry(clock, "Fetching")
-        self._fetches: SharedFetches[_Found] = SharedFetches(self._fetch_and_record, clock)
-        self._retries = Retries(store, clock, self._store_retry, self._request, retries)
+        self._fetches: SharedFetches[Found] = SharedFetches(self._fetch_and_record, clock)
+        #: Other nodes that may fetch the same topics.
+        self.others = OtherNodes(store, clock)
+        self._waiting = WaitingChecks(store, clock, self._store_retry, self._take)
+        self._retries = Retries(
+            store, clock, self._store_retry, self._request, retries, self._waiting.wake_at
+        )
         self._pings_seen = 0
         self._last_pings: BoundedDict[str, int] = BoundedDict(MAX_REMEMBERED)
         self._looking: Deferred[None] | None = None
         counters.checks.set_function(self._count_checks)
 
     def startService(self) -> None:
-        """Fetch the topics that still waited when the last process ended."""
+        """Fetch the topics that wait in the store."""
         super().startService()
         self._store_retry.stopped = False
         self._looking = Deferred.fromCoroutine(self._look_through())
@@ -108,12 +106,14 @@ class ChangeDetector(Service):
         super().stopService()
         self._store_retry.stop()
         self._retries.stop()
+        self._waiting.stop()
         if self._looking is not None:
             self._looking.cancel()
 
     def share(self, nodes: int) -> None:
-        """Heed that other nodes record fetches too: see ``TopicReader.share``."""
+        """Heed that other nodes fetch topics too: see ``TopicReader.share``."""
         self._reader.share(nodes)
+        self.others.live = nodes
 
     def reads(self, url: str) -> bool:
         """Whether the broker fetches a topic: False if its content is pushed."""
@@ -147,7 +147,7 @@ class ChangeDetector(Service):
         """
         if pinged:
             self._count_ping(url)
-        found: Deferred[_Found] = Deferred()
+        found: Deferred[Found] = Deferred()
         self._request(
             url,
             source,
@@ -178,13 +178,27 @@ class ChangeDetector(Service):
         :param source: as for ``check_now``.
         :raises TopicUnreadable: the fetch failed.
         """
-        found: Deferred[_Found] = Deferred()
+        found: Deferred[Found] = Deferred()
         self._request(url, source, waiter=found)
         return found.addCallback(_result_of)
+
+    def has_room(self, source: str, urls: Iterable[str]) -> bool:
+        """Whether the store may claim checks for this process that a caller is about to request.
+
+        :param source: the address of the caller.
+        :param urls: the topics.
+        """
+        return self._waiting.has_room(source, urls)
+
+    async def request(self, url: str, source: str, pinged: bool = False) -> CheckState:
+        """Have the store request a check, for ``schedule``: see ``IStore.request_check``."""
+        now, claim = self._clock.wall_seconds(), self.has_room(source, (url,))
+        return await self._store.request_check(url, now, pinged, bucket_of(source), claim)
 
     def schedule(
         self,
         url: str,
+        state: CheckState = CheckState.WAITS,
         *,
         pinged: bool = False,
         source: str = "",
@@ -195,10 +209,20 @@ class ChangeDetector(Service):
 
         If the service is not running, the topic is fetched after its next start.
 
+        :param state: what the store said of the check.  If it waits in the store, this process or
+            another claims it when there is room; what the store does not keep is lost then, such as
+            the origin.
         :param pinged, source, origin, way: as for ``check_now``.
         """
         self._count_ping(url)
-        if self.running and not self._retries.hear_of(url, source, pinged=pinged):
+        if not self.running or state is CheckState.ELSEWHERE:
+            return
+        if self._retries.hear_of(url, source, pinged=pinged):
+            return
+        if state is CheckState.WAITS and url not in self._waiting:
+            self._waiting.left(url, source)
+        else:
+            self._waiting.add(url, source)
             self._request(
                 url,
                 source,
@@ -209,23 +233,39 @@ class ChangeDetector(Service):
                 requested=True,
             )
 
-    def schedule_later(self, url: str, source: str = "") -> None:
-        """Retry the fetch of a pinged topic that just failed.  The caller has stored a check."""
-        if self.running:
-            now, delays = self._clock.seconds(), self._retries.fresh()
+    def _take(self, check: Check) -> None:
+        """Begin the fetch of a check that this process has just claimed."""
+        self._request(
+            check.url,
+            check.source,
+            pinged=check.pinged,
+            requested=True,
+            delays=self._retries.after(check.failures),
+        )
+
+    def schedule_later(self, url: str, source: str, state: CheckState) -> None:
+        """Retry the fetch of a pinged topic that just failed.  The caller has stored a check, if
+        the state is not ``NONE``.
+        """
+        if state is not CheckState.CLAIMED:
+            if state:
+                self.schedule(url, state, source=source)
+        elif self.running:
+            now, delays = self._clock.seconds(), self._retries.after(0)
             self._retries.later(Retry(url, now, delays, {source}, pinged=True))
 
     def _request(
         self,
         url: str,
         *sources: str,
-        waiter: Deferred[_Found] | None = None,
+        waiter: Deferred[Found] | None = None,
         pinged: bool = False,
         origin: str = "",
         way: Way = Way.FETCH,
         may_have_changed: bool = False,
         to_record: bool = False,
         requested: bool = False,
+        delays: Iterator[float] | None = None,
     ) -> None:
         """Request a fetch of a topic, which may be shared with other requests.
 
@@ -234,7 +274,7 @@ class ChangeDetector(Service):
         :param waiter: is fired with the result or the failure.
         :param may_have_changed: whether the topic may have changed since the last fetch, so that
             a failure is retried from the first delay on.
-        :param pinged, origin, way, to_record, requested: see ``PendingFetch``.
+        :param pinged, origin, way, to_record, requested, delays: see ``PendingFetch``.
         """
         pending = self._fetches.next(url)
         retry = self._retries.take(url)
@@ -243,8 +283,9 @@ class ChangeDetector(Service):
             pending.pinged |= retry.pinged
             pending.requested = True
             pending.delays = retry.delays
-        if may_have_changed:
-            pending.delays = None
+            self._waiting.add(url, next(iter(retry.sources), ""))
+        if may_have_changed or delays is not None:
+            pending.delays = delays
         if waiter is not None:
             pending.waiters.append(waiter)
         if pinged:
@@ -261,47 +302,53 @@ class ChangeDetector(Service):
         """How many of the stored checks this process handles."""
         return len(self._retries) + sum(pending.requested for pending in self._fetches)
 
-    async def take_over(self) -> None:
-        """Fetch topics that wait and that no node handles any more, some at a time."""
-        if self.running:
-            for check in await self._store.claim_checks(TAKEN_OVER):
-                self.schedule(check.url, pinged=check.pinged)
+    def take_over(self) -> None:
+        """Look for checks that wait, because another node has left them."""
+        self._waiting.wake()
 
     async def _look_through(self) -> None:
-        """Schedule, every ``LOOK_AGAIN`` seconds, the stored checks that nobody handles."""
+        """Release, every ``LOOK_AGAIN`` seconds, the checks that are claimed and nobody handles."""
         with suppress(CancelledError):  # the service stops; the store keeps the checks
             while True:
-                await self._resume()
+                await self._release()
+                self._waiting.start()
                 await deferLater(self._clock, LOOK_AGAIN)
 
-    async def _resume(self) -> None:
+    async def _release(self) -> None:
         try:
-            due = partial(self._store.checks_due, AT_ONCE)
-            for check in await self._store_retry(due, "topics that wait"):
-                if check.url not in self._retries and check.url not in self._fetches:
-                    self.schedule(check.url, pinged=check.pinged)
+            release = partial(self._store.release_checks, {*self._waiting, *self._retries})
+            await self._store_retry(release, "topics that wait")
         except CancelledError:
             raise
         except Exception:  # log a bug, and go on handling new pings
             self.log.failure("Topics that wait to be read could not be looked up.")
 
-    async def _fetch_and_record(self, pending: PendingFetch[_Found]) -> _Found:
+    async def _fetch_and_record(self, pending: PendingFetch[Found]) -> Found:
         """Fetch and record; if that fails and the store has a check, plan a retry."""
+        url = pending.url
+        if (answer := await self.others.answer(pending)) is not None:
+            return answer
         try:
-            return await self._reader.fetch(
-                pending.url, pending.turn, partial(self._found, pending)
-            )
+            found = await self._reader.fetch(url, pending.turn, partial(self._found, pending))
+            if found.record is not None and found.record.asked_again and self.running:
+                self._waiting.add(url, "")
+                self._request(url, may_have_changed=True, requested=True)
+            return found
         except Exception as error:
             if pending.requested and self.running:
                 self._fail(pending, error)
             raise
+        finally:
+            following = self._fetches.after(pending)
+            if following is None or not following.requested:
+                self._waiting.done(url)
 
-    async def _found(self, pending: PendingFetch[_Found], fetched: FetchResult) -> _Found:
+    async def _found(self, pending: PendingFetch[Found], fetched: FetchResult) -> Found:
         if not (pending.to_record or pending.requested):
-            return _Found(fetched, None)
-        return _Found(fetched, await self._record_for(pending, fetched))
+            return Found(fetched, None)
+        return Found(fetched, await self._record_for(pending, fetched))
 
-    async def _record_for(self, pending: PendingFetch[_Found], fetched: FetchResult) -> FetchRecord:
+    async def _record_for(self, pending: PendingFetch[Found], fetched: FetchResult) -> FetchRecord:
         """Record the result of a fetch, unless the store was just given the same."""
         result = evolve(
             fetched,
@@ -318,7 +365,7 @@ class ChangeDetector(Service):
                 return FetchRecord(topic, changed=False)
         return await self.record(result)
 
-    def _fail(self, pending: PendingFetch[_Found], error: Exception) -> None:
+    def _fail(self, pending: PendingFetch[Found], error: Exception) -> None:
         """Plan a retry of a failed fetch that the store has a check for."""
         url = pending.url
         if not isinstance(error, TopicUnreadable | Unavailable):  # a bug: log its traceback
@@ -334,7 +381,7 @@ class ChangeDetector(Service):
         retry = Retry(
             url,
             self._clock.seconds(),
-            pending.delays or self._retries.fresh(),
+            pending.delays or self._retries.after(0),
             set(pending.turn.sources),
             pending.pinged,
         )
@@ -349,8 +396,9 @@ class ChangeDetector(Service):
 
         :param announce: whether ``TopicChanged`` is published for a change.
         """
-        ping = self._ping_of(fetched) if fetched.pinged else None
-        record = await self._store.record_fetch(fetched, ping)
+        # A ping that another node took is listed too: its check says that somebody pinged.
+        ping, if_asked = self._ping_of(fetched), not fetched.pinged
+        record = await self._store.record_fetch(fetched, ping, if_asked)
         self._tell(fetched, record, announce=announce)
         return record
 
@@ -391,10 +439,10 @@ class ChangeDetector(Service):
         self._bus.publish(TopicFetched(topic, changed, fetched.result, fetched.seconds, now))
 
 
-def _record_of(found: _Found) -> FetchRecord:
+def _record_of(found: Found) -> FetchRecord:
     assert found.record is not None  # check_now asks for a record
     return found.record
 
 
-def _result_of(found: _Found) -> FetchResult:
+def _result_of(found: Found) -> FetchResult:
     return found.fetched

@@ -51,7 +51,7 @@ class HostLimiter:
 
         :param source: the source that requested it; None to ignore the shares of sources.
         """
-        return self._has_free(source, self._share(self._limit) - self._total)
+        return self._has_free(source, self.share(self._limit) - self._total)
 
     def has_capacity_at(self, quota: HostQuota, source: str | None = None) -> bool:
         """Whether one more may begin by a quota, as far as only that host matters.
@@ -59,9 +59,10 @@ class HostLimiter:
         :param source: as for ``has_capacity``.
         """
         key = None if source is None else (source, quota)
-        return self._has_free(key, self._share(quota.limit) - self._counts[quota])
+        return self._has_free(key, self.share(quota.limit) - self._counts[quota])
 
-    def _share(self, limit: int) -> int:
+    def share(self, limit: int) -> int:
+        """What this process may have of a limit that holds for all nodes together."""
         return max(1, limit // self.nodes)
 
     def _has_free(self, key: Hashable | None, free: int) -> bool:

@@ -95,8 +95,8 @@ class PingIntake:
             self._bus.publish(PingReceived(ping))
             now = self._clock.wall_seconds()
             self._bus.publish(PingAccepted(ping.rss_url or ping.url, now, origin=ping.origin))
-            for topic in record.watched:
-                self._detector.schedule(topic, way=Way.LIST)
+            for topic, state in zip(record.watched, record.states, strict=True):
+                self._detector.schedule(topic, state, way=Way.LIST)
         if new:
             self._bus.publish(PingsTakenIn(min(record.ping.received_at for record in new)))
         return len(new)

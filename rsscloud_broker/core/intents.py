@@ -26,7 +26,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.core.verification import Verifier
-from rsscloud_broker.errors import CallbackFailed, Refused, TooMany, UnsupportedProtocol
+from rsscloud_broker.errors import CallbackFailed, ClaimLost, Refused, TooMany, UnsupportedProtocol
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.records import PendingIntent
@@ -52,6 +52,9 @@ LONGEST_PAUSE = 86_400.0
 
 #: How many intents of nodes that have ended are taken over at a time.
 TAKEN_OVER = 500
+
+#: How many intents are loaded at a time at the start, and the seconds between two times.
+LOADED, LOAD_PAUSE = 500, 0.5
 
 
 class IntentQueue(Service):
@@ -86,17 +89,20 @@ class IntentQueue(Service):
         self._store_retry = StoreRetry(clock, "Verification")
         self._settling: dict[tuple[str, Callback], Deferred[None]] = {}
         self._pending = HostLimiter(limit)
+        self._resuming: Deferred[None] | None = None
 
     def startService(self) -> None:
         """Begin with the intents that wait in the store."""
         super().startService()
         self._store_retry.stopped = False
-        Deferred.fromCoroutine(self._resume())
+        self._resuming = Deferred.fromCoroutine(self._resume())
 
     def stopService(self) -> None:
         """Stop verifying.  Intents that are not settled wait in the store."""
         super().stopService()
         self._store_retry.stop()
+        if self._resuming is not None:
+            self._resuming.cancel()
         for settling in tuple(self._settling.values()):
             settling.cancel()
 
@@ -153,10 +159,17 @@ class IntentQueue(Service):
 
     async def _resume(self) -> None:
         try:
-            for pending in await self._store_retry(self._store.intents):
-                key = pending.intent.topic, pending.intent.callback
-                if key not in self._settling:  # a later intent may have replaced it meanwhile
-                    self._settle(pending)
+            after, full = 0, True
+            while full:
+                some = await self._store_retry(partial(self._store.intents, after, LOADED))
+                for pending in some:
+                    key = pending.intent.topic, pending.intent.callback
+                    if key not in self._settling:  # a later intent may have replaced it meanwhile
+                        self._settle(pending)
+                full = len(some) == LOADED
+                if full:
+                    after = some[-1].id
+                    await deferLater(self._clock, LOAD_PAUSE)
         except CancelledError:
             pass  # the service stops; the intents wait in the store
         except Exception:  # a bug must be seen; new intents are verified all the same
@@ -188,6 +201,8 @@ class IntentQueue(Service):
             await self._store_retry(partial(self._store.remove_intent, pending.id))
         except CancelledError:
             pass  # the service stops, or a later intent replaces this one
+        except ClaimLost:
+            pass  # another node has a later intent in its place, or goes on with it
         except Exception:  # a bug must not end the verification of other intents
             callback = pending.intent.callback.url
             self.log.failure("Verifying {callback} failed.", callback=callback)
@@ -199,7 +214,7 @@ class IntentQueue(Service):
         if pause > 0:
             await deferLater(self._clock, pause)
         while True:
-            failure = await self._store_retry(partial(self._try, pending.intent), about)
+            failure = await self._store_retry(partial(self._try, pending), about)
             attempts += 1
             if failure is None:
                 return
@@ -213,16 +228,17 @@ class IntentQueue(Service):
             await self._store_retry(postpone, about)
             await deferLater(self._clock, delay)
 
-    async def _try(self, intent: Intent) -> CallbackFailed | None:
+    async def _try(self, pending: PendingIntent) -> CallbackFailed | None:
         """Try once to verify an intent, or to tell its subscriber that there is no such topic.
 
         :returns: why it is to be tried again; None if the intent is settled.
         """
+        intent = pending.intent
         try:
             if intent.unsubscribe:
-                await self._verifier.unsubscribe(intent)
+                await self._verifier.unsubscribe(intent, pending.id)
             else:
-                await self._subscribe_or_deny(intent)
+                await self._subscribe_or_deny(pending)
         except CallbackFailed as error:
             if error.retry_after is not None:
                 return error
@@ -232,10 +248,10 @@ class IntentQueue(Service):
             self.log.warn("{callback} is not verified: {error}", callback=callback, error=error)
         return None
 
-    async def _subscribe_or_deny(self, intent: Intent) -> None:
+    async def _subscribe_or_deny(self, pending: PendingIntent) -> None:
         try:
-            await self._verifier.subscribe(intent, read=False)
+            await self._verifier.subscribe(pending.intent, read=False, key=pending.id)
         except (CallbackFailed, UnsupportedProtocol):
             raise
         except Refused as error:
-            await self._verifier.deny(intent, str(error))
+            await self._verifier.deny(pending.intent, str(error))

@@ -7,6 +7,8 @@ at the topics that are due:
   new plan.
 - Any other topic is fetched, and gets its next plan from what the fetch found.  The poller fetches
   a limited number of topics at the same time, in total and from each host (see ``HostLimiter``).
+- If a host has as many polls under way as it may, further ones are put off, each a little longer
+  than the one before it.  So few of the host's topics are due at the next look, however many wait.
 
 ``polling_plan`` says when a topic is due.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from twisted.internet.defer import CancelledError, Deferred
 
+from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.feed_inspector import hints_of
@@ -34,8 +37,12 @@ PERIOD = 1.0
 #: How many topics the poller looks at together.
 AT_ONCE = 1000
 
-#: Seconds by which a poll is put off when its host has as many polls under way as it may.
+#: Seconds for which the polls of a host last that may be under way at the same time, as far as
+#: further ones are put off.
 BUSY_HOST = 1.0
+
+#: Of how many hosts the poller remembers until when it has put off polls.
+MAX_BUSY = 1000
 
 #: A poll that was due more than so many seconds before the start is planned anew, so that not all
 #: that became due while the broker was down begin at once.
@@ -62,6 +69,7 @@ class Poller(EachPeriod):
         self._under_way = HostLimiter(options.max_concurrent)
         self._per_host = options.max_per_host
         self._polls: dict[str, Deferred[None]] = {}
+        self._put_off_until: BoundedDict[str, float] = BoundedDict(MAX_BUSY)
         self._not_before = 0.0
         self._started_at = 0.0
 
@@ -84,8 +92,8 @@ class Poller(EachPeriod):
         self._under_way.nodes = nodes
 
     async def look(self) -> None:
-        """Poll or plan every topic that is due."""
-        if self._clock.seconds() < self._not_before:
+        """Poll or plan every topic that is due, unless all polls are under way that may be."""
+        if self._clock.seconds() < self._not_before or not self._under_way.has_capacity():
             return
         now = self._clock.wall_seconds()
         try:
@@ -118,9 +126,16 @@ class Poller(EachPeriod):
         if not self._under_way.has_capacity():
             return None
         if not self._under_way.has_capacity_at(quota):
-            return PollPlan(url, now + BUSY_HOST, status.poll_reason, status.poll_interval, now)
+            at = self._put_off(quota, now)
+            return PollPlan(url, at, status.poll_reason, status.poll_interval, now)
         self._begin_poll(url, quota)
         return None
+
+    def _put_off(self, quota: HostQuota, now: float) -> float:
+        """When a poll is due that must wait, since its host is busy: after all that wait by now."""
+        last = max(now, self._put_off_until.get(quota.host, now))
+        at = self._put_off_until[quota.host] = last + BUSY_HOST / self._under_way.share(quota.limit)
+        return at
 
     def _begin_poll(self, url: str, quota: HostQuota) -> None:
         self._under_way.begin(quota)

@@ -1,11 +1,12 @@
 """Decides when to fetch a topic again whose fetch failed.
 
 The store remembers that the topic waits to be fetched.  This module keeps in memory when the broker
-tries again, and how many attempts remain.  The broker does not retry a topic without subscribers,
-because it would have nobody to notify.
+tries again, and how many attempts remain.  If very many topics wait for their next attempt, the
+store keeps this for the others.  The broker does not retry a topic without subscribers, because it
+would have nobody to notify.
 
-After a restart every topic that waits is read at once, with all attempts ahead of it: it may have
-changed while the broker was down, and nobody knows when.
+After a restart every topic that waited in memory is read at once, with all attempts ahead of it: it
+may have changed while the broker was down, and nobody knows when.
 
 Decision 0016 (``docs/decisions``) says why intents and notifications have schedulers of their own.
 """
@@ -13,6 +14,7 @@ Decision 0016 (``docs/decisions``) says why intents and notifications have sched
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 from attrs import define, field
@@ -27,6 +29,9 @@ from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
 
 #: Seconds before each further attempt to fetch a topic.
 RETRIES = (5.0, 30.0, 120.0)
+
+#: How many topics wait in memory.
+MAX_WAITING = 2000
 
 #: Seconds after a failed fetch before a ping can cause the next fetch of the topic.
 SOONEST = 1.0
@@ -60,6 +65,8 @@ class Retries:
 
     :param fetch: fetches a topic again; it first calls ``take``.
     :param delays: the seconds before each further attempt.
+    :param put_off: is called with the time at which a check may be due that the store keeps.
+    :param limit: how many topics wait in memory.
     """
 
     log = Logger()
@@ -71,8 +78,12 @@ class Retries:
         store_retry: StoreRetry,
         fetch: Callable[[str], object],
         delays: Sequence[float],
+        put_off: Callable[[float], object],
+        limit: int = MAX_WAITING,
     ) -> None:
         self._store = store
+        self._tell_put_off = put_off
+        self._limit = limit
         self._clock = clock
         self._store_retry = store_retry
         self._fetch = fetch
@@ -84,6 +95,9 @@ class Retries:
 
     def __contains__(self, url: str) -> bool:
         return url in self._waiting
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._waiting)
 
     def failed(self, failed: Retry, error: TopicUnreadable, asked_until: float) -> None:
         """Plan the next attempt to fetch a topic, or give the topic up if no attempt remains.
@@ -132,9 +146,9 @@ class Retries:
             retry.timer.cancel()
         return retry
 
-    def fresh(self) -> Iterator[float]:
-        """The delays of a topic that has all its attempts ahead of it."""
-        return iter(self._delays)
+    def after(self, failures: int) -> Iterator[float]:
+        """The delays that are left after so many attempts have failed."""
+        return iter(self._delays[failures:])
 
     def stop(self) -> None:
         """Cancel all retries.  The store remembers the topics that wait."""
@@ -157,6 +171,7 @@ class Retries:
             if delay is None and not retry.asked_again:
                 drop = partial(self._store.drop_check, retry.url, asked_until)
                 await self._store_retry(drop, retry.url)
+                self._tell_put_off(self._clock.wall_seconds())  # it stays if it was asked for since
         except CancelledError:
             return  # the service stops; the store remembers the topic
         except Exception:  # a bug must be seen; the topic is looked up in the store again later
@@ -169,8 +184,20 @@ class Retries:
             self._retry_soon(retry)
         elif delay is None:
             del self._waiting[retry.url]
+        elif len(self._waiting) > self._limit:
+            del self._waiting[retry.url]
+            await self._keep_in_store(retry, delay)
         else:
             self._wait(retry, delay)
+
+    async def _keep_in_store(self, retry: Retry, delay: float) -> None:
+        """Let the store keep a topic until its next attempt, and how many attempts have failed."""
+        failures = len(self._delays) - len(tuple(retry.delays))
+        due_at = self._clock.wall_seconds() + delay
+        put_off = partial(self._store.put_off_check, retry.url, failures, due_at)
+        with suppress(CancelledError):  # the service stops; the topic is read at its next start
+            await self._store_retry(put_off, retry.url)
+            self._tell_put_off(due_at)
 
     async def _next_delay(self, retry: Retry, error: TopicUnreadable) -> float | None:
         """Seconds until the next attempt to fetch a topic; None if it is given up."""
@@ -191,7 +218,7 @@ class Retries:
         return None
 
     def _retry_soon(self, retry: Retry) -> None:
-        retry.delays = self.fresh()
+        retry.delays = self.after(0)
         self._wait(retry, max(retry.failed_at + SOONEST - self._clock.seconds(), 0.0))
 
     def _wait(self, retry: Retry, delay: float) -> None:

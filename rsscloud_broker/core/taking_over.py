@@ -41,6 +41,6 @@ class TakingOverSink:
             for share in self._share:
                 share(event.live)
         elif isinstance(event, WorkHinted) and event.kind in {"", "freed"}:
+            self._detector.take_over()
             with suppress(Unavailable):  # the next hint comes in a second
-                await self._detector.take_over()
                 await self._intents.take_over()

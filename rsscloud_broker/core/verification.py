@@ -86,12 +86,16 @@ class Verifier:
             raise UnsupportedProtocol(protocol)
         return notifier
 
-    async def subscribe(self, intent: Intent, *, read: bool = True) -> Subscription:
+    async def subscribe(
+        self, intent: Intent, *, read: bool = True, key: int | None = None
+    ) -> Subscription:
         """Verify an intent, then store the subscription or renew it.
 
         :param read: whether a fetch of the topic must succeed now.  Otherwise the topic is
             fetched only if it was never fetched, and a failure that may pass is ignored.
+        :param key: the key of the intent, if it is stored; then this removes it.
         :raises UnsupportedProtocol, TopicUnreadable, CallbackFailed: see ``IBroker``.
+        :raises ClaimLost: the stored intent was replaced meanwhile.
         """
         notifier = self._notifier(intent.callback.protocol)
         last_ping = self._detector.last_ping(intent.topic)
@@ -120,20 +124,22 @@ class Verifier:
                 written=intent.written,
             ),
             digest,
+            key,
         )
         if is_read and subscription.attempts is not None and subscription.wants_content:
             await self._bring_content(intent)
         self._bus.publish(SubscriptionStored(subscription, intent.source))
         return subscription
 
-    async def unsubscribe(self, intent: Intent) -> bool:
+    async def unsubscribe(self, intent: Intent, key: int | None = None) -> bool:
         """Verify an intent to unsubscribe, then remove the subscription.
 
+        :param key: as for ``subscribe``.
         :returns: whether there was a subscription.
         :raises UnsupportedProtocol, CallbackFailed: see ``IBroker``.
         """
         await self._confirm(self._notifier(intent.callback.protocol), intent)
-        removed = await self._store.remove_subscription(intent.topic, intent.callback)
+        removed = await self._store.remove_subscription(intent.topic, intent.callback, key)
         if removed:
             self._bus.publish(SubscriptionRemoved(intent.topic, intent.callback, intent.source))
         return removed

@@ -7,7 +7,7 @@ PostgreSQL, and the contract tests say what any other implementation must do.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from zope.interface import Interface
@@ -31,7 +31,8 @@ from rsscloud_broker.model import (
     TopicSummary,
 )
 from rsscloud_broker.records import (
-    Check,
+    CheckState,
+    ClaimedChecks,
     FetchRecord,
     HostState,
     PendingIntent,
@@ -39,6 +40,7 @@ from rsscloud_broker.records import (
     PingRecord,
     PollPlan,
     Swept,
+    WantedChecks,
 )
 
 T = TypeVar("T")
@@ -54,16 +56,22 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
 
     # pings
 
-    def add_ping(ping: Ping, repeat_window: float) -> Awaitable[PingRecord]:
+    def add_ping(
+        ping: Ping, repeat_window: float, source: str = ..., claim: bool = ...
+    ) -> Awaitable[PingRecord]:
         """Record a ping, and request a check of each topic that the ping names and that has a
         subscription.
 
         A repeat (the same name, URL and feed within ``repeat_window`` seconds) gets no
         record of its own, but requests the checks.
+
+        :param source, claim: as for ``request_check``.
         """
 
     def add_pings(wanted: Sequence[tuple[Ping, float]]) -> Awaitable[list[PingRecord]]:
-        """As ``add_ping``, for several pings, each with its ``repeat_window``."""
+        """As ``add_ping``, for several pings, each with its ``repeat_window``.  Their checks are
+        not claimed.
+        """
 
     def known_pings(wanted: Sequence[tuple[Ping, float]]) -> Awaitable[list[bool]]:
         """Whether each ping would be a repeat for ``add_pings``.  Nothing is changed."""
@@ -113,7 +121,9 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
     def topic_status(url: str) -> Awaitable[TopicStatus | None]:
         """The topic at a URL, with the history of its fetches and the plan of its polls."""
 
-    def record_fetch(fetched: FetchResult, ping: Ping | None) -> Awaitable[FetchRecord]:
+    def record_fetch(
+        fetched: FetchResult, ping: Ping | None, if_asked: bool = ...
+    ) -> Awaitable[FetchRecord]:
         """Record what a fetch found at the present URL of a topic.
 
         If the content differs from the last fetch (or this is the first), the topic has
@@ -121,6 +131,9 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
         Checks that were requested before the fetch began are done.
 
         If another node has recorded a fetch that began later, this one is not recorded.
+
+        :param if_asked: whether the ping is recorded only if a check waits that was requested
+            because of a ping.
 
         If some subscription of the topic wants content, the store keeps the content, one copy
         for all of them, while a walk or a pending notification needs it.  If the content does
@@ -184,25 +197,47 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
     def forget_ping(url: str, at: float) -> Awaitable[None]:
         """Forget when a topic was last pinged, and make its next poll due now if it is polled."""
 
-    def checks_due(limit: int) -> Awaitable[list[Check]]:
-        """The topics that wait to be fetched, longest waiting first.
+    def claim_checks(wanted: WantedChecks) -> Awaitable[ClaimedChecks]:
+        """Claim topics that wait to be fetched and that no node has claimed."""
 
-        Those that another node has claimed are left out.
+    def release_checks(held: Collection[str]) -> Awaitable[int]:
+        """Release the claims of this process, so that any node may claim these checks.
+
+        :param held: the URLs of topics whose checks it still handles.
+        :returns: how many were released.
         """
 
-    def claim_checks(limit: int) -> Awaitable[list[Check]]:
-        """Claim topics that wait to be fetched and that no node has claimed: the node that took
-        the requests has ended.
+    def join_check(url: str, at: float, pinged: bool) -> Awaitable[int | None]:
+        """Request a fetch of a topic from another node that has claimed its check.
+
+        When that node has fetched the topic, or has failed to, it sends the hint ``read``.
+
+        :param at: when it was requested.
+        :param pinged: whether somebody said that the topic changed.
+        :returns: the key in the hint.  None if no other node has claimed the check, or if the
+            topic could not be fetched the last time; then this process may fetch it.
         """
 
-    def request_check(url: str, at: float, pinged: bool = ...) -> Awaitable[bool]:
+    def put_off_check(url: str, failures: int, until: float) -> Awaitable[None]:
+        """Release a claimed check whose fetch has failed, and let it wait until a time.
+
+        If somebody requests it again meanwhile, it waits a second at most.
+
+        :param failures: how many attempts have failed.
+        """
+
+    def request_check(
+        url: str, at: float, pinged: bool = ..., source: str = ..., claim: bool = ...
+    ) -> Awaitable[CheckState]:
         """Request a check of a topic that has a subscription.
 
         :param pinged: whether somebody said that the topic changed.  Then the check is
             requested for a topic without subscriptions too, even an unknown one.
-        :returns: whether the check was requested.  It was not if the topic has no
-            subscription and was not pinged, if it has ended, or if it is unknown and as many
-            such topics as the store keeps wait to be fetched.
+        :param source: who requests it; see ``sources.bucket_of``.
+        :param claim: whether this process claims the check, if it is free and not put off.
+        :returns: whether the check was requested, and who handles it.  It was not if the topic
+            has no subscription and was not pinged, if it has ended, or if it is unknown and as
+            many such topics as the store keeps wait to be fetched.
         """
 
     def request_content(url: str, at: float) -> Awaitable[bool]:
@@ -213,7 +248,10 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
         """
 
     def drop_check(url: str, asked_until: float) -> Awaitable[None]:
-        """Withdraw the check of a topic, unless it was requested again after a time."""
+        """Withdraw the check of a topic, unless it was requested again after a time.
+
+        A check that stays is released, if this process has claimed it.
+        """
 
     def push_content(url: str, content: Content, at: float) -> Awaitable[bool]:
         """Begin a fan-out of pushed content, if the topic has subscriptions.
@@ -260,7 +298,7 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
     # subscriptions
 
     def put_subscription(
-        subscription: Subscription, known: bytes | None = ...
+        subscription: Subscription, known: bytes | None = ..., intent: int | None = ...
     ) -> Awaitable[Subscription]:
         """Store a subscription, in place of one with the same topic and callback.
 
@@ -271,10 +309,19 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
             topic has changed or ended since, the store adds a pending notification.  If that
             is to carry content which the store does not have, a check is requested, and the
             validators are forgotten, so that the server sends the content.
+        :param intent: the key of the intent that is settled by this, which is removed.
+        :raises ClaimLost: that intent was replaced meanwhile, or another node has claimed it.
+            Then nothing is stored.
         """
 
-    def remove_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
-        """Remove a subscription, and return whether there was one."""
+    def remove_subscription(
+        topic: str, callback: Callback, intent: int | None = ...
+    ) -> Awaitable[bool]:
+        """Remove a subscription, and return whether there was one.
+
+        :param intent: as for ``put_subscription``.
+        :raises ClaimLost: as for ``put_subscription``.
+        """
 
     def has_subscription(topic: str, callback: Callback) -> Awaitable[bool]:
         """Whether there is a subscription with a topic and a callback."""
@@ -341,10 +388,12 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
     def remove_intent(key: int) -> Awaitable[None]:
         """Remove an intent."""
 
-    def intents() -> Awaitable[list[PendingIntent]]:
+    def intents(after: int = ..., limit: int = ...) -> Awaitable[list[PendingIntent]]:
         """The intents that are not verified yet, oldest first.
 
         If there can be several nodes, those that this process has claimed.
+
+        :param after: only intents with a greater key.
         """
 
     def claim_intents(limit: int) -> Awaitable[list[PendingIntent]]:

@@ -16,7 +16,7 @@ broker does not call every dead host again.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from attrs import define
@@ -48,11 +48,13 @@ class _Breaker:
     :ivar failures: how many calls in a row had no answer.
     :ivar retry_at: when a probe may be made, by the monotonic clock.
     :ivar probe: the caller of the probe, until the result of its call is known.
+    :ivar stored: whether the store has it, as far as this process knows.
     """
 
     failures: int = 0
     retry_at: float = 0.0
     probe: object | None = None
+    stored: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -101,8 +103,32 @@ class Breakers:
             if one.retry_at < wall - FORGOTTEN_AFTER:
                 self._forget(one.host)
                 continue
-            self._breakers[one.host] = _Breaker(one.failures, now + one.retry_at - wall)
+            pause = one.retry_at - wall
+            self._breakers[one.host] = _Breaker(one.failures, now + pause, stored=True)
             self._forget_the_oldest()
+
+    def follow(self, states: Sequence[HostState]) -> bool:
+        """Use the stored states of hosts, which other nodes have changed.
+
+        :returns: whether a breaker has closed, since the store has it no more.
+        """
+        open_ones = {one.host for one in states}
+        closed = [
+            name
+            for name, breaker in self._breakers.items()
+            if breaker.stored and name not in open_ones
+        ]
+        for name in closed:
+            del self._breakers[name]
+            self.log.info("{name} answers another node again: it is called as before.", name=name)
+        self.restore(states)
+        return bool(closed)
+
+    def saved(self, states: Iterable[HostState]) -> None:
+        """Say that the store has these states, which ``take_changes`` returned."""
+        for one in states:
+            if one.host in self._breakers:
+                self._breakers[one.host].stored = one.failures > 0
 
     def ask(self, callback: Callback, caller: object) -> float | None:
         """Ask whether a callback may be called.

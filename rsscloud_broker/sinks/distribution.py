@@ -216,8 +216,9 @@ class Distribution(Service):
     async def _follow(self, kind: str) -> None:
         """Look for work that another node has made or left."""
         if kind == "host":
-            with suppress(Unavailable):  # then calls to a dead host open its breaker here too
-                self._breakers.restore(await self._store.hosts())
+            with suppress(Unavailable):  # then calls open and close the breakers here too
+                if self._breakers.follow(await self._store.hosts()):
+                    self._retries.wake_at(self._clock.wall_seconds())
             return
         self._contents.forget_all()
         self._look()
@@ -309,8 +310,10 @@ class Distribution(Service):
 
     async def _save_breakers(self) -> None:
         self._saving_breakers = None
+        changes = self._breakers.take_changes()
         try:
-            await self._store.record_hosts(self._breakers.take_changes())
+            await self._store.record_hosts(changes)
+            self._breakers.saved(changes)
         except Unavailable as error:  # after a restart, failing calls open the breakers again
             self.log.error("The states of circuit breakers are not stored: {error}", error=error)
 

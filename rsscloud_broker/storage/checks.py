@@ -1,85 +1,96 @@
 """Stores which topics wait to be fetched: the checks that somebody has requested.
 
+A check is in the row of its topic, in one of these states:
+
+- It *waits*: no node has claimed it.  ``check_claims`` claims some at a time.
+- It is *put off*: no node may claim it before ``check_due_at``, since a fetch has just failed.
+- It is *claimed*: a node has it in memory, as a fetch or as a retry.
+
+If a check is requested again while a node has claimed it, it stays with that node, which fetches
+the topic once more.  If the topic cannot be fetched, that may take minutes; then whoever requests
+the check again takes it over.
+
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
-from operator import itemgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Boolean, Connection, Row, bindparam, case, or_, select, update
+from sqlalchemy import BigInteger, Connection, Row, bindparam, case, literal, or_, select, update
 
-from rsscloud_broker.records import Bounds, Check
+from rsscloud_broker.model import host_of
+from rsscloud_broker.records import Bounds, CheckState
 from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, key_of, named
-from rsscloud_broker.tables import to_micros
+from rsscloud_broker.tables import MICROSECONDS, to_micros
 
 #: The limits of a store for which no others are given.
 DEFAULT_BOUNDS = Bounds()
 
 #: The values of a topic of which no check is requested.
-NO_CHECK = {"check_requested_at": None, "check_pinged": False, "check_node_id": None}
+NO_CHECK = {
+    "check_requested_at": None,
+    "check_pinged": False,
+    "check_node_id": None,
+    "check_due_at": None,
+    "check_failures": 0,
+    "check_awaited": False,
+}
+
+#: A check that is put off waits so long at most, in microseconds, after it is requested again.
+_SOONEST = MICROSECONDS
+
+#: The longest name that a host can have; a longer one is no name, and would not fit into an index.
+_LONGEST_HOST = 255
+
+#: What ``Requests`` needs of the rows of topics.
+CHECK_COLUMNS = (
+    topic.c.id,
+    topic.c.url,
+    topic.c.failures,
+    topic.c.check_requested_at,
+    topic.c.check_pinged,
+    topic.c.check_node_id,
+    topic.c.check_due_at,
+    topic.c.check_source,
+)
 
 #: Selects what decides whether a check of a topic may be requested, by any of its URLs.
-_CHECKABLE = select(
-    named.c.url.label("asked"),
-    topic.c.id,
-    (topic.c.ended == "").label("is_active"),
-    HAS_SUBSCRIPTIONS.label("is_watched"),
-).join_from(named, topic, topic.c.id == TOPIC_ID)
+_CHECKABLE = (
+    select(
+        named.c.url.label("asked"),
+        *CHECK_COLUMNS,
+        (topic.c.ended == "").label("is_active"),
+        HAS_SUBSCRIPTIONS.label("is_watched"),
+    )
+    .join_from(named, topic, topic.c.id == TOPIC_ID)
+    .where(named.c.url.in_(bindparam("urls", expanding=True)))
+    .order_by(topic.c.id)
+    .with_for_update(of=topic, key_share=True)
+)
 
-_EARLIER = topic.c.check_requested_at
-_ASKED_AT = bindparam("at", type_=BigInteger())
-_CHECK = (
+_REQUEST = (
     update(topic)
     .where(topic.c.id == bindparam("key"))
     .values(
-        check_requested_at=case((_EARLIER > _ASKED_AT, _EARLIER), else_=_ASKED_AT),
-        check_pinged=or_(topic.c.check_pinged, bindparam("pinged", type_=Boolean())),
+        check_requested_at=bindparam("at"),
+        check_pinged=bindparam("pinged"),
         check_node_id=bindparam("node", type_=BigInteger()),
+        check_due_at=bindparam("due", type_=BigInteger()),
+        check_failures=0,
+        check_source=bindparam("source"),
+        check_host=bindparam("host"),
     )
 )
 
 #: The validators that make the next fetch of a topic unconditional.
 NO_VALIDATORS = {"etag": "", "last_modified": ""}
-
-
-#: Pings request checks of ended topics too; they are left out.
-_DUE = (
-    select(topic.c.id, topic.c.url, topic.c.check_pinged)
-    .where(topic.c.check_requested_at.is_not(None), topic.c.ended == "")
-    .order_by(topic.c.check_requested_at, topic.c.id)
-)
-
-
-def checks_due(conn: Connection, limit: int, node: int | None = None) -> list[Check]:
-    """See ``IStore.checks_due``.
-
-    :param node: the node id of this process; None if it is the only one.
-    """
-    query = _DUE.limit(limit)
-    if node is not None:
-        claim = topic.c.check_node_id
-        query = query.where(or_(claim.is_(None), claim == node))
-    return [Check(url, pinged) for _, url, pinged in conn.execute(query)]
-
-
-def claim_checks(conn: Connection, limit: int, node: int) -> list[Check]:
-    """See ``IStore.claim_checks``.
-
-    :param node: the node id of this process.
-    """
-    free = _DUE.where(topic.c.check_node_id.is_(None)).limit(limit)
-    found = conn.execute(free.with_for_update(skip_locked=True, key_share=True)).all()
-    claimed = update(topic).where(topic.c.id.in_([row.id for row in found]))
-    conn.execute(claimed.values(check_node_id=node))
-    return [Check(row.url, row.check_pinged) for row in found]
 
 
 class AskedCheck(NamedTuple):
@@ -91,6 +102,65 @@ class AskedCheck(NamedTuple):
     url: str
     at: int
     pinged: bool = False
+    source: str = ""
+    claim: bool = False
+
+
+class Requests:
+    """Requests of checks of known topics, which are written together.
+
+    :param node: the node id of this process; None if it has none, so that it claims nothing.
+    """
+
+    def __init__(self, node: int | None) -> None:
+        self._node = node
+        self._values: dict[int, dict[str, Any]] = {}
+        self._states: dict[int, CheckState] = {}
+
+    def add(self, row: Any, asked: AskedCheck) -> None:
+        """Request a check.
+
+        :param row: has ``CHECK_COLUMNS``.
+        """
+        earlier = self._values.get(row.id)
+        if earlier is not None:
+            earlier["at"] = max(earlier["at"], asked.at)
+            earlier["pinged"] |= asked.pinged
+            return
+        waits = row.check_requested_at is not None
+        holder = row.check_node_id if waits else None
+        due = row.check_due_at if waits else None
+        state = self._state(row, holder, due, asked)
+        is_first = not waits or (state is CheckState.CLAIMED and holder != self._node)
+        self._states[row.id] = state
+        self._values[row.id] = {
+            "key": row.id,
+            "at": max(asked.at, row.check_requested_at or 0),
+            "pinged": asked.pinged or (waits and row.check_pinged),
+            "node": {CheckState.CLAIMED: self._node, CheckState.ELSEWHERE: holder}.get(state),
+            "due": None if due is None else min(due, asked.at + _SOONEST),
+            "source": asked.source if is_first else row.check_source,
+            "host": host_of(row.url)[:_LONGEST_HOST],
+        }
+
+    def _state(
+        self, row: Any, holder: int | None, due: int | None, asked: AskedCheck
+    ) -> CheckState:
+        if self._node is not None and holder == self._node:
+            return CheckState.CLAIMED
+        if holder is not None and not row.failures:
+            return CheckState.ELSEWHERE
+        claims = asked.claim and self._node is not None and due is None
+        return CheckState.CLAIMED if claims else CheckState.WAITS
+
+    def state(self, key: int) -> CheckState:
+        """What became of the request for the topic with an id."""
+        return self._states[key]
+
+    def write(self, conn: Connection) -> None:
+        """Write the requests, in the order of the ids of their topics."""
+        if self._values:
+            conn.execute(_REQUEST, [self._values[key] for key in sorted(self._values)])
 
 
 def request_checks(
@@ -98,60 +168,71 @@ def request_checks(
     asked: Sequence[AskedCheck],
     bounds: Bounds = DEFAULT_BOUNDS,
     node: int | None = None,
-) -> list[bool]:
+) -> list[CheckState]:
     """See ``IStore.request_check``, for several topics.
 
-    :param node: the node that claims the checks; None to leave them free.
+    :param node: the node id of this process; None if it has none.
     """
-    rows = conn.execute(_CHECKABLE.where(named.c.url.in_({request.url for request in asked})))
-    known = {row.asked: row for row in rows}
-    checks = [
-        {"key": row.id, "at": request.at, "pinged": request.pinged, "node": node}
-        for request in asked
-        if (row := known.get(request.url)) and _may_be_checked(request, row)
-    ]
-    if checks:  # first, so that ``evict_idle`` does not remove these topics
-        conn.execute(_CHECK, sorted(checks, key=itemgetter("key", "at")))
-    unknown: dict[str, int] = {}
+    known = _known(conn, {request.url for request in asked})
+    requests = Requests(node)
+    for request in asked:
+        row = known.get(request.url)
+        if row and _may_be_checked(request, row):
+            requests.add(row, request)
+    requests.write(conn)  # first, so that ``evict_idle`` does not remove these topics
+    unknown: dict[str, AskedCheck] = {}
     for request in asked:
         if request.pinged and request.url not in known:
-            unknown[request.url] = max(request.at, unknown.get(request.url, request.at))
+            earlier = unknown.get(request.url, request)
+            unknown[request.url] = earlier._replace(at=max(earlier.at, request.at))
     allowed = evict_idle(conn, bounds.idle_topics, len(unknown)) if unknown else 0
-    made = dict(islice(unknown.items(), allowed))
-    if made:
-        _make_and_check(conn, made, node)
-    return [
-        _may_be_checked(request, row)
-        if (row := known.get(request.url))
-        else request.pinged and request.url in made
-        for request in asked
-    ]
+    made = _make_and_check(conn, dict(islice(unknown.items(), allowed)), node)
+
+    def state(request: AskedCheck) -> CheckState:
+        row = known.get(request.url)
+        if row is None:
+            return made.get(request.url, CheckState.NONE) if request.pinged else CheckState.NONE
+        return requests.state(row.id) if _may_be_checked(request, row) else CheckState.NONE
+
+    return [state(request) for request in asked]
 
 
-def _make_and_check(conn: Connection, asked: Mapping[str, int], node: int | None) -> None:
+def _known(conn: Connection, urls: Collection[str]) -> dict[str, Row[Any]]:
+    """The rows of the topics at these URLs, which are locked."""
+    return {row.asked: row for row in conn.execute(_CHECKABLE, {"urls": list(urls)})}
+
+
+def _make_and_check(
+    conn: Connection, asked: Mapping[str, AskedCheck], node: int | None
+) -> dict[str, CheckState]:
     """Store topics that somebody has pinged, and request a check of each.
 
-    :param asked: when the checks were requested, in microseconds, by the URLs of the topics.
+    :returns: what became of the requests, by the URLs of the topics.
     """
+    if not asked:
+        return {}
     rows = [
         {
             "url": url,
-            "idle_at": at,
-            "check_requested_at": at,
+            "idle_at": request.at,
+            "check_requested_at": request.at,
             "check_pinged": True,
-            "check_node_id": node,
+            "check_node_id": node if request.claim else None,
+            "check_source": request.source,
+            "check_host": host_of(url)[:_LONGEST_HOST],
         }
-        for url, at in sorted(asked.items())
+        for url, request in sorted(asked.items())
     ]
     made = insert_missing(conn, topic, rows, topic.c.url)
+    claimed = CheckState.WAITS if node is None else CheckState.CLAIMED
+    states = {url: claimed if asked[url].claim else CheckState.WAITS for url in made}
     if len(made) < len(rows):  # another node has just stored the others
-        others = conn.execute(select(topic.c.id, topic.c.url).where(topic.c.url.in_(asked)))
-        checks = [
-            {"key": key, "at": asked[url], "pinged": True, "node": node}
-            for key, url in others
-            if url not in made
-        ]
-        conn.execute(_CHECK, sorted(checks, key=itemgetter("key")))
+        requests, others = Requests(node), _known(conn, asked.keys() - made)
+        for url, row in others.items():
+            requests.add(row, asked[url])
+        requests.write(conn)
+        states |= {url: requests.state(row.id) for url, row in others.items()}
+    return states
 
 
 def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
@@ -167,10 +248,65 @@ def request_content(conn: Connection, url: str, at: float) -> bool:
     return True
 
 
-def drop_check(conn: Connection, url: str, asked_until: float) -> None:
-    """See ``IStore.drop_check``."""
+def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -> int | None:
+    """See ``IStore.join_check``.
+
+    :param node: the node id of this process.
+    """
+    earlier, asked_at = topic.c.check_requested_at, to_micros(at)
+    joined = (
+        update(topic)
+        .where(
+            topic.c.id == key_of(url),
+            topic.c.check_node_id.is_not(None),
+            topic.c.check_node_id != node,
+            topic.c.failures == 0,
+            topic.c.ended == "",
+        )
+        .values(
+            check_requested_at=case((earlier > asked_at, earlier), else_=asked_at),
+            check_pinged=or_(topic.c.check_pinged, literal(pinged)),
+            check_awaited=True,
+        )
+        .returning(topic.c.id)
+    )
+    key: int | None = conn.execute(joined).scalar()
+    return key
+
+
+def drop_check(conn: Connection, url: str, asked_until: float, node: int | None = None) -> None:
+    """See ``IStore.drop_check``.
+
+    :param node: the node id of this process; None if it has none.
+    """
+    of_url = topic.c.id == key_of(url)
+    is_older = topic.c.check_requested_at <= to_micros(asked_until)
+    conn.execute(update(topic).where(of_url, is_older).values(NO_CHECK))
+    if node is not None:
+        is_held = topic.c.check_node_id == node
+        conn.execute(update(topic).where(of_url, is_held).values(check_node_id=None))
+
+
+def put_off_check(
+    conn: Connection, url: str, failures: int, until: float, node: int | None = None
+) -> None:
+    """See ``IStore.put_off_check``.
+
+    :param node: the node id of this process; a check that another has claimed stays with it.
+    """
     conn.execute(
         update(topic)
-        .where(topic.c.id == key_of(url), topic.c.check_requested_at <= to_micros(asked_until))
-        .values(NO_CHECK)
+        .where(topic.c.id == key_of(url), topic.c.check_node_id == node)
+        .values(check_node_id=None, check_due_at=to_micros(until), check_failures=failures)
     )
+
+
+def release_checks(conn: Connection, held: Collection[str], node: int) -> int:
+    """See ``IStore.release_checks``.
+
+    :param node: the node id of this process.
+    """
+    claimed = select(topic.c.id, topic.c.url).where(topic.c.check_node_id == node)
+    lost = [key for key, url in conn.execute(claimed) if url not in held]
+    released = update(topic).where(topic.c.id.in_(lost), topic.c.check_node_id == node)
+    return conn.execute(released.values(check_node_id=None)).rowcount

@@ -22,6 +22,7 @@ from rsscloud_broker.tables import (
 _TIMES = (
     pending.c.due_at,
     topic.c.check_requested_at,
+    topic.c.check_due_at,
     topic.c.next_poll_at,
     host_state.c.retry_at,
     intent.c.retry_at,

@@ -18,8 +18,9 @@ from rsscloud_broker.storage import sqlite
 CHANNEL: Final = "rsscloud_broker"
 
 #: The kinds of hints: a fan-out has begun; the claims of a node are free; a host does not answer,
-#: or does so again; a document was stored.
-FANOUT, FREED, HOST, DOCUMENT = "fanout", "freed", "host", "document"
+#: or does so again; a document was stored; a topic was fetched, or could not be, for which other
+#: nodes wait.
+FANOUT, FREED, HOST, DOCUMENT, READ = "fanout", "freed", "host", "document", "read"
 
 
 def hint(conn: Connection, kind: str, key: int = 0) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, update
 
+from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.records import PendingIntent
 from rsscloud_broker.storage.conflicts import insert_missing
@@ -80,12 +81,24 @@ def remove_intent(conn: Connection, key: int, node: int | None = None) -> None:
     conn.execute(delete(intent).where(_held(key, node)))
 
 
-def intents(conn: Connection, node: int | None = None) -> list[PendingIntent]:
+def settle_intent(conn: Connection, key: int | None, node: int | None = None) -> None:
+    """Remove the intent that is settled by this transaction.
+
+    :param key: the id of the intent; None to do nothing.
+    :raises ClaimLost: it was replaced meanwhile, or another node has claimed it.
+    """
+    if key is not None and not conn.execute(delete(intent).where(_held(key, node))).rowcount:
+        raise ClaimLost
+
+
+def intents(
+    conn: Connection, after: int, limit: int, node: int | None = None
+) -> list[PendingIntent]:
     """See ``IStore.intents``.
 
     :param node: the node id of this process; None if it is the only one.
     """
-    query = select(intent).order_by(intent.c.id)
+    query = select(intent).where(intent.c.id > after).order_by(intent.c.id).limit(limit)
     if node is not None:
         query = query.where(intent.c.node_id == node)
     return [_pending(row) for row in conn.execute(query)]

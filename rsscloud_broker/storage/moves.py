@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Row, and_, case, delete, insert, select, upda
 
 from rsscloud_broker.admin_records import Change
 from rsscloud_broker.storage.changes import record_change_if_any
+from rsscloud_broker.storage.checks import NO_CHECK
 from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import (
@@ -42,9 +43,7 @@ _EMPTY: dict[str, Any] = {
     "size": None,
     "read_at": None,
     "changed_at": None,
-    "check_requested_at": None,
-    "check_pinged": False,
-    "check_node_id": None,
+    **NO_CHECK,
     "poll_node_id": None,
     "etag": "",
     "last_modified": "",
@@ -201,6 +200,8 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
     values = {
         "check_requested_at": _later(old.check_requested_at, new.check_requested_at),
         "check_pinged": old.check_pinged or new.check_pinged,
+        "check_source": old.check_source or new.check_source,
+        "check_host": old.check_host or new.check_host,
         "pinged_at": _later(old.pinged_at, new.pinged_at),
         "feed": new.feed or old.feed,
     }

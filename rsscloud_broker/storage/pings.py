@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii as _quoted
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -28,8 +28,9 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.model import Ping
-from rsscloud_broker.records import PingRecord
+from rsscloud_broker.records import CheckState, PingRecord
 from rsscloud_broker.storage import postgresql, sqlite
+from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, Requests
 from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
@@ -59,19 +60,14 @@ _SAME_FINGERPRINTS = select(ping.c.fingerprint, ping.c.received_at).where(
 )
 
 _WATCHED = (
-    select(topic.c.id, named.c.url, topic.c.url, topic.c.check_requested_at)
+    select(*CHECK_COLUMNS, named.c.url.label("asked"))
     .join_from(named, topic, topic.c.id == TOPIC_ID)
     .where(
         named.c.url.in_(bindparam("urls", expanding=True)), topic.c.ended == "", HAS_SUBSCRIPTIONS
     )
+    .order_by(topic.c.id)
+    .with_for_update(of=topic, key_share=True)
 )
-
-_REQUEST_CHECK = (
-    update(topic)
-    .where(topic.c.id == bindparam("key"))
-    .values(check_requested_at=bindparam("asked"))
-)
-_REQUEST_AND_CLAIM = _REQUEST_CHECK.values(check_node_id=bindparam("node", type_=BigInteger))
 
 
 _ADD_TO_COUNTER = (
@@ -111,40 +107,50 @@ def fingerprint(record: Ping) -> bytes:
     return blake2b(f"[{name}, {url}, {rss_url}]".encode(), digest_size=16).digest()
 
 
+class AskedPing(NamedTuple):
+    """A ping to be recorded: see ``IStore.add_ping``."""
+
+    ping: Ping
+    window: float
+    source: str = ""
+    claim: bool = False
+
+
 def add_pings(
-    conn: Connection, wanted: Sequence[tuple[Ping, float]], node: int | None = None
+    conn: Connection, wanted: Sequence[AskedPing], node: int | None = None
 ) -> list[PingRecord]:
     """See ``IStore.add_ping``, here for several pings with their windows.
 
     The pings are recorded in this order, so that one may repeat another before it.  A repeat is
     returned with the id 0.
 
-    :param node: the node that claims the requested checks; None to leave them free.
+    :param node: the node id of this process; None if it has none.
     """
-    fingerprints = [fingerprint(record) for record, _ in wanted]
+    records = [asked.ping for asked in wanted]
+    fingerprints = [fingerprint(record) for record in records]
     if not sqlite.serves(conn):
         postgresql.lock_out_others(conn, fingerprints)
-    watched = _request_checks(conn, [record for record, _ in wanted], node)
-    repeats = _repeats(conn, wanted, fingerprints)
+    watched = _request_checks(conn, wanted, node)
+    repeats = _repeats(conn, [(asked.ping, asked.window) for asked in wanted], fingerprints)
     new = [
         (record, digest)
-        for (record, _), digest, repeat in zip(wanted, fingerprints, repeats, strict=True)
+        for record, digest, repeat in zip(records, fingerprints, repeats, strict=True)
         if not repeat
     ]
     stored = iter(_insert(conn, new))
-    return [
-        PingRecord(
-            ping=record if repeat else next(stored),
-            repeat=repeat,
-            watched=_watched_of(record, watched) if watched else (),
-        )
-        for (record, _), repeat in zip(wanted, repeats, strict=True)
-    ]
+    made = []
+    for record, repeat in zip(records, repeats, strict=True):
+        ping = record if repeat else next(stored)
+        named_ones = _watched_of(record, watched) if watched else {}
+        made.append(PingRecord(ping, repeat, tuple(named_ones), tuple(named_ones.values())))
+    return made
 
 
-def _watched_of(record: Ping, watched: Mapping[str, str]) -> tuple[str, ...]:
-    """The present URLs of the watched topics that a ping names."""
-    return tuple(sorted({watched[url] for url in _topics_of(record) & watched.keys()}))
+def _watched_of(
+    record: Ping, watched: Mapping[str, tuple[str, CheckState]]
+) -> dict[str, CheckState]:
+    """The watched topics that a ping names, by their present URLs."""
+    return dict(sorted({watched[url] for url in _topics_of(record) & watched.keys()}))
 
 
 def _topics_of(record: Ping) -> set[str]:
@@ -241,25 +247,32 @@ def _insert_portably(
     return list(result)
 
 
-def _request_checks(conn: Connection, records: Sequence[Ping], node: int | None) -> dict[str, str]:
+def _request_checks(
+    conn: Connection, wanted: Sequence[AskedPing], node: int | None
+) -> dict[str, tuple[str, CheckState]]:
     """Request a check of each topic that the pings name and that has a subscription.
 
-    :param node: the node that claims the checks; None to leave them free.
-    :returns: the present URLs of these topics, by the URLs in the pings.
+    :param node: the node id of this process; None if it has none.
+    :returns: the present URLs of these topics and what became of the requests, by the URLs in the
+        pings.
     """
-    asked: dict[str, int] = {}
-    for record in records:
+    asked: dict[str, AskedCheck] = {}
+    for record, _, source, claim in wanted:
         received_at = to_micros(record.received_at)
         for url in _topics_of(record):
-            asked[url] = max(received_at, asked.get(url, 0))
+            earlier = asked.get(url)
+            if earlier is None:
+                asked[url] = AskedCheck(url, received_at, False, source, claim)
+            elif received_at > earlier.at:
+                asked[url] = earlier._replace(at=received_at)
     found = conn.execute(_WATCHED, {"urls": list(asked)}).all()
-    latest: dict[int, int] = {}
-    for key, url, _, at in found:
-        latest[key] = max(asked[url], at or 0, latest.get(key, 0))
-    if latest:
-        checks = [{"key": key, "asked": at, "node": node} for key, at in sorted(latest.items())]
-        conn.execute(_REQUEST_CHECK if node is None else _REQUEST_AND_CLAIM, checks)
-    return {url: present for _, url, present, _ in found}
+    if not found:
+        return {}
+    requests = Requests(node)
+    for row in found:
+        requests.add(row, asked[row.asked])
+    requests.write(conn)
+    return {row.asked: (row.url, requests.state(row.id)) for row in found}
 
 
 def pings(

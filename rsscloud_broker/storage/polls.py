@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, bindparam, or_, select, update
 
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.records import PollPlan
+from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.schema import (
     topic,
 )
@@ -65,14 +66,18 @@ def claim_polls(conn: Connection, now: float, limit: int, node: int) -> list[Top
     """
     claim = topic.c.poll_node_id
     due = (
-        select(topic.c.id)
+        select(topic.c.id, claim)
         .where(topic.c.next_poll_at <= to_micros(now), or_(claim.is_(None), claim == node))
         .order_by(topic.c.next_poll_at, topic.c.id)
         .limit(limit)
     )
-    keys = list(conn.scalars(due.with_for_update(skip_locked=True, key_share=True)))
-    conn.execute(update(topic).where(topic.c.id.in_(keys)).values(poll_node_id=node))
-    rows = TOPICS.where(topic.c.id.in_(keys)).order_by(topic.c.next_poll_at, topic.c.id)
+    found = conn.execute(due.with_for_update(skip_locked=True, key_share=True)).all()
+    free = [key for key, claimant in found if claimant is None]
+    if free:
+        conn.execute(update(topic).where(topic.c.id.in_(free)).values(poll_node_id=node))
+    rows = TOPICS.where(topic.c.id.in_([key for key, _ in found])).order_by(
+        topic.c.next_poll_at, topic.c.id
+    )
     return _statuses(conn, conn.execute(rows).all())
 
 
@@ -118,7 +123,7 @@ def _status(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
 
 def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
     """See ``IStore.record_failure``."""
-    conn.execute(
+    failed = (
         update(topic)
         .where(topic.c.id == key_of(url))
         .values(
@@ -126,7 +131,11 @@ def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
             result=reason[:_LONGEST_RESULT],
             failures=topic.c.failures + 1,
         )
+        .returning(topic.c.id, topic.c.check_awaited)
     )
+    row = conn.execute(failed).first()
+    if row is not None and row.check_awaited:
+        hint(conn, READ, row.id)
 
 
 def record_feed(conn: Connection, url: str, feed: Mapping[str, Any]) -> None:

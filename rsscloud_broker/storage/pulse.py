@@ -157,7 +157,8 @@ class Pulse(Service):
 
     def _hinted(self, payload: str) -> None:
         if self.running:
-            self._publish(WorkHinted(payload.partition(":")[0]))
+            kind, _, key = payload.partition(":")
+            self._publish(WorkHinted(kind, int(key)))
 
     def _lost_connection(self, error: Exception) -> None:
         if self.running:

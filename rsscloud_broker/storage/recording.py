@@ -30,6 +30,7 @@ from rsscloud_broker.storage.contents import (
     remove_unneeded,
     with_contents,
 )
+from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.kept_changes import keep_fetched
 from rsscloud_broker.storage.operations import Operation
@@ -104,6 +105,13 @@ class _Found:
         return by_another and 0 < (row.read_at or 0) - read_at < _LONGEST_FETCH
 
     @property
+    def is_asked_again(self) -> bool:
+        """Whether a check was requested after the fetch began, which this process has claimed."""
+        asked_at, read_at = self.row.check_requested_at, to_micros(self.fetched.started_at)
+        is_own = self.node is not None and self.row.check_node_id == self.node
+        return is_own and asked_at is not None and asked_at > read_at
+
+    @property
     def changed(self) -> bool:
         """Whether the topic has another content than at the last fetch."""
         return (self.row.digest, self.row.size) != (self.fetched.digest, self.fetched.size)
@@ -115,13 +123,17 @@ def record_fetch(
     ping: Ping | None,
     bounds: Bounds = DEFAULT_BOUNDS,
     node: int | None = None,
+    *,
+    if_asked: bool = False,
 ) -> FetchRecord:
     """See ``IStore.record_fetch``.
 
     :param node: the node id of this process.
     """
     lock_topic(conn, fetched.url)
-    found = _Found(topic_row(conn, fetched.url, TOPICS), fetched, ping, node)
+    row = topic_row(conn, fetched.url, TOPICS)
+    listed = None if if_asked and not row.check_pinged else ping
+    found = _Found(row, fetched, listed, node)
     return _record(conn, [found], bounds)[0]
 
 
@@ -211,6 +223,9 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
     if becoming_idle:
         evict_idle(conn, bounds.idle_topics - becoming_idle, spared=keys)
     _update(conn, found)
+    for each in found:
+        if each.row.check_awaited and not each.is_asked_again:
+            hint(conn, READ, each.key)
     changed = [each for each in found if each.changed]
     named_found = [(each.row.url, each.fetched) for each in changed]
     kept = dict(
@@ -233,6 +248,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
             ping=next(pings) if each.changed and each.ping is not None else None,
             content_awaited=not each.changed and contents.get(each.key) is not None,
             stored=contents.get(each.key) is not None or kept.get(each.key, False),
+            asked_again=each.is_asked_again,
         )
         for each in found
     ]

@@ -11,11 +11,13 @@ of what one node makes for all.
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Double,
     ForeignKey,
     Index,
@@ -24,6 +26,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    and_,
     false,
     func,
     text,
@@ -45,6 +48,11 @@ def options_from_text(stored: str) -> SubscriptionOptions:
     return json.loads(stored) if stored else {}
 
 
+def _index_where(name: str, where: ColumnElement[bool], *columns: Column[Any]) -> None:
+    """Make an index of those rows only for which a condition holds."""
+    Index(name, *columns, sqlite_where=where, postgresql_where=where)
+
+
 metadata = new_metadata()
 
 topic = Table(
@@ -57,7 +65,7 @@ topic = Table(
     Column("read_at", BigInteger),
     Column("changed_at", BigInteger),
     # When a check of the topic was last requested; null if no check is requested.
-    Column("check_requested_at", BigInteger, index=True),
+    Column("check_requested_at", BigInteger),
     # Whether somebody said that the topic changed, since the check was requested.
     Column("check_pinged", Boolean, nullable=False, server_default=false()),
     # Why the topic has ended; empty if it has not.
@@ -87,12 +95,29 @@ topic = Table(
     Column("poll_node_id", BigInteger),
     # The id of the node whose fetch was recorded last; its row may be gone.
     Column("reader_id", BigInteger),
+    # Of a requested check: who requested it first, the host of the topic, when it may be claimed
+    # (null for at once), and how many attempts to fetch the topic have failed: see ``checks``.
+    Column("check_source", Text, nullable=False, server_default=""),
+    Column("check_host", Text, nullable=False, server_default=""),
+    Column("check_due_at", BigInteger),
+    Column("check_failures", Integer, nullable=False, server_default="0"),
+    # Whether callers at other nodes than the one that has claimed it wait for the answer.
+    Column("check_awaited", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("url").ddl_if(dialect="sqlite"),
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )
 
-_is_idle = topic.c.idle_at.is_not(None)
-Index("ix_topic_idle_at", topic.c.idle_at, sqlite_where=_is_idle, postgresql_where=_is_idle)
+_index_where("ix_topic_idle_at", topic.c.idle_at.is_not(None), topic.c.idle_at)
+
+#: Whether a check of a topic waits for any node to claim it.
+CHECK_WAITS = and_(
+    topic.c.check_requested_at.is_not(None),
+    topic.c.check_node_id.is_(None),
+    topic.c.check_due_at.is_(None),
+)
+_in_turn = (topic.c.check_source, topic.c.check_host, topic.c.check_requested_at)
+_index_where("ix_topic_check_waits", CHECK_WAITS, *_in_turn)
+_index_where("ix_topic_check_due_at", topic.c.check_due_at.is_not(None), topic.c.check_due_at)
 
 # The ids of most tables below are never used twice: fan-outs keep ids of subscriptions as cursors,
 # and sinks remember by an id how far they have read.
@@ -159,12 +184,7 @@ Index(
     postgresql_where=subscription.c.dropping,
 )
 _is_failing = subscription.c.consecutive_errors > 0
-Index(
-    "ix_subscription_failing",
-    subscription.c.id,
-    sqlite_where=_is_failing,
-    postgresql_where=_is_failing,
-)
+_index_where("ix_subscription_failing", _is_failing, subscription.c.id)
 
 ping = Table(
     "ping",
@@ -316,13 +336,8 @@ queued = Table(
     Index("ix_queued_content_id", "content_id"),
 )
 
-_wants_content = pending.c.content_topic_id.is_not(None)
-Index(
-    "ix_pending_notification_content_topic_id",
-    pending.c.content_topic_id,
-    sqlite_where=_wants_content,
-    postgresql_where=_wants_content,
-)
+_of_content = pending.c.content_topic_id
+_index_where("ix_pending_notification_content_topic_id", _of_content.is_not(None), _of_content)
 
 #: Intents that wait to be verified.
 intent = Table(
@@ -360,12 +375,7 @@ Index(
 CLAIMS = (fanout.c.node_id, intent.c.node_id, topic.c.check_node_id, topic.c.poll_node_id)
 
 for _claim in CLAIMS:
-    Index(
-        f"ix_{_claim.table.name}_{_claim.name}",
-        _claim,
-        sqlite_where=_claim.is_not(None),
-        postgresql_where=_claim.is_not(None),
-    )
+    _index_where(f"ix_{_claim.table.name}_{_claim.name}", _claim.is_not(None), _claim)
 
 #: Hosts that do not answer.
 host_state = Table(
@@ -420,25 +430,4 @@ counter = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("value", BigInteger, nullable=False),
-)
-
-#: Statistics: how often something happened, or how many there were, in a minute or an hour.
-statistic = Table(
-    "statistic",
-    metadata,
-    # Seconds: 60 or 3600; and when the minute or hour began, in seconds since the epoch.
-    Column("width", Integer, primary_key=True, autoincrement=False),
-    Column("begin", BigInteger, primary_key=True, autoincrement=False),
-    Column("name", Text, primary_key=True),
-    Column("value", BigInteger, nullable=False),
-)
-
-#: The topics that were pinged most in an hour; ``hour`` counts hours since the epoch.
-busy_topic = Table(
-    "busy_topic",
-    metadata,
-    Column("hour", BigInteger, primary_key=True, autoincrement=False),
-    Column("rank", Integer, primary_key=True, autoincrement=False),
-    Column("url", Text, nullable=False),
-    Column("pings", BigInteger, nullable=False),
 )

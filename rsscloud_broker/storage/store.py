@@ -1,9 +1,9 @@
 """The store, which the core and the sinks use: each method is one transaction on the database.
 
-The SQL of the methods is in ``pings``, ``topics``, ``checks``, ``recording``, ``pushes``,
-``polls``, ``moves``, ``contents``, ``subscriptions``, ``summaries``, ``intents``, ``log_entries``,
-``statistics``, ``walks``, ``deliveries``, ``nodes``, ``due_times``, ``sizes``, ``administration``,
-``blocks``, ``changes``, ``kept_changes`` and ``relaying``.
+The SQL of the methods is in ``pings``, ``topics``, ``checks``, ``check_claims``, ``recording``,
+``pushes``, ``polls``, ``moves``, ``contents``, ``subscriptions``, ``summaries``, ``intents``,
+``log_entries``, ``statistics``, ``walks``, ``deliveries``, ``nodes``, ``due_times``, ``sizes``,
+``administration``, ``blocks``, ``changes``, ``kept_changes`` and ``relaying``.
 ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
@@ -24,6 +24,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import Batched, reading, writing
 from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
+    Callback,
     Content,
     FetchResult,
     Intent,
@@ -34,12 +35,10 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.records import (
     Bounds,
-    Check,
     Delivery,
     Fanout,
     FetchRecord,
     PendingIntent,
-    PingRecord,
     PollPlan,
     Recorded,
     Swept,
@@ -70,19 +69,19 @@ from rsscloud_broker.storage import log_entries as log_rows
 from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
+from rsscloud_broker.storage.check_methods import CheckMethods
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.node_states import node_states
 from rsscloud_broker.storage.operations import Heavy, Operation
 from rsscloud_broker.storage.shared_work import SharedWork
 from rsscloud_broker.storage.threads import StoreThreads, Threads
-from rsscloud_broker.tables import to_micros
 
 T = TypeVar("T")
 
 
 @implementer(IStore, IAdministrationStore)
-class Store(SharedWork, Service):
+class Store(CheckMethods, SharedWork, Service):
     """Implements ``IStore`` and ``IAdministrationStore`` with an SQLite or PostgreSQL database.
 
     When it starts, it registers this process as a node of the database: see ``nodes``.
@@ -183,17 +182,6 @@ class Store(SharedWork, Service):
 
     # pings
 
-    def add_ping(self, ping: Ping, repeat_window: float) -> Deferred[PingRecord]:
-        return self._database.write(Batched(self._add_pings, (ping, repeat_window)))
-
-    def add_pings(self, wanted: Sequence[tuple[Ping, float]]) -> Deferred[list[PingRecord]]:
-        return self._database.write(lambda conn: self._add_pings(conn, wanted))
-
-    def _add_pings(
-        self, conn: Connection, wanted: Sequence[tuple[Ping, float]]
-    ) -> list[PingRecord]:
-        return ping_rows.add_pings(conn, wanted, self._claimant(conn))
-
     known_pings = reading(ping_rows.known_pings)
     pings = reading(ping_rows.pings)
     pings_after = reading(ping_rows.pings_after)
@@ -232,10 +220,12 @@ class Store(SharedWork, Service):
     def topic_status(self, url: str) -> Deferred[TopicStatus | None]:
         return self._database.read(Batched(polls.topic_statuses, url))
 
-    def record_fetch(self, fetched: FetchResult, ping: Ping | None) -> Deferred[FetchRecord]:
+    def record_fetch(
+        self, fetched: FetchResult, ping: Ping | None, if_asked: bool = False
+    ) -> Deferred[FetchRecord]:
         def storing(fetched: FetchResult) -> Operation[FetchRecord]:
             return lambda conn: recording.record_fetch(
-                conn, fetched, ping, self._bounds, self._node
+                conn, fetched, ping, self._bounds, self._node, if_asked=if_asked
             )
 
         lean, whole = storing(evolve(fetched, content=None)), storing(fetched)
@@ -258,13 +248,6 @@ class Store(SharedWork, Service):
         return self._database.write(
             lambda conn: (operation(conn), topics.end_topic(conn, url, reason, at, self._bounds))
         )
-
-    def request_check(self, url: str, at: float, pinged: bool = False) -> Deferred[bool]:
-        asked = checks.AskedCheck(url, to_micros(at), pinged)
-        return self._database.write(Batched(self._request_checks, asked))
-
-    def _request_checks(self, conn: Connection, asked: Sequence[checks.AskedCheck]) -> list[bool]:
-        return checks.request_checks(conn, asked, self._bounds, self._claimant(conn))
 
     def end_topic(
         self, url: str, reason: str, at: float, change: Change | None = None
@@ -294,18 +277,6 @@ class Store(SharedWork, Service):
 
     forget_ping = writing(polls.forget_ping)
 
-    def checks_due(self, limit: int) -> Deferred[list[Check]]:
-        return self._database.read(
-            lambda conn: checks.checks_due(conn, limit, self._node_if_not_alone)
-        )
-
-    def claim_checks(self, limit: int) -> Deferred[list[Check]]:
-        return self._database.write(
-            lambda conn: checks.claim_checks(conn, limit, self._registered(conn))
-        )
-
-    request_content = writing(checks.request_content)
-    drop_check = writing(checks.drop_check)
     content = reading(contents.get_content)
     newest_content = reading(contents.newest_content)
     revive_topic = writing(topics.revive_topic)
@@ -319,8 +290,24 @@ class Store(SharedWork, Service):
             lambda conn: subscription_rows.sweep(conn, now, idle_topics_before, self._bounds)
         )
 
-    put_subscription = writing(subscription_rows.put_subscription)
-    remove_subscription = writing(subscription_rows.remove_subscription)
+    def put_subscription(
+        self, subscription: Subscription, known: bytes | None = None, intent: int | None = None
+    ) -> Deferred[Subscription]:
+        def put(conn: Connection) -> Subscription:
+            intent_rows.settle_intent(conn, intent, self._node)
+            return subscription_rows.put_subscription(conn, subscription, known)
+
+        return self._database.write(put)
+
+    def remove_subscription(
+        self, topic: str, callback: Callback, intent: int | None = None
+    ) -> Deferred[bool]:
+        def remove(conn: Connection) -> bool:
+            intent_rows.settle_intent(conn, intent, self._node)
+            return subscription_rows.remove_subscription(conn, topic, callback)
+
+        return self._database.write(remove)
+
     has_subscription = reading(subscription_rows.has_subscription)
     subscriptions = reading(subscription_rows.subscriptions)
     subscriptions_of = reading(subscription_rows.by_ids)
@@ -356,8 +343,10 @@ class Store(SharedWork, Service):
             lambda conn: intent_rows.claim_intents(conn, limit, self._registered(conn))
         )
 
-    def intents(self) -> Deferred[list[PendingIntent]]:
-        return self._database.read(lambda conn: intent_rows.intents(conn, self._node_if_not_alone))
+    def intents(self, after: int = 0, limit: int = 1000) -> Deferred[list[PendingIntent]]:
+        return self._database.read(
+            lambda conn: intent_rows.intents(conn, after, limit, self._node_if_not_alone)
+        )
 
     # fan-outs and deliveries
 

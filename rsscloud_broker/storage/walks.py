@@ -255,7 +255,7 @@ def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
     latest = {state.host: state for state in states}
     answering = [state.host for state in states if not latest[state.host].failures]
     lock_rows(conn, host_state.c.name, answering)
-    conn.execute(delete(host_state).where(host_state.c.name.in_(answering)))
+    closed = conn.execute(delete(host_state).where(host_state.c.name.in_(answering))).rowcount
     failing = [
         {"name": name, "failures": state.failures, "retry_at": to_micros(state.retry_at)}
         for name, state in sorted(latest.items())
@@ -265,4 +265,5 @@ def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
         new = insert_into(conn, host_state)
         values = {"failures": new.excluded.failures, "retry_at": new.excluded.retry_at}
         conn.execute(new.on_conflict_do_update(index_elements=["name"], set_=values), failing)
+    if failing or closed:
         hint(conn, HOST)

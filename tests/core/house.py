@@ -37,10 +37,19 @@ from rsscloud_broker.events import (
     TopicMoved,
     TopicRevived,
 )
-from rsscloud_broker.interfaces import IDiskSpace, IEventBus, IStore, ITopicFetcher, IURLPolicy
+from rsscloud_broker.interfaces import (
+    IClock,
+    IDiskSpace,
+    IEventBus,
+    IStore,
+    ITopicFetcher,
+    IURLPolicy,
+)
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription, host_of
+from rsscloud_broker.records import CheckState
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
+from tests.storage.waiting import waiting_checks
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
@@ -121,7 +130,7 @@ def change_detector(
     store: IStore,
     fetcher: ITopicFetcher,
     bus: IEventBus,
-    clock: Clock,
+    clock: IClock,
     counters: Counters,
     limiter: FairLimiter,
     pushed: Container[str] = (),
@@ -151,7 +160,7 @@ class CoreTestCase(SynchronousTestCase):
         self.bus = Bus()
         self.clock = Clock(NOW)
         self.unavailable: set[str] = set()
-        for name in ("checks_due", "record_fetch", "drop_check", "add_ping"):
+        for name in ("claim_checks", "record_fetch", "drop_check", "add_ping"):
             self._watch(name)
         self.counters = Counters()
         self.pushed = PushedTopics(self.pushes)
@@ -189,15 +198,18 @@ class CoreTestCase(SynchronousTestCase):
         stored: Subscription = self.successResultOf(self.store.put_subscription(wanted))
         return stored
 
-    def store_ping(self, topic: str = FEED) -> None:
-        """Store a ping, so that its topic waits to be fetched."""
+    def store_ping(self, topic: str = FEED) -> CheckState:
+        """Store a ping, so that its topic waits to be fetched.
+
+        :returns: who handles the check.
+        """
         ping = Ping("A site", topic, self.clock.wall_seconds())
-        self.successResultOf(self.store.add_ping(ping, 0))
+        (state,) = self.successResultOf(self.store.add_ping(ping, 0)).states
+        return CheckState(state)
 
     def due(self) -> list[str]:
         """The topics that wait to be fetched."""
-        self.unavailable.discard("checks_due")
-        return [check.url for check in self.successResultOf(self.store.checks_due(1000))]
+        return [check.url for check in self.successResultOf(waiting_checks(self.store, 1000))]
 
     def pings(self) -> list[Ping]:
         found: list[Ping] = self.successResultOf(self.store.pings(0, 2 * NOW, None, 1000))

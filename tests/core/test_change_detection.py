@@ -224,8 +224,7 @@ class AskTests(CoreTestCase):
         self.fetcher.contents[FEED] = content
 
     def ask(self) -> None:
-        self.store_ping()
-        self.detector.schedule(FEED)
+        self.detector.schedule(FEED, self.store_ping())
 
     def test_asked_topic_is_read_and_answered(self) -> None:
         self.start()
@@ -252,7 +251,7 @@ class AskTests(CoreTestCase):
 
     def test_start_waits_for_a_store_that_is_unavailable(self) -> None:
         self.store_ping()
-        self.unavailable.add("checks_due")
+        self.unavailable.add("claim_checks")
         with capturedLogs() as events:
             self.start()
         self.assertEqual(
@@ -514,11 +513,11 @@ class AskTests(CoreTestCase):
         self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
 
     def test_looking_goes_on_after_a_bug(self) -> None:
-        checks_due = self.store.checks_due
-        self.patch(self.store, "checks_due", lambda limit: fail(ZeroDivisionError()))
+        claim_checks = self.store.claim_checks
+        self.patch(self.store, "claim_checks", lambda wanted: fail(ZeroDivisionError()))
         self.start()
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
-        self.patch(self.store, "checks_due", checks_due)
+        self.patch(self.store, "claim_checks", claim_checks)
         self.store_ping()
         self.clock.advance(LOOK_AGAIN)
         self.assertEqual((self.fetcher.fetched, self.due()), ([FEED], []))
@@ -527,8 +526,8 @@ class AskTests(CoreTestCase):
         self.detector.startService()
         del self.fetcher.contents[FEED]
         self.ask()
-        # The retry, and the next look at the store.
-        self.assertEqual(len(self.clock.getDelayedCalls()), 2)
+        # The retry, the next look at the store, and the next claim.
+        self.assertEqual(len(self.clock.getDelayedCalls()), 3)
         self.detector.stopService()
         self.assertEqual(self.clock.getDelayedCalls(), [])
         self.assertEqual(self.due(), [FEED])
@@ -537,7 +536,7 @@ class AskTests(CoreTestCase):
         self.assertEqual(len(self.bus.events), 1)
 
     def test_stopping_while_the_store_is_unavailable_at_start(self) -> None:
-        self.unavailable.add("checks_due")
+        self.unavailable.add("claim_checks")
         self.detector.startService()
         self.detector.stopService()
         self.assertEqual(self.clock.getDelayedCalls(), [])

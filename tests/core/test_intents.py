@@ -9,7 +9,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.core import IntentQueue
-from rsscloud_broker.core.intents import LONGEST_PAUSE
+from rsscloud_broker.core.intents import LOAD_PAUSE, LOADED, LONGEST_PAUSE
 from rsscloud_broker.errors import (
     CallbackFailed,
     TooMany,
@@ -105,6 +105,37 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(len(self.subscriptions()), 1)
         self.assertEqual(self.waiting(), [])
 
+    def test_many_are_loaded_in_portions(self) -> None:
+        self.intents.stopService()
+        some = [
+            evolve(WANTED, callback=evolve(CALLBACK, url=f"{CALLBACK.url}/{n}"))
+            for n in range(LOADED + 2)
+        ]
+        for intent in some:
+            self.successResultOf(self.store.add_intent(intent, len(some)))
+        self.intents.startService()
+        self.assertEqual(len(self.carrier.verified), LOADED)
+        self.clock.advance(LOAD_PAUSE)
+        self.assertEqual((self.carrier.verified, self.waiting()), (some, []))
+
+    def test_one_that_another_node_has_replaced_stores_nothing(self) -> None:
+        """Neither what was asked for first nor the wish to end it."""
+        self.accept()
+        for intent in (evolve(WANTED, options={}), GOODBYE):
+
+            async def verify(confirmed: Intent) -> Outcome:
+                await self.store.add_intent(evolve(confirmed, lease_seconds=60), 10)
+                return Outcome(True)
+
+            self.patch(self.carrier, "verify", verify)
+            self.accept(intent)
+            (stored,) = self.subscriptions()
+            self.assertEqual(stored.options, {"secret": "s"})
+            (waiting,) = self.waiting()
+            self.assertEqual(waiting.intent.lease_seconds, 60)
+            self.successResultOf(self.store.remove_intent(waiting.id))
+        self.assertEqual(self.flushLoggedErrors(), [])
+
     def restart(self) -> None:
         """As another process would begin: with nothing but what is in the store."""
         self.intents.stopService()
@@ -192,7 +223,7 @@ class AcceptTests(IntentsTestCase):
         self.accept()
         self.intents.stopService()
         before, looking = self.waiting(), Deferred[list[PendingIntent]]()
-        self.patch(self.store, "intents", lambda: looking)
+        self.patch(self.store, "intents", lambda after, limit: looking)
         self.intents.startService()
         anew = evolve(WANTED, options={"secret": "another"})
         self.accept(anew)

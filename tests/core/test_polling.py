@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import evolve
 from twisted.internet.defer import Deferred
 
@@ -154,6 +156,35 @@ class PlacesTests(PollingTestCase):
         self.advance(10)
         self.assertEqual(len(self.fetcher.held), 3)
         self.assertIn(FEED, self.fetcher.fetched)
+
+    def test_polls_of_a_busy_host_are_put_off_once_each(self) -> None:
+        """Each is planned when it is put off, and after it was made."""
+        self.make_due(*(f"http://busy.example/{number}" for number in range(100)))
+        plans = self.planned()
+        self.run_poller()
+        self.advance(59)
+        self.assertEqual(len(self.fetcher.fetched), 100)
+        self.assertLessEqual(len(plans), 200)
+
+    def test_polls_of_a_host_that_does_not_answer_are_put_off_rarely(self) -> None:
+        self.make_due(*(f"http://busy.example/{number}" for number in range(100)))
+        self.fetcher.held = []
+        plans = self.planned()
+        self.run_poller()
+        self.advance(60)
+        self.assertLessEqual(len(plans), 98 + 60 * OPTIONS.max_per_host)
+
+    def planned(self) -> list[PollPlan]:
+        """The plans that are stored from now on."""
+        plans: list[PollPlan] = []
+        store = self.store.plan_polls
+
+        def plan_polls(some: Sequence[PollPlan]) -> object:
+            plans.extend(some)
+            return store(some)
+
+        self.patch(self.store, "plan_polls", plan_polls)
+        return plans
 
     def test_what_was_late_when_it_started_is_spread_out(self) -> None:
         self.make_due(*(f"http://site{number}.example/" for number in range(50)))

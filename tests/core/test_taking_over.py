@@ -9,8 +9,10 @@ from rsscloud_broker.core import TakingOverSink
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Lease, Subscription
+from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, BrokerTestCase
 from tests.core.test_intents import CALLBACK, WANTED
+from tests.storage.waiting import waiting_checks
 
 
 class TakingOverTests(BrokerTestCase):
@@ -29,7 +31,7 @@ class TakingOverTests(BrokerTestCase):
         self.assertEqual(self.fetcher.fetched, [])
         self.hint(WorkHinted())
         self.assertEqual(self.fetcher.fetched, [FEED])
-        self.assertEqual(self.successResultOf(self.store.checks_due(10)), [])
+        self.assertEqual(self.successResultOf(waiting_checks(self.store, 10)), [])
 
     def test_topic_that_was_taken_over_is_not_fetched_again(self) -> None:
         self.fetcher.held = []
@@ -48,10 +50,10 @@ class TakingOverTests(BrokerTestCase):
     def test_store_that_is_unavailable_is_asked_again(self) -> None:
         self.leave_a_check()
         works = self.store.claim_checks
-        self.patch(self.store, "claim_checks", lambda limit: fail(Unavailable("it is down")))
+        self.patch(self.store, "claim_checks", lambda wanted: fail(Unavailable("it is down")))
         self.hint(WorkHinted())
         self.patch(self.store, "claim_checks", works)
-        self.hint(WorkHinted())
+        self.clock.advance(UNAVAILABLE_PAUSE)
         self.assertEqual(self.fetcher.fetched, [FEED])
 
     def test_nothing_is_taken_over_after_the_stop(self) -> None:

@@ -6,13 +6,17 @@ import re
 import signal
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 from threading import Condition
+from urllib.parse import urlsplit
+from xmlrpc.client import dumps
 
 from sqlalchemy import func, select, text
 
 from rsscloud_broker.storage import open_database
-from rsscloud_broker.storage.schema import fanout, node, pending, subscription
+from rsscloud_broker.storage.schema import fanout, node, pending, subscription, topic
 from tests.e2e.fixture import Broker, EndToEndTestCase, request, until
 from tests.e2e.many import ManyServers, Subscriber
 from tests.e2e.publishing import subscribe_all
@@ -24,6 +28,9 @@ CONFIGURATION = 'database = "{}"\n[sinks.distribution]\nin_flight = {}\nslice_si
 
 #: Subscribers of the feed: they make several parts of a fan-out.
 MANY = 2500
+
+#: So many pings of one feed come at once, spread over the nodes.
+PINGS = 300
 
 #: Subscribers are spread over so many addresses.
 HOSTS = 12
@@ -231,3 +238,44 @@ class ClusterTests(EndToEndTestCase):
         self.start(2)
         for _ in range(2):
             self.seconds_until_both()
+
+    def ping_at(self, one: Node, number: int, count: int) -> None:
+        """Ping a node by weblogUpdates, again and again over one connection."""
+        connection = HTTPConnection("127.0.0.1", urlsplit(one.url).port or 0, timeout=60)
+        for each in range(count):
+            call = dumps((f"A site {number}.{each}", self.feed), "weblogUpdates.ping")
+            connection.request("POST", "/RPC2", call, {"Content-Type": "text/xml"})
+            self.assertIn(b"Thanks", connection.getresponse().read())
+        connection.close()
+
+    def test_pings_of_one_topic_at_all_nodes_share_fetches(self) -> None:
+        del self.callbacks[20:]
+        self.start(3)
+        self.publish(self.nodes[0])
+        self.until_told(len(self.callbacks))
+        self.heard.clear()
+        before = self.publisher.requests.total()
+        self.publisher.open.clear()
+        self.publisher.change(self.feed)
+        with ThreadPoolExecutor(12) as threads:
+            pinging = [
+                threads.submit(self.ping_at, one, number, PINGS // 6)
+                for number, one in enumerate(self.nodes * 2)
+            ]
+            for each in pinging:
+                each.result()
+            # These wait for the answer of the node that has claimed the topic.
+            asking = [threads.submit(one.ping, self.feed) for one in self.nodes * 2]
+            until(lambda: self.publisher.requests.total() > before, "the feed to be fetched")
+            self.publisher.open.set()
+            self.assertEqual({each.result().status for each in asking}, {200})
+        self.until_told(len(self.callbacks))
+        self.until_done()
+        fetches = self.publisher.requests.total() - before
+        self.assertLessEqual(fetches, 2 * len(self.nodes))
+        self.assertEqual(self.waiting_checks(), 0)
+
+    def waiting_checks(self) -> int:
+        with open_database(self.url, writes=False) as connection:
+            waiting = select(func.count()).where(topic.c.check_requested_at.is_not(None))
+            return connection.execute(waiting).scalar_one()

@@ -238,6 +238,20 @@ class StoredTests(BreakersTestCase):
         self.assertEqual(self.pause(), 4 * FIRST_PAUSE)
         self.assertEqual(len(self.breakers.take_changes()), 1)
 
+    def test_what_other_nodes_have_stored_is_followed(self) -> None:
+        state = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
+        self.assertFalse(self.breakers.follow([state]))
+        self.assertEqual(self.open_hosts(), 1)
+        self.assertTrue(self.breakers.follow([]))
+        self.assertEqual((self.open_hosts(), self.told, self.pause()), (0, 0, 0.0))
+
+    def test_what_is_not_stored_yet_stays_open(self) -> None:
+        self.call(THRESHOLD)
+        changes = self.breakers.take_changes()
+        self.assertFalse(self.breakers.follow([]))
+        self.breakers.saved(changes)
+        self.assertTrue(self.breakers.follow([]))
+
     def test_what_is_known_by_now_goes_before(self) -> None:
         self.call(THRESHOLD)
         self.breakers.restore([HostState(HOST, THRESHOLD + 3, NOW + 480)])

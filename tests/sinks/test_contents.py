@@ -14,6 +14,7 @@ from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.testing import RecordingBus, memory_store
 from rsscloud_broker.testing.clock import Clock
 from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
+from tests.storage.waiting import waiting_checks
 
 READER = "http://reader.example/hook"
 OTHER = "http://other.example/hook"
@@ -144,7 +145,7 @@ class LaterTests(EngineTestCase):
         self.change()
         self.advance(1)
         self.assertEqual(self.missed(), [ContentRequested(FEED)])
-        checks = self.successResultOf(self.store.checks_due(10))
+        checks = self.successResultOf(waiting_checks(self.store, 10))
         self.assertEqual([check.url for check in checks], [FEED])
 
     def test_it_is_asked_for_again_but_not_all_the_time(self) -> None:

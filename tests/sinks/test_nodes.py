@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
 from sqlalchemy import Connection, update
 from twisted.internet.defer import succeed
 
@@ -72,6 +73,20 @@ class OtherNodesTests(EngineTestCase):
         self.hint(WorkHinted("host"))
         self.change()
         self.assertEqual(self.called(), [])
+
+    def test_host_that_answers_another_node_is_called_again(self) -> None:
+        (url,) = self.subscribe_many(1, host="dead.example")
+        state = HostState("dead.example", 5, NOW + 60)
+        self.successResultOf(self.store.record_hosts([state]))
+        self.start()
+        self.change()
+        self.assertEqual(self.called(), [])
+        self.successResultOf(self.store.record_hosts([evolve(state, failures=0)]))
+        now = self.clock.wall_seconds()
+        self.assertTrue(self.successResultOf(self.store.make_due("dead.example", "", now)))
+        self.hint(WorkHinted("host"))
+        self.advance(1)
+        self.assertEqual((self.called(), self.waiting()), ([url], {}))
 
     def test_limits_are_shared(self) -> None:
         urls = self.subscribe_many(8)

@@ -13,7 +13,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.records import Check
 from rsscloud_broker.storage import UnfitDatabase, alembic_steps, migrate, open_database, sqlite
-from rsscloud_broker.storage.checks import checks_due
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.intents import intents
 from rsscloud_broker.storage.moves import move_topic
@@ -23,6 +22,7 @@ from rsscloud_broker.storage.recording import record_fetch
 from rsscloud_broker.storage.subscriptions import put_subscription, subscriptions
 from rsscloud_broker.storage.upgrade import LATEST_REVISION, check_known, revisions_of
 from rsscloud_broker.storage.walks import fanouts, record_slice
+from tests.storage.waiting import read_checks
 
 #: Rows that the tables of the first version may have.
 FIRST_VERSION = (
@@ -182,7 +182,7 @@ class MigrationSteps(SynchronousTestCase):
             (walk,) = fanouts(conn, 10)
             self.assertEqual((walk.id, walk.cursor, walk.content_id), (6, 5, None))
             self.assertEqual(
-                checks_due(conn, 10), [Check("http://feeds.example/rss.xml", pinged=False)]
+                read_checks(conn, 10), [Check("http://feeds.example/rss.xml", pinged=False)]
             )
             (due,) = polls_due(conn, 1.0, 10)  # the other topic has no subscriptions
             self.assertEqual((due.topic.url, due.next_poll_at), (one.topic, 0.0))
@@ -282,13 +282,13 @@ class MigrationSteps(SynchronousTestCase):
             self.assertEqual((second.attempts, second.content_id), (3, 1))
             queue = text("SELECT subscription_id, content_id FROM queued ORDER BY content_id")
             self.assertEqual(conn.execute(queue).tuples().all(), [(second.id, 2), (second.id, 3)])
-            self.assertEqual(checks_due(conn, 10), [Check("http://a/~x", pinged=False)])
+            self.assertEqual(read_checks(conn, 10), [Check("http://a/~x", pinged=False)])
             merged = record_fetch(conn, FetchResult("http://a/~x", b"n" * 32, 1, 2.0), None)
             self.assertTrue(merged.changed)
             same = record_fetch(conn, FetchResult("http://b/", b"d" * 32, 1, 2.0), None)
             self.assertFalse(same.changed)
             self.assertEqual([walk.topic for walk in fanouts(conn, 10)], ["http://a/~x"])
-            (waiting,) = intents(conn)
+            (waiting,) = intents(conn, 0, 10)
             self.assertEqual(
                 (waiting.id, waiting.intent.topic, waiting.intent.as_written.topic),
                 (2, "http://a/~x", "http://a/%7Ex"),

@@ -14,15 +14,17 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from rsscloud_broker import __version__
 from rsscloud_broker.admin_records import NodeState
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Intent, Ping
-from rsscloud_broker.records import Check, Fanout, PollPlan
+from rsscloud_broker.records import CheckState, Fanout, PollPlan
 from rsscloud_broker.storage import Pulse, Store, migrate, nodes, walks
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.schema import node, topic
 from rsscloud_broker.testing import memory_store
 from tests.postgresql import empty_database
 from tests.storage.databases import file_database, threaded_store
+from tests.storage.waiting import SOME, waiting_checks
 from tests.store_contract.basics import FEED, a_fetch, a_subscription, failed, succeeded, waits
 
 #: A clock of the database that tests can set forward.
@@ -232,7 +234,7 @@ class HandingBackTests(NodesTestCase):
         await one.hand_back()
         (taken,) = await other.claim_fanouts([walk.id])
         self.assertEqual((taken.cursor, taken.outstanding), (2, (subscriptions[0].id,)))
-        self.assertEqual(len(await other.claim_checks(10)), 1)
+        self.assertEqual(len((await other.claim_checks(SOME)).checks), 1)
         self.assertTrue((await one.record_slice(walk, 3, [], True)).lost)
         self.assertTrue(await self.beat(one), "it has not ended yet")
 
@@ -377,29 +379,33 @@ class MemoryNodeTests(SynchronousTestCase):
 class OtherClaimTests(NodesTestCase):
     """Claims of topics that wait, of polls and of intents."""
 
+    async def claimed(self, store: Store) -> list[str]:
+        return [check.url for check in (await store.claim_checks(SOME)).checks]
+
     async def test_checks_of_a_dead_node_are_taken_over(self) -> None:
         one, other = self.stores
         await one.put_subscription(a_subscription())
         await one.record_fetch(a_fetch(), None)
-        asked = Check(FEED, pinged=True)
         for number in range(2):
             if number:
-                await one.add_ping(Ping("A", FEED, 3000.0), 60.0)
+                record = await one.add_ping(Ping("A", FEED, 3000.0), 60.0, "192.0.2.1", True)
+                self.assertEqual(record.states, (CheckState.CLAIMED,))
             else:
-                await one.request_check(FEED, 2000.0, True)
-            self.assertEqual(await one.checks_due(10), [asked])
-            self.assertEqual((await other.checks_due(10), await other.claim_checks(10)), ([], []))
+                state = await one.request_check(FEED, 2000.0, True, "192.0.2.1", True)
+                self.assertEqual(state, CheckState.CLAIMED)
+            self.assertEqual(await self.claimed(other), [])
             await self.lose(one, other)
-            self.assertEqual(await other.claim_checks(10), [asked])
+            self.assertEqual(await self.claimed(other), [FEED])
             await one.check_writable()
-            self.assertEqual(await one.claim_checks(10), [])
+            self.assertEqual(await self.claimed(one), [])
+            await other.drop_check(FEED, 3000.0)
 
     async def test_check_that_is_done_is_claimed_by_nobody(self) -> None:
         one, other = self.stores
         await one.put_subscription(a_subscription())
         await one.request_check(FEED, 900.0, True)
         await other.record_fetch(a_fetch(), None)
-        self.assertEqual(await one.checks_due(10), [])
+        self.assertEqual(await waiting_checks(one, 10), [])
         with self.engine.connect() as conn:
             self.assertIsNone(conn.execute(select(topic.c.check_node_id)).scalar_one())
 
@@ -429,8 +435,14 @@ class OtherClaimTests(NodesTestCase):
         self.assertEqual(await other.claim_intents(10), [stored])
         await one.remove_intent(stored.id)
         await one.postpone_intent(stored.id, 1, 5000.0)
+        with self.assertRaises(ClaimLost):
+            await one.put_subscription(a_subscription(), intent=stored.id)
         self.assertEqual(await other.intents(), [stored])
-        await other.remove_intent(stored.id)
+        await other.put_subscription(a_subscription(), intent=stored.id)
+        self.assertEqual(len(await other.subscriptions(FEED, 0, 10)), 1)
+        with self.assertRaises(ClaimLost):
+            await other.remove_subscription(FEED, a_subscription().callback, intent=stored.id)
+        self.assertEqual(len(await other.subscriptions(FEED, 0, 10)), 1)
         self.assertEqual(await other.intents(), [])
 
 

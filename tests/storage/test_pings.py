@@ -26,7 +26,7 @@ class GroupTests(SynchronousTestCase):
             for n in range(300)
         ] + [evolve(PING, url=f"http://{n}.example/") for n in range(200)]
         with open_database(url) as conn:
-            records = operations.add_pings(conn, [(one, 0) for one in wanted])
+            records = operations.add_pings(conn, [operations.AskedPing(one, 0) for one in wanted])
             rows = {row.id: row for row in conn.execute(select(ping))}
         self.assertEqual(sorted(rows), sorted(record.ping.id for record in records))
         for one, record in zip(wanted, records, strict=True):

@@ -21,9 +21,10 @@ from rsscloud_broker.storage import AccountStore, Store, open_database
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.log_entries import add_log_entries
-from rsscloud_broker.storage.pings import add_pings
-from rsscloud_broker.storage.schema import ping, statistic
+from rsscloud_broker.storage.pings import AskedPing, add_pings
+from rsscloud_broker.storage.schema import ping
 from rsscloud_broker.storage.settled import announce
+from rsscloud_broker.storage.statistic_schema import statistic
 from rsscloud_broker.storage.statistics import MINUTE, put_busy_topics
 from rsscloud_broker.storage.writer import TRIES
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
@@ -33,6 +34,7 @@ from tests.store_contract import (
     make_account_store_tests,
     make_administration_tests,
     make_bounds_tests,
+    make_check_tests,
     make_kept_tests,
     make_shared_work_tests,
     make_store_tests,
@@ -55,6 +57,10 @@ class PostgreSQLAdministrationTests(make_administration_tests(postgresql_store))
 
 class PostgreSQLBoundsTests(make_bounds_tests(postgresql_store)):  # type: ignore[misc] # made at run time
     """The store on PostgreSQL keeps its limits."""
+
+
+class PostgreSQLCheckTests(make_check_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+    """The store on PostgreSQL has checks claimed fairly."""
 
 
 class PostgreSQLKeptTests(make_kept_tests(postgresql_store)):  # type: ignore[misc] # made at run time
@@ -105,7 +111,7 @@ class PingOrderTests(TestCase):
         self.addCleanup(engine.dispose)
         pings = [Ping(name, f"http://{name}.example/", 1000.0) for name in ("late", "early")]
         with engine.begin() as other_node:
-            add_pings(other_node, [(pings[0], 60.0)])
+            add_pings(other_node, [AskedPing(pings[0], 60.0)])
             adding = store.add_ping(pings[1], 60.0)
             if adding.called:  # it need not wait for the other node
                 await adding

@@ -23,6 +23,7 @@ from tests.storage.databases import file_database, threaded_store
 from tests.store_contract import (
     make_administration_tests,
     make_bounds_tests,
+    make_check_tests,
     make_kept_tests,
     make_shared_work_tests,
     make_store_tests,
@@ -47,6 +48,10 @@ class ThreadedBoundsTests(
     make_bounds_tests(lambda case, bounds: threaded_store(case, bounds=bounds))  # type: ignore[misc] # made at run time
 ):
     """The store with threads keeps its limits."""
+
+
+class MemoryCheckTests(make_check_tests(lambda _case: memory_store())):  # type: ignore[misc] # made at run time
+    """The store without threads has checks claimed fairly."""
 
 
 class MemoryKeptTests(make_kept_tests(lambda _case, bounds: memory_store(bounds))):  # type: ignore[misc] # made at run time
@@ -147,8 +152,9 @@ class OtherProcessTests(TestCase):
         script = (
             "import sys; from rsscloud_broker.storage import open_database, pings\n"
             "from rsscloud_broker.model import Ping\n"
+            "asked = pings.AskedPing(Ping('A', 'http://a.example/', 1.0), 60)\n"
             "with open_database(sys.argv[1]) as conn:\n"
-            "    pings.add_pings(conn, [(Ping('A', 'http://a.example/', 1.0), 60)])\n"
+            "    pings.add_pings(conn, [asked])\n"
         )
         out, err, code = await getProcessOutputAndValue(
             sys.executable, ["-c", script, url], env={"PYTHONPATH": ":".join(sys.path)}

@@ -26,6 +26,7 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.records import Check, Delivery, Fanout, Swept, SweptSubscription
 from rsscloud_broker.together import together
+from tests.storage.waiting import waiting_checks
 
 T = TypeVar("T")
 
@@ -205,7 +206,7 @@ class RecordsContract(TestCase):
         for repeat in (False, True):
             record = await self.store.add_ping(ping, 60)
             self.assertEqual((record.repeat, set(record.watched)), (repeat, watched))
-            self.assertEqual(set(await self.store.checks_due(10)), set(asked(*watched)))
+            self.assertEqual(set(await waiting_checks(self.store, 10)), set(asked(*watched)))
             for url in watched:
                 await self.store.drop_check(url, 1000)
 
@@ -269,26 +270,26 @@ class RecordsContract(TestCase):
         ping = evolve(a_ping(1000), rss_url=FEED)
         await self.store.add_ping(ping, 0)
         await self.store.record_fetch(a_fetch(at=999), None)
-        self.assertEqual(await self.store.checks_due(10), asked(FEED))
+        self.assertEqual(await waiting_checks(self.store, 10), asked(FEED))
         await self.store.record_fetch(a_fetch(at=1000), None)
-        self.assertEqual(await self.store.checks_due(10), [])
+        self.assertEqual(await waiting_checks(self.store, 10), [])
 
     async def test_checks_wait_from_the_last_ping_longest_first(self) -> None:
         for url in (FEED, OTHER_FEED):
             await self.store.put_subscription(a_subscription(url))
         for url, at in ((FEED, 1000), (OTHER_FEED, 1001), (FEED, 1002), (FEED, 900)):
             await self.store.add_ping(evolve(a_ping(at), rss_url=url), 0)
-        self.assertEqual(await self.store.checks_due(10), asked(OTHER_FEED, FEED))
-        self.assertEqual(await self.store.checks_due(1), asked(OTHER_FEED))
+        self.assertEqual(await waiting_checks(self.store, 10), asked(OTHER_FEED, FEED))
+        self.assertEqual(await waiting_checks(self.store, 1), asked(OTHER_FEED))
         await self.store.drop_check(FEED, 1001.9)
-        self.assertEqual(await self.store.checks_due(10), asked(OTHER_FEED, FEED))
+        self.assertEqual(await waiting_checks(self.store, 10), asked(OTHER_FEED, FEED))
         await self.store.drop_check(FEED, 1002)
-        self.assertEqual(await self.store.checks_due(10), asked(OTHER_FEED))
+        self.assertEqual(await waiting_checks(self.store, 10), asked(OTHER_FEED))
 
     async def test_ping_asks_for_a_check_of_any_topic(self) -> None:
         self.assertFalse(await self.store.request_check(FEED, 1000))
         self.assertTrue(await self.store.request_check(FEED, 1000, True))
-        self.assertEqual(await self.store.checks_due(10), [Check(FEED, pinged=True)])
+        self.assertEqual(await waiting_checks(self.store, 10), [Check(FEED, pinged=True)])
         self.assertEqual((await self.store.sweep(1000, 9999)).topics, 0)
 
     async def test_check_is_of_a_ping_until_it_is_answered(self) -> None:
@@ -297,14 +298,14 @@ class RecordsContract(TestCase):
             await self.store.request_check(FEED, 1000, True)
             await self.store.request_check(FEED, 1001)
             await self.store.drop_check(FEED, 1000)
-            self.assertEqual(await self.store.checks_due(10), [Check(FEED, pinged=True)])
+            self.assertEqual(await waiting_checks(self.store, 10), [Check(FEED, pinged=True)])
             if drop:
                 await self.store.drop_check(FEED, 1001)
             else:
                 await self.store.record_fetch(a_fetch(at=1001), None)
-            self.assertEqual(await self.store.checks_due(10), [])
+            self.assertEqual(await waiting_checks(self.store, 10), [])
             await self.store.request_check(FEED, 1000)
-            self.assertEqual(await self.store.checks_due(10), asked(FEED))
+            self.assertEqual(await waiting_checks(self.store, 10), asked(FEED))
 
     async def test_many_that_are_asked_for_at_once_are_as_one_by_one(self) -> None:
         new, old = "http://feeds.example/new", "http://feeds.example/old"
@@ -328,7 +329,7 @@ class RecordsContract(TestCase):
         )
         self.assertEqual(given, [True, True, True, False, False, False, True, True, True])
         self.assertEqual(
-            await self.store.checks_due(10),
+            await waiting_checks(self.store, 10),
             [Check(url, pinged=True) for url in (FEED, OTHER_FEED, unknown[2], unknown[1])],
         )
         urls = [FEED, old, new, unknown[0], old, OTHER_FEED]

@@ -10,6 +10,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Content, FetchResult, Subscription
 from rsscloud_broker.records import Bounds, FetchRecord
+from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     DAY,
     a_content,
@@ -94,7 +95,7 @@ class BoundsContract(TestCase):
         self.assertTrue(await self.store.request_check(feed(8), 1001, True), "it is subscribed to")
         await self.store.drop_check(feed(1), 1001)
         self.assertTrue(await self.store.request_check(feed(9), 1002, True))
-        self.assertEqual(len(await self.store.checks_due(10)), IDLE + 1)
+        self.assertEqual(len(await waiting_checks(self.store, 10)), IDLE + 1)
 
     async def test_many_that_are_asked_for_at_once_have_the_same_room(self) -> None:
         """A topic that is asked for is not removed to make room for the others."""
@@ -208,7 +209,7 @@ class BoundsContract(TestCase):
         topic = await self.store.topic(feed(1))
         assert topic is not None
         self.assertEqual(topic.validators.etag, "")
-        self.assertIn(feed(1), [check.url for check in await self.store.checks_due(10)])
+        self.assertIn(feed(1), [check.url for check in await waiting_checks(self.store, 10)])
         record = await self.record(feed(1), content, 2001)
         self.assertEqual((record.changed, record.content_awaited), (False, True))
         self.assertEqual(await self.store.newest_content(feed(1)), content)

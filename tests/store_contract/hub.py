@@ -6,6 +6,7 @@ from attrs import evolve
 
 from rsscloud_broker.model import Callback, Content, Intent, Subscription, Topic
 from rsscloud_broker.records import Check, Fanout, FetchRecord
+from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     DAY,
     FEED,
@@ -164,20 +165,20 @@ class HubContract(RecordsContract):
         await self.read(_ONE)
         wanted = evolve(a_subscription(number=2, granted_at=1500), wants_content=True)
         await self.store.put_subscription(wanted, _ONE.digest)
-        self.assertEqual(await self.store.checks_due(10), [])
+        self.assertEqual(await waiting_checks(self.store, 10), [])
         await self.store.put_subscription(wanted, b"0" * 32)
         self.assertEqual(await self.store.next_due(), 1500)
-        self.assertEqual(await self.store.checks_due(10), asked(FEED))
+        self.assertEqual(await waiting_checks(self.store, 10), asked(FEED))
         self.assertFalse((await self.read(_ONE, at=1600)).changed)
         self.assertEqual(await self.store.newest_content(FEED), _ONE)
-        self.assertEqual(await self.store.checks_due(10), [])
+        self.assertEqual(await waiting_checks(self.store, 10), [])
 
     async def test_late_subscriber_gets_the_content_that_is_kept(self) -> None:
         one = await self.wanting(1)
         await self.read(_ONE)
         wanted = evolve(a_subscription(number=2), wants_content=True)
         late = await self.store.put_subscription(wanted, b"0" * 32)
-        self.assertEqual(await self.store.checks_due(10), [])
+        self.assertEqual(await waiting_checks(self.store, 10), [])
         walk = await self.walk_with(_ONE)
         await self.store.record_slice(walk, one.id, [succeeded(one)], True)
         self.assertEqual(await self.store.newest_content(FEED), _ONE)
@@ -283,7 +284,7 @@ class HubContract(RecordsContract):
             await self.store.topic(FEED),
             Topic(FEED, b"1" * 32, 1, 1000, 2000, "moved away", subscribers=1),
         )
-        self.assertEqual(await self.store.checks_due(10), [])
+        self.assertEqual(await waiting_checks(self.store, 10), [])
         ended = evolve(one, ended="moved away")
         self.assertEqual(await self.all_subscriptions(), [ended])
         (walk,) = await self.store.fanouts(10)
@@ -307,7 +308,7 @@ class HubContract(RecordsContract):
         for pinged in (False, True):
             self.assertFalse(await self.store.request_check(FEED, 3000, pinged))
         await self.store.add_ping(evolve(a_ping(3000), rss_url=FEED), 0)
-        self.assertEqual(await self.store.checks_due(10), [])
+        self.assertEqual(await waiting_checks(self.store, 10), [])
 
     async def test_subscriber_that_comes_when_a_topic_has_just_ended_is_to_be_told(self) -> None:
         """The fan-out that tells the others may be beyond its id already."""
@@ -330,7 +331,7 @@ class HubContract(RecordsContract):
         self.assertEqual(await self.store.topic(FEED), topic)
         self.assertEqual([one.ended for one in await self.all_subscriptions()], [""])
         self.assertTrue(await self.store.request_check(FEED, 3000, True))
-        self.assertEqual(await self.store.checks_due(10), [Check(FEED, pinged=True)])
+        self.assertEqual(await waiting_checks(self.store, 10), [Check(FEED, pinged=True)])
 
     async def test_topic_that_ended_is_known_for_90_days(self) -> None:
         await self.store.end_topic(FEED, "moved away", 2000)

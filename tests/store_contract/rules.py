@@ -14,6 +14,7 @@ from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Content, FetchResult, Ping, Subscription, Topic
 from rsscloud_broker.records import Check, Fanout, PollPlan
 from rsscloud_broker.urls import normal_form
+from tests.storage.waiting import waiting_checks
 from tests.store_contract.model import WINDOW, Model, Walk
 
 #: Calls a method of the store with its arguments, and returns the result of its Awaitable.
@@ -226,7 +227,7 @@ class PingsAndTopics(RuleBasedStateMachine):
 
     @rule(limit=limits)
     def look_at_checks(self, limit: int) -> None:
-        due = self.call(self.store.checks_due, limit)
+        due = self.call(waiting_checks, self.store, limit)
         asked = [self.model.asked[check.url] for check in due]
         assert asked == sorted(self.model.asked.values())[:limit]
         assert len({check.url for check in due}) == len(due)
@@ -333,7 +334,7 @@ class PingsAndTopics(RuleBasedStateMachine):
         model, store, call = self.model, self.store, self.call
         for url in TOPICS:
             self._status_is_as_in_the_model(url)
-        due = call(store.checks_due, ALL)
+        due = call(waiting_checks, store, ALL)
         assert sorted(due, key=str) == sorted(
             (Check(url, url in model.pinged) for url in model.asked), key=str
         )

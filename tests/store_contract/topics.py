@@ -6,6 +6,7 @@ from attrs import evolve
 
 from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, TopicSummary, Validators
 from rsscloud_broker.records import Check, PollPlan, Swept
+from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     DAY,
     FEED,
@@ -350,7 +351,7 @@ class TopicsContract(HubContract):
         await self.store.record_feed(FEED, {"title": "T"})
         before = await self.status()
         await self.moved()
-        self.assertEqual(await self.store.checks_due(10), [Check(OTHER_FEED, pinged=True)])
+        self.assertEqual(await waiting_checks(self.store, 10), [Check(OTHER_FEED, pinged=True)])
         topic = evolve(before.topic, url=OTHER_FEED)
         self.assertEqual(await self.status(), evolve(before, topic=topic, moved_from=(FEED,)))
         self.assertEqual(await self.polls(), [OTHER_FEED])
@@ -361,11 +362,11 @@ class TopicsContract(HubContract):
         self.assertEqual(await self.store.watched_topics("", 10), [OTHER_FEED])
         ping = evolve(a_ping(3000), rss_url=FEED, changes_url=OTHER_FEED)
         self.assertEqual((await self.store.add_ping(ping, 0)).watched, (OTHER_FEED,))
-        self.assertEqual(await self.store.checks_due(10), asked(OTHER_FEED))
+        self.assertEqual(await waiting_checks(self.store, 10), asked(OTHER_FEED))
         await self.store.drop_check(FEED, 3000)
-        self.assertEqual(await self.store.checks_due(10), [])
+        self.assertEqual(await waiting_checks(self.store, 10), [])
         self.assertTrue(await self.store.request_check(FEED, 4000, True))
-        self.assertEqual(await self.store.checks_due(10), [Check(OTHER_FEED, pinged=True)])
+        self.assertEqual(await waiting_checks(self.store, 10), [Check(OTHER_FEED, pinged=True)])
 
     async def test_records_by_old_urls(self) -> None:
         await self.store.put_subscription(a_subscription())

@@ -1,0 +1,254 @@
+"""Claims the checks that wait in the store, as many at a time as memory and fairness allow.
+
+A check is a stored request to fetch a topic.  A fetch that waits takes about ten kilobytes of
+memory, and a hundred thousand checks may wait.  So the process has at most about ``WINDOW`` of them
+in memory.  It may claim a check in the transaction that requests it, if the source and the host
+have room; all others wait in the store.  Whenever there is room, the process claims some of these,
+in turn for each source, and for each source in turn for its hosts.  Other nodes do the same.
+
+A source, or a host that it wants called, has no room while it has checks in the store that wait
+longer.  Otherwise new checks would overtake them for ever.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall
+from twisted.logger import Logger
+
+from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
+from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.model import host_of
+from rsscloud_broker.records import Check, ClaimedChecks, WantedChecks
+from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.store_retry import StoreRetry
+
+#: How many claimed checks the process has in memory, and how many of one host.  A source never has
+#: more of them than are free for all others.
+WINDOW, WINDOW_OF_HOST = 2000, 200
+
+#: How many checks are claimed at a time.
+PORTION = 100
+
+#: When fetches end, seconds until checks are claimed in their place.
+PAUSE = 0.05
+
+#: How many sources the hosts are remembered of that had their turns last.
+MAX_SOURCES = 1000
+
+
+class WaitingChecks:
+    """The checks that this process has claimed, and the loop that claims more of them.
+
+    :param store_retry: repeats what the store could not do.
+    :param take: begins the fetch of a claimed check.
+    :param window: how many checks are in memory, ``of_host`` of one host.
+    :param portion: how many are claimed at a time.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        store: IStore,
+        clock: IClock,
+        store_retry: StoreRetry,
+        take: Callable[[Check], object],
+        *,
+        window: int = WINDOW,
+        of_host: int = WINDOW_OF_HOST,
+        portion: int = PORTION,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._store_retry = store_retry
+        self._take = take
+        self._window = window
+        self._of_host = of_host
+        self._enough_of_host = max(1, of_host // 4)
+        self._portion = portion
+        self._held: dict[str, tuple[str, str]] = {}  # source and host, by URL
+        self._of: Counter[tuple[str, str] | str] = Counter()  # of sources, and their hosts
+        self._limits = HostLimiter(window)
+        self._behind: set[tuple[str, str] | str] = set()  # have checks that wait longer
+        self._after_source: str | None = None
+        self._after_hosts: Mapping[str, str] = {}
+        self._running = False
+        self._left = False  # whether checks may wait in the store
+        self._hinted = False
+        self._is_claiming = False
+        self._claiming: Deferred[None] | None = None
+        self._alarm: IDelayedCall | None = None
+
+    def __contains__(self, url: str) -> bool:
+        return url in self._held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def start(self) -> None:
+        """Claim checks from now on."""
+        self._running = True
+        self.wake()
+
+    def stop(self) -> None:
+        """Claim no more checks, and forget those that were claimed."""
+        self._running = self._left = False
+        if self._claiming is not None:
+            self._claiming.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        for url in tuple(self._held):
+            self.done(url)
+
+    def has_room(self, source: str, urls: Iterable[str]) -> bool:
+        """Whether checks may be claimed at once that a source is about to request.
+
+        :param source: the address of the caller.
+        :param urls: the topics.
+        """
+        if not self._running:
+            return False
+        if len(self._held) < self._enough_of_host and not self._left:
+            return True
+        bucket = bucket_of(source)
+        return self._has_room(bucket) and all(
+            self._has_room_at(bucket, host) for host in {host_of(url) for url in urls}
+        )
+
+    def _has_room(self, source: str) -> bool:
+        if source not in self._behind and self._limits.has_capacity(source):
+            return True
+        if self._of[source]:
+            self._behind.add(source)
+        return False
+
+    def _has_room_at(self, source: str, host: str) -> bool:
+        pair = source, host
+        if pair not in self._behind and self._limits.has_capacity_at(self._quota(host), source):
+            return True
+        if self._of[pair]:
+            self._behind.add(pair)
+        return False
+
+    def add(self, url: str, source: str) -> None:
+        """Count a claimed check, until it is ``done``.
+
+        :param source: the address of whoever requested it, or its bucket.
+        """
+        if url in self._held:
+            return
+        pair = self._held[url] = bucket_of(source), host_of(url)
+        self._of.update((pair, pair[0]))
+        self._limits.begin(self._quota(pair[1]), pair[0])
+
+    def done(self, url: str) -> None:
+        """Count a check no more: a fetch has answered it, or it waits for another attempt."""
+        pair = self._held.pop(url, None)
+        if pair is None:
+            return
+        self._limits.end(self._quota(pair[1]), pair[0])
+        for key in (pair, pair[0]):
+            self._of[key] -= 1
+            if not self._of[key]:
+                del self._of[key]
+                self._behind.discard(key)
+        if self._left:
+            self._wake_after(PAUSE)
+
+    def left(self, url: str, source: str) -> None:
+        """Say that a check waits in the store.
+
+        :param source: as for ``add``.
+        """
+        self._left = True
+        bucket = bucket_of(source)
+        if self._limits.has_capacity(bucket) and self._limits.has_capacity_at(
+            self._quota(host_of(url)), bucket
+        ):
+            self.wake()
+
+    def wake(self) -> None:
+        """Claim checks, if there is room."""
+        self._hinted = self._left = True
+        if self._running and not self._is_claiming and self._limits.has_capacity():
+            self._claiming = Deferred.fromCoroutine(self._claim_while_hinted())
+
+    def wake_at(self, at: float) -> None:
+        """Claim checks at a time of the wall clock."""
+        self._wake_after(max(at - self._clock.wall_seconds(), 0.0))
+
+    def _wake_after(self, seconds: float) -> None:
+        if not self._running:
+            return
+        if self._alarm is None:
+            self._alarm = self._clock.callLater(seconds, self._ring)
+        elif self._alarm.getTime() > self._clock.seconds() + seconds:
+            self._alarm.reset(seconds)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self.wake()
+
+    async def _claim_while_hinted(self) -> None:
+        self._is_claiming = True
+        try:
+            while self._hinted and self._running and self._limits.has_capacity():
+                self._hinted = False
+                self._begin(*await self._store_retry(self._claim, "topics that wait"))
+        except CancelledError:
+            pass  # the service stops; the store keeps the checks
+        except Exception:  # log a bug, and go on handling new pings
+            self.log.failure("Topics that wait to be read could not be looked up.")
+        finally:
+            self._is_claiming = False
+
+    async def _claim(self) -> tuple[WantedChecks, ClaimedChecks]:
+        wanted = self._wanted()
+        return wanted, await self._store.claim_checks(wanted)
+
+    def _wanted(self) -> WantedChecks:
+        """What to claim.  Those are left out that have half of their room already, or more."""
+        busy_sources = {
+            key for key in self._of if isinstance(key, str) and not self._limits.has_capacity(key)
+        }
+        busy_hosts = {
+            key
+            for key, count in self._of.items()
+            if not isinstance(key, str)
+            and (
+                count >= self._enough_of_host
+                or not self._limits.has_capacity_at(self._quota(key[1]), key[0])
+            )
+        }
+        return WantedChecks(
+            limit=min(self._portion, self._window - len(self._held)),
+            of_host=self._enough_of_host,
+            now=self._clock.wall_seconds(),
+            busy_sources=busy_sources,
+            busy_hosts=busy_hosts,
+            after_source=self._after_source,
+            after_hosts=self._after_hosts,
+        )
+
+    def _begin(self, wanted: WantedChecks, claimed: ClaimedChecks) -> None:
+        """Begin the fetches of checks that were claimed."""
+        self._after_source = claimed.after_source
+        known = self._after_hosts if len(self._after_hosts) < MAX_SOURCES else {}
+        self._after_hosts = {**known, **claimed.after_hosts}
+        self._hinted |= claimed.more
+        self._left = self._hinted or bool(wanted.busy_sources or wanted.busy_hosts)
+        if not self._left:
+            self._behind.clear()
+        for check in claimed.checks:
+            self.add(check.url, check.source)
+            self._take(check)
+        if claimed.next_at is not None:
+            self.wake_at(claimed.next_at)
+
+    def _quota(self, host: str) -> HostQuota:
+        return HostQuota("check", host, self._of_host)

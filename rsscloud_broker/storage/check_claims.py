@@ -1,0 +1,172 @@
+"""Claims topics that wait to be fetched, some at a time, fairly by source and by host.
+
+Hundreds of thousands of checks may wait, requested by one source, or of topics at one host.  So
+the sources take turns, and within a source its hosts; of each host come those that wait longest.
+An index has the waiting checks in this order.  So a claim costs as much as it claims, however many
+checks wait.
+
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from sqlalchemy import Connection, bindparam, func, select, update
+
+from rsscloud_broker.records import Check, ClaimedChecks, WantedChecks
+from rsscloud_broker.storage.schema import CHECK_WAITS, topic
+from rsscloud_broker.tables import to_micros, to_seconds_or_none
+
+#: How many sources have a turn in one claim, and how many sources or hosts are passed over at most
+#: because they are busy.
+_SOURCES, _PASSED_OVER = 10, 200
+
+#: How many checks that were put off become ready in one claim.
+_READY_AT_ONCE = 500
+
+# These are built once, since to build them takes longer than to execute them.
+
+_FIRST_SOURCE = (
+    select(topic.c.check_source).where(CHECK_WAITS).order_by(topic.c.check_source).limit(1)
+)
+_NEXT_SOURCE = _FIRST_SOURCE.where(topic.c.check_source > bindparam("after"))
+
+_FIRST_HOST = (
+    select(topic.c.check_host)
+    .where(CHECK_WAITS, topic.c.check_source == bindparam("source"))
+    .order_by(topic.c.check_host)
+    .limit(1)
+)
+_NEXT_HOST = _FIRST_HOST.where(topic.c.check_host > bindparam("after"))
+
+_OF_HOST = (
+    select(topic.c.id)
+    .where(
+        CHECK_WAITS,
+        topic.c.check_source == bindparam("source"),
+        topic.c.check_host == bindparam("host"),
+    )
+    .order_by(topic.c.check_requested_at)
+    .limit(bindparam("most"))
+)
+
+_STILL_FREE = (
+    select(
+        topic.c.id, topic.c.url, topic.c.check_pinged, topic.c.check_source, topic.c.check_failures
+    )
+    .where(topic.c.id.in_(bindparam("keys", expanding=True)), CHECK_WAITS)
+    .order_by(topic.c.id)
+    .with_for_update(skip_locked=True, key_share=True)
+)
+
+
+def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedChecks:
+    """See ``IStore.claim_checks``.
+
+    :param node: the node id of this process.
+    """
+    next_at = _make_ready(conn, to_micros(wanted.now))
+    sources = _some(
+        lambda after: _next_source(conn, after),
+        wanted.after_source,
+        wanted.busy_sources,
+        min(_SOURCES, wanted.limit),
+    )
+    after_hosts: dict[str, str] = {}
+    keys: list[int] = []
+    for number, source in enumerate(sources):
+        share = (wanted.limit - len(keys)) // (len(sources) - number)
+        hosts = _hosts(conn, wanted, source, share)
+        for host in hosts:
+            most = min(share // len(hosts), wanted.of_host)
+            asked = {"source": source, "host": host, "most": most}
+            keys += conn.scalars(_OF_HOST, asked)
+            after_hosts[source] = host
+    return ClaimedChecks(
+        _claim(conn, keys, node),
+        more=bool(keys),
+        next_at=to_seconds_or_none(next_at),
+        after_source=sources[-1] if sources else None,
+        after_hosts=after_hosts,
+    )
+
+
+def _claim(conn: Connection, keys: Sequence[int], node: int) -> list[Check]:
+    """Claim those of some checks that no other node has claimed meanwhile."""
+    if not keys:
+        return []
+    found = {row.id: row for row in conn.execute(_STILL_FREE, {"keys": keys})}
+    claimed = update(topic).where(topic.c.id.in_(found))
+    conn.execute(claimed.values(check_node_id=node))
+    return [
+        Check(row.url, row.check_pinged, row.check_source, row.check_failures)
+        for key in keys
+        if (row := found.get(key))
+    ]
+
+
+def _make_ready(conn: Connection, now: int) -> int | None:
+    """Let checks that were put off until now wait to be claimed.
+
+    :returns: when the next of the others is ready; None if there is none.
+    """
+    due = topic.c.check_due_at
+    ready = select(topic.c.id).where(due <= now).order_by(due).limit(_READY_AT_ONCE)
+    keys = list(conn.scalars(ready.with_for_update(skip_locked=True, key_share=True)))
+    if keys:
+        conn.execute(update(topic).where(topic.c.id.in_(keys)).values(check_due_at=None))
+    later: int | None = conn.scalar(select(func.min(due)))
+    return later
+
+
+def _next_source(conn: Connection, after: str | None) -> str | None:
+    """The next source of which checks wait; None if there is none.
+
+    :param after: the one before it; None for the first.
+    """
+    query = _FIRST_SOURCE if after is None else _NEXT_SOURCE
+    found: str | None = conn.scalar(query, {} if after is None else {"after": after})
+    return found
+
+
+def _hosts(conn: Connection, wanted: WantedChecks, source: str, most: int) -> list[str]:
+    """The hosts whose turn it is of those that a source wants called."""
+
+    def following(after: str | None) -> str | None:
+        query = _FIRST_HOST if after is None else _NEXT_HOST
+        given = {"source": source} | ({} if after is None else {"after": after})
+        found: str | None = conn.scalar(query, given)
+        return found
+
+    busy = {host for of, host in wanted.busy_hosts if of == source}
+    return _some(following, wanted.after_hosts.get(source), busy, most)
+
+
+def _some(
+    following: Callable[[str | None], str | None],
+    after: str | None,
+    busy: Collection[str],
+    most: int,
+) -> list[str]:
+    """The next values in a circle, without those that are busy.
+
+    :param following: finds the least value that is greater than one, or than none.
+    :param after: the value after which the circle is entered.
+    """
+    some: list[str] = []
+    seen: set[str] = set()
+    value = following(after)
+    if value is None and after is not None:
+        value = following(None)
+    while value is not None and value not in seen and len(some) < most:
+        seen.add(value)
+        if value not in busy:
+            some.append(value)
+        elif len(seen) - len(some) > _PASSED_OVER:
+            break
+        value = following(value)
+        if value is None:
+            value = following(None)
+    return some

@@ -1,0 +1,96 @@
+"""The methods of the store that request checks, claim them and withdraw them.
+
+The SQL is in ``pings``, ``checks`` and ``check_claims``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import Connection
+from twisted.internet.defer import Deferred
+
+from rsscloud_broker.database import Batched, writing
+from rsscloud_broker.model import Ping
+from rsscloud_broker.records import Bounds, CheckState, ClaimedChecks, PingRecord, WantedChecks
+from rsscloud_broker.storage import check_claims, checks
+from rsscloud_broker.storage import pings as ping_rows
+from rsscloud_broker.storage.threads import Threads
+from rsscloud_broker.tables import to_micros
+
+
+class CheckMethods:
+    """A part of ``Store``, which has these attributes.
+
+    :ivar _is_alone: whether no other node can work on the database.
+    :ivar _node: the node id of this process; None if it has none yet.
+    """
+
+    _database: Threads
+    _bounds: Bounds
+    _is_alone: bool
+    _node: int | None
+
+    def _registered(self, conn: Connection) -> int:
+        """Return the node id of this process, and register it if need be."""
+        raise NotImplementedError
+
+    def _claimant_of_checks(self, conn: Connection) -> int | None:
+        """The node id under which checks are claimed; None if this process has none yet.
+
+        On SQLite no other node can have removed it.
+        """
+        return self._node if self._is_alone else self._registered(conn)
+
+    def add_ping(
+        self, ping: Ping, repeat_window: float, source: str = "", claim: bool = False
+    ) -> Deferred[PingRecord]:
+        asked = ping_rows.AskedPing(ping, repeat_window, source, claim)
+        return self._database.write(Batched(self._add_pings, asked))
+
+    def add_pings(self, wanted: Sequence[tuple[Ping, float]]) -> Deferred[list[PingRecord]]:
+        asked = [ping_rows.AskedPing(*one) for one in wanted]
+        return self._database.write(lambda conn: self._add_pings(conn, asked))
+
+    def _add_pings(
+        self, conn: Connection, wanted: Sequence[ping_rows.AskedPing]
+    ) -> list[PingRecord]:
+        return ping_rows.add_pings(conn, wanted, self._claimant_of_checks(conn))
+
+    def request_check(
+        self, url: str, at: float, pinged: bool = False, source: str = "", claim: bool = False
+    ) -> Deferred[CheckState]:
+        asked = checks.AskedCheck(url, to_micros(at), pinged, source, claim)
+        return self._database.write(Batched(self._request_checks, asked))
+
+    def _request_checks(
+        self, conn: Connection, asked: Sequence[checks.AskedCheck]
+    ) -> list[CheckState]:
+        return checks.request_checks(conn, asked, self._bounds, self._claimant_of_checks(conn))
+
+    def claim_checks(self, wanted: WantedChecks) -> Deferred[ClaimedChecks]:
+        return self._database.write(
+            lambda conn: check_claims.claim_checks(conn, wanted, self._registered(conn))
+        )
+
+    def release_checks(self, held: Collection[str]) -> Deferred[int]:
+        return self._database.write(
+            lambda conn: checks.release_checks(conn, held, self._registered(conn))
+        )
+
+    def join_check(self, url: str, at: float, pinged: bool) -> Deferred[int | None]:
+        return self._database.write(
+            lambda conn: checks.join_check(conn, url, at, pinged, self._registered(conn))
+        )
+
+    def drop_check(self, url: str, asked_until: float) -> Deferred[None]:
+        return self._database.write(
+            lambda conn: checks.drop_check(conn, url, asked_until, self._node)
+        )
+
+    def put_off_check(self, url: str, failures: int, until: float) -> Deferred[None]:
+        return self._database.write(
+            lambda conn: checks.put_off_check(conn, url, failures, until, self._node)
+        )
+
+    request_content = writing(checks.request_content)

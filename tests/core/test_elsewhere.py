@@ -1,0 +1,125 @@
+"""Callers wait for the fetch of another node that has claimed the check of their topic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, select, update
+from twisted.internet.defer import Deferred
+
+from rsscloud_broker.core.elsewhere import LONGEST, LOOK
+from rsscloud_broker.errors import TopicUnreadable
+from rsscloud_broker.events import WorkHinted
+from rsscloud_broker.model import FetchResult
+from rsscloud_broker.records import CheckState, FetchRecord
+from rsscloud_broker.storage.nodes import leave
+from rsscloud_broker.storage.schema import node, topic
+from tests.core.house import FEED, CoreTestCase
+
+#: The id of the other node.
+OTHER = 1000
+
+
+class ElsewhereTests(CoreTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.subscribe()
+        self.successResultOf(self.detector.check_now(FEED))
+        self.detector.forget(FEED)
+        self.detector.share(2)
+        self.start()
+        self.clock.advance(100)
+        del self.fetcher.fetched[:]
+        self.write(lambda conn: conn.execute(node.insert().values(id=OTHER, name="other")))
+        self.store_ping()
+        self.write(lambda conn: conn.execute(update(topic).values(check_node_id=OTHER)))
+
+    def write(self, operation: Any) -> None:
+        self.successResultOf(self.store._database.write(operation))
+
+    def ping(self) -> Deferred[FetchRecord]:
+        """Ping the topic, and wait for the result."""
+        return self.detector.check_now(FEED, pinged=True)
+
+    def read_elsewhere(self, content: bytes) -> None:
+        """The other node fetches the topic."""
+        now = self.clock.wall_seconds()
+        self.successResultOf(self.store.record_fetch(FetchResult(FEED, content * 32, 1, now), None))
+
+    def hint(self) -> None:
+        def key(conn: Connection) -> int:
+            return int(conn.execute(select(topic.c.id).where(topic.c.url == FEED)).scalar_one())
+
+        hinted = WorkHinted("read", self.successResultOf(self.store._database.read(key)))
+        self.successResultOf(Deferred.fromCoroutine(self.detector.others.handle(hinted)))
+
+    def test_ping_is_answered_by_the_fetch_of_the_other_node(self) -> None:
+        for content, changed in ((b"2", True), (b"2", False)):
+            self.write(
+                lambda conn: conn.execute(
+                    update(topic).values(check_node_id=OTHER, check_requested_at=1)
+                )
+            )
+            asked = self.ping()
+            self.assertNoResult(asked)
+            self.clock.advance(0.5)
+            self.read_elsewhere(content)
+            self.hint()
+            self.assertEqual(self.successResultOf(asked).changed, changed)
+        self.assertEqual((self.fetcher.fetched, self.due()), ([], []))
+
+    def test_hint_of_an_earlier_fetch_answers_nothing(self) -> None:
+        asked = self.ping()
+        self.hint()
+        self.assertNoResult(asked)
+        self.clock.advance(0.1)
+        self.read_elsewhere(b"2")
+        self.assertNoResult(asked)
+        self.clock.advance(LOOK)
+        self.assertTrue(self.successResultOf(asked).changed, "although the hint was lost")
+
+    def test_failure_is_told(self) -> None:
+        asked = self.ping()
+        self.clock.advance(0.1)
+        failing = self.store.record_failure(FEED, self.clock.wall_seconds(), "status 500")
+        self.successResultOf(failing)
+        self.hint()
+        self.assertEqual(self.failureResultOf(asked, TopicUnreadable).value.reason, "status 500")
+        self.successResultOf(self.ping())
+        self.assertEqual(self.fetcher.fetched, [FEED], "it no longer waits for the other node")
+
+    def test_topic_of_a_node_that_dies_is_fetched_here(self) -> None:
+        asked = self.ping()
+        self.write(lambda conn: leave(conn, OTHER))
+        self.clock.advance(LOOK)
+        self.assertFalse(self.successResultOf(asked).changed)
+        self.assertEqual(self.fetcher.fetched, [FEED])
+
+    def test_node_that_takes_long_is_not_waited_for(self) -> None:
+        asked = self.ping()
+        self.clock.pump([LOOK] * int(LONGEST))
+        self.successResultOf(asked)
+        self.assertEqual(self.fetcher.fetched, [FEED])
+
+    def test_ping_that_is_stored_here_is_left_to_the_other_node(self) -> None:
+        state = self.store_ping()
+        self.assertIs(state, CheckState.ELSEWHERE)
+        self.detector.schedule(FEED, state)
+        self.assertEqual(self.fetcher.fetched, [])
+
+    def test_publish_is_listed_by_whichever_node_finds_the_change(self) -> None:
+        before = len(self.pings())
+        asking = self.store.request_check(FEED, self.clock.wall_seconds(), True)
+        self.assertIs(self.successResultOf(asking), CheckState.ELSEWHERE)
+        self.clock.advance(1)
+        self.fetcher.contents[FEED] = b"new"
+        found = FetchResult(FEED, b"2" * 32, 1, self.clock.wall_seconds())
+        self.assertIsNotNone(
+            self.successResultOf(Deferred.fromCoroutine(self.detector.record(found))).ping
+        )
+        self.assertEqual(len(self.pings()), before + 1)
+
+    def test_one_node_alone_waits_for_nobody(self) -> None:
+        self.detector.share(1)
+        self.successResultOf(self.ping())
+        self.assertEqual(self.fetcher.fetched, [FEED])

@@ -1,0 +1,154 @@
+"""The contract of ``IStore``: topics that wait to be fetched are claimed fairly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.model import host_of
+from rsscloud_broker.records import Check, CheckState, ClaimedChecks, WantedChecks
+from tests.store_contract.basics import FEED, a_fetch, a_ping, a_subscription, at_once
+
+ONE, OTHER = "192.0.2.1", "198.51.100.7"
+
+
+def feed(host: str, number: int = 0) -> str:
+    """The URL of a topic."""
+    return f"http://{host}.example/{number}"
+
+
+class ChecksContract(TestCase):
+    """The tests of claims that every ``IStore`` must pass."""
+
+    def make_store(self) -> IStore:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.store = self.make_store()
+        self.last = ClaimedChecks((), more=True, next_at=None, after_source=None, after_hosts={})
+
+    async def ask(self, source: str, *urls: str, at: float = 1000.0) -> None:
+        await at_once(
+            self.store.request_check(url, at + number, True, source)
+            for number, url in enumerate(urls)
+        )
+
+    async def claim(self, limit: int, of_host: int = 100, **wanted: Any) -> list[Check]:
+        """Claim checks, after those that were claimed last."""
+        after = {"after_source": self.last.after_source, "after_hosts": self.last.after_hosts}
+        asked = WantedChecks(limit, of_host, **{"now": 1000.0, **after, **wanted})
+        self.last = await self.store.claim_checks(asked)
+        return list(self.last.checks)
+
+    async def test_what_waits_longest_is_claimed_first_and_once(self) -> None:
+        await self.ask(ONE, *[feed("a", number) for number in range(5)])
+        claimed = await self.claim(3)
+        self.assertEqual(claimed, [Check(feed("a", n), True, ONE) for n in range(3)])
+        self.assertTrue(self.last.more)
+        self.assertEqual([check.url for check in await self.claim(9)], [feed("a", 3), feed("a", 4)])
+        self.assertEqual((await self.claim(9), self.last.more), ([], False))
+
+    async def test_sources_and_hosts_take_turns(self) -> None:
+        await self.ask(ONE, *[feed("busy", number) for number in range(50)])
+        await self.ask(ONE, *[feed(f"h{number}") for number in range(20)], at=2000.0)
+        await self.ask(OTHER, feed("a"), feed("z"), at=3000.0)
+        by_source: list[Counter[str]] = []
+        by_host: Counter[str] = Counter()
+        for _ in range(4):
+            some = await self.claim(12, 4)
+            by_source.append(Counter(check.source for check in some))
+            by_host.update(host_of(check.url) for check in some)
+        self.assertEqual(by_source[0], {ONE: 6, OTHER: 2})
+        self.assertLessEqual(by_host["busy.example"], 8)
+        self.assertEqual(len(by_host), 23, "every host has had its turn")
+
+    async def test_one_busy_host_does_not_fill_a_portion(self) -> None:
+        await self.ask(ONE, *[feed("busy", number) for number in range(50)], feed("other"))
+        some = await self.claim(20, 5)
+        self.assertEqual(len(some), 6)
+        self.assertIn(feed("other"), [check.url for check in some])
+        rest = await self.claim(20, 5, busy_hosts={(ONE, "busy.example")})
+        self.assertEqual(rest, [])
+        self.assertEqual(await self.claim(20, 5, busy_sources={ONE}), [])
+        self.assertEqual(len(await self.claim(20, 5)), 5)
+
+    async def test_source_that_asks_again_changes_nothing(self) -> None:
+        """But if it is claimed for that source, it counts as its own."""
+        await self.ask(ONE, FEED)
+        await self.ask(OTHER, FEED)
+        (check,) = await self.claim(1)
+        self.assertEqual(check.source, ONE)
+        await self.store.release_checks(())
+        claiming = self.store.request_check(FEED, 1001.0, True, OTHER, True)
+        self.assertEqual(await claiming, CheckState.CLAIMED)
+        await self.store.release_checks(())
+        self.assertEqual(await self.claim(1), [Check(FEED, True, OTHER)])
+
+    async def test_request_says_who_handles_the_check(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        self.assertEqual(await self.store.request_check(FEED, 999.0), CheckState.WAITS)
+        for claim in (True, False):
+            record = await self.store.add_ping(evolve(a_ping(), rss_url=FEED), 0, ONE, claim)
+            self.assertEqual(record.watched, (FEED,))
+            self.assertEqual(record.states, (CheckState.CLAIMED,))
+            self.assertEqual(await self.claim(9), [])
+
+    async def test_unknown_topics_are_claimed_too(self) -> None:
+        states = [
+            await self.store.request_check(feed("a", number), 1000.0, True, ONE, number == 1)
+            for number in range(2)
+        ]
+        self.assertEqual(states, [CheckState.WAITS, CheckState.CLAIMED])
+        self.assertEqual([check.url for check in await self.claim(9)], [feed("a", 0)])
+
+    async def test_what_is_not_held_is_released(self) -> None:
+        await self.ask(ONE, feed("a", 0), feed("a", 1))
+        await self.claim(9)
+        self.assertEqual(await self.store.release_checks({feed("a", 0)}), 1)
+        self.assertEqual([check.url for check in await self.claim(9)], [feed("a", 1)])
+
+    async def test_check_that_is_put_off_waits(self) -> None:
+        await self.ask(ONE, FEED)
+        await self.claim(1)
+        await self.store.put_off_check(FEED, 2, 1100.0)
+        claiming = self.store.request_check(FEED, 1000.5, True, ONE, True)
+        self.assertEqual(await claiming, CheckState.WAITS, "but only for a second")
+        self.assertEqual((await self.claim(1, now=1001.0), self.last.next_at), ([], 1001.5))
+        self.assertEqual(await self.claim(1, now=1001.5), [Check(FEED, True, ONE)])
+        await self.store.put_off_check(FEED, 2, 1100.0)
+        self.assertEqual(await self.claim(1, now=1099.0), [])
+        self.assertEqual(await self.claim(1, now=1101.0), [Check(FEED, True, ONE, 2)])
+        self.assertIsNone(self.last.next_at)
+
+    async def test_check_that_is_dropped_although_asked_for_since_is_free(self) -> None:
+        await self.ask(ONE, FEED)
+        await self.claim(1)
+        await self.ask(ONE, FEED, at=1001.0)
+        await self.store.drop_check(FEED, 1000.0)
+        self.assertEqual(await self.claim(1), [Check(FEED, True, ONE)])
+
+    async def test_reading_says_that_the_topic_is_asked_for_again(self) -> None:
+        await self.ask(ONE, FEED)
+        await self.claim(1)
+        await self.ask(ONE, FEED, at=1001.0)
+        for at, again in ((1000.5, True), (1001.0, False)):
+            record = await self.store.record_fetch(a_fetch(at=at), None)
+            self.assertEqual(record.asked_again, again)
+
+
+def make_check_tests(fixture: Callable[[TestCase], IStore]) -> type[TestCase]:
+    """Make a TestCase that every ``IStore`` must pass.
+
+    :param fixture: as for ``make_store_tests``.
+    """
+
+    class CheckTests(ChecksContract):
+        def make_store(self) -> IStore:
+            return fixture(self)
+
+    return CheckTests
