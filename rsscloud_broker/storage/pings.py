@@ -345,6 +345,13 @@ def ping_hours(conn: Connection, since: float, until: float) -> dict[int, int]:
     return dict(conn.execute(query).tuples().all())
 
 
-def prune_pings(conn: Connection, before: float) -> int:
+def prune_pings(conn: Connection, before: float, limit: int) -> int:
     """See ``IStore.prune_pings``."""
-    return conn.execute(delete(ping).where(ping.c.received_at < to_micros(before))).rowcount
+    oldest = (
+        select(ping.c.id)
+        .where(ping.c.received_at < to_micros(before))
+        .order_by(ping.c.received_at, ping.c.id)
+        .limit(limit)
+    )
+    keys = list(conn.execute(oldest).scalars())
+    return conn.execute(delete(ping).where(ping.c.id.in_(keys))).rowcount

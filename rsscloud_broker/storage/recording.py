@@ -209,7 +209,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
     keys = [each.key for each in found]
     becoming_idle = sum(each.is_idle and each.row.idle_at is None for each in found)
     if becoming_idle:
-        evict_idle(conn, bounds.idle_topics - becoming_idle, spared=keys)
+        evict_idle(conn, bounds.idle_topics, becoming_idle, spared=keys)
     _update(conn, found)
     changed = [each for each in found if each.changed]
     named_found = [(each.row.url, each.fetched) for each in changed]

@@ -55,7 +55,7 @@ topic = Table(
     Column("read_at", BigInteger),
     Column("changed_at", BigInteger),
     # When a check of the topic was last requested; null if no check is requested.
-    Column("check_requested_at", BigInteger, index=True),
+    Column("check_requested_at", BigInteger),
     # Whether somebody said that the topic changed, since the check was requested.
     Column("check_pinged", Boolean, nullable=False, server_default=false()),
     # Why the topic has ended; empty if it has not.
@@ -69,15 +69,17 @@ topic = Table(
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("pinged_at", BigInteger),
     # Null if the topic is not polled, for example because it has ended.
-    Column("next_poll_at", BigInteger, index=True),
+    Column("next_poll_at", BigInteger),
     Column("poll_reason", Text, nullable=False, server_default=""),
     Column("poll_interval", BigInteger),
     Column("planned_at", BigInteger),
     # What the feed says about itself: a JSON object, or empty.
     Column("feed", Text, nullable=False, server_default=""),
     # The topic that has left this URL; null if it is still here: see ``topic_urls``.
-    Column("moved_to_id", Key, ForeignKey("topic.id"), index=True),
+    Column("moved_to_id", Key, ForeignKey("topic.id")),
     Column("moved_at", BigInteger),
+    # The URL that an empty ``asked_url`` of a subscription stands for; null if that is ``url``.
+    Column("first_url", Text),
     # When the topic was last fetched or a check requested, if it has no subscription: see ``idle``.
     Column("idle_at", BigInteger),
     # The nodes that have claimed the requested check and the poll; null if they are free.
@@ -89,8 +91,16 @@ topic = Table(
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )
 
-_is_idle = topic.c.idle_at.is_not(None)
-Index("ix_topic_idle_at", topic.c.idle_at, sqlite_where=_is_idle, postgresql_where=_is_idle)
+# Most topics have none of these, and each update of an indexed column writes to all indexes.
+for _name in ("idle_at", "check_requested_at", "next_poll_at", "moved_to_id"):
+    _is_set = topic.c[_name].is_not(None)
+    Index(
+        f"ix_topic_{_name}",
+        topic.c[_name],
+        topic.c.id,
+        sqlite_where=_is_set,
+        postgresql_where=_is_set,
+    )
 
 # The ids of most tables below are never used twice: fan-outs keep ids of subscriptions as cursors,
 # and sinks remember by an id how far they have read.
@@ -114,7 +124,7 @@ subscription = Table(
     # A JSON object, or empty if there are no options: see ``options_from_text``.
     Column("options", Text, nullable=False, server_default=""),
     Column("wants_content", Boolean, nullable=False, server_default=false()),
-    # The URL that the subscriber asked for, if the topic has left it; else empty: see
+    # The URL that the subscriber asked for; empty if it is the first URL of the topic: see
     # ``topic_urls``.
     Column("asked_url", Text, nullable=False, server_default=""),
     # The topic as the subscriber wrote it; empty if that is its normal form.
@@ -272,7 +282,9 @@ pending = Table(
         autoincrement=False,
     ),
     Column("attempts", Integer, nullable=False),
-    Column("due_at", BigInteger, nullable=False, index=True),
+    Column("due_at", BigInteger, nullable=False),
+    # The host of the callback, so that those of busy hosts can be skipped by an index.
+    Column("host", Text, nullable=False, server_default=""),
     # The topic, if the subscription wants content; else null.  By its index the store sees at
     # once whether a pending notification needs the content of a topic.
     Column("content_topic_id", Key),
@@ -286,6 +298,16 @@ pending = Table(
     # The pushed content that it carries; null if it carries the newest content, or none.
     Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
 )
+
+_is_free = pending.c.node_id.is_(None)
+for _name, _first in (("due_at", ("due_at",)), ("host", ("host", "due_at"))):
+    Index(
+        f"ix_pending_notification_{_name}",
+        *(pending.c[each] for each in _first),
+        pending.c.subscription_id,
+        sqlite_where=_is_free,
+        postgresql_where=_is_free,
+    )
 
 #: Pushed contents that wait for the pending notification of an earlier one, in the order of their
 #: ids.
@@ -413,25 +435,4 @@ counter = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("value", BigInteger, nullable=False),
-)
-
-#: Statistics: how often something happened, or how many there were, in a minute or an hour.
-statistic = Table(
-    "statistic",
-    metadata,
-    # Seconds: 60 or 3600; and when the minute or hour began, in seconds since the epoch.
-    Column("width", Integer, primary_key=True, autoincrement=False),
-    Column("begin", BigInteger, primary_key=True, autoincrement=False),
-    Column("name", Text, primary_key=True),
-    Column("value", BigInteger, nullable=False),
-)
-
-#: The topics that were pinged most in an hour; ``hour`` counts hours since the epoch.
-busy_topic = Table(
-    "busy_topic",
-    metadata,
-    Column("hour", BigInteger, primary_key=True, autoincrement=False),
-    Column("rank", Integer, primary_key=True, autoincrement=False),
-    Column("url", Text, nullable=False),
-    Column("pings", BigInteger, nullable=False),
 )

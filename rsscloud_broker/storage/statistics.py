@@ -12,13 +12,8 @@ from sqlalchemy import BigInteger, Connection, Insert, delete, func, literal, se
 
 from rsscloud_broker.records import MEASURED, PingedTopic
 from rsscloud_broker.storage.conflicts import insert_into
-from rsscloud_broker.storage.schema import (
-    busy_topic,
-    ping,
-    statistic,
-    subscription,
-    topic,
-)
+from rsscloud_broker.storage.schema import ping, subscription, topic
+from rsscloud_broker.storage.statistic_schema import busy_topic, statistic
 from rsscloud_broker.tables import (
     to_micros,
 )

@@ -48,6 +48,7 @@ from rsscloud_broker.storage import (
     administration,
     checks,
     contents,
+    due,
     due_times,
     moves,
     nodes,
@@ -58,6 +59,7 @@ from rsscloud_broker.storage import (
     sizes,
     sqlite,
     summaries,
+    sweeping,
     topics,
     walks,
 )
@@ -112,6 +114,7 @@ class Store(Service):
         self._bounds = bounds
         self._database = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
+        self._claims = due.Claims(self._database, self._registered)
         #: How many nodes work on the database, as far as this process knows.
         self.live_nodes = 1
         if counters is not None:
@@ -315,9 +318,10 @@ class Store(Service):
 
     # subscriptions
 
-    def sweep(self, now: float, idle_topics_before: float) -> Deferred[Swept]:
-        return self._database.write(
-            lambda conn: subscription_rows.sweep(conn, now, idle_topics_before, self._bounds)
+    def sweep(self, now: float, idle_topics_before: float, after: int = 0) -> Deferred[Swept]:
+        read, write = self._database.read, self._database.write
+        return Deferred.fromCoroutine(
+            sweeping.sweep(read, write, now, idle_topics_before, self._bounds, after)
         )
 
     put_subscription = writing(subscription_rows.put_subscription)
@@ -393,9 +397,7 @@ class Store(Service):
     def claim_due(
         self, now: float, limit: int, busy: Collection[str]
     ) -> Deferred[list[Subscription]]:
-        return self._database.write(
-            lambda conn: delivery_rows.claim_due(conn, now, limit, busy, self._registered(conn))
-        )
+        return self._claims.claim_due(now, limit, busy)
 
     def fanouts(self, limit: int) -> Deferred[list[Fanout]]:
         return self._database.read(lambda conn: walks.fanouts(conn, limit, self._node_if_not_alone))
@@ -406,8 +408,8 @@ class Store(Service):
             lambda conn: walks.claim_fanouts(conn, keys, self._registered(conn), part)
         )
 
-    next_due = reading(delivery_rows.next_due)
-    make_due = writing(delivery_rows.make_due)
+    next_due = reading(due.next_due)
+    make_due = writing(due.make_due)
     set_back = writing(due_times.set_back)
 
     # hosts

@@ -1,21 +1,32 @@
 """Parts of queries that find a topic by its present URL, or by a URL that it has moved from.
 
-When a topic moves, the row of its old URL stays, and its ``moved_to_id`` refers to the row of the
-topic.  It never refers to another row of an old URL, so one step in the same query leads from any
-URL to the topic.
+When a topic moves, its row gets the new URL and keeps its id, so that a move costs the same however
+many subscriptions refer to the row.  A further row keeps the old URL; its ``moved_to_id`` refers to
+the row of the topic.  It never refers to another row of an old URL, so one step in the same query
+leads from any URL to the topic.
 
-The subscriptions of a topic that has moved refer to the row of the topic.  Each keeps the URL that
-its subscriber asked for in ``asked_url``, if that is an old URL of the topic; else ``asked_url``
-is empty.
+Each subscription keeps the URL that its subscriber asked for in ``asked_url``.  It is empty if that
+is the first URL of the topic: its ``first_url``, which is null as long as that is its present URL.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BindParameter, Row, ScalarSelect, func, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Row,
+    ScalarSelect,
+    and_,
+    case,
+    func,
+    select,
+)
 
 from rsscloud_broker.model import Topic, Validators
+from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.schema import (
     subscription,
     topic,
@@ -36,15 +47,39 @@ TOPIC_ID = func.coalesce(named.c.moved_to_id, named.c.id)
 #: Whether a topic has subscriptions.
 HAS_SUBSCRIPTIONS = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
 
-#: Whether a subscription has the URL of a row, which its topic has left, as its ``asked_url``.
-IS_ASKED_URL = (
-    select(subscription.c.id)
-    .where(
-        subscription.c.topic_id == topic.c.moved_to_id,
-        subscription.c.asked_url == topic.c.url,
+#: The URL of a topic that an empty ``asked_url`` stands for.
+FIRST_URL = func.coalesce(topic.c.first_url, topic.c.url)
+
+#: What subscriptions to the URL of a row have in ``asked_url``.
+ASKED_URL = case((named.c.url == FIRST_URL, ""), else_=named.c.url)
+
+
+def same(conn: Connection, column: ColumnElement[str], value: object) -> ColumnElement[bool]:
+    """The condition that a column has a value, by the hash of it that is in an index.
+
+    Unique indexes over URLs use hashes on PostgreSQL: see ``schema``.
+    """
+    if sqlite.serves(conn):
+        return column == value
+    return and_(func.md5(column) == func.md5(value), column == value)
+
+
+def is_asked(conn: Connection) -> ColumnElement[bool]:
+    """Whether any subscription has the URL of the row ``named``, which its topic has left, as the
+    URL that its subscriber asked for.
+    """
+    there = select(ASKED_URL).where(topic.c.id == named.c.moved_to_id)
+    asked = there.correlate(named).scalar_subquery()
+    return (
+        select(subscription.c.id)
+        .where(
+            subscription.c.topic_id == named.c.moved_to_id,
+            same(conn, subscription.c.asked_url, asked),
+        )
+        .correlate(named)
+        .exists()
     )
-    .exists()
-)
+
 
 _COUNTED = (
     select(subscription.c.id)

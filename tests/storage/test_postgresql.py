@@ -22,8 +22,9 @@ from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.log_entries import add_log_entries
 from rsscloud_broker.storage.pings import add_pings
-from rsscloud_broker.storage.schema import ping, statistic
+from rsscloud_broker.storage.schema import ping
 from rsscloud_broker.storage.settled import announce
+from rsscloud_broker.storage.statistic_schema import statistic
 from rsscloud_broker.storage.statistics import MINUTE, put_busy_topics
 from rsscloud_broker.storage.writer import TRIES
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database

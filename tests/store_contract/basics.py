@@ -226,14 +226,14 @@ class RecordsContract(TestCase):
     async def test_pruned_pings_still_count(self) -> None:
         for at in (1000, 2000, 3000):
             await self.store.add_ping(a_ping(at), 0)
-        self.assertEqual(await self.store.prune_pings(2000), 1)
-        self.assertEqual(await self.store.prune_pings(2001), 1)
+        self.assertEqual(await self.store.prune_pings(2000, 1000), 1)
+        self.assertEqual(await self.store.prune_pings(2001, 1000), 1)
         self.assertEqual(len(await self.store.pings(0, 9999, None, 10)), 1)
         self.assertEqual(await self.store.count_pings(), 3)
 
     async def test_ids_of_pings_only_ascend(self) -> None:
         first = (await self.store.add_ping(a_ping(1000), 0)).ping
-        await self.store.prune_pings(9999)
+        await self.store.prune_pings(9999, 1000)
         self.assertGreater((await self.store.add_ping(a_ping(1000), 0)).ping.id, first.id)
 
     # topics
