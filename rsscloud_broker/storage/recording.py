@@ -225,7 +225,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
         if not each.changed and not each.is_idle:
             contents[each.key] = _awaited_content(conn, each, bounds)
     wanted = [each.ping for each in changed if each.ping is not None]
-    pings = iter(insert_pings(conn, wanted))
+    pings = iter(insert_pings(conn, wanted, next((each.node for each in changed), None)))
     return [
         FetchRecord(
             topic=_topic_now(each),

@@ -189,9 +189,13 @@ ping = Table(
     # The brokers and lists by which the ping came; empty if it was made here.
     Column("origin", Text, nullable=False, server_default=""),
     Index("ix_ping_received", "received_at", "id"),
-    Index("ix_ping_repeat", "fingerprint", "received_at"),
     sqlite_autoincrement=True,
 )
+
+#: The hour of a ping.  It comes first in the index that finds repeats, since fingerprints alone are
+#: in no order: each new one would change another page of an index that may be large.
+PING_HOUR = "received_at / 3600000000"
+Index("ix_ping_repeat", text(f"({PING_HOUR})"), ping.c.fingerprint, ping.c.received_at, _table=ping)
 
 #: Contents that were fetched from topics or pushed for them, while something needs them.
 content = Table(

@@ -19,6 +19,12 @@ _OF_TOPICS = {
 
 def upgrade() -> None:
     """Add the columns, and make smaller indexes in place of those over all rows."""
+    op.drop_index("ix_ping_repeat", "ping")
+    op.create_index(
+        "ix_ping_repeat",
+        "ping",
+        [sa.text("(received_at / 3600000000)"), "fingerprint", "received_at"],
+    )
     op.add_column("topic", sa.Column("first_url", sa.Text()))
     for name in _OF_TOPICS:
         op.drop_index(f"ix_topic_{name}", "topic")
@@ -51,6 +57,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Make the former indexes.  An empty ``asked_url`` stands for the present URL again."""
+    op.drop_index("ix_ping_repeat", "ping")
+    op.create_index("ix_ping_repeat", "ping", ["fingerprint", "received_at"])
     for name in ("host", "due_at"):
         op.drop_index(f"ix_pending_notification_{name}", "pending_notification")
     op.create_index("ix_pending_notification_due_at", "pending_notification", ["due_at"])
@@ -74,3 +82,12 @@ def downgrade() -> None:
         "WHERE topic.id = subscription.topic_id AND topic.url = subscription.asked_url)"
     )
     op.drop_column("topic", "first_url")
+    of_nodes = sa.column("name").like("pings/%")
+    counter = sa.table("counter", sa.column("name"), sa.column("value"))
+    counted = sa.select(sa.func.sum(counter.c.value)).where(of_nodes).scalar_subquery()
+    op.execute(
+        sa.update(counter)
+        .where(counter.c.name == "pings")
+        .values(value=counter.c.value + sa.func.coalesce(counted, 0))
+    )
+    op.execute(sa.delete(counter).where(of_nodes))
