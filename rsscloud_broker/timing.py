@@ -26,8 +26,9 @@ from rsscloud_broker.interfaces import IClock
 #: Seconds between two looks at the wall clock, at most.
 LOOK = 5.0
 
-#: Seconds between two portions of long work, at least.
-LEAST_PAUSE = 0.01
+#: Seconds between two portions of long work, at least.  What they write until the next second must
+#: be little enough for SQLite's checkpoint.
+LEAST_PAUSE = 0.05
 
 #: The wall clock counts as set if it differs from the expected time by so many seconds.  Smaller
 #: differences are normal: the system adjusts it all the time, and a busy process reads the two

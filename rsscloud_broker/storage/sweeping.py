@@ -49,9 +49,9 @@ T = TypeVar("T")
 #: Seconds for which the store keeps an ended topic without subscriptions.
 KEEP_ENDED = 90 * 86400
 
-#: How many rows one transaction removes at most; of contents, which are large, fewer.
-PORTION = 200
-_CONTENTS = 50
+#: How many rows one transaction removes at most.  The pages that it changes are copied at the next
+#: checkpoint of SQLite, which is why it is not more.
+PORTION = 50
 
 #: Greater than the ids of all topics.
 _NO_TOPIC = 2**62
@@ -211,21 +211,35 @@ async def sweep(
         await write(lambda conn: mark_idle(conn, lost))
     if len(lost) == PORTION:
         return evolve(swept, after=lost[-1])
-    unneeded = await read(lambda conn: find_topics(conn, now, idle_topics_before))
-    if unneeded:
-        topics = await write(lambda conn: sweep_topics(conn, unneeded, now, idle_topics_before))
-        swept = evolve(swept, topics=topics)
+    topics, is_complete = await _sweep_idle(read, write, now, idle_topics_before, bounds)
+    return evolve(swept, topics=topics, after=None if is_complete else _NO_TOPIC)
+
+
+async def _sweep_idle(
+    read: Run, write: Run, now: float, idle_topics_before: float, bounds: Bounds
+) -> tuple[int, bool]:
+    """Remove a portion of the idle topics that are too many or too old, and of the contents that
+    nothing needs.
+
+    :returns: how many topics were too old, and whether nothing else is to be removed.
+    """
     evicted = 0
     if await read(lambda conn: too_many_idle(conn, bounds.idle_topics)):
         evicted = await write(lambda conn: evict_excess(conn, bounds.idle_topics))
-    contents = await read(lambda conn: find_unneeded(conn, _CONTENTS))
+    if evicted:
+        return 0, False
+    topics = 0
+    found = await read(lambda conn: find_topics(conn, now, idle_topics_before))
+    if found:
+        topics = await write(lambda conn: sweep_topics(conn, found, now, idle_topics_before))
+    contents = await read(lambda conn: find_unneeded(conn, PORTION))
     if contents:
         await write(lambda conn: remove_found(conn, contents))
-    if len(unneeded) == PORTION or evicted or len(contents) == _CONTENTS:
-        return evolve(swept, after=_NO_TOPIC)
+    if PORTION in {len(found), len(contents)}:
+        return topics, False
     if await read(sums_are_wrong):
         await write(correct_sums)
-    return swept
+    return topics, True
 
 
 def sweep_database(url: str, now: float, idle_topics_before: float) -> Swept:
