@@ -38,8 +38,8 @@ MAX_MADE_DUE = 10_000
 #: So many notifications of busy hosts are passed over before the hosts are looked at instead.
 _PASSED_OVER = 1000
 
-#: How many hosts are looked at then, at most.
-_HOSTS = 5000
+#: How many hosts are looked at then: so many at a time, and so many times at most.
+_HOSTS, _TIMES = 200, 25
 
 _NOW = bindparam("now", type_=BigInteger)
 _MOST = bindparam("most", type_=Integer)
@@ -52,7 +52,7 @@ _FIRST = (
     .limit(_MOST)
 )
 
-_OF_HOST = (
+OF_HOST = (
     select(pending.c.due_at, pending.c.subscription_id)
     .where(_FREE, pending.c.host == bindparam("of_host"), pending.c.due_at <= _NOW)
     .order_by(pending.c.due_at, pending.c.subscription_id)
@@ -83,7 +83,7 @@ _EARLIEST = (
     .correlate(_hosts)
     .scalar_subquery()
 )
-_WAITED_FOR = select(_hosts.c.host, _EARLIEST <= _NOW).where(_hosts.c.host.is_not(None))
+WAITED_FOR = select(_hosts.c.host, _EARLIEST <= _NOW).where(_hosts.c.host.is_not(None))
 
 
 @frozen
@@ -114,16 +114,18 @@ def find_due(
     if len(keys) == limit or len(found) < given["most"]:
         return Due(keys)
     known = set(keys)
-    hosts = conn.execute(_WAITED_FOR, given | {"after": after, "most": _HOSTS}).all()
-    last = ""
-    for number, (host, is_due) in enumerate(hosts):
-        if is_due and host not in busy:
-            due = conn.execute(_OF_HOST, given | {"of_host": host, "most": limit - len(keys)})
-            keys += [key for _, key in due if key not in known]
-        if len(keys) == limit or number == _HOSTS - 1:
-            last = host
-            break
-    return Due(keys, last)
+    for _ in range(_TIMES):
+        hosts = conn.execute(WAITED_FOR, given | {"after": after, "most": _HOSTS}).all()
+        for host, is_due in hosts:
+            if is_due and host not in busy:
+                due = conn.execute(OF_HOST, given | {"of_host": host, "most": limit - len(keys)})
+                keys += [key for _, key in due if key not in known]
+            if len(keys) == limit:
+                return Due(keys, host)
+        if len(hosts) < _HOSTS:
+            return Due(keys)
+        after = hosts[-1][0]
+    return Due(keys, after)
 
 
 class Claims:
