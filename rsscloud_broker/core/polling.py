@@ -34,8 +34,11 @@ PERIOD = 1.0
 #: How many topics the poller looks at together.
 AT_ONCE = 1000
 
-#: Seconds by which a poll is put off when its host has as many polls under way as it may.
-BUSY_HOST = 1.0
+#: Seconds by which a poll is put off when its host has as many polls under way as it may.  Further
+#: polls of the host are put off for so many seconds more each, divided by how many may be under
+#: way.
+#: So the polls of a host with very many topics come in turn, and few are put off again.
+BUSY_HOST, BEHIND = 1.0, 0.1
 
 #: A poll that was due more than so many seconds before the start is planned anew, so that not all
 #: that became due while the broker was down begin at once.
@@ -62,6 +65,8 @@ class Poller(EachPeriod):
         self._under_way = HostLimiter(options.max_concurrent)
         self._per_host = options.max_per_host
         self._polls: dict[str, Deferred[None]] = {}
+        #: When the next poll of a busy host has its turn.
+        self._next_at: dict[str, float] = {}
         self._not_before = 0.0
         self._started_at = 0.0
 
@@ -88,6 +93,7 @@ class Poller(EachPeriod):
         if self._clock.seconds() < self._not_before:
             return
         now = self._clock.wall_seconds()
+        self._next_at = {host: at for host, at in self._next_at.items() if at > now}
         try:
             due = await self._store.polls_due(now, AT_ONCE)
             plans = [plan for status in due if (plan := self._take(status, now)) is not None]
@@ -118,9 +124,16 @@ class Poller(EachPeriod):
         if not self._under_way.has_capacity():
             return None
         if not self._under_way.has_capacity_at(quota):
-            return PollPlan(url, now + BUSY_HOST, status.poll_reason, status.poll_interval, now)
+            at = self._put_off(host_of(url), now)
+            return PollPlan(url, at, status.poll_reason, status.poll_interval, now)
         self._begin_poll(url, quota)
         return None
+
+    def _put_off(self, host: str, now: float) -> float:
+        """When a poll is tried again that was put off since its host is busy."""
+        at = max(self._next_at.get(host, 0.0), now + BUSY_HOST)
+        self._next_at[host] = at + BEHIND / self._per_host
+        return at
 
     def _begin_poll(self, url: str, quota: HostQuota) -> None:
         self._under_way.begin(quota)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from attrs import evolve
 from twisted.internet.defer import Deferred
 
@@ -154,6 +156,29 @@ class PlacesTests(PollingTestCase):
         self.advance(10)
         self.assertEqual(len(self.fetcher.held), 3)
         self.assertIn(FEED, self.fetcher.fetched)
+
+    def test_topics_of_a_busy_host_are_put_off_one_behind_the_other(self) -> None:
+        """Otherwise all of them would be put off again each second."""
+        urls = [f"http://busy.example/{number}" for number in range(102)]
+        self.make_due(*urls)
+        self.fetcher.held = []
+        self.run_poller()
+        now = self.clock.wall_seconds()
+        self.advance(1)
+        due = sorted((self.account(url).next_poll_at or 0) - now for url in urls)
+        self.assertEqual([at < 1 for at in due], [True] * 2 + [False] * 100)  # two are under way
+        self.assertTrue(5 < due[-1] < 8, due[-1])
+        plans: list[int] = []
+        plan_polls = self.store.plan_polls
+
+        def counted(given: Sequence[PollPlan]) -> Deferred[None]:
+            plans.append(len(given))
+            planned: Deferred[None] = plan_polls(given)
+            return planned
+
+        self.patch(self.store, "plan_polls", counted)
+        self.advance(5)
+        self.assertLess(sum(plans), 120)
 
     def test_what_was_late_when_it_started_is_spread_out(self) -> None:
         self.make_due(*(f"http://site{number}.example/" for number in range(50)))
