@@ -167,7 +167,8 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
         :param change: what an administrator did, recorded together with the move; None if no
             administrator moved the topic.
         :returns: False if the topic stays: it or the topic at the other URL has ended, or it
-            came from that URL less than a week ago, so that the two redirect to each other.
+            came from that URL less than a week ago, so that the two redirect to each other; or
+            both have so many subscriptions that others would have to wait.
         """
 
     def polls_due(now: float, limit: int) -> Awaitable[list[TopicStatus]]:
