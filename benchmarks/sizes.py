@@ -200,7 +200,7 @@ _TIDYING = {
 }
 
 
-def _costs(large: Filled, small: Filled, times: int) -> Iterator[Line]:
+def costs(large: Filled, small: Filled, times: int) -> Iterator[Line]:
     """What each operation costs in either database, in milliseconds."""
     for work, operation in _OPERATIONS.items():
         if operation is _claim:
@@ -234,9 +234,9 @@ def _start(data: Filled, directory: Path, deadline: Deadline) -> Line:
 
 def _waits(data: Filled, deadline: Deadline) -> Iterator[Line]:
     """How long pings wait while something is done, beside how long they do so otherwise."""
-    idle = _waits_for(data, "nothing", deadline)
+    idle = waits_for(data, "nothing", deadline)
     for work, name in _TIDYING.items():
-        found = _waits_for(data, work, deadline)
+        found = waits_for(data, work, deadline)
         removed = f" ({found['removed']:,} in {found['seconds']:.0f} s)" if found["removed"] else ""
         for key, of in (("longest", "the longest wait"), ("most", "99 % of the waits")):
             target = Target.at_most(found[key] - idle[key], 50, "ms more")
@@ -244,7 +244,8 @@ def _waits(data: Filled, deadline: Deadline) -> Iterator[Line]:
             yield Line(f"{of} of a ping while {name}{removed}", "ms", ours, 0.0, floor, [target])
 
 
-def _waits_for(data: Filled, work: str, deadline: Deadline) -> Message:
+def waits_for(data: Filled, work: str, deadline: Deadline) -> Message:
+    """How long pings wait while something is done: what ``size_waits`` answers."""
     with Helper("size_waits", deadline, url=data.url, work=work) as helper:
         found: Message = helper.ready
     return found
@@ -277,7 +278,7 @@ def measure(
 def _all(
     large: Filled, small: Filled, directory: Path, deadline: Deadline, times: int
 ) -> Iterator[Line]:
-    yield from _costs(large, small, times)
+    yield from costs(large, small, times)
     large.dispose()
     small.dispose()
     yield _start(large, directory, deadline)
