@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, delete, func, or_, select
+from sqlalchemy import Connection, delete, func, or_, select, update
 
 from rsscloud_broker.storage.contents import remove_contents_of
 from rsscloud_broker.storage.schema import subscription, topic
-from rsscloud_broker.storage.topic_urls import is_asked, named
+from rsscloud_broker.storage.topic_urls import asked_among, named
 
 #: So many idle topics are removed at most beside those that make room, so that nobody waits long.
 _BESIDE = 100
@@ -69,18 +69,29 @@ def _excess(conn: Connection, limit: int) -> int:
 
 
 def _remove_oldest(conn: Connection, number: int, spared: Collection[int]) -> int:
-    """Remove the idle topics fetched longest ago, and return how many these are."""
+    """Remove the idle topics fetched longest ago, and return how many these are.
+
+    URLs that a topic has left and that somebody asked for are not idle any more.
+    """
     oldest = (
-        select(named.c.id)
-        .where(_IDLE, named.c.check_requested_at.is_(None), ~_HAS_SUBSCRIPTIONS, ~is_asked(conn))
+        select(named.c.id, named.c.moved_to_id)
+        .where(_IDLE, named.c.check_requested_at.is_(None), ~_HAS_SUBSCRIPTIONS)
         .order_by(named.c.idle_at, named.c.id)
-        .limit(number)
     )
     if spared:
         oldest = oldest.where(named.c.id.not_in(spared))
-    keys = list(conn.execute(oldest).scalars())
-    remove_topics(conn, keys)
-    return len(keys)
+    removed = 0
+    while (wanted := number - removed) > 0:
+        rows = conn.execute(oldest.limit(wanted)).all()
+        asked = asked_among(conn, [row.id for row in rows if row.moved_to_id is not None])
+        if asked:
+            conn.execute(update(topic).where(topic.c.id.in_(asked)).values(idle_at=None))
+        keys = [row.id for row in rows if row.id not in asked]
+        remove_topics(conn, keys)
+        removed += len(keys)
+        if len(rows) < wanted:
+            break
+    return removed
 
 
 def remove_topics(conn: Connection, keys: Sequence[int]) -> None:

@@ -43,7 +43,7 @@ from rsscloud_broker.storage.schema import (
 from rsscloud_broker.storage.topic_urls import (
     ASKED_URL,
     HAS_SUBSCRIPTIONS,
-    is_asked,
+    asked_among,
     key_of,
     named,
     same,
@@ -181,13 +181,13 @@ def _forget_oldest_urls(conn: Connection, key: int) -> None:
     """Remove the rows of the URLs that a topic left first, if it has moved more than
     ``MAX_OLD_URLS`` times, except URLs that somebody subscribed to.
     """
-    first = (
-        select(named.c.id)
-        .where(named.c.moved_to_id == key, ~is_asked(conn))
-        .order_by(named.c.moved_at.desc(), named.c.id.desc())
-        .offset(MAX_OLD_URLS)
-    )
-    gone = list(conn.execute(first).scalars())
+    left = select(topic.c.id).where(topic.c.moved_to_id == key)
+    latest_first = left.order_by(topic.c.moved_at.desc(), topic.c.id.desc())
+    keys = list(conn.execute(latest_first).scalars())
+    if len(keys) <= MAX_OLD_URLS:
+        return
+    asked = asked_among(conn, keys)
+    gone = [each for each in keys if each not in asked][MAX_OLD_URLS:]
     if gone:
         conn.execute(delete(topic).where(topic.c.id.in_(gone)))
 

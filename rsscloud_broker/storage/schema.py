@@ -149,6 +149,14 @@ Index(
     unique=True,
 ).ddl_if(dialect="postgresql")
 
+# It finds the few subscriptions to a URL that is not the first one of their topic.
+Index(
+    "ix_subscription_asked_url",
+    subscription.c.topic_id,
+    func.md5(subscription.c.asked_url),
+    postgresql_where=subscription.c.asked_url != "",
+).ddl_if(dialect="postgresql")
+
 # It finds out quickly whether any subscription of a topic wants content, even if a million do not.
 Index(
     "ix_subscription_content",

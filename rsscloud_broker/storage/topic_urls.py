@@ -11,6 +11,7 @@ is the first URL of the topic: its ``first_url``, which is null as long as that 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import (
@@ -22,6 +23,7 @@ from sqlalchemy import (
     and_,
     case,
     func,
+    literal,
     select,
 )
 
@@ -64,21 +66,29 @@ def same(conn: Connection, column: ColumnElement[str], value: object) -> ColumnE
     return and_(func.md5(column) == func.md5(value), column == value)
 
 
-def is_asked(conn: Connection) -> ColumnElement[bool]:
-    """Whether any subscription has the URL of the row ``named``, which its topic has left, as the
-    URL that its subscriber asked for.
+def asked_among(conn: Connection, keys: Collection[int]) -> set[int]:
+    """Those of some rows of URLs that topics have left which some subscriber may have asked for.
+
+    If the topic has subscriptions, the first one of its URLs counts as asked for in any case, since
+    to find out might take long.  Each row has a query of its own: together PostgreSQL would rather
+    read through all subscriptions.
+
+    :param keys: the ids of the rows.
     """
-    there = select(ASKED_URL).where(topic.c.id == named.c.moved_to_id)
-    asked = there.correlate(named).scalar_subquery()
-    return (
-        select(subscription.c.id)
-        .where(
-            subscription.c.topic_id == named.c.moved_to_id,
-            same(conn, subscription.c.asked_url, asked),
-        )
-        .correlate(named)
-        .exists()
+    left = (
+        select(named.c.id, named.c.url, topic.c.id, topic.c.first_url)
+        .join_from(named, topic, topic.c.id == named.c.moved_to_id)
+        .where(named.c.id.in_(keys))
     )
+    asked = set()
+    for key, url, topic_key, first_url in conn.execute(left).all() if keys else ():
+        some = select(subscription.c.id).where(subscription.c.topic_id == topic_key)
+        if url != first_url:
+            asked_url = subscription.c.asked_url
+            some = some.where(asked_url != "", same(conn, asked_url, literal(url)))
+        if conn.execute(some.limit(1)).first() is not None:
+            asked.add(key)
+    return asked
 
 
 _COUNTED = (

@@ -25,6 +25,13 @@ def upgrade() -> None:
         "ping",
         [sa.text("(received_at / 3600000000)"), "fingerprint", "received_at"],
     )
+    if op.get_context().dialect.name == "postgresql":
+        op.create_index(
+            "ix_subscription_asked_url",
+            "subscription",
+            ["topic_id", sa.text("md5(asked_url)")],
+            postgresql_where=sa.column("asked_url") != "",
+        )
     op.add_column("topic", sa.Column("first_url", sa.Text()))
     for name in _OF_TOPICS:
         op.drop_index(f"ix_topic_{name}", "topic")
@@ -57,6 +64,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Make the former indexes.  An empty ``asked_url`` stands for the present URL again."""
+    if op.get_context().dialect.name == "postgresql":
+        op.drop_index("ix_subscription_asked_url", "subscription")
     op.drop_index("ix_ping_repeat", "ping")
     op.create_index("ix_ping_repeat", "ping", ["fingerprint", "received_at"])
     for name in ("host", "due_at"):
