@@ -11,6 +11,7 @@ The benchmarks check counts (every subscriber was notified once); they do not fa
 - ``__main__``: the command; ``report``: tables, and a sentence about the machine.
 - ``notify``, ``pings``, ``change_list``, ``black_holes``, ``relay``,
   ``rivers``, ``hosting``, ``simplefeed``, ``start``, ``planning``: the rows.
+- ``sizes``, ``size_data``, ``size_waits``: a command of its own, for very large databases.
 - ``broker``: a broker whose database was filled before it started.
 - ``processes``: starts, asks, measures and ends processes.
 - ``receiver``, ``load``, ``stream_readers``, ``name_server``: the other side, in bare sockets,

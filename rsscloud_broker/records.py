@@ -356,20 +356,39 @@ class SweptSubscription:
     error: str = ""
 
 
+#: How many subscriptions the sweep names of those that failed too often, and of those that expired.
+MAX_NAMED: Final = 100
+
+
 @frozen
 class Swept:
-    """How many rows the sweep at the top of the hour removed.
+    """How many rows a sweep, or a part of it, removed.
 
     :ivar expired: subscriptions whose leases had ended.
     :ivar failing: subscriptions with too many failed notifications in a row.
     :ivar topics: topics without subscriptions that were last fetched long ago.
     :ivar named: some of the removed subscriptions: at most a hundred of either kind.
+    :ivar after: where the sweep goes on; None if it is complete.
     """
 
     expired: int = 0
     failing: int = 0
     topics: int = 0
     named: tuple[SweptSubscription, ...] = field(default=(), eq=False)
+    after: int | None = None
+
+    def followed_by(self, other: Swept) -> Swept:
+        """Add the next part of a sweep to this one."""
+        named = [*self.named, *other.named]
+        failed = [one for one in named if one.error][:MAX_NAMED]
+        expired = [one for one in named if not one.error][:MAX_NAMED]
+        return Swept(
+            self.expired + other.expired,
+            self.failing + other.failing,
+            self.topics + other.topics,
+            (*failed, *expired),
+            other.after,
+        )
 
 
 #: The names of statistics that are measured, not counted, begin with this.

@@ -18,8 +18,9 @@ from math import inf
 from typing import Any
 
 from twisted.application.service import IService, Service
-from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.defer import CancelledError, Deferred, maybeDeferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -28,6 +29,10 @@ from rsscloud_broker.interfaces import IClock, IJobs
 
 #: Seconds between two looks at the wall clock, at most.
 LOOK = 5.0
+
+#: Seconds between two portions of long work, at least.  What they write until the next second must
+#: be little enough for SQLite's checkpoint.
+LEAST_PAUSE = 0.05
 
 #: The wall clock counts as set if it differs from the expected time by so many seconds.  Smaller
 #: differences are normal: the system adjusts it all the time, and a busy process reads the two
@@ -103,9 +108,12 @@ class EachPeriod(Service):
         self._turn = 0
         self._run: Deferred[None] | None = None
         self._began_at = 0.0
+        self._rest: Deferred[object] | None = None
+        self._stopped = False
 
     def startService(self) -> None:
         super().startService()
+        self._stopped = False
         self._turn, _ = self._now()
         self._wait()
         if self._at_start:
@@ -114,6 +122,9 @@ class EachPeriod(Service):
     def stopService(self) -> Deferred[None] | None:
         """Stop; the Deferred fires when the current run, if any, is over."""
         super().stopService()
+        self._stopped = True
+        if self._rest is not None:
+            self._rest.cancel()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -122,6 +133,25 @@ class EachPeriod(Service):
         over: Deferred[None] = Deferred()
         self._run.addCallback(over.callback)
         return over
+
+    async def in_portions(self, portion: Callable[[], Awaitable[bool]]) -> None:
+        """Do long work in portions, so that others need not wait for all of it.
+
+        After each portion there is a pause as long as the portion took, so that others have at
+        least half of the time.
+
+        :param portion: an async function; returns whether more is left.  It is not called any more
+            when the service stops.
+        """
+        while not self._stopped:
+            began_at = self._clock.seconds()
+            if not await portion():
+                return
+            seconds = self._clock.seconds() - began_at
+            self._rest = deferLater(self._clock, max(seconds, LEAST_PAUSE))
+            with suppress(CancelledError):  # the service stops
+                await self._rest
+            self._rest = None
 
     def _now(self) -> tuple[int, float]:
         """The number of the current period since the epoch, and the seconds that are left of it."""

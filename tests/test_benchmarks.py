@@ -15,6 +15,8 @@ from benchmarks.pings import check
 from benchmarks.processes import Deadline, Failed, Helper, Sample
 from benchmarks.report import HEADINGS, MARKER, Line, Target, as_page, as_text, machine
 from benchmarks.rows import Settings
+from benchmarks.size_data import Sizes, fill
+from benchmarks.sizes import Filled, costs, waits_for
 from tests import nursery
 
 #: Seconds until a row of a benchmark gives up, and the test fails.
@@ -215,3 +217,25 @@ class PageTests(SynchronousTestCase):
         self.assertIn(f":start-after: {MARKER}", text)
         results = (top / "docs" / "benchmarks-results.rst").read_text(encoding="utf-8")
         self.assertIn(MARKER, results)
+
+
+class SizesTests(SynchronousTestCase):
+    """The benchmark of large databases works on small ones."""
+
+    def test_costs_and_waits(self) -> None:
+        directory = Path(self.mktemp()).absolute()
+        directory.mkdir()
+        filled = []
+        for name in ("large", "small"):
+            url, sizes = f"sqlite:///{directory}/{name}.sqlite", Sizes.at(0.001)
+            fill(url, sizes)
+            filled.append(Filled(url, sizes))
+            self.addCleanup(filled[-1].dispose)
+        lines = list(costs(filled[0], filled[1], 1))
+        self.assertEqual(len(lines), 7)
+        self.assertTrue(all(line.ours[0].value > 0 < line.floor[0].value for line in lines))
+        deadline = Deadline.within(TIMEOUT)
+        moved = waits_for(filled[0], "move", deadline)
+        swept = waits_for(filled[0], "sweep", deadline)
+        self.assertEqual((moved["removed"], swept["removed"]), (0, filled[0].sizes.expired))
+        self.assertGreaterEqual(swept["longest"], swept["most"])

@@ -101,8 +101,9 @@ def nodes(config_file: str | None, data: str | None, as_json: bool) -> None:
 def sweep(config_file: str | None, data: str | None) -> None:
     """Drop expired and failing subscriptions and unused topics, as the broker does each hour."""
     now = time.time()
-    with storage.open_database(existing_database(config_file, data)) as connection:
-        swept = storage.sweep(connection, now, now - IDLE_TOPIC_SECONDS)
+    swept = storage.sweep_database(
+        existing_database(config_file, data), now, now - IDLE_TOPIC_SECONDS
+    )
     click.echo(
         f"dropped subscriptions: {swept.expired} expired, {swept.failing} whose callbacks "
         "failed too often; "

@@ -234,7 +234,8 @@ class Administration:
         if not await self._store.move_topic(url, to, change.at, change):
             raise Unadministrable(
                 f"{url} cannot move to {to}: one of them has ended, or the topic is there "
-                "already, or it came from there less than a week ago"
+                "already, or it came from there less than a week ago, or both have more than "
+                "500 subscriptions"
             )
         await self._done()
         await self._fetch_soon(to)

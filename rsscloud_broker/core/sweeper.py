@@ -8,11 +8,13 @@ If several nodes share a database, one of them sweeps for all.
 
 from __future__ import annotations
 
+from attrs import evolve
 from twisted.logger import Logger
 
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
+from rsscloud_broker.records import Swept
 from rsscloud_broker.timing import OnOneNode
 
 #: Seconds after its last fetch until a topic without subscribers is deleted.
@@ -39,7 +41,17 @@ class Sweeper(OnOneNode):
     async def sweep(self, due_at: float = 0.0) -> None:
         """Delete from the store what is due, then end the topics that are not allowed."""
         now = self._clock.wall_seconds()
-        swept = await self._store.sweep(now, now - IDLE_TOPIC_SECONDS)
+        swept = Swept(after=0)
+
+        async def portion() -> bool:
+            nonlocal swept
+            idle_before = now - IDLE_TOPIC_SECONDS
+            part = await self._store.sweep(now, idle_before, swept.after or 0)
+            swept = swept.followed_by(part)
+            return part.after is not None
+
+        await self.in_portions(portion)
+        swept = evolve(swept, after=None)
         if swept.expired or swept.failing:
             self.log.info(
                 "Dropped {swept.expired} expired subscriptions and {swept.failing} whose "

@@ -88,8 +88,12 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
     def ping_hours(since: float, until: float) -> Awaitable[dict[int, int]]:
         """The number of pings in each hour; the keys are hours since the epoch."""
 
-    def prune_pings(before: float) -> Awaitable[int]:
-        """Remove the pings received before a time, and return how many they were."""
+    def prune_pings(before: float, limit: int) -> Awaitable[int]:
+        """Remove the oldest of the pings received before a time.
+
+        :param limit: how many are removed at most, so that nothing else waits long.
+        :returns: how many were removed; if that is ``limit``, call again.
+        """
 
     # the event log
 
@@ -177,7 +181,8 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
         :param change: what an administrator did, recorded together with the move; None if no
             administrator moved the topic.
         :returns: False if the topic stays: it or the topic at the other URL has ended, or it
-            came from that URL less than a week ago, so that the two redirect to each other.
+            came from that URL less than a week ago, so that the two redirect to each other; or
+            both have so many subscriptions that others would have to wait.
         """
 
     def polls_due(now: float, limit: int) -> Awaitable[list[TopicStatus]]:
@@ -339,9 +344,15 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
         subscriptions, 10,000 are counted.
         """
 
-    def sweep(now: float, idle_topics_before: float) -> Awaitable[Swept]:
+    def sweep(now: float, idle_topics_before: float, after: int = ...) -> Awaitable[Swept]:
         """Remove the subscriptions that failed too often or have expired, and the topics
         without subscriptions that were last fetched before ``idle_topics_before``.
+
+        This is done in several transactions, and a call removes a few hundred rows of each kind at
+        most, so that nothing else waits long.
+
+        :param after: the ``after`` of the last call, to go on after it; 0 at first.
+        :returns: what this call has removed; if its ``after`` is not None, call again.
         """
 
     # statistics

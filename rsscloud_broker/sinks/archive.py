@@ -16,6 +16,7 @@ another one goes on from the time since when the job was not done.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from attrs import field, frozen, validators
@@ -32,6 +33,9 @@ from rsscloud_broker.wire.change_list import HOUR, Unit, archive_path
 #: The sink works so many seconds after each full minute: by then a ping that arrived at the end
 #: of an hour is most likely committed.
 _AFTER: Final = 5
+
+#: How many pings are deleted at a time.
+_PORTION: Final = 1000
 
 #: How many past hours are checked each minute, for pings that are committed later still.
 _LOOK_BACK: Final = 2
@@ -99,8 +103,12 @@ class ArchiveSink(OnOneNode):
         if keep_from > self._pruned_to:
             # Compare with their archives once more what is about to be deleted.
             await self._archive(0, keep_from)
-            await self._parts.store.prune_pings(keep_from * HOUR)
+            await self.in_portions(partial(self._prune, keep_from * HOUR))
             self._pruned_to = keep_from
+
+    async def _prune(self, before: float) -> bool:
+        """Delete some of the pings from before a time; returns whether there may be more."""
+        return await self._parts.store.prune_pings(before, _PORTION) == _PORTION
 
     async def _archive(self, first: int, end: int) -> None:
         """Write the missing archives of the hours from ``first`` to before ``end``."""

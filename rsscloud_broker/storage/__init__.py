@@ -27,7 +27,7 @@ from rsscloud_broker.storage.node_states import node_states
 from rsscloud_broker.storage.polls import topic_statuses
 from rsscloud_broker.storage.pulse import Pulse
 from rsscloud_broker.storage.store import Store
-from rsscloud_broker.storage.subscriptions import sweep
+from rsscloud_broker.storage.sweeping import sweep_database
 from rsscloud_broker.storage.topics import revive_topic
 from rsscloud_broker.storage.upgrade import UnfitDatabase, migrate
 
@@ -54,7 +54,7 @@ __all__ = [
     "required_space",
     "revive_topic",
     "server_health",
-    "sweep",
+    "sweep_database",
     "topic_statuses",
     "try_backup",
     "write_file",

@@ -33,7 +33,7 @@ from rsscloud_broker.admin_records import (
 )
 from rsscloud_broker.records import HostState
 from rsscloud_broker.storage.changes import record_change
-from rsscloud_broker.storage.deliveries import make_due
+from rsscloud_broker.storage.due import make_due
 from rsscloud_broker.storage.failed_attempts import failed_attempts
 from rsscloud_broker.storage.schema import (
     host_state,

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tu
 from rsscloud_broker.admin_records import Announcement, Block, Change
 from rsscloud_broker.storage.admin_schema import announcement, block
 from rsscloud_broker.storage.changes import record_change
-from rsscloud_broker.storage.deliveries import make_due
+from rsscloud_broker.storage.due import make_due
 from rsscloud_broker.tables import (
     to_micros,
     to_micros_or_none,

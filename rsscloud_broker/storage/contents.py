@@ -239,11 +239,32 @@ def remove_contents_of(conn: Connection, topic_keys: Collection[int]) -> None:
     _remove(conn, content.c.topic_id.in_(topic_keys))
 
 
-def remove_all_unneeded(conn: Connection) -> None:
-    """Remove all contents that nothing needs any more, and compute the sums anew."""
-    conn.execute(delete(content).where(_UNNEEDED))
+def find_unneeded(conn: Connection, limit: int) -> list[int]:
+    """The ids of some contents that nothing needs any more."""
+    return list(conn.execute(select(content.c.id).where(_UNNEEDED).limit(limit)).scalars())
+
+
+def remove_found(conn: Connection, keys: Collection[int]) -> None:
+    """Remove those of some contents that nothing needs any more."""
+    _remove(conn, and_(content.c.id.in_(keys), _UNNEEDED))
+
+
+_SUMS = select(content.c.host, func.sum(content.c.size)).group_by(content.c.host)
+
+
+def sums_are_wrong(conn: Connection) -> bool:
+    """Whether the sums of the sizes of contents are not what they should be."""
+    known = dict(conn.execute(select(content_sum.c.host, content_sum.c.size)).tuples().all())
+    total = known.pop("", 0)
+    real = {host: int(size) for host, size in conn.execute(_SUMS)}
+    return {host: size for host, size in known.items() if size} != real or total != sum(
+        real.values()
+    )
+
+
+def correct_sums(conn: Connection) -> None:
+    """Compute the sums of the sizes of contents anew."""
     conn.execute(delete(content_sum))
-    sums = select(content.c.host, func.sum(content.c.size)).group_by(content.c.host)
-    rows = [{"host": host, "size": int(size)} for host, size in conn.execute(sums)]
+    rows = [{"host": host, "size": int(size)} for host, size in conn.execute(_SUMS)]
     rows.append({"host": "", "size": sum(row["size"] for row in rows)})
     conn.execute(insert(content_sum), rows)

@@ -1,4 +1,4 @@
-"""Stores the outcomes of deliveries and pending notifications, and claims those that are due.
+"""Stores the outcomes of deliveries and pending notifications; ``due`` claims those that are due.
 
 A subscription has at most one row in ``pending_notification``.  Of pushed contents each must be
 delivered: the oldest is in that row, and the others are in ``queued``, in the order of their ids.
@@ -9,10 +9,9 @@ rollback.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from attrs import evolve
 from sqlalchemy import (
     BigInteger,
     Connection,
@@ -28,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.model import Callback, Outcome, Subscription
+from rsscloud_broker.model import Outcome, Subscription
 from rsscloud_broker.records import MAX_QUEUED, Bounds, Delivery, Recorded
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.conflicts import lock_rows
@@ -40,15 +39,11 @@ from rsscloud_broker.storage.schema import (
     queued,
     subscription,
 )
-from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, by_ids
+from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, of_subscription
 from rsscloud_broker.tables import (
     to_micros,
     to_micros_or_none,
-    to_seconds_or_none,
 )
-
-#: How many notifications one answer of a host can make due at once.
-MAX_MADE_DUE = 10_000
 
 # Deliveries come by the hundreds: each statement below is made once, and run for many keys at once.
 
@@ -91,9 +86,9 @@ _REMOVE_SUBSCRIPTION = delete(subscription).where(
     subscription.c.id == bindparam("key"), subscription.c.granted_at == bindparam("granted")
 )
 
-_UPDATE_PENDING = update(pending).where(pending.c.subscription_id == bindparam("key"))
+UPDATE_PENDING = update(pending).where(pending.c.subscription_id == bindparam("key"))
 
-_RECORD_ATTEMPT = _UPDATE_PENDING.values(
+_RECORD_ATTEMPT = UPDATE_PENDING.values(
     attempts=bindparam("tries"),
     due_at=bindparam("due"),
     node_id=bindparam("node"),
@@ -103,7 +98,7 @@ _RECORD_ATTEMPT = _UPDATE_PENDING.values(
     content_id=bindparam("carried"),
 )
 
-_PUT_OFF = _UPDATE_PENDING.values(
+_PUT_OFF = UPDATE_PENDING.values(
     attempts=bindparam("tries"),
     due_at=bindparam("due"),
     node_id=bindparam("node"),
@@ -111,16 +106,16 @@ _PUT_OFF = _UPDATE_PENDING.values(
 )
 
 
-def _later(first: Any, second: Any) -> Any:
+def later(first: Any, second: Any) -> Any:
     """The later of two times, in SQL."""
     return case((first > second, first), else_=second)
 
 
-_DUE = bindparam("due", type_=BigInteger)
+DUE = bindparam("due", type_=BigInteger)
 _AFTER_PAUSE = func.coalesce(pending.c.tried_at, 0) + bindparam("pause", type_=BigInteger)
-_EARLIEST = _later(func.coalesce(pending.c.not_before, 0), _later(_AFTER_PAUSE, _DUE))
+_EARLIEST = later(func.coalesce(pending.c.not_before, 0), later(_AFTER_PAUSE, DUE))
 
-_RESTART = _UPDATE_PENDING.values(
+_RESTART = UPDATE_PENDING.values(
     attempts=0,
     due_at=case((pending.c.due_at < _EARLIEST, pending.c.due_at), else_=_EARLIEST),
 )
@@ -276,6 +271,7 @@ def _row(delivery: Delivery, content_topic: int | None, node: int | None) -> dic
         "attempts": delivery.attempts,
         "due_at": _due(delivery),
         "content_topic_id": content_topic,
+        "host": delivery.subscription.callback.host,
         "node_id": node if delivery.claimed else None,
         "tried_at": at,
         "failing_since": at if failed else None,
@@ -359,13 +355,13 @@ def _take_from_queue(conn: Connection, final: Sequence[Delivery]) -> bool:
         .group_by(queued.c.subscription_id)
     ).all()
     for key, content_key in following:
-        topic = select(CONTENT_TOPIC_ID).where(subscription.c.id == key).scalar_subquery()
         conn.execute(
             insert(pending).values(
                 subscription_id=key,
                 attempts=0,
                 due_at=at[key],
-                content_topic_id=topic,
+                content_topic_id=of_subscription(key, CONTENT_TOPIC_ID),
+                host=of_subscription(key, subscription.c.host),
                 content_id=content_key,
             )
         )
@@ -375,74 +371,3 @@ def _take_from_queue(conn: Connection, final: Sequence[Delivery]) -> bool:
             )
         )
     return bool(following)
-
-
-# --- what is due
-
-
-def claim_due(
-    conn: Connection, now: float, limit: int, busy: Collection[str], node: int
-) -> list[Subscription]:
-    """See ``IStore.claim_due``.
-
-    The query follows the index of due times until it has enough rows, and skips those of busy
-    hosts however many they are.
-    """
-    due = (
-        select(pending.c.subscription_id)
-        .where(
-            pending.c.due_at <= to_micros(now),
-            pending.c.node_id.is_(None),
-        )
-        .order_by(pending.c.due_at, pending.c.subscription_id)
-    )
-    if busy:
-        due = due.join(subscription, subscription.c.id == pending.c.subscription_id).where(
-            subscription.c.host.not_in(busy)
-        )
-    due = due.limit(limit).with_for_update(of=pending, skip_locked=True)
-    ids = list(conn.execute(due).scalars())
-    if not ids:
-        return []
-    claimed = update(pending).where(pending.c.subscription_id.in_(ids))
-    conn.execute(claimed.values(node_id=node))
-    return [evolve(one, claim=node) for one in by_ids(conn, ids)]
-
-
-def next_due(conn: Connection) -> float | None:
-    """See ``IStore.next_due``."""
-    free = select(func.min(pending.c.due_at)).where(pending.c.node_id.is_(None))
-    return to_seconds_or_none(conn.execute(free).scalar())
-
-
-def make_due(conn: Connection, host: str, origin: str, now: float) -> bool:
-    """See ``IStore.make_due``.
-
-    :param host: the name of a host; or ``*.`` and a name for all hosts below that name.
-    """
-    at = to_micros(now)
-    name = subscription.c.host
-    is_below = host.startswith("*.")
-    found = conn.execute(
-        select(
-            pending.c.subscription_id,
-            subscription.c.callback_url,
-            subscription.c.protocol,
-        )
-        .join(subscription, subscription.c.id == pending.c.subscription_id)
-        .where(
-            name.endswith(host[1:], autoescape=True) if is_below else name == host,
-            pending.c.due_at > at,
-            pending.c.node_id.is_(None),
-        )
-        .limit(MAX_MADE_DUE)
-    )
-    due = [
-        {"key": key, "due": at}
-        for key, url, protocol in found
-        if not origin or Callback(url, protocol).origin == origin
-    ]
-    if due:
-        asked = func.coalesce(pending.c.not_before, 0)
-        conn.execute(_UPDATE_PENDING.values(due_at=_later(asked, _DUE)), due)
-    return bool(due)

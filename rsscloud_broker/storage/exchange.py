@@ -32,6 +32,7 @@ from rsscloud_broker.storage.schema import (
     topic,
 )
 from rsscloud_broker.storage.subscriptions import MATCH_PENDING, lease_values
+from rsscloud_broker.storage.topic_urls import ASKED_URL, TOPIC_ID, named
 from rsscloud_broker.tables import (
     to_micros_or_none,
 )
@@ -258,11 +259,12 @@ def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, _Locat
     if newer:
         conn.execute(update(topic).where(table.url == bindparam("of_url")), newer)
     conn.execute(update(topic).where(among, table.ended != "").values(next_poll_at=None))
-    found = conn.execute(select(table.url, table.id, table.moved_to_id).where(among))
-    return {
-        url: _Location(moved_to or key, "" if moved_to is None else url)
-        for url, key, moved_to in found
-    }
+    locations = (
+        select(named.c.url, topic.c.id, ASKED_URL)
+        .join_from(named, topic, topic.c.id == TOPIC_ID)
+        .where(named.c.url.in_([one.url for one in topics]))
+    )
+    return {url: _Location(key, asked_url) for url, key, asked_url in conn.execute(locations)}
 
 
 def _topic_values(known: Topic) -> dict[str, Any]:

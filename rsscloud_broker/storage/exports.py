@@ -46,7 +46,8 @@ _ROWS = 500
 _STEP = "  "
 
 _present = topic.alias("present")
-_asked = case((topic.c.moved_to_id.is_(None), ""), else_=topic.c.url)
+_first_url = func.coalesce(_present.c.first_url, _present.c.url)
+_asked = case((topic.c.url == _first_url, ""), else_=topic.c.url)
 
 # One row for each subscription, and one for each topic without any.  If a topic has moved, a
 # subscription from before is under the URL that its subscriber asked for.

@@ -16,44 +16,82 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import Connection, and_, delete, func, or_, select, update
+from sqlalchemy import Connection, delete, func, or_, select, update
 
 from rsscloud_broker.storage.contents import remove_contents_of
-from rsscloud_broker.storage.schema import topic
-from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, IS_ASKED_URL
+from rsscloud_broker.storage.schema import subscription, topic
+from rsscloud_broker.storage.topic_urls import asked_among, named
 
-#: How many topics are removed together.
-_BATCH = 1000
+#: So many idle topics are removed at most beside those that make room, so that nobody waits long.
+_BESIDE = 100
 
-_IDLE = topic.c.idle_at.is_not(None)
+_IDLE = named.c.idle_at.is_not(None)
 
-# Written so that SQLite does not use the index of this column, which has almost all topics.
-_CHECK_REQUESTED = func.coalesce(topic.c.check_requested_at, 0) > 0
-
-_REMOVABLE = and_(_IDLE, ~_CHECK_REQUESTED, ~HAS_SUBSCRIPTIONS, ~IS_ASKED_URL)
+_HAS_SUBSCRIPTIONS = select(subscription.c.id).where(subscription.c.topic_id == named.c.id).exists()
 
 
 def evict_idle(conn: Connection, limit: int, wanted: int = 0, spared: Collection[int] = ()) -> int:
     """Remove idle topics, those fetched longest ago first, until more of them fit.
 
-    Topics that wait to be fetched are not removed.
+    Topics that wait to be fetched are not removed.  If there are far too many, since a sweep has
+    just made them idle, this removes some, and the sweep the others.
 
     :param limit: how many idle topics there may be.
     :param wanted: how many idle topics the caller wants to add.
     :param spared: the ids of topics that are not removed.
     :returns: how many the caller may add.
     """
-    count = select(func.count()).select_from(topic).where(_IDLE)
-    excess = conn.execute(count).scalar_one() + wanted - limit
-    removable = and_(_REMOVABLE, topic.c.id.not_in(spared)) if spared else _REMOVABLE
-    oldest = select(topic.c.id).where(removable).order_by(topic.c.idle_at, topic.c.id)
-    while excess > 0:
-        keys = list(conn.execute(oldest.limit(min(excess, _BATCH))).scalars())
-        if not keys:
-            return max(wanted - excess, 0)
+    excess = min(_excess(conn, limit) + wanted, wanted + _BESIDE)
+    if excess <= 0:
+        return wanted
+    removed = _remove_oldest(conn, excess, spared)
+    return wanted if removed == excess else max(wanted - (excess - removed), 0)
+
+
+def too_many_idle(conn: Connection, limit: int) -> bool:
+    """Whether there are more idle topics than there may be."""
+    return _excess(conn, limit) > 0
+
+
+def evict_excess(conn: Connection, limit: int) -> int:
+    """Remove some of the idle topics that are more than there may be; return how many."""
+    excess = _excess(conn, limit)
+    return _remove_oldest(conn, min(excess, _BESIDE), ()) if excess > 0 else 0
+
+
+def _excess(conn: Connection, limit: int) -> int:
+    """How many idle topics there are more than there may be; less than 0 if more would fit.
+
+    More than ``_BESIDE`` are not counted.
+    """
+    some = select(named.c.id).where(_IDLE).limit(limit + _BESIDE).subquery()
+    return conn.execute(select(func.count()).select_from(some)).scalar_one() - limit
+
+
+def _remove_oldest(conn: Connection, number: int, spared: Collection[int]) -> int:
+    """Remove the idle topics fetched longest ago, and return how many these are.
+
+    URLs that a topic has left and that somebody asked for are not idle any more.
+    """
+    oldest = (
+        select(named.c.id, named.c.moved_to_id)
+        .where(_IDLE, named.c.check_requested_at.is_(None), ~_HAS_SUBSCRIPTIONS)
+        .order_by(named.c.idle_at, named.c.id)
+    )
+    if spared:
+        oldest = oldest.where(named.c.id.not_in(spared))
+    removed = 0
+    while (wanted := number - removed) > 0:
+        rows = conn.execute(oldest.limit(wanted)).all()
+        asked = asked_among(conn, [row.id for row in rows if row.moved_to_id is not None])
+        if asked:
+            conn.execute(update(topic).where(topic.c.id.in_(asked)).values(idle_at=None))
+        keys = [row.id for row in rows if row.id not in asked]
         remove_topics(conn, keys)
-        excess -= len(keys)
-    return wanted
+        removed += len(keys)
+        if len(rows) < wanted:
+            break
+    return removed
 
 
 def remove_topics(conn: Connection, keys: Sequence[int]) -> None:
@@ -61,9 +99,3 @@ def remove_topics(conn: Connection, keys: Sequence[int]) -> None:
     remove_contents_of(conn, keys)
     gone = or_(topic.c.moved_to_id.in_(keys), topic.c.id.in_(keys))
     conn.execute(delete(topic).where(gone))
-
-
-def mark_idle(conn: Connection) -> None:
-    """Mark topics as idle that have lost their last subscriptions."""
-    lost = and_(topic.c.idle_at.is_(None), topic.c.moved_to_id.is_(None), ~HAS_SUBSCRIPTIONS)
-    conn.execute(update(topic).where(lost).values(idle_at=func.coalesce(topic.c.read_at, 0)))

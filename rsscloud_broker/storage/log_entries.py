@@ -38,11 +38,8 @@ from sqlalchemy import (
 
 from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
 from rsscloud_broker.storage import sqlite
+from rsscloud_broker.storage.log_schema import LOG_BLOCK, log_entry
 from rsscloud_broker.storage.row_batch import RowBatch
-from rsscloud_broker.storage.schema import (
-    LOG_BLOCK,
-    log_entry,
-)
 from rsscloud_broker.storage.settled import announce, settled
 from rsscloud_broker.tables import (
     to_micros,
@@ -53,7 +50,7 @@ from rsscloud_broker.tables import (
 #: them could take seconds.
 SEARCHED = 10_000
 
-#: How many ids a block has, as in ``schema.LOG_BLOCK``.
+#: How many ids a block has, as in ``log_schema.LOG_BLOCK``.
 _BLOCK = 16_384
 
 _BLOCK_OF = literal_column(f"log_entry.{LOG_BLOCK}", BigInteger)

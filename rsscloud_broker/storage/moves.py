@@ -1,15 +1,33 @@
 """Moves a topic with its subscriptions to another URL: see ``topic_urls``.
 
+A move to a URL of which the store knows nothing changes two rows.  If there is a topic at the new
+URL, the two become one: the subscriptions of the one that has few go to the other.  If both have
+many, the topic stays where it is, and the broker goes on to read it through the redirect: so no
+server can make others wait by a redirect.
+
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, delete, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    case,
+    delete,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from rsscloud_broker.admin_records import Change
 from rsscloud_broker.storage.changes import record_change_if_any
@@ -23,7 +41,14 @@ from rsscloud_broker.storage.schema import (
     subscription,
     topic,
 )
-from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, IS_ASKED_URL, key_of
+from rsscloud_broker.storage.topic_urls import (
+    ASKED_URL,
+    HAS_SUBSCRIPTIONS,
+    asked_among,
+    key_of,
+    named,
+    same,
+)
 from rsscloud_broker.storage.topics import topic_row
 from rsscloud_broker.storage.walks import read_slices, store_slice
 from rsscloud_broker.tables import (
@@ -36,6 +61,12 @@ SETTLED_AFTER = to_micros(7 * 86400)
 
 #: By so many of its old URLs a topic is found, besides those that somebody subscribed to.
 MAX_OLD_URLS = 20
+
+#: One transaction makes at most so many subscriptions another topic's, so that others do not wait.
+MAX_AT_ONCE = 500
+
+#: The columns that a topic keeps when another one becomes part of it.
+_KEPT = ("check_node_id", "poll_node_id", "first_url")
 
 #: The values in the row of a URL that its topic has left.
 _EMPTY: dict[str, Any] = {
@@ -57,6 +88,7 @@ _EMPTY: dict[str, Any] = {
     "poll_interval": None,
     "planned_at": None,
     "feed": "",
+    "first_url": None,
 }
 
 
@@ -80,78 +112,157 @@ def move_topic(
     if here is not None and (here.ended or here.url == (to if there is None else there.url)):
         return False
     old = topic_row(conn, url)
-    if there is not None and there.moved_to_id:
-        _restore_topic(conn, there)
-    new = topic_row(conn, to if there is None else there.url)
-    _repoint(conn, old, new)
-    conn.execute(update(topic).where(topic.c.id == new.id).values(_merged_values(old, new)))
+    key = _moved(conn, old, there, to, moved_at)
+    if key is None:
+        return False
+    is_idle = conn.execute(select(~HAS_SUBSCRIPTIONS).where(topic.c.id == key)).scalar_one()
     conn.execute(
         update(topic)
-        .where(topic.c.id == old.id)
-        .values(moved_to_id=new.id, moved_at=moved_at, **_EMPTY)
-    )
-    is_idle = conn.execute(select(~HAS_SUBSCRIPTIONS).where(topic.c.id == new.id)).scalar_one()
-    conn.execute(
-        update(topic)
-        .where(topic.c.id.in_((old.id, new.id)))
+        .where(or_(topic.c.id == key, topic.c.url == old.url))
         .values(idle_at=moved_at if is_idle else None)
     )
-    _forget_oldest_urls(conn, new.id)
-    make_due(conn, [new.id], moved_at)
+    _forget_oldest_urls(conn, key)
+    make_due(conn, [key], moved_at)
     record_change_if_any(conn, change)
     return True
+
+
+def _moved(
+    conn: Connection, old: Row[Any], there: Row[Any] | None, to: str, moved_at: int
+) -> int | None:
+    """Move a topic, and return the id of its row; None if it stays.
+
+    :param there: the row of the new URL, or of the topic that it leads to; None if it has none.
+    """
+    if there is not None and there.moved_to_id:
+        if there.moved_to_id != old.id and not _restore_topic(conn, there):
+            return None
+        if there.moved_to_id == old.id:
+            conn.execute(delete(topic).where(topic.c.id == there.id))
+            there = None
+        else:
+            there = conn.execute(select(topic).where(topic.c.id == there.id)).one()
+    if there is None:
+        _rename(conn, old, to, {"etag": "", "last_modified": ""}, moved_at)
+        return int(old.id)
+    values = _merged_values(old, there)
+    if _has_few(conn, old.id):
+        _absorb(conn, old, there)
+        conn.execute(update(topic).where(topic.c.id == there.id).values(values))
+        left = {"moved_to_id": there.id, "moved_at": moved_at, **_EMPTY}
+        conn.execute(update(topic).where(topic.c.id == old.id).values(left))
+        return int(there.id)
+    if _has_few(conn, there.id):
+        _absorb(conn, there, old)
+        conn.execute(delete(topic).where(topic.c.id == there.id))
+        known = {name: there._mapping[name] for name in _EMPTY if name not in _KEPT}
+        _rename(conn, old, there.url, known | values, moved_at)
+        return int(old.id)
+    return None
+
+
+def _rename(
+    conn: Connection, row: Row[Any], to: str, values: Mapping[str, Any], moved_at: int
+) -> None:
+    """Give a topic another URL, which has no row, and keep a row for the URL that it has left.
+
+    :param values: further values of the topic.
+    """
+    first_url = row.first_url or row.url
+    conn.execute(
+        update(topic).where(topic.c.id == row.id).values(url=to, first_url=first_url, **values)
+    )
+    left = {"url": row.url, "moved_to_id": row.id, "moved_at": moved_at}
+    conn.execute(insert(topic).values(left))
 
 
 def _forget_oldest_urls(conn: Connection, key: int) -> None:
     """Remove the rows of the URLs that a topic left first, if it has moved more than
     ``MAX_OLD_URLS`` times, except URLs that somebody subscribed to.
     """
-    first = (
-        select(topic.c.id)
-        .where(topic.c.moved_to_id == key, ~IS_ASKED_URL)
-        .order_by(topic.c.moved_at.desc(), topic.c.id.desc())
-        .offset(MAX_OLD_URLS)
-    )
-    gone = list(conn.execute(first).scalars())
+    left = select(topic.c.id).where(topic.c.moved_to_id == key)
+    latest_first = left.order_by(topic.c.moved_at.desc(), topic.c.id.desc())
+    keys = list(conn.execute(latest_first).scalars())
+    if len(keys) <= MAX_OLD_URLS:
+        return
+    asked = asked_among(conn, keys)
+    gone = [each for each in keys if each not in asked][MAX_OLD_URLS:]
     if gone:
         conn.execute(delete(topic).where(topic.c.id.in_(gone)))
 
 
-def _restore_topic(conn: Connection, left: Row[Any]) -> None:
+def _has_few(conn: Connection, key: int) -> bool:
+    """Whether a topic has so few subscriptions that one transaction can make them another's."""
+    return len(_some_ids(conn, subscription.c.topic_id == key)) <= MAX_AT_ONCE
+
+
+def _some_ids(conn: Connection, which: ColumnElement[bool]) -> list[int]:
+    """The ids of subscriptions: all of them, or more than ``MAX_AT_ONCE``."""
+    some = select(subscription.c.id).where(which).limit(MAX_AT_ONCE + 1)
+    return list(conn.execute(some).scalars())
+
+
+def _restore_topic(conn: Connection, left: Row[Any]) -> bool:
     """Make a topic again of a URL that its topic has left, with the subscriptions whose
     subscribers asked for that URL.
+
+    :returns: False if these are too many.
     """
+    query = select(ASKED_URL).where(named.c.id == left.id, topic.c.id == named.c.moved_to_id)
+    asked = conn.execute(query).scalar_one()
+    ids = _some_ids(
+        conn,
+        and_(
+            subscription.c.topic_id == left.moved_to_id,
+            same(conn, subscription.c.asked_url, literal(asked)),
+        ),
+    )
+    if len(ids) > MAX_AT_ONCE:
+        return False
     conn.execute(update(topic).where(topic.c.id == left.id).values(moved_to_id=None, moved_at=None))
     conn.execute(
         update(subscription)
-        .where(subscription.c.topic_id == left.moved_to_id, subscription.c.asked_url == left.url)
+        .where(subscription.c.id.in_(ids))
         .values(topic_id=left.id, asked_url="")
     )
+    _match_pending(conn, ids, left.id)
+    return True
 
 
-def _repoint(conn: Connection, old: Row[Any], new: Row[Any]) -> None:
-    """Make everything that refers to the old row of a topic refer to its new row."""
+def _absorb(conn: Connection, gone: Row[Any], kept: Row[Any]) -> None:
+    """Make everything that refers to the row of a topic refer to that of another topic."""
+    ids = _some_ids(conn, subscription.c.topic_id == gone.id)
     asked = subscription.c.asked_url
+    first_of_kept = kept.first_url or kept.url
     conn.execute(
         update(subscription)
-        .where(subscription.c.topic_id == old.id)
-        .values(topic_id=new.id, asked_url=case((asked == "", old.url), else_=asked))
-    )
-    _merge_fanouts(conn, old.id, new.id)
-    for table in (fanout, content):
-        conn.execute(update(table).where(table.c.topic_id == old.id).values(topic_id=new.id))
-    conn.execute(
-        update(pending)
-        .where(
-            pending.c.content_topic_id.is_not(None),
-            pending.c.content_topic_id != new.id,
-            pending.c.subscription_id.in_(
-                select(subscription.c.id).where(subscription.c.topic_id == new.id)
+        .where(subscription.c.id.in_(ids))
+        .values(
+            topic_id=kept.id,
+            asked_url=case(
+                (asked == "", gone.first_url or gone.url), (asked == first_of_kept, ""), else_=asked
             ),
         )
-        .values(content_topic_id=new.id)
     )
-    conn.execute(update(topic).where(topic.c.moved_to_id == old.id).values(moved_to_id=new.id))
+    _merge_fanouts(conn, gone.id, kept.id)
+    for table in (fanout, content):
+        conn.execute(update(table).where(table.c.topic_id == gone.id).values(topic_id=kept.id))
+    _match_pending(conn, ids, kept.id)
+    conn.execute(update(topic).where(topic.c.moved_to_id == gone.id).values(moved_to_id=kept.id))
+
+
+def _match_pending(conn: Connection, ids: Collection[int], key: int) -> None:
+    """Make the pending notifications of subscriptions wait for the content of their new topic.
+
+    :param ids: the ids of the subscriptions.
+    :param key: the id of the topic.
+    """
+    wants_content = pending.c.content_topic_id.is_not(None)
+    conn.execute(
+        update(pending)
+        .where(pending.c.subscription_id.in_(ids), wants_content)
+        .values(content_topic_id=key)
+    )
 
 
 def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:

@@ -22,6 +22,8 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
+    or_,
     select,
     tuple_,
     update,
@@ -33,11 +35,7 @@ from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, Requests
 from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.row_batch import RowBatch
-from rsscloud_broker.storage.schema import (
-    counter,
-    ping,
-    topic,
-)
+from rsscloud_broker.storage.schema import PING_HOUR, counter, ping, topic
 from rsscloud_broker.storage.settled import announce, settled
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, named
 from rsscloud_broker.tables import (
@@ -48,15 +46,20 @@ from rsscloud_broker.tables import (
 from rsscloud_broker.urls import normal_form
 
 _HOUR = 3600 * MICROSECONDS
-#: The name of the counter of all pings ever recorded.
+#: The number of all pings ever recorded is the sum of some counters: of one with this name, and of
+#: those of the nodes.  Nodes would wait for each other's commits if they all updated one row.
 _COUNTER = "pings"
+
+#: How many counters there are for nodes; ids of nodes are never used again.
+_COUNTERS = 64
 
 # The statements below are used most of all: they are made once, and run for many pings at once.
 
+# The times are compared by the caller: a range of times would make PostgreSQL take their index, and
+# read all pings of these times.
 _SAME_FINGERPRINTS = select(ping.c.fingerprint, ping.c.received_at).where(
+    literal_column(f"ping.{PING_HOUR}", BigInteger).in_(bindparam("hours", expanding=True)),
     ping.c.fingerprint.in_(bindparam("digests", expanding=True)),
-    ping.c.received_at > bindparam("after"),
-    ping.c.received_at < bindparam("until"),
 )
 
 _WATCHED = (
@@ -72,7 +75,7 @@ _WATCHED = (
 
 _ADD_TO_COUNTER = (
     update(counter)
-    .where(counter.c.name == _COUNTER)
+    .where(counter.c.name == bindparam("counted"))
     .values(value=counter.c.value + bindparam("more"))
 )
 
@@ -137,7 +140,7 @@ def add_pings(
         for record, digest, repeat in zip(records, fingerprints, repeats, strict=True)
         if not repeat
     ]
-    stored = iter(_insert(conn, new))
+    stored = iter(_insert(conn, new, node))
     made = []
     for record, repeat in zip(records, repeats, strict=True):
         ping = record if repeat else next(stored)
@@ -169,14 +172,16 @@ def _repeats(
     """
     times = [to_micros(record.received_at) for record, _ in wanted]
     windows = [to_micros(window) for _, window in wanted]
-    widest = max(windows)
-    found = conn.execute(
-        _SAME_FINGERPRINTS,
-        {"digests": fingerprints, "after": min(times) - widest, "until": max(times) + widest},
-    )
+    by_hours: dict[tuple[int, int], set[bytes]] = {}
+    for digest, received_at, window in zip(fingerprints, times, windows, strict=True):
+        if window:
+            hours = (received_at - window) // _HOUR, (received_at + window) // _HOUR
+            by_hours.setdefault(hours, set()).add(digest)
     recorded: dict[bytes, list[int]] = {}
-    for digest, received_at in found:
-        recorded.setdefault(digest, []).append(received_at)
+    for (first, last), digests in by_hours.items():
+        given = {"hours": list(range(first, last + 1)), "digests": list(digests)}
+        for digest, received_at in conn.execute(_SAME_FINGERPRINTS, given):
+            recorded.setdefault(digest, []).append(received_at)
     repeats = []
     for digest, received_at, window in zip(fingerprints, times, windows, strict=True):
         others = recorded.setdefault(digest, [])
@@ -192,12 +197,15 @@ def known_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[
     return _repeats(conn, wanted, [fingerprint(record) for record, _ in wanted])
 
 
-def insert_pings(conn: Connection, records: Sequence[Ping]) -> list[Ping]:
-    """Record pings, and return them with their ids."""
-    return _insert(conn, [(record, fingerprint(record)) for record in records])
+def insert_pings(conn: Connection, records: Sequence[Ping], node: int | None = None) -> list[Ping]:
+    """Record pings, and return them with their ids.
+
+    :param node: the node id of this process; None if it is the only one.
+    """
+    return _insert(conn, [(record, fingerprint(record)) for record in records], node)
 
 
-def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
+def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]], node: int | None) -> list[Ping]:
     """Record pings with their fingerprints, and return them with their ids."""
     if not new:
         return []
@@ -217,7 +225,7 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
     announce(conn, "ping")
     insert_all = sqlite.insert_at_once if sqlite.serves(conn) else _insert_portably
     ids = insert_all(conn, ping, rows)
-    _add_to_counter(conn, len(rows))
+    _add_to_counter(conn, len(rows), node)
     return [
         Ping(
             name=record.name,
@@ -233,11 +241,13 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]]) -> list[Ping]:
     ]
 
 
-def _add_to_counter(conn: Connection, more: int) -> None:
-    if conn.execute(_ADD_TO_COUNTER, {"more": more}).rowcount:
+def _add_to_counter(conn: Connection, more: int, node: int | None) -> None:
+    name = _COUNTER if node is None else f"{_COUNTER}/{node % _COUNTERS}"
+    added = {"more": more, "counted": name}
+    if conn.execute(_ADD_TO_COUNTER, added).rowcount:
         return
-    if not insert_missing(conn, counter, [{"name": _COUNTER, "value": more}], counter.c.name):
-        conn.execute(_ADD_TO_COUNTER, {"more": more})
+    if not insert_missing(conn, counter, [{"name": name, "value": more}], counter.c.name):
+        conn.execute(_ADD_TO_COUNTER, added)
 
 
 def _insert_portably(
@@ -342,7 +352,9 @@ def last_ping_id(conn: Connection) -> int:
 
 def count_pings(conn: Connection) -> int:
     """See ``IStore.count_pings``."""
-    return conn.execute(select(counter.c.value).where(counter.c.name == _COUNTER)).scalar() or 0
+    name = counter.c.name
+    ours = or_(name == _COUNTER, name.startswith(f"{_COUNTER}/", autoescape=True))
+    return int(conn.execute(select(func.sum(counter.c.value)).where(ours)).scalar() or 0)
 
 
 def ping_hours(conn: Connection, since: float, until: float) -> dict[int, int]:
@@ -358,6 +370,13 @@ def ping_hours(conn: Connection, since: float, until: float) -> dict[int, int]:
     return dict(conn.execute(query).tuples().all())
 
 
-def prune_pings(conn: Connection, before: float) -> int:
+def prune_pings(conn: Connection, before: float, limit: int) -> int:
     """See ``IStore.prune_pings``."""
-    return conn.execute(delete(ping).where(ping.c.received_at < to_micros(before))).rowcount
+    oldest = (
+        select(ping.c.id)
+        .where(ping.c.received_at < to_micros(before))
+        .order_by(ping.c.received_at, ping.c.id)
+        .limit(limit)
+    )
+    keys = list(conn.execute(oldest).scalars())
+    return conn.execute(delete(ping).where(ping.c.id.in_(keys))).rowcount

@@ -27,6 +27,11 @@ IDLE_TIMEOUT: Final = 8
 #: The size of the pool: one connection for each thread of the store.
 CONNECTIONS: Final = 5
 
+#: The most operations in one transaction.  Each ping takes an advisory lock, and the server has
+#: room for 64 locks for each connection that it allows (``max_locks_per_transaction`` times
+#: ``max_connections``).  Each node has six connections, so there is always room.
+GROUP_LIMIT: Final = 250
+
 #: The number of the advisory lock that a process holds while it migrates: the bytes "rsscloud".
 #: Nothing else in the database may use this number.
 _MIGRATION: Final = 0x7273_7363_6C6F_7564
@@ -81,8 +86,8 @@ def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
 def lock_out_others(connection: Connection, digests: Sequence[bytes]) -> None:
     """Make other transactions wait that lock any of these digests, until this one ends.
 
-    So of two nodes that take the same ping in at the same time one sees that of the other.  The
-    server has room for ``max_locks_per_transaction`` (64) times ``max_connections`` such locks.
+    So of two nodes that take the same ping in at the same time one sees that of the other.
+    ``GROUP_LIMIT`` says why there is room for these locks.
 
     :param digests: hashes of 8 bytes or more.
     """

@@ -221,7 +221,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
     keys = [each.key for each in found]
     becoming_idle = sum(each.is_idle and each.row.idle_at is None for each in found)
     if becoming_idle:
-        evict_idle(conn, bounds.idle_topics - becoming_idle, spared=keys)
+        evict_idle(conn, bounds.idle_topics, becoming_idle, spared=keys)
     _update(conn, found)
     for each in found:
         if each.row.check_awaited and not each.is_asked_again:
@@ -240,7 +240,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
         if not each.changed and not each.is_idle:
             contents[each.key] = _awaited_content(conn, each, bounds)
     wanted = [each.ping for each in changed if each.ping is not None]
-    pings = iter(insert_pings(conn, wanted))
+    pings = iter(insert_pings(conn, wanted, next((each.node for each in changed), None)))
     return [
         FetchRecord(
             topic=_topic_now(each),

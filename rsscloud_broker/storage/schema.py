@@ -79,15 +79,17 @@ topic = Table(
     Column("failures", Integer, nullable=False, server_default="0"),
     Column("pinged_at", BigInteger),
     # Null if the topic is not polled, for example because it has ended.
-    Column("next_poll_at", BigInteger, index=True),
+    Column("next_poll_at", BigInteger),
     Column("poll_reason", Text, nullable=False, server_default=""),
     Column("poll_interval", BigInteger),
     Column("planned_at", BigInteger),
     # What the feed says about itself: a JSON object, or empty.
     Column("feed", Text, nullable=False, server_default=""),
     # The topic that has left this URL; null if it is still here: see ``topic_urls``.
-    Column("moved_to_id", Key, ForeignKey("topic.id"), index=True),
+    Column("moved_to_id", Key, ForeignKey("topic.id")),
     Column("moved_at", BigInteger),
+    # The URL that an empty ``asked_url`` of a subscription stands for; null if that is ``url``.
+    Column("first_url", Text),
     # When the topic was last fetched or a check requested, if it has no subscription: see ``idle``.
     Column("idle_at", BigInteger),
     # The nodes that have claimed the requested check and the poll; null if they are free.
@@ -107,7 +109,10 @@ topic = Table(
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )
 
-_index_where("ix_topic_idle_at", topic.c.idle_at.is_not(None), topic.c.idle_at)
+# Most topics have none of these, and each update of an indexed column writes to all indexes.
+for _name in ("idle_at", "next_poll_at", "moved_to_id"):
+    _column = topic.c[_name]
+    _index_where(f"ix_topic_{_name}", _column.is_not(None), _column, topic.c.id)
 
 #: Whether a check of a topic waits for any node to claim it.
 CHECK_WAITS = and_(
@@ -141,7 +146,7 @@ subscription = Table(
     # A JSON object, or empty if there are no options: see ``options_from_text``.
     Column("options", Text, nullable=False, server_default=""),
     Column("wants_content", Boolean, nullable=False, server_default=false()),
-    # The URL that the subscriber asked for, if the topic has left it; else empty: see
+    # The URL that the subscriber asked for; empty if it is the first URL of the topic: see
     # ``topic_urls``.
     Column("asked_url", Text, nullable=False, server_default=""),
     # The topic as the subscriber wrote it; empty if that is its normal form.
@@ -164,6 +169,14 @@ Index(
     subscription.c.protocol,
     subscription.c.procedure,
     unique=True,
+).ddl_if(dialect="postgresql")
+
+# It finds the few subscriptions to a URL that is not the first one of their topic.
+Index(
+    "ix_subscription_asked_url",
+    subscription.c.topic_id,
+    func.md5(subscription.c.asked_url),
+    postgresql_where=subscription.c.asked_url != "",
 ).ddl_if(dialect="postgresql")
 
 # It finds out quickly whether any subscription of a topic wants content, even if a million do not.
@@ -201,9 +214,13 @@ ping = Table(
     # The brokers and lists by which the ping came; empty if it was made here.
     Column("origin", Text, nullable=False, server_default=""),
     Index("ix_ping_received", "received_at", "id"),
-    Index("ix_ping_repeat", "fingerprint", "received_at"),
     sqlite_autoincrement=True,
 )
+
+#: The hour of a ping.  It comes first in the index that finds repeats, since fingerprints alone are
+#: in no order: each new one would change another page of an index that may be large.
+PING_HOUR = "received_at / 3600000000"
+Index("ix_ping_repeat", text(f"({PING_HOUR})"), ping.c.fingerprint, ping.c.received_at, _table=ping)
 
 #: Contents that were fetched from topics or pushed for them, while something needs them.
 content = Table(
@@ -299,7 +316,9 @@ pending = Table(
         autoincrement=False,
     ),
     Column("attempts", Integer, nullable=False),
-    Column("due_at", BigInteger, nullable=False, index=True),
+    Column("due_at", BigInteger, nullable=False),
+    # The host of the callback, so that those of busy hosts can be skipped by an index.
+    Column("host", Text, nullable=False, server_default=""),
     # The topic, if the subscription wants content; else null.  By its index the store sees at
     # once whether a pending notification needs the content of a topic.
     Column("content_topic_id", Key),
@@ -313,6 +332,16 @@ pending = Table(
     # The pushed content that it carries; null if it carries the newest content, or none.
     Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
 )
+
+_is_free = pending.c.node_id.is_(None)
+for _name, _first in (("due_at", ("due_at",)), ("host", ("host", "due_at"))):
+    Index(
+        f"ix_pending_notification_{_name}",
+        *(pending.c[each] for each in _first),
+        pending.c.subscription_id,
+        sqlite_where=_is_free,
+        postgresql_where=_is_free,
+    )
 
 #: Pushed contents that wait for the pending notification of an earlier one, in the order of their
 #: ids.
@@ -385,44 +414,6 @@ host_state = Table(
     Column("failures", Integer, nullable=False),
     Column("retry_at", BigInteger, nullable=False),
 )
-
-#: The event log: see ``log_entries``.
-log_entry = Table(
-    "log_entry",
-    metadata,
-    Column("id", Key, primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("outcome", Text, nullable=False),
-    Column("topic", Text, nullable=False),
-    Column("host", Text, nullable=False),
-    Column("protocol", Text, nullable=False),
-    Column("callback", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("account", Text, nullable=False),
-    Column("reason", Text, nullable=False),
-    # A JSON object, or empty if there are none.
-    Column("numbers", Text, nullable=False),
-    # Hashes of the topic and the host, which make small indexes; null if there is none.
-    Column("topic_key", BigInteger),
-    Column("host_key", BigInteger),
-    Index("ix_log_entry_kind", "kind", "outcome", "id"),
-    sqlite_autoincrement=True,
-)
-
-#: The number of the block that an entry is in: see ``log_entries``.
-LOG_BLOCK = "id / 16384"
-
-for _key in (log_entry.c.topic_key, log_entry.c.host_key):
-    Index(
-        f"ix_log_entry_{_key.name}",
-        text(f"({LOG_BLOCK})"),
-        _key,
-        log_entry.c.id,
-        sqlite_where=_key.is_not(None),
-        postgresql_where=_key.is_not(None),
-        _table=log_entry,
-    )
 
 #: Numbers of rows ever made, which stay when the rows are removed.
 counter = Table(

@@ -1,4 +1,4 @@
-"""The tables of the statistics: see ``statistics``."""
+"""The tables of statistics: see ``statistics``."""
 
 from __future__ import annotations
 

@@ -47,6 +47,7 @@ from rsscloud_broker.storage import (
     administration,
     checks,
     contents,
+    due,
     due_times,
     moves,
     nodes,
@@ -57,6 +58,7 @@ from rsscloud_broker.storage import (
     sizes,
     sqlite,
     summaries,
+    sweeping,
     topics,
     walks,
 )
@@ -111,6 +113,7 @@ class Store(CheckMethods, SharedWork, Service):
         self._bounds = bounds
         self._database = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
+        self._claims = due.Claims(self._database, self._registered)
         #: How many nodes work on the database, as far as this process knows.
         self.live_nodes = 1
         if counters is not None:
@@ -285,9 +288,10 @@ class Store(CheckMethods, SharedWork, Service):
 
     # subscriptions
 
-    def sweep(self, now: float, idle_topics_before: float) -> Deferred[Swept]:
-        return self._database.write(
-            lambda conn: subscription_rows.sweep(conn, now, idle_topics_before, self._bounds)
+    def sweep(self, now: float, idle_topics_before: float, after: int = 0) -> Deferred[Swept]:
+        read, write = self._database.read, self._database.write
+        return Deferred.fromCoroutine(
+            sweeping.sweep(read, write, now, idle_topics_before, self._bounds, after)
         )
 
     def put_subscription(
@@ -381,9 +385,7 @@ class Store(CheckMethods, SharedWork, Service):
     def claim_due(
         self, now: float, limit: int, busy: Collection[str]
     ) -> Deferred[list[Subscription]]:
-        return self._database.write(
-            lambda conn: delivery_rows.claim_due(conn, now, limit, busy, self._registered(conn))
-        )
+        return self._claims.claim_due(now, limit, busy)
 
     def fanouts(self, limit: int) -> Deferred[list[Fanout]]:
         return self._database.read(lambda conn: walks.fanouts(conn, limit, self._node_if_not_alone))
@@ -394,8 +396,8 @@ class Store(CheckMethods, SharedWork, Service):
             lambda conn: walks.claim_fanouts(conn, keys, self._registered(conn), part)
         )
 
-    next_due = reading(delivery_rows.next_due)
-    make_due = writing(delivery_rows.make_due)
+    next_due = reading(due.next_due)
+    make_due = writing(due.make_due)
     set_back = writing(due_times.set_back)
 
     # hosts

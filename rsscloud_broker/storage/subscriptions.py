@@ -1,4 +1,4 @@
-"""Stores, reads and sweeps subscriptions.
+"""Stores and reads subscriptions; ``sweeping`` removes those that have ended.
 
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.
@@ -14,23 +14,21 @@ from attrs import evolve
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    and_,
+    ScalarSelect,
     bindparam,
     case,
     delete,
     func,
     insert,
-    or_,
+    literal,
     select,
     update,
 )
 
 from rsscloud_broker.model import Callback, Lease, Subscription
-from rsscloud_broker.records import Bounds, Swept, SweptSubscription
-from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, request_content
+from rsscloud_broker.storage.checks import request_content
 from rsscloud_broker.storage.conflicts import insert_into
-from rsscloud_broker.storage.contents import is_kept, remove_all_unneeded
-from rsscloud_broker.storage.idle import evict_idle, mark_idle
+from rsscloud_broker.storage.contents import is_kept
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
@@ -40,19 +38,19 @@ from rsscloud_broker.storage.schema import (
     subscription,
     topic,
 )
-from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, key_of, named
+from rsscloud_broker.storage.topic_urls import (
+    ASKED_URL,
+    TOPIC_ID,
+    key_of,
+    named,
+    same,
+)
 from rsscloud_broker.storage.topics import lock_topic, topic_row
 from rsscloud_broker.tables import (
     MICROSECONDS,
     to_micros,
     to_seconds_or_none,
 )
-
-#: Seconds for which the store keeps an ended topic without subscriptions.
-KEEP_ENDED = 90 * 86400
-
-#: How many subscriptions the sweep names of those that failed too often, and of those that expired.
-NAMED = 100
 
 #: The value of ``content_topic_id`` in the pending notification of a subscription.
 CONTENT_TOPIC_ID = case((subscription.c.wants_content, subscription.c.topic_id))
@@ -87,7 +85,7 @@ def put_subscription(
     row = topic_row(conn, wanted.topic)
     identity: dict[str, Any] = {
         "topic_id": row.id,
-        "asked_url": "" if wanted.topic == row.url else wanted.topic,
+        "asked_url": "" if wanted.topic == (row.first_url or row.url) else wanted.topic,
         "callback_url": wanted.callback.url,
         "protocol": wanted.callback.protocol,
         "procedure": wanted.callback.procedure,
@@ -103,7 +101,7 @@ def put_subscription(
         "written_url": wanted.written,
     }
     granted_at = to_micros(wanted.lease.granted_at)
-    key = conn.execute(select(subscription.c.id).filter_by(**identity)).scalar()
+    key = _key_at(conn, row.id, identity["asked_url"], wanted.callback)
     renewed = key is not None
     if key is None:
         values["host"] = wanted.callback.host
@@ -133,40 +131,62 @@ def put_subscription(
 
 def add_pending(conn: Connection, key: int, due_at: int) -> None:
     """Add a pending notification for a subscription, unless it has one."""
-    of_content = select(CONTENT_TOPIC_ID).where(subscription.c.id == key).scalar_subquery()
     row = insert_into(conn, pending).values(
-        subscription_id=key, attempts=0, due_at=due_at, content_topic_id=of_content
+        subscription_id=key,
+        attempts=0,
+        due_at=due_at,
+        content_topic_id=of_subscription(key, CONTENT_TOPIC_ID),
+        host=of_subscription(key, subscription.c.host),
     )
     conn.execute(row.on_conflict_do_nothing())
 
 
+def of_subscription(key: int, column: ColumnElement[Any]) -> ScalarSelect[Any]:
+    """A subquery for a column of a subscription."""
+    return select(column).where(subscription.c.id == key).scalar_subquery()
+
+
 def remove_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
     """See ``IStore.remove_subscription``."""
-    removed = conn.execute(delete(subscription).where(_matches(topic_url, callback)))
-    return removed.rowcount > 0
+    key = _key(conn, topic_url, callback)
+    if key is not None:
+        conn.execute(delete(subscription).where(subscription.c.id == key))
+    return key is not None
 
 
 def has_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
     """See ``IStore.has_subscription``."""
-    found = conn.execute(select(subscription.c.id).where(_matches(topic_url, callback)))
-    return found.first() is not None
+    return _key(conn, topic_url, callback) is not None
 
 
-def _matches(topic_url: str, callback: Callback) -> ColumnElement[bool]:
-    asked = select(case((named.c.moved_to_id.is_(None), ""), else_=named.c.url))
-    return and_(
-        subscription.c.topic_id == key_of(topic_url),
-        subscription.c.asked_url == asked.where(named.c.url == topic_url).scalar_subquery(),
-        subscription.c.callback_url == callback.url,
+def _key(conn: Connection, topic_url: str, callback: Callback) -> int | None:
+    """The id of the subscription to a URL by a callback; None if there is none."""
+    location = select(topic.c.id, ASKED_URL).join_from(named, topic, topic.c.id == TOPIC_ID)
+    found = conn.execute(location.where(named.c.url == topic_url)).first()
+    return None if found is None else _key_at(conn, *found, callback)
+
+
+def _key_at(conn: Connection, topic_key: int, asked_url: str, callback: Callback) -> int | None:
+    """As ``_key``, by the columns of the subscription that say what the subscriber asked for.
+
+    It names all columns of the unique index, since a topic may have a million subscriptions, and a
+    callback as well.
+    """
+    wanted = select(subscription.c.id).where(
+        subscription.c.topic_id == topic_key,
+        same(conn, subscription.c.asked_url, literal(asked_url)),
+        same(conn, subscription.c.callback_url, literal(callback.url)),
         subscription.c.protocol == callback.protocol,
         subscription.c.procedure == callback.procedure,
     )
+    return conn.execute(wanted).scalar()
 
 
 _COLUMNS = subscription.c
 _WITH_PENDING = (
     select(
         topic.c.url,
+        topic.c.first_url,
         _COLUMNS.callback_url,
         _COLUMNS.protocol,
         _COLUMNS.procedure,
@@ -226,12 +246,13 @@ def by_ids(conn: Connection, ids: Sequence[int]) -> list[Subscription]:
 def _subscription(row: Sequence[Any]) -> Subscription:
     # By position, which is quicker than by name: each notification needs this.
     (
-        url, callback_url, protocol, procedure, granted_at, lease_seconds, key, errors, last_error,
-        last_error_at, dropping, attempts, options, wants_content, ended, asked_url, failing_since,
-        content_id, written,
+        url, first_url, callback_url, protocol, procedure, granted_at, lease_seconds, key, errors,
+        last_error, last_error_at, dropping, attempts, options, wants_content, ended, asked_url,
+        failing_since, content_id, written,
     ) = row  # fmt: skip
+    asked = asked_url or first_url or url
     return Subscription(
-        asked_url or url,
+        asked,
         Callback(callback_url, protocol, procedure),
         Lease(granted_at / MICROSECONDS, lease_seconds),
         key,
@@ -243,7 +264,7 @@ def _subscription(row: Sequence[Any]) -> Subscription:
         options_from_text(options),
         bool(wants_content),
         ended,
-        url if asked_url else "",
+        "" if asked == url else url,
         to_seconds_or_none(failing_since),
         content_id,
         written,
@@ -254,65 +275,3 @@ def count_of_host(conn: Connection, host: str, limit: int) -> int:
     """See ``IStore.count_of_host``."""
     some = select(subscription.c.id).where(subscription.c.host == host).limit(limit).subquery()
     return conn.execute(select(func.count()).select_from(some)).scalar_one()
-
-
-def sweep(
-    conn: Connection, now: float, idle_topics_before: float, bounds: Bounds = DEFAULT_BOUNDS
-) -> Swept:
-    """See ``IStore.sweep``.
-
-    A subscription that is both dropping and expired counts as failing.  With a topic its
-    fan-outs, its contents and the rows of its old URLs are removed.  An ended topic stays for
-    ``KEEP_ENDED`` seconds, so that it is not fetched again when somebody pings it.
-    """
-    is_expired = subscription.c.expires_at <= to_micros(now)
-    named_ones = [
-        *_some(conn, subscription.c.dropping),
-        *_some(conn, and_(is_expired, ~subscription.c.dropping)),
-    ]
-    dropping = conn.execute(delete(subscription).where(subscription.c.dropping)).rowcount
-    expired = conn.execute(delete(subscription).where(is_expired)).rowcount
-    idle = and_(
-        topic.c.ended == "",
-        topic.c.moved_to_id.is_(None),
-        topic.c.check_requested_at.is_(None),
-        or_(topic.c.read_at.is_(None), topic.c.read_at < to_micros(idle_topics_before)),
-    )
-    ended = and_(
-        topic.c.ended != "", func.coalesce(topic.c.changed_at, 0) < to_micros(now - KEEP_ENDED)
-    )
-    removable = and_(or_(idle, ended), ~HAS_SUBSCRIPTIONS)
-    old_urls = (
-        select(named.c.id)
-        .join_from(named, topic, topic.c.id == named.c.moved_to_id)
-        .where(removable)
-        .correlate(None)
-    )
-    conn.execute(delete(topic).where(topic.c.id.in_(old_urls)))
-    topics = conn.execute(delete(topic).where(removable)).rowcount
-    mark_idle(conn)
-    evict_idle(conn, bounds.idle_topics)
-    remove_all_unneeded(conn)
-    return Swept(expired=expired, failing=dropping, topics=topics, named=tuple(named_ones))
-
-
-def _some(conn: Connection, condition: ColumnElement[bool]) -> list[SweptSubscription]:
-    """Up to ``NAMED`` subscriptions that the sweep is about to remove."""
-    asked = case((_COLUMNS.asked_url != "", _COLUMNS.asked_url), else_=topic.c.url)
-    query = (
-        select(
-            asked,
-            _COLUMNS.callback_url,
-            _COLUMNS.protocol,
-            _COLUMNS.procedure,
-            case((_COLUMNS.dropping, _COLUMNS.last_error), else_=""),
-        )
-        .join(topic, topic.c.id == _COLUMNS.topic_id)
-        .where(condition)
-        .order_by(_COLUMNS.id)
-        .limit(NAMED)
-    )
-    return [
-        SweptSubscription(url, Callback(callback_url, protocol, procedure), error)
-        for url, callback_url, protocol, procedure, error in conn.execute(query)
-    ]

@@ -1,21 +1,34 @@
 """Parts of queries that find a topic by its present URL, or by a URL that it has moved from.
 
-When a topic moves, the row of its old URL stays, and its ``moved_to_id`` refers to the row of the
-topic.  It never refers to another row of an old URL, so one step in the same query leads from any
-URL to the topic.
+When a topic moves, its row gets the new URL and keeps its id, so that a move costs the same however
+many subscriptions refer to the row.  A further row keeps the old URL; its ``moved_to_id`` refers to
+the row of the topic.  It never refers to another row of an old URL, so one step in the same query
+leads from any URL to the topic.
 
-The subscriptions of a topic that has moved refer to the row of the topic.  Each keeps the URL that
-its subscriber asked for in ``asked_url``, if that is an old URL of the topic; else ``asked_url``
-is empty.
+Each subscription keeps the URL that its subscriber asked for in ``asked_url``.  It is empty if that
+is the first URL of the topic: its ``first_url``, which is null as long as that is its present URL.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import BindParameter, Row, ScalarSelect, func, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Connection,
+    Row,
+    ScalarSelect,
+    and_,
+    case,
+    func,
+    literal,
+    select,
+)
 
 from rsscloud_broker.model import Topic, Validators
+from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.schema import (
     subscription,
     topic,
@@ -36,15 +49,47 @@ TOPIC_ID = func.coalesce(named.c.moved_to_id, named.c.id)
 #: Whether a topic has subscriptions.
 HAS_SUBSCRIPTIONS = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
 
-#: Whether a subscription has the URL of a row, which its topic has left, as its ``asked_url``.
-IS_ASKED_URL = (
-    select(subscription.c.id)
-    .where(
-        subscription.c.topic_id == topic.c.moved_to_id,
-        subscription.c.asked_url == topic.c.url,
+#: The URL of a topic that an empty ``asked_url`` stands for.
+FIRST_URL = func.coalesce(topic.c.first_url, topic.c.url)
+
+#: What subscriptions to the URL of a row have in ``asked_url``.
+ASKED_URL = case((named.c.url == FIRST_URL, ""), else_=named.c.url)
+
+
+def same(conn: Connection, column: ColumnElement[str], value: object) -> ColumnElement[bool]:
+    """The condition that a column has a value, by the hash of it that is in an index.
+
+    Unique indexes over URLs use hashes on PostgreSQL: see ``schema``.
+    """
+    if sqlite.serves(conn):
+        return column == value
+    return and_(func.md5(column) == func.md5(value), column == value)
+
+
+def asked_among(conn: Connection, keys: Collection[int]) -> set[int]:
+    """Those of some rows of URLs that topics have left which some subscriber may have asked for.
+
+    If the topic has subscriptions, the first one of its URLs counts as asked for in any case, since
+    to find out might take long.  Each row has a query of its own: together PostgreSQL would rather
+    read through all subscriptions.
+
+    :param keys: the ids of the rows.
+    """
+    left = (
+        select(named.c.id, named.c.url, topic.c.id, topic.c.first_url)
+        .join_from(named, topic, topic.c.id == named.c.moved_to_id)
+        .where(named.c.id.in_(keys))
     )
-    .exists()
-)
+    asked = set()
+    for key, url, topic_key, first_url in conn.execute(left).all() if keys else ():
+        some = select(subscription.c.id).where(subscription.c.topic_id == topic_key)
+        if url != first_url:
+            asked_url = subscription.c.asked_url
+            some = some.where(asked_url != "", same(conn, asked_url, literal(url)))
+        if conn.execute(some.limit(1)).first() is not None:
+            asked.add(key)
+    return asked
+
 
 _COUNTED = (
     select(subscription.c.id)

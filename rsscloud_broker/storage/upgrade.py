@@ -40,7 +40,7 @@ from rsscloud_broker.storage.engine import (
 from rsscloud_broker.storage.schema import metadata
 
 #: The revision of the tables of this version.  Revisions are numbers of four digits.
-LATEST_REVISION = "0021"
+LATEST_REVISION = "0022"
 
 #: No applications.
 NO_APPS: Final[Mapping[str, AppTables]] = MappingProxyType({})

@@ -40,14 +40,14 @@ from twisted.logger import Logger
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import Batched
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.engine import as_unavailable, for_writing
 from rsscloud_broker.storage.operations import Heavy, Job, Operation, Outcome, failed, fire
-from rsscloud_broker.storage.postgresql import gave_way
-from rsscloud_broker.storage.sqlite import files_of
 
 T = TypeVar("T")
 
-#: The most operations in one transaction, so that the first does not wait long.
+#: The most operations in one transaction, so that the first does not wait long.  PostgreSQL has a
+#: limit of its own.
 GROUP_LIMIT = 500
 
 #: The most operations that the writer keeps to run them again; it forgets the oldest first.
@@ -80,7 +80,9 @@ class Writer:
     ) -> None:
         self._reactor = reactor
         self._engine = for_writing(engine)
-        self._files = files_of(engine)
+        is_sqlite = engine.dialect.name == sqlite.DIALECT
+        self._limit = GROUP_LIMIT if is_sqlite else postgresql.GROUP_LIMIT
+        self._files = sqlite.files_of(engine)
         # Operations that were committed and may be in the write-ahead log alone.
         self._unkept: deque[Operation[Any]] = deque(maxlen=UNKEPT)
         self._losses = 0
@@ -164,7 +166,7 @@ class Writer:
         first = self._next()
         if first is None:
             return False
-        group = [first, *islice(self._waiting(), GROUP_LIMIT - 1)]
+        group = [first, *islice(self._waiting(), self._limit - 1)]
         self._began_at = time.monotonic()
         outcomes = self._outcomes(group)
         self._began_at = None
@@ -235,7 +237,7 @@ class Writer:
                 outcomes = self._commit(group)
                 break
             except DBAPIError as error:
-                if not (tries_left and gave_way(error)):
+                if not (tries_left and postgresql.gave_way(error)):
                     raise
         self._durations.observe(time.monotonic() - began_at)
         self._group_sizes.observe(len(group))
@@ -284,7 +286,7 @@ class Writer:
 
 def _is_unavailable(error: Exception) -> bool:
     """Whether the next operation would fail as well, because the database cannot be used."""
-    in_the_way = isinstance(error, DBAPIError) and gave_way(error)
+    in_the_way = isinstance(error, DBAPIError) and postgresql.gave_way(error)
     return not in_the_way and as_unavailable(error) is not None
 
 

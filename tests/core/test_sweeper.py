@@ -10,6 +10,8 @@ from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.model import Callback, Lease, Outcome, Subscription
 from rsscloud_broker.records import Delivery, Swept
+from rsscloud_broker.storage.sweeping import PORTION
+from rsscloud_broker.timing import LEAST_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
 
 HOUR = 3600
@@ -43,8 +45,8 @@ class SweeperTests(CoreTestCase):
         self.successResultOf(self.store.record_slice(walk, subscription.id, [failure], True))
         del self.bus.events[:]
 
-    def left(self) -> list[str]:
-        found = self.successResultOf(self.store.subscriptions(FEED, 0, 100))
+    def left(self, limit: int = 100) -> list[str]:
+        found = self.successResultOf(self.store.subscriptions(FEED, 0, limit))
         return [subscription.callback.url for subscription in found]
 
     def test_expired_and_marked_go_at_the_top_of_the_hour(self) -> None:
@@ -60,6 +62,26 @@ class SweeperTests(CoreTestCase):
         self.assertEqual(
             self.bus.events, [SubscriptionsSwept(Swept(expired=2, failing=1), NOW + HOUR)]
         )
+
+    def test_very_many_go_in_portions(self) -> None:
+        """Between two portions others get their turn; all are told of together."""
+        for number in range(2 * PORTION + 1):
+            self.put(f"expired{number}", NOW + 60)
+        self.clock.advance(HOUR)
+        self.assertEqual((len(self.left(200)), self.bus.events), (PORTION + 1, []))
+        self.clock.advance(LEAST_PAUSE)
+        self.assertEqual((len(self.left(200)), self.bus.events), (1, []))
+        self.clock.advance(LEAST_PAUSE)
+        (event,) = self.bus.events
+        assert isinstance(event, SubscriptionsSwept)
+        self.assertEqual((event.swept.expired, event.swept.after), (2 * PORTION + 1, None))
+
+    def test_stopped_between_portions(self) -> None:
+        for number in range(PORTION + 1):
+            self.put(f"expired{number}", NOW + 60)
+        self.clock.advance(HOUR)
+        self.assertIsNone(self.sweeper.stopService())  # there is nothing to wait for
+        self.assertEqual((len(self.left(200)), self.clock.getDelayedCalls()), (1, []))
 
     def test_each_hour(self) -> None:
         self.put("first", NOW + HOUR)

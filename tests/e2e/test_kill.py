@@ -17,7 +17,7 @@ from attrs import frozen
 
 from rsscloud_broker.model import Callback
 from rsscloud_broker.sinks.walk import SAVE_AT_OUTCOMES
-from rsscloud_broker.storage import open_database, sweep
+from rsscloud_broker.storage import open_database, sweep_database
 from rsscloud_broker.storage.subscriptions import remove_subscription
 from tests import examples
 from tests.e2e.fixture import TIMEOUT, EndToEndTestCase, until
@@ -199,8 +199,7 @@ class RepeatedKillTests(EndToEndTestCase):
 
     def sweep(self) -> None:
         """What the top of an hour does, two hours from now."""
-        with open_database(self.broker.database) as connection:
-            swept = sweep(connection, time.time() + 2 * HOUR, 0)
+        swept = sweep_database(self.broker.database, time.time() + 2 * HOUR, 0)
         self.assertEqual(swept.expired + swept.failing, len(self.ending))
         self.calls_of_ended |= {callback: self.calls[callback] for callback in self.ending}
 

@@ -55,7 +55,7 @@ class ChangeListSinkTests(SynchronousTestCase):
 
     def test_made_at_start(self) -> None:
         self.store.add(NOON - 1000 * HOUR, NOON)
-        self.successResultOf(self.store.store.prune_pings(NOON - HOUR))
+        self.successResultOf(self.store.store.prune_pings(NOON - HOUR, 1000))
         self.start()
         root = read_list(self.changes)
         self.assertEqual(root.get("count"), "2")

@@ -205,7 +205,7 @@ class MigrationSteps(SynchronousTestCase):
         ping = Ping("A", "http://site.example/", 1.0)
         with open_database(url) as conn:
             insert_pings(conn, [ping, evolve(ping, received_at=2.0), evolve(ping, received_at=9.0)])
-            prune_pings(conn, 3.0)
+            prune_pings(conn, 3.0, 1000)
             config = steps_on(conn)
             command.downgrade(config, "0003")
             pruned = text("SELECT value FROM tally WHERE name = 'pruned pings'")

@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Content, FetchResult, Ping
-from rsscloud_broker.storage import Store, open_database, sweep
+from rsscloud_broker.storage import Store, open_database, sweep_database
 from rsscloud_broker.testing import memory_store
 from tests.storage.databases import file_database, threaded_store
 from tests.store_contract import (
@@ -168,8 +168,7 @@ class OtherProcessTests(TestCase):
         with open_database(url, writes=False) as conn:
             await store.add_ping(PING, 60)  # a reader does not block the writer
             self.assertIsNone(conn.execute(text("SELECT 1 WHERE 1 = 0")).first())
-        with open_database(url) as conn:
-            self.assertEqual(sweep(conn, 0, 0).topics, 0)
+        self.assertEqual(sweep_database(url, 0, 0).topics, 0)
         self.assertEqual(await store.count_pings(), 1)
 
 

@@ -227,14 +227,14 @@ class RecordsContract(TestCase):
     async def test_pruned_pings_still_count(self) -> None:
         for at in (1000, 2000, 3000):
             await self.store.add_ping(a_ping(at), 0)
-        self.assertEqual(await self.store.prune_pings(2000), 1)
-        self.assertEqual(await self.store.prune_pings(2001), 1)
+        self.assertEqual(await self.store.prune_pings(2000, 1000), 1)
+        self.assertEqual(await self.store.prune_pings(2001, 1000), 1)
         self.assertEqual(len(await self.store.pings(0, 9999, None, 10)), 1)
         self.assertEqual(await self.store.count_pings(), 3)
 
     async def test_ids_of_pings_only_ascend(self) -> None:
         first = (await self.store.add_ping(a_ping(1000), 0)).ping
-        await self.store.prune_pings(9999)
+        await self.store.prune_pings(9999, 1000)
         self.assertGreater((await self.store.add_ping(a_ping(1000), 0)).ping.id, first.id)
 
     # topics
@@ -426,8 +426,23 @@ class RecordsContract(TestCase):
     async def test_sweep_names_no_more_than_a_hundred(self) -> None:
         for number in range(103):
             await self.store.put_subscription(a_subscription(number=number))
-        swept = await self.store.sweep(1000.0 + DAY, 0)
+        swept = Swept(after=0)
+        parts = 0
+        while swept.after is not None:
+            swept = swept.followed_by(await self.store.sweep(1000.0 + DAY, 0, swept.after))
+            parts += 1
         self.assertEqual((swept.expired, len(swept.named)), (103, 100))
+        self.assertGreater(parts, 1)
+
+    async def test_sweep_goes_on_until_everything_is_removed(self) -> None:
+        urls = [f"http://site{number}.example/feed" for number in range(120)]
+        for url in urls:
+            await self.store.put_subscription(a_subscription(url))
+        swept = Swept(after=0)
+        while swept.after is not None:
+            swept = swept.followed_by(await self.store.sweep(1000.0 + DAY, 9e9, swept.after))
+        self.assertEqual(swept, Swept(expired=120, topics=120))
+        self.assertEqual(await self.store.topic(urls[-1]), None)
 
     async def test_sweep_drops_idle_topics_and_their_walks(self) -> None:
         subscription = await self.store.put_subscription(a_subscription())

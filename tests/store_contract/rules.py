@@ -146,7 +146,7 @@ class PingsAndTopics(RuleBasedStateMachine):
         before = self.past(data)
         kept = [ping for ping in self.model.pings if ping.received_at >= before]
         pruned = len(self.model.pings) - len(kept)
-        assert self.call(self.store.prune_pings, before) == pruned
+        assert self.call(self.store.prune_pings, before, 1000) == pruned
         self.model.pings = kept
         self.model.pruned += pruned
 

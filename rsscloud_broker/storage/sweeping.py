@@ -1,0 +1,267 @@
+"""Removes expired and failing subscriptions, topics that nobody needs, and their contents.
+
+There may be millions of each, and the broker must go on to store pings meanwhile.  So what is to be
+removed is found by reading, which holds up nobody, and then removed in portions, each in a
+transaction of its own.  Each portion looks once more whether its rows are still to be removed.
+
+Each function runs in a transaction that the caller has begun, and may run again after a
+rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Collection, Sequence
+from typing import Protocol, TypeVar
+
+from attrs import evolve
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    true,
+    update,
+)
+
+from rsscloud_broker.model import Callback
+from rsscloud_broker.records import MAX_NAMED, Bounds, Swept, SweptSubscription
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
+from rsscloud_broker.storage.conflicts import lock_rows
+from rsscloud_broker.storage.contents import (
+    correct_sums,
+    find_unneeded,
+    remove_found,
+    sums_are_wrong,
+)
+from rsscloud_broker.storage.engine import open_database
+from rsscloud_broker.storage.idle import evict_excess, remove_topics, too_many_idle
+from rsscloud_broker.storage.operations import Operation
+from rsscloud_broker.storage.schema import subscription, topic
+from rsscloud_broker.storage.topic_urls import FIRST_URL, HAS_SUBSCRIPTIONS
+from rsscloud_broker.tables import to_micros
+
+T = TypeVar("T")
+
+#: Seconds for which the store keeps an ended topic without subscriptions.
+KEEP_ENDED = 90 * 86400
+
+#: How many rows one transaction removes at most.  The pages that it changes are copied at the next
+#: checkpoint of SQLite, which is why it is not more.
+PORTION = 50
+
+#: Greater than the ids of all topics.
+_NO_TOPIC = 2**62
+
+# As in the condition of the partial index: see ``schema``.
+_DROPPING = subscription.c.dropping == true()
+
+
+def _expired(now: float) -> ColumnElement[bool]:
+    return subscription.c.expires_at <= to_micros(now)
+
+
+def find_subscriptions(conn: Connection, now: float) -> list[int]:
+    """The ids of a portion of the subscriptions that are dropping or have expired."""
+    found: list[int] = []
+    for which in (_DROPPING, _expired(now)):
+        wanted = select(subscription.c.id).where(which).limit(PORTION - len(found))
+        found += conn.execute(wanted).scalars()
+    return sorted(set(found))
+
+
+def remove_subscriptions(conn: Connection, keys: Collection[int], now: float) -> Swept:
+    """Remove those of some subscriptions that are dropping or have expired.
+
+    One that is both counts as failing.
+    """
+    lock_rows(conn, subscription.c.id, keys)
+    among = subscription.c.id.in_(keys)
+    named_ones = [
+        *_some(conn, and_(among, _DROPPING)),
+        *_some(conn, and_(among, _expired(now), ~subscription.c.dropping)),
+    ]
+    dropping = conn.execute(delete(subscription).where(among, subscription.c.dropping)).rowcount
+    expired = conn.execute(delete(subscription).where(among, _expired(now))).rowcount
+    return Swept(expired=expired, failing=dropping, named=tuple(named_ones))
+
+
+def _some(conn: Connection, condition: ColumnElement[bool]) -> list[SweptSubscription]:
+    """Up to ``MAX_NAMED`` subscriptions that the sweep is about to remove."""
+    table = subscription.c
+    asked = case((table.asked_url != "", table.asked_url), else_=FIRST_URL)
+    query = (
+        select(
+            asked,
+            table.callback_url,
+            table.protocol,
+            table.procedure,
+            case((table.dropping, table.last_error), else_=""),
+        )
+        .join(topic, topic.c.id == table.topic_id)
+        .where(condition)
+        .order_by(table.id)
+        .limit(MAX_NAMED)
+    )
+    return [
+        SweptSubscription(url, Callback(callback_url, protocol, procedure), error)
+        for url, callback_url, protocol, procedure, error in conn.execute(query)
+    ]
+
+
+# --- topics
+
+#: Topics that have lost their last subscriptions, and are not marked as idle yet.
+_LOST = and_(topic.c.idle_at.is_(None), topic.c.moved_to_id.is_(None), ~HAS_SUBSCRIPTIONS)
+
+
+def find_lost(conn: Connection, after: int) -> list[int]:
+    """The ids of a portion of the topics that have lost their last subscriptions.
+
+    :param after: only topics with a greater id.
+    """
+    lost = select(topic.c.id).where(topic.c.id > after, _LOST).order_by(topic.c.id)
+    return list(conn.execute(lost.limit(PORTION)).scalars())
+
+
+def mark_idle(conn: Connection, keys: Collection[int]) -> None:
+    """Mark those of some topics as idle that have no subscriptions."""
+    lock_rows(conn, topic.c.id, keys)
+    conn.execute(
+        update(topic)
+        .where(topic.c.id.in_(keys), _LOST)
+        .values(idle_at=func.coalesce(topic.c.read_at, 0))
+    )
+
+
+def _removable(now: float, idle_topics_before: float) -> ColumnElement[bool]:
+    """Whether nobody needs a topic any more.
+
+    An ended topic stays for ``KEEP_ENDED`` seconds, so that it is not fetched again when somebody
+    pings it.
+    """
+    idle = and_(
+        topic.c.ended == "",
+        topic.c.check_requested_at.is_(None),
+        or_(topic.c.read_at.is_(None), topic.c.read_at < to_micros(idle_topics_before)),
+    )
+    ended = and_(
+        topic.c.ended != "", func.coalesce(topic.c.changed_at, 0) < to_micros(now - KEEP_ENDED)
+    )
+    return and_(
+        topic.c.idle_at.is_not(None),
+        topic.c.moved_to_id.is_(None),
+        or_(idle, ended),
+        ~HAS_SUBSCRIPTIONS,
+    )
+
+
+def find_topics(conn: Connection, now: float, idle_topics_before: float) -> list[int]:
+    """The ids of a portion of the topics that nobody needs any more; they are marked as idle."""
+    removable = select(topic.c.id).where(_removable(now, idle_topics_before))
+    oldest = removable.order_by(topic.c.idle_at, topic.c.id).limit(PORTION)
+    return list(conn.execute(oldest).scalars())
+
+
+def sweep_topics(
+    conn: Connection,
+    keys: Sequence[int],
+    now: float,
+    idle_topics_before: float,
+) -> int:
+    """Remove those of some topics that nobody needs, with their fan-outs, their contents and the
+    rows of their old URLs.
+
+    :returns: how many they were.
+    """
+    lock_rows(conn, topic.c.id, keys)
+    still = select(topic.c.id).where(topic.c.id.in_(keys), _removable(now, idle_topics_before))
+    removable = list(conn.execute(still).scalars())
+    remove_topics(conn, removable)
+    return len(removable)
+
+
+# --- the whole sweep
+
+
+class Run(Protocol):
+    """Runs an operation in a transaction of its own."""
+
+    def __call__(self, operation: Operation[T], /) -> Awaitable[T]: ...
+
+
+async def sweep(
+    read: Run, write: Run, now: float, idle_topics_before: float, bounds: Bounds, after: int
+) -> Swept:
+    """See ``IStore.sweep``.
+
+    :param read, write: run operations that read and that write.
+    """
+    keys = await read(lambda conn: find_subscriptions(conn, now))
+    swept = Swept()
+    if keys:
+        swept = await write(lambda conn: remove_subscriptions(conn, keys, now))
+    if len(keys) == PORTION:
+        return evolve(swept, after=after)
+    lost = await read(lambda conn: find_lost(conn, after))
+    if lost:
+        await write(lambda conn: mark_idle(conn, lost))
+    if len(lost) == PORTION:
+        return evolve(swept, after=lost[-1])
+    topics, is_complete = await _sweep_idle(read, write, now, idle_topics_before, bounds)
+    return evolve(swept, topics=topics, after=None if is_complete else _NO_TOPIC)
+
+
+async def _sweep_idle(
+    read: Run, write: Run, now: float, idle_topics_before: float, bounds: Bounds
+) -> tuple[int, bool]:
+    """Remove a portion of the idle topics that are too many or too old, and of the contents that
+    nothing needs.
+
+    :returns: how many topics were too old, and whether nothing else is to be removed.
+    """
+    evicted = 0
+    if await read(lambda conn: too_many_idle(conn, bounds.idle_topics)):
+        evicted = await write(lambda conn: evict_excess(conn, bounds.idle_topics))
+    if evicted:
+        return 0, False
+    topics = 0
+    found = await read(lambda conn: find_topics(conn, now, idle_topics_before))
+    if found:
+        topics = await write(lambda conn: sweep_topics(conn, found, now, idle_topics_before))
+    contents = await read(lambda conn: find_unneeded(conn, PORTION))
+    if contents:
+        await write(lambda conn: remove_found(conn, contents))
+    if PORTION in {len(found), len(contents)}:
+        return topics, False
+    if await read(sums_are_wrong):
+        await write(correct_sums)
+    return topics, True
+
+
+def sweep_database(url: str, now: float, idle_topics_before: float) -> Swept:
+    """As the broker's sweep, for a command that runs beside a broker.
+
+    :param url: the URL of a database for which ``migrate`` was called.
+    :raises Unavailable: the database cannot be used.
+    """
+
+    async def read(operation: Operation[T], /) -> T:
+        with open_database(url, writes=False) as conn:
+            return operation(conn)
+
+    async def write(operation: Operation[T], /) -> T:
+        with open_database(url) as conn:
+            return operation(conn)
+
+    swept = Swept(after=0)
+    while swept.after is not None:
+        part = sweep(read, write, now, idle_topics_before, DEFAULT_BOUNDS, swept.after)
+        try:
+            part.send(None)
+        except StopIteration as end:  # nothing in it waits
+            swept = swept.followed_by(end.value)
+    return swept

@@ -1,0 +1,213 @@
+"""Tests of what the store does in portions, or not at all, since a database may be very large."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, text, update
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.model import Callback, FetchResult, Ping
+from rsscloud_broker.storage.due import claim_found, find_due
+from rsscloud_broker.storage.engine import for_writing, open_engine
+from rsscloud_broker.storage.idle import evict_idle
+from rsscloud_broker.storage.moves import MAX_AT_ONCE, move_topic
+from rsscloud_broker.storage.nodes import registered
+from rsscloud_broker.storage.pings import AskedPing, add_pings, count_pings
+from rsscloud_broker.storage.recording import record_fetch
+from rsscloud_broker.storage.schema import pending, subscription, topic
+from rsscloud_broker.storage.subscriptions import has_subscription, subscriptions
+from tests.postgresql import borrowed_database
+from tests.storage.databases import memory_database
+
+HERE, THERE, THIRD = (f"http://feeds.example/{name}" for name in ("here", "there", "third"))
+BUSY, OTHER = "busy.example", "other.example"
+NOW = 1_000.0
+_WEEK = 7 * 86_400
+
+
+def _topic(conn: Connection, url: str, subscribers: int, name: str = "") -> int:
+    """Make a topic with subscriptions; return its id."""
+    made = conn.execute(insert(topic).values(url=url)).inserted_primary_key
+    assert made is not None
+    rows = [
+        _subscription(made[0], f"http://{name or 'reader'}{n}.example/") for n in range(subscribers)
+    ]
+    if rows:
+        conn.execute(insert(subscription), rows)
+    return int(made[0])
+
+
+def _subscription(topic_id: int, callback: str, host: str = "reader.example") -> dict[str, Any]:
+    return {
+        "topic_id": topic_id,
+        "protocol": "http-post",
+        "callback_url": callback,
+        "host": host,
+        "granted_at": 0,
+        "lease_seconds": 90_000,
+        "expires_at": 10**16,
+        "consecutive_errors": 0,
+        "last_error": "",
+        "dropping": False,
+    }
+
+
+def _changed(conn: Connection, table: Any, column: Any) -> Sequence[Any]:
+    return conn.execute(select(table.c.id, column).order_by(table.c.id)).tuples().all()
+
+
+class SizeTests(SynchronousTestCase):
+    """The tests for either kind of database."""
+
+    @contextmanager
+    def database(self) -> Iterator[Connection]:
+        with memory_database() as conn:
+            yield conn
+
+    # moves
+
+    def test_move_to_a_new_url_changes_no_subscription(self) -> None:
+        with self.database() as conn:
+            key = _topic(conn, HERE, 3)
+            before = conn.execute(select(subscription)).all()
+            self.assertTrue(move_topic(conn, HERE, THERE, NOW))
+            self.assertEqual(conn.execute(select(subscription)).all(), before)
+            where = select(topic.c.url).where(topic.c.id == key)
+            self.assertEqual(conn.execute(where).scalar(), THERE)
+            (first, *_) = subscriptions(conn, HERE, 0, 9)
+            self.assertEqual((first.topic, first.moved_to), (HERE, THERE))
+            self.assertTrue(move_topic(conn, HERE, HERE + "?back", NOW))
+            self.assertTrue(has_subscription(conn, HERE, first.callback))
+            self.assertFalse(has_subscription(conn, THERE, first.callback))
+
+    def test_few_subscriptions_come_to_many(self) -> None:
+        many = MAX_AT_ONCE + 1
+        for url, to in ((HERE, THERE), (THERE, HERE)):
+            with self.database() as conn:
+                _topic(conn, HERE, many)
+                _topic(conn, THERE, 2, "few")
+                record_fetch(conn, FetchResult(THERE, b"1" * 32, 1, NOW), None)
+                self.assertTrue(move_topic(conn, url, to, NOW + 1))
+                found = subscriptions(conn, url, 0, 2 * many)
+                self.assertEqual(len(found), many + 2)
+                self.assertEqual({one.moved_to or one.topic for one in found}, {to})
+                asked = {one.topic for one in found if "few" in one.callback.url}
+                self.assertEqual(asked, {THERE})
+                self.assertTrue(has_subscription(conn, THERE, _callback("few1")))
+                self.assertFalse(has_subscription(conn, HERE, _callback("few1")))
+                of_content = select(func.count()).select_from(topic)
+                self.assertEqual(conn.execute(of_content).scalar(), 2)
+                # What was known of the new URL stays known, or its subscribers would miss a change.
+                digest = select(topic.c.digest).where(topic.c.url == to)
+                self.assertEqual(conn.execute(digest).scalar(), b"1" * 32)
+
+    def test_topics_that_both_have_many_stay_two(self) -> None:
+        with self.database() as conn:
+            for url in (HERE, THERE):
+                _topic(conn, url, MAX_AT_ONCE + 1)
+            before = _changed(conn, subscription, subscription.c.topic_id)
+            self.assertFalse(move_topic(conn, HERE, THERE, NOW))
+            self.assertEqual(_changed(conn, subscription, subscription.c.topic_id), before)
+            self.assertEqual(subscriptions(conn, HERE, 0, 1)[0].moved_to, "")
+
+    def test_url_that_many_asked_for_stays_with_its_topic(self) -> None:
+        with self.database() as conn:
+            _topic(conn, HERE, MAX_AT_ONCE + 1)
+            _topic(conn, THIRD, 1, "third")
+            self.assertTrue(move_topic(conn, HERE, THERE, NOW))
+            self.assertFalse(move_topic(conn, THIRD, HERE, NOW + _WEEK))
+            self.assertEqual(subscriptions(conn, HERE, 0, 1)[0].moved_to, THERE)
+            self.assertEqual(subscriptions(conn, THIRD, 0, 1)[0].moved_to, "")
+
+    # claims
+
+    def _let_wait(self, conn: Connection, busy: int, others: Sequence[str]) -> None:
+        """Let notifications wait: many for a busy host, and behind them one for each other host."""
+        key = _topic(conn, HERE, 0)
+        hosts = [*[BUSY] * busy, *others]
+        rows = [_subscription(key, f"http://{n}.example/", host) for n, host in enumerate(hosts)]
+        conn.execute(insert(subscription), rows)
+        found = conn.execute(select(subscription.c.id, subscription.c.host)).all()
+        conn.execute(
+            insert(pending),
+            [{"subscription_id": k, "attempts": 0, "due_at": k, "host": host} for k, host in found],
+        )
+
+    def test_claim_behind_very_many_for_a_busy_host(self) -> None:
+        with self.database() as conn:
+            self._let_wait(conn, 1500, [OTHER, "a.example", OTHER, "z.example"])
+            node = registered(conn, None)
+            keys = find_due(conn, NOW, 10, [BUSY]).keys
+            self.assertEqual(sorted(keys), [1501, 1502, 1503, 1504])
+            self.assertEqual(len(find_due(conn, NOW, 2, [BUSY, "a.example"]).keys), 2)
+            claimed = claim_found(conn, keys, node)
+            self.assertEqual({one.id for one in claimed}, set(keys))
+            self.assertEqual(find_due(conn, NOW, 10, [BUSY]).keys, [])
+            self.assertEqual(claim_found(conn, keys, node), [])
+            # Without busy hosts the longest due come first.
+            self.assertEqual(find_due(conn, NOW, 3, []).keys, [1, 2, 3])
+
+    def test_claim_looks_at_all_hosts_in_turns(self) -> None:
+        hosts = [f"host{number:05}.example" for number in range(450)]
+        with self.database() as conn:
+            self._let_wait(conn, 1500, hosts)
+            later = update(pending).where(pending.c.host < hosts[440], pending.c.host != BUSY)
+            conn.execute(later.values(due_at=10**10))
+            keys = find_due(conn, NOW, 5, [BUSY]).keys
+            self.assertEqual(list(keys), [1500 + 440 + n for n in range(1, 6)])
+            after = find_due(conn, NOW, 5, [BUSY]).after
+            self.assertEqual(after, hosts[444])
+            keys = find_due(conn, NOW, 9, [BUSY], after).keys
+            self.assertEqual(list(keys), [1500 + 445 + n for n in range(1, 6)])
+
+    # idle topics
+
+    def test_far_too_many_idle_topics_do_not_hold_up_one_more(self) -> None:
+        with self.database() as conn:
+            rows = [{"url": f"http://{n}.example/", "idle_at": n} for n in range(500)]
+            conn.execute(insert(topic), rows)
+            self.assertEqual(evict_idle(conn, 10, 1), 1)
+            left = conn.execute(select(func.count()).select_from(topic)).scalar_one()
+            self.assertTrue(350 < left < 450, left)
+
+
+class PostgreSQLSizeTests(SizeTests):
+    """The same on PostgreSQL."""
+
+    @contextmanager
+    def database(self) -> Iterator[Connection]:
+        with borrowed_database() as url:
+            engine = open_engine(url)
+            try:
+                with for_writing(engine).begin() as conn:
+                    yield conn
+            finally:
+                engine.dispose()
+
+    def test_pings_of_two_nodes_do_not_wait_for_each_other(self) -> None:
+        with borrowed_database() as url:
+            engine = open_engine(url)
+            try:
+                with engine.begin() as conn:
+                    add_pings(conn, [AskedPing(_ping("first"), 60)], 1)
+                    add_pings(conn, [AskedPing(_ping("second"), 60)], 2)
+                with engine.begin() as one, engine.begin() as other:
+                    add_pings(one, [AskedPing(_ping("third"), 60)], 1)
+                    other.execute(text("SET LOCAL lock_timeout = '5s'"))
+                    add_pings(other, [AskedPing(_ping("fourth"), 60)], 2)  # else this fails
+                with engine.begin() as conn:
+                    self.assertEqual(count_pings(conn), 4)
+            finally:
+                engine.dispose()
+
+
+def _ping(name: str) -> Ping:
+    return Ping(name, f"http://{name}.example/", time.time())
+
+
+def _callback(name: str) -> Callback:
+    return Callback(f"http://{name}.example/", "http-post")
