@@ -6,6 +6,7 @@ the functions here that take a connection.
 """
 
 from rsscloud_broker.storage.account_store import AccountStore
+from rsscloud_broker.storage.copying import Copied, copy_database
 from rsscloud_broker.storage.disk_space import required_space
 from rsscloud_broker.storage.engine import open_database
 from rsscloud_broker.storage.examination import Examination, database_file, examine
@@ -32,6 +33,7 @@ from rsscloud_broker.storage.upgrade import UnfitDatabase, migrate
 
 __all__ = [
     "AccountStore",
+    "Copied",
     "Examination",
     "FileHealth",
     "Imported",
@@ -40,6 +42,7 @@ __all__ = [
     "ServerHealth",
     "Store",
     "UnfitDatabase",
+    "copy_database",
     "database_file",
     "examine",
     "export_text",

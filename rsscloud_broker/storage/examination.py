@@ -40,6 +40,11 @@ def database_file(url: str) -> Path | None:
     return Path(path) if path else None
 
 
+def shown(url: str) -> str:
+    """A database URL for people, without its password."""
+    return make_url(url).render_as_string(hide_password=True)
+
+
 @frozen
 class Examination:
     """The revisions of a database.

@@ -195,6 +195,11 @@ def revisions_of(connection: Connection) -> list[str]:
     return _revisions(connection, _OF_BROKER.version)
 
 
+def has_tables_of(connection: Connection, name: str, tables: AppTables) -> bool:
+    """Whether a database has the tables of an application."""
+    return bool(_revisions(connection, _of_app(name, tables).version))
+
+
 def _revisions(connection: Connection, version: Table) -> list[str]:
     if not inspect(connection).has_table(version.name):
         return []
