@@ -344,7 +344,7 @@ def make_broker(
 
     timed = [
         administration.following,
-        Pulse(reactor, config.database_url, store, bus.publish),
+        Pulse(reactor, config.database_url, store, bus.publish, config.public_url),
         Sweeper(store, bus, clock, access),
         RemovedAccounts(AccountStore(threads), clock, apps.account_data),
         WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),

@@ -9,7 +9,7 @@ from rsscloud_broker.storage.account_store import AccountStore
 from rsscloud_broker.storage.copying import Copied, copy_database
 from rsscloud_broker.storage.disk_space import required_space
 from rsscloud_broker.storage.engine import open_database
-from rsscloud_broker.storage.examination import Examination, database_file, examine
+from rsscloud_broker.storage.examination import Examination, database_file, examine, shown
 from rsscloud_broker.storage.exchange import (
     Imported,
     InvalidDocument,
@@ -29,9 +29,10 @@ from rsscloud_broker.storage.pulse import Pulse
 from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.subscriptions import sweep
 from rsscloud_broker.storage.topics import revive_topic
-from rsscloud_broker.storage.upgrade import UnfitDatabase, migrate
+from rsscloud_broker.storage.upgrade import NO_APPS, UnfitDatabase, migrate
 
 __all__ = [
+    "NO_APPS",
     "AccountStore",
     "Copied",
     "Examination",
@@ -55,6 +56,7 @@ __all__ = [
     "required_space",
     "revive_topic",
     "server_health",
+    "shown",
     "sweep",
     "topic_statuses",
     "try_backup",

@@ -18,6 +18,9 @@ from rsscloud_broker.errors import Unavailable
 
 DIALECT: Final = "postgresql"
 
+#: The name of the broker's connections; that of its heartbeat has the public URL behind it.
+APPLICATION: Final = "rsscloud-broker"
+
 #: Seconds to wait for a connection, for a lock, for a free connection of the pool, and for a
 #: silent server.
 TIMEOUT: Final = 30
@@ -43,7 +46,7 @@ _log = Logger()
 
 #: Parameters of libpq, unless the URL sets them.
 _CONNECT_ARGS: Final[dict[str, Any]] = {
-    "application_name": "rsscloud-broker",
+    "application_name": APPLICATION,
     "connect_timeout": TIMEOUT,
     "keepalives_idle": TIMEOUT,
     "keepalives_interval": 5,
@@ -78,6 +81,41 @@ def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
         "pool_timeout": TIMEOUT,
         "connect_args": parameters | {"options": " ".join(options)},
     }
+
+
+#: What to do about an error: words of the server or of libpq, and the advice.
+_ADVICE: Final = (
+    (('database "',), "Make that database (createdb), or correct its name in the URL."),
+    (
+        ('role "', "authentication failed", "pg_hba.conf", "no password supplied"),
+        "Correct the user and the password in the URL, or have the server let them in (createuser, "
+        "pg_hba.conf).",
+    ),
+    (("resolve host", "translate host name"), "Correct the host in the URL."),
+    (
+        ("too many clients", "connection slots"),
+        "Raise max_connections of the server, or end programs that use it.",
+    ),
+    (
+        ("session is read-only", "session is not read-only", "not in hot standby", "read-only"),
+        "Name the server that takes changes, or several with target_session_attrs=read-write.",
+    ),
+    (
+        ("connection failed", "connection is bad", "connection timeout", "timeout expired"),
+        "See whether the server runs, and whether the URL has its host and its port.",
+    ),
+)
+
+
+def advice(error: str) -> str:
+    """What to do about an error, as a sentence.
+
+    :param error: the text of the error.
+    """
+    for words, sentence in _ADVICE:
+        if any(each in error for each in words):
+            return sentence
+    return "Look for a full disk, or another program that holds a lock."
 
 
 def lock_out_others(connection: Connection, digests: Sequence[bytes]) -> None:
