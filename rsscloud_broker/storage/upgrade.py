@@ -191,7 +191,8 @@ def _check_older_nodes(connection: Connection, revisions: Sequence[str], tables:
     :raises UnfitDatabase: some do, and cannot work with the new tables.
     """
     living = nodes.living(connection)
-    if not living:
+    # They may be of this version, and one of them has migrated the tables just now.
+    if not living or _revisions(connection, tables.version) == [tables.latest]:
         return
     from rsscloud_broker.storage import alembic_steps  # noqa: PLC0415 # see the docstring above
 
