@@ -6,8 +6,11 @@ mistake.  So each broker holds a shared advisory lock whose number follows from 
 the connection of its heartbeat, for as long as that connection lives; and looks for locks of the
 same class with other numbers.  The name of the connection has the public URL, for people.
 
-On SQLite there is one broker, and nothing to do.  Nor is there for a broker whose public URL is not
-set or names its own machine: those of a laptop differ by their ports.
+Brokers whose public URL is not set or names their own machine are a cluster, too: those of a laptop
+differ only by their ports.  None of them may work with others: it would tell their subscribers
+addresses that lead nowhere.
+
+On SQLite there is one broker, and nothing to do.
 """
 
 from __future__ import annotations
@@ -25,6 +28,9 @@ from rsscloud_broker.storage.sqlite import serves
 #: The class of the locks: the bytes "rssc".  Nothing else in the database may use this class.
 _CLASS: Final = 0x7273_7363
 
+#: The name of the cluster of all whose public URL leads nowhere on other machines.
+_OWN: Final = "(this machine)"
+
 #: Bytes of a connection's name; PostgreSQL cuts longer ones.
 _LONGEST: Final = 63
 
@@ -40,11 +46,11 @@ def name_of(public_url: str | None) -> str:
     """The name by which the brokers of a cluster know each other: their public URL.
 
     :param public_url: as it is in the configuration.
-    :returns: the URL; empty if it names only the machine itself, so that it says nothing.
+    :returns: the URL, or other words if it leads nowhere on other machines.
     """
     host = host_of(public_url or "")
     is_own = not host or host == "localhost" or is_loopback(host)
-    return "" if is_own else str(public_url)
+    return _OWN if is_own else str(public_url)
 
 
 def join(connection: Connection, name: str) -> None:
@@ -62,9 +68,9 @@ def join(connection: Connection, name: str) -> None:
 def others(connection: Connection, name: str) -> list[str]:
     """The clusters with other names that work on a database, as far as their names are known.
 
-    :param name: the name of this process's cluster; empty if it has none.
+    :param name: the name of this process's cluster.
     """
-    if not name or serves(connection):
+    if serves(connection):
         return []
     found = connection.execute(_OTHERS, {"class": _CLASS, "number": _number(name)}).scalars()
     return [(each or "").removeprefix(APPLICATION).strip() or "an unknown one" for each in found]
@@ -76,9 +82,9 @@ def sentence(name: str, found: list[str]) -> str:
     :param found: the names of other clusters.
     """
     return (
-        f"brokers with another public_url work on it: {', '.join(found)}. That of this broker is "
-        f"{name}. All brokers on one database must have the same, since they share all work. "
-        "Correct public_url, or give this broker a database of its own. To change the public_url, "
+        f"brokers with another public_url work on it: {', '.join(found)}. This broker has {name}. "
+        "All brokers on one database must have the same, since they share all work. Correct "
+        "public_url, or give this broker a database of its own. To change the public_url, "
         "stop all brokers first"
     )
 

@@ -74,7 +74,8 @@ def examine(
 
     :param url: an SQLAlchemy database URL; the file of an SQLite database must exist.
     :param apps: the tables of the applications that run, by their names.
-    :param public_url: that of the broker, to find brokers that do not belong to it; None for none.
+    :param public_url: that of the broker, to find brokers that do not belong to it; None if it is
+        not set.
     :raises Unavailable: the database cannot be opened or written to.
     :raises UnfitDatabase: the database is in memory, was made by a newer version or by another
         program, does not give the broker the rights that it needs, or other brokers work on it.

@@ -156,10 +156,9 @@ class Pulse(Service):
 
     def _listen(self, connection: Connection) -> None:
         connection.execute(text(f"LISTEN {CHANNEL}"))
-        if self._cluster:
-            clusters.join(connection, self._cluster)
-            if found := clusters.others(connection, self._cluster):
-                self._reactor.callFromThread(self._found_others, found)
+        clusters.join(connection, self._cluster)
+        if found := clusters.others(connection, self._cluster):
+            self._reactor.callFromThread(self._found_others, found)
         driver: Any = connection.connection.driver_connection
         while not self._stop.is_set():
             if time.monotonic() - self._beat_at >= BEAT:

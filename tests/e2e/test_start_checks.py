@@ -26,7 +26,7 @@ from tests.e2e.fixture import (
     run_here,
     until,
 )
-from tests.postgresql import borrowed_database, empty_database
+from tests.postgresql import empty_database
 from tests.processes import Process, free_port
 
 #: A user who owns nothing.
@@ -288,15 +288,15 @@ class ServerTests(StartTestCase):
             self.assertEqual(inspect(connection).get_table_names(), ["topic"])
 
     def test_two_clusters(self) -> None:
-        url = self.enterContext(borrowed_database())
+        url = empty_database()
         node = create_engine(url, isolation_level="AUTOCOMMIT").connect()
         self.addCleanup(node.engine.dispose)
         self.addCleanup(node.close)
         clusters.join(node, "https://broker.example")
         self.assert_refused(
             self.written(url, "https://other.example"),
-            "brokers with another public_url work on it: https://broker.example. That of this "
-            "broker is https://other.example.",
+            "brokers with another public_url work on it: https://broker.example. This broker has "
+            "https://other.example.",
         )
 
 

@@ -9,9 +9,16 @@ from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.storage import Pulse, UnfitDatabase, clusters, examine, open_database
+from rsscloud_broker.storage import (
+    Pulse,
+    UnfitDatabase,
+    clusters,
+    examine,
+    migrate,
+    open_database,
+)
 from rsscloud_broker.storage.engine import open_engine
-from tests.postgresql import borrowed_database
+from tests.postgresql import empty_database
 from tests.storage.databases import memory_database, threaded_store
 
 OURS, THEIRS = "https://broker.example", "https://other.example"
@@ -22,9 +29,9 @@ class NameTests(SynchronousTestCase):
         for url in (OURS, "http://192.0.2.7:5337", "https://broker.example/path"):
             self.assertEqual(clusters.name_of(url), url)
 
-    def test_brokers_of_one_machine_have_no_name(self) -> None:
+    def test_brokers_of_one_machine_have_one_name(self) -> None:
         for url in (None, "", "http://localhost:5337", "http://127.0.0.1", "http://[::1]:80"):
-            self.assertEqual(clusters.name_of(url), "")
+            self.assertEqual(clusters.name_of(url), clusters.name_of(None))
 
     def test_sqlite(self) -> None:
         with memory_database() as conn:
@@ -33,7 +40,7 @@ class NameTests(SynchronousTestCase):
 
 class ClusterTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.url = self.enterContext(borrowed_database())
+        self.url = empty_database()  # where no lock of an earlier test can be left
 
     def joined(self, name: str) -> Connection:
         """A connection of a node."""
@@ -61,12 +68,20 @@ class ClusterTests(SynchronousTestCase):
         second = self.joined(THEIRS)
         self.assertEqual(clusters.others(second, THEIRS), [OURS])
         self.assertEqual(clusters.others(first, OURS), [THEIRS])
-        self.assertEqual(self.others(""), [])
-        examine(self.url)  # a broker without a public URL of its own
+
+    def test_brokers_of_a_laptop(self) -> None:
+        """They work with each other, and with nobody else."""
+        name = clusters.name_of("http://localhost:5337")
+        self.joined(name)
+        examine(self.url, public_url="http://localhost:5338")
+        self.assertRaises(UnfitDatabase, examine, self.url, public_url=OURS)
+        self.joined(OURS)
+        said = str(self.assertRaises(UnfitDatabase, examine, self.url))
+        self.assertIn(f"work on it: {OURS}. This broker has (this machine). All", said)
 
     def test_other_databases_of_the_server(self) -> None:
-        with borrowed_database() as url, open_database(url, writes=False) as conn:
-            self.joined(OURS)
+        self.joined(OURS)
+        with open_database(empty_database(), writes=False) as conn:
             self.assertEqual(clusters.others(conn, THEIRS), [])
 
     def test_locks_of_other_programs(self) -> None:
@@ -84,18 +99,21 @@ class ClusterTests(SynchronousTestCase):
     def test_sentence(self) -> None:
         conn = self.joined(OURS)
         said = str(self.assertRaises(UnfitDatabase, examine, self.url, public_url=THEIRS))
-        self.assertIn(f"brokers with another public_url work on it: {OURS}. That of", said)
-        self.assertIn(f"this broker is {THEIRS}. ", said)
+        self.assertIn(f"brokers with another public_url work on it: {OURS}. This broker", said)
+        self.assertIn(f"has {THEIRS}. ", said)
         conn.close()
         conn.engine.dispose()
-        examine(self.url, public_url=THEIRS)  # nobody works on it any more
+        while self.others(THEIRS):  # the server notices a moment later
+            pass
+        examine(self.url, public_url=THEIRS)
 
 
 class PulseTests(TestCase):
     """Two brokers that start at the same moment do not see each other before they start."""
 
     async def test_another_cluster_is_logged(self) -> None:
-        url = self.enterContext(borrowed_database())
+        url = empty_database()
+        migrate(url)
         with capturedLogs() as logs:
             for name in (OURS, OURS, THEIRS):
                 store = threaded_store(self, url)
