@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import evolve, frozen
@@ -60,6 +60,16 @@ def tables_of_feeds(doors: Sequence[tuple[Any, Any]]) -> dict[str, AppTables]:
         if IKeepsFeeds.providedBy(maker):
             found |= maker.tables
     return found
+
+
+def installed_tables(apps: Iterable[Any], doors: Iterable[Any]) -> dict[str, AppTables]:
+    """The tables of all applications and front doors, whether they run or not, by the names with
+    which they begin.
+
+    :param apps, doors: their makers.
+    """
+    of_apps = tables_of([(maker, None) for maker in apps])
+    return of_apps | tables_of_feeds([(maker, None) for maker in doors])
 
 
 def make_apps(makers: Makers, chosen: Sequence[tuple[Any, Any]], parts: AppParts) -> Apps:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sized
 from ipaddress import ip_address, ip_network
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import attrs
@@ -91,24 +91,49 @@ def is_endpoint(_: object, key: _Attribute, text: str) -> None:
         raise ValueError(f"'{key.name}' has {text!r}, whose port is not in 0 to 65535")
 
 
+#: The databases that the broker works with, and their drivers.
+_DRIVERS: Final = {"sqlite": "pysqlite", "postgresql": "psycopg"}
+
+_DATABASES: Final = 'write it as "sqlite:///FILE" or "postgresql+psycopg://USER:PASSWORD@HOST/NAME"'
+
+
 def is_database(_: object, key: _Attribute, text: str) -> None:
     """Require an SQLAlchemy URL of a database whose driver is installed."""
+    check_database(key.name, text)
+
+
+def check_database(name: str, text: str) -> None:
+    """Check that a text is the SQLAlchemy URL of a database that the broker works with.
+
+    :param name: the name of the key or the option that has the text.
+    :raises ValueError: it is not, or the driver is not installed; the error says what to do.
+    """
     # Imported here, since commands that only talk to a broker have no database.
     from sqlalchemy.engine import make_url  # noqa: PLC0415
     from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
 
     try:
         url = make_url(text)
+        database, driver = url.get_backend_name(), url.get_driver_name()
+    except (SQLAlchemyError, ValueError) as error:  # ValueError: the port is no number
+        raise ValueError(
+            f"'{name}' is no SQLAlchemy URL of a known database: {error}; {_DATABASES}"
+        ) from error
+    if database not in _DRIVERS:
+        raise ValueError(
+            f"'{name}' is the URL of a database ({url.drivername}) that the broker cannot use; "
+            f"{_DATABASES}"
+        )
+    if driver != _DRIVERS[database]:
+        raise ValueError(
+            f"'{name}' names the driver {driver}, which the broker cannot use; {_DATABASES}"
+        )
+    try:
         url.get_dialect().import_dbapi()
     except ImportError as error:
         raise ValueError(
-            f"'{key.name}' needs a driver for {url.drivername} that is not installed: {error}; "
-            "install it beside the broker, or name another driver"
-        ) from error
-    except SQLAlchemyError as error:
-        raise ValueError(
-            f"'{key.name}' is no SQLAlchemy URL of a known database: {error}; "
-            'write it as "sqlite:///FILE" or "postgresql+psycopg://USER:PASSWORD@HOST/NAME"'
+            f"'{name}' needs the driver {driver}, which is not installed: {error}; "
+            "install it beside the broker (pip install 'rsscloud-broker[postgresql]')"
         ) from error
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from twisted.application.service import IService, IServiceCollection, MultiService
 from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
@@ -23,9 +22,13 @@ from rsscloud_broker.front_doors.access_log import AccessLog
 from rsscloud_broker.front_doors.listening import sentence
 from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.reloading import Reloading
-from rsscloud_broker.start_checks import DERIVED_URL, file_faults
-from rsscloud_broker.storage import UnfitDatabase, migrate
-from rsscloud_broker.wire.text import clean
+from rsscloud_broker.start_checks import (
+    DERIVED_URL,
+    database_fault,
+    database_state,
+    file_faults,
+)
+from rsscloud_broker.storage import UnfitDatabase, database_file, migrate
 
 #: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
 STOP_WITHIN, MOMENT = 8.5, 0.1
@@ -120,11 +123,14 @@ class BrokerService(MultiService):
             ) from error
         except OSError as error:
             raise CannotStart(f"the data directory cannot be used: {error}") from error
+        if database_file(url) is None:  # a server may lack rights, or serve brokers of others
+            _, fault = database_state(self._config, self.app_tables)
+            if fault:
+                raise CannotStart(fault)
         try:
             migrate(url, self.app_tables)
         except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
-            shown = make_url(url).render_as_string(hide_password=True)
-            raise CannotStart(f"{shown}: {clean(str(error))}") from error
+            raise CannotStart(database_fault(url, error)) from error
         self.allow_descriptors(self.descriptors)
         super().startService()
         if self._config.public_url is None:

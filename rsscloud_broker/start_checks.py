@@ -9,18 +9,20 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from attrs import field, frozen
 from sqlalchemy import make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from rsscloud_broker import data_lock, storage
 from rsscloud_broker.config import Config
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors import listening
+from rsscloud_broker.interfaces import AppTables
+from rsscloud_broker.storage import NO_APPS
 from rsscloud_broker.wire.text import clean
 
 #: The warning if ``public_url`` is not set; the broker starts all the same.  ``--local`` sets it.
@@ -47,15 +49,16 @@ class Findings:
     notes: list[str] = field(factory=list)
 
 
-def examine(config: Config) -> Findings:
+def examine(config: Config, apps: Mapping[str, AppTables] = NO_APPS) -> Findings:
     """Check whether a broker could start with a configuration, now and on this machine.
 
     Blocks, for some seconds if the database does not answer.
 
     :param config: its endpoints must have passed ``listening.check_endpoints``.
+    :param apps: the tables of the applications that run, by their names.
     """
     faults = file_faults(config)
-    database, fault = ("", "") if faults else database_state(config.database_url)
+    database, fault = ("", "") if faults else database_state(config, apps)
     faults.extend(filter(None, [fault]))
     exists = os.path.isdir(config.data)
     findings = Findings("can be written" if exists else "will be made", database, faults)
@@ -80,25 +83,32 @@ def note_for_root(config: Config) -> str:
     )
 
 
-def database_state(url: str) -> tuple[str, str]:
-    """What the start would do with a database, and why it cannot be used; one of them is empty.
+def database_state(config: Config, apps: Mapping[str, AppTables] = NO_APPS) -> tuple[str, str]:
+    """What the start would do with the database, and why it cannot be used; one of them is empty.
 
-    :param url: an SQLAlchemy database URL.  The file of an SQLite database need not exist, but must
+    :param config: names the database.  The file of an SQLite database need not exist, but must
         have passed ``file_faults``.
+    :param apps: the tables of the applications that run, by their names.
     """
+    url = config.database_url
     file = storage.database_file(url)
     if file is not None and not file.exists():
         return "will be made", ""
     try:
-        found = storage.examine(url)
+        found = storage.examine(url, apps, config.public_url)
     except (SQLAlchemyError, Unavailable, storage.UnfitDatabase) as error:
-        shown = make_url(url).render_as_string(hide_password=True)
-        return "", f"{shown}: {clean(str(error))}"
+        return "", database_fault(url, error)
     if not found.revision:
         return f"has no tables yet; the start makes those of revision {found.latest}", ""
     if found.revision != found.latest:
         return f"revision {found.revision}; the start migrates it to {found.latest}", ""
     return f"revision {found.revision}, which is up to date", ""
+
+
+def database_fault(url: str, error: Exception) -> str:
+    """Why a database cannot be used, as a sentence with its URL."""
+    reason = error.orig if isinstance(error, DBAPIError) else error
+    return f"{storage.shown(url)}: {clean(str(reason))}"
 
 
 def try_endpoint(description: str, data: str, findings: Findings) -> None:

@@ -362,7 +362,7 @@ def make_broker(
     service.take(
         (
             store,
-            Pulse(reactor, config.database_url, store, bus.publish, counters),
+            Pulse(reactor, config.database_url, store, bus.publish, counters, config.public_url),
             filing,
             decoding,
             *accounts.services,

@@ -10,14 +10,21 @@ import sys
 import urllib.request
 import zipfile
 from configparser import ConfigParser
+from functools import partial
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from shutil import rmtree
 from signal import SIGHUP, SIGINT, SIGTERM
 from tempfile import mkdtemp
 
+import yaml
+from sqlalchemy import make_url
 from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
+from rsscloud_broker import config
+from rsscloud_broker.discovery import discover, faults
+from rsscloud_broker.tap import Options
 from tests.e2e.fixture import until
 from tests.e2e.programs import program
 from tests.processes import BIN, LISTENS, TIMEOUT, Process
@@ -94,6 +101,10 @@ def unit(name: str) -> ConfigParser:
     return parser
 
 
+#: The services that systemd examines: one alone, and one of several.
+UNITS = ("rsscloud-broker.service", "rsscloud-broker@5337.service")
+
+
 class SystemdTests(DeploymentTests):
     """``rsscloud-broker.service`` and ``rsscloud-broker.socket``."""
 
@@ -104,19 +115,20 @@ class SystemdTests(DeploymentTests):
         self.assertEqual(service["Unit"]["Requires"], "rsscloud-broker.socket")
         self.assertEqual(listening["Socket"]["ListenStream"].rpartition(":")[2], "5337")
 
-    def analyzed(self, verb: str, *options: str, sockets: bool = True) -> tuple[int, str]:
-        """The exit status and the output of ``systemd-analyze VERB`` for the units.
+    def analyzed(self, verb: str, name: str, *options: str) -> tuple[int, str]:
+        """The exit status and the output of ``systemd-analyze VERB`` for a unit.
 
-        :param sockets: whether the socket unit is analysed, too.
+        :param name: the unit; it may be an instance of the template.
         """
         command = program("systemd-analyze")
-        text = (TAP / "rsscloud-broker.service").read_text(encoding="utf-8")
-        service = self.written(
-            "rsscloud-broker.service", text.replace("/opt/rsscloud-broker/bin", f"{BIN}")
-        )
-        listening = shutil.copy(TAP / "rsscloud-broker.socket", self.directory)
+        for file in TAP.glob("rsscloud-broker*.s[eo]*"):
+            text = file.read_text(encoding="utf-8")
+            self.written(file.name, text.replace("/opt/rsscloud-broker/bin", f"{BIN}"))
+        place = self.directory / name
+        if not place.exists():
+            shutil.copy(self.directory / "rsscloud-broker@.service", place)
         done = subprocess.run(
-            [command, verb, *options, str(service), *([str(listening)] if sockets else [])],
+            [command, verb, *options, str(place)],
             capture_output=True,
             text=True,
             check=False,
@@ -125,15 +137,34 @@ class SystemdTests(DeploymentTests):
         return done.returncode, done.stdout + done.stderr
 
     def test_systemd_understands_them(self) -> None:
-        status, said = self.analyzed("verify")
-        self.assertEqual([line for line in said.splitlines() if "rsscloud-broker" in line], [])
-        self.assertEqual(status, 0, said)
+        for name in (*UNITS, "rsscloud-broker.socket"):
+            status, said = self.analyzed("verify", name)
+            self.assertEqual([line for line in said.splitlines() if "rsscloud-broker" in line], [])
+            self.assertEqual(status, 0, said)
 
     def test_systemd_finds_it_hardened(self) -> None:
         """systemd rates what a service may do, from 0 for nothing to 100 for everything."""
-        status, said = self.analyzed("security", "--offline=yes", "--threshold=20", sockets=False)
-        self.assertEqual(status, 0, said)
-        self.assertIn("Overall exposure level", said)
+        for name in UNITS:
+            status, said = self.analyzed("security", name, "--offline=yes", "--threshold=20")
+            self.assertEqual(status, 0, said)
+            self.assertIn("Overall exposure level", said)
+
+    def test_template(self) -> None:
+        """Its instances are as the service, but for their ports and directories."""
+        one, many = (dict(unit(f"rsscloud-broker{at}.service")["Service"]) for at in ("", "@"))
+        port = "5338"
+        self.assertEqual(many["StateDirectory"], "rsscloud-broker/%i")
+        self.assertEqual(
+            many.pop("ExecStart").replace("%i", port),
+            one.pop("ExecStart")
+            .replace("--data /var/lib/rsscloud-broker", f"--data /var/lib/rsscloud-broker/{port}")
+            .replace("systemd:domain=INET:index=0", f"tcp:{port}:interface=127.0.0.1"),
+        )
+        self.assertEqual(many["WorkingDirectory"], f"/var/lib/{many['StateDirectory']}")
+        for name in ("StateDirectory", "WorkingDirectory"):
+            del many[name], one[name]
+        del one["RuntimeDirectory"]  # instances would remove it from each other
+        self.assertEqual(many, one)
 
     def test_is_hardened(self) -> None:
         service = unit("rsscloud-broker.service")["Service"]
@@ -320,3 +351,74 @@ class DockerfileTests(DeploymentTests):
         self.assertEqual(needed - packed, set())
         self.assertIn("twisted/plugins/rsscloud_broker_plugin.py", packed)
         self.assertNotIn("twisted/plugins/__init__.py", packed)
+
+
+class ComposeTests(DeploymentTests):
+    """``compose.yaml`` and the files that it names; tests.e2e.test_compose runs them."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.compose = yaml.safe_load((TAP / "compose.yaml").read_text(encoding="utf-8"))
+        self.services = self.compose["services"]
+
+    def test_services(self) -> None:
+        brokers = [self.services["broker-1"], self.services["broker-2"]]
+        images = {name: service["image"] for name, service in self.services.items()}
+        self.assertEqual(
+            images,
+            {
+                "postgresql": "postgres:15",
+                "broker-1": "rsscloud-broker",
+                "broker-2": "rsscloud-broker",
+                "nginx": "nginx:1.28",
+            },
+        )
+        for broker in brokers:
+            build = broker["build"]
+            self.assertTrue((TAP / build["context"] / build["dockerfile"]).is_file())
+            self.assertEqual(broker["depends_on"]["postgresql"]["condition"], "service_healthy")
+        dockerfile = (TAP / "Dockerfile").read_text(encoding="utf-8")
+        self.assertIn("'/source[postgresql]'", dockerfile)
+
+    def test_each_mounts_what_is_there(self) -> None:
+        for service in self.services.values():
+            for mount in service["volumes"]:
+                source, target, *_ = mount.split(":")
+                self.assertTrue(target.startswith("/"))
+                if source.startswith("."):
+                    self.assertTrue((TAP / source).is_file(), source)
+                else:
+                    self.assertIn(source, self.compose["volumes"])
+        own = [service["volumes"][-1] for name, service in self.services.items() if "-" in name]
+        self.assertEqual(own, ["broker-1:/data", "broker-2:/data"])
+
+    def test_addresses(self) -> None:
+        """All addresses are in the network, and each is where others look for it."""
+        (subnet,) = self.compose["networks"]["cluster"]["ipam"]["config"]
+        addresses = {
+            name: service["networks"]["cluster"]["ipv4_address"]
+            for name, service in self.services.items()
+        }
+        for address in addresses.values():
+            self.assertIn(ip_address(address), ip_network(subnet["subnet"]))
+        self.assertEqual(len({*addresses.values()}), len(addresses))
+        hosts = self.services["nginx"]["extra_hosts"]
+        self.assertEqual(hosts, {name: addresses[name] for name in ("broker-1", "broker-2")})
+        settings = config.load(str(TAP / "compose" / "broker.toml"), partial(faults, discover()))
+        self.assertEqual(settings.http.trusted_proxies, (addresses["nginx"],))
+        url = make_url(settings.database_url)
+        postgresql = self.services["postgresql"]["environment"]
+        self.assertEqual((url.host, url.password), ("postgresql", None))
+        self.assertEqual(url.username, postgresql["POSTGRES_USER"])
+        self.assertEqual(url.database, postgresql["POSTGRES_DB"])
+        for name in ("broker-1", "broker-2"):
+            password = self.services[name]["environment"]["PGPASSWORD"]
+            self.assertEqual(password, postgresql["POSTGRES_PASSWORD"])
+
+    def test_command(self) -> None:
+        """The image's command takes the options of the file."""
+        command = self.services["broker-1"]["command"]
+        self.assertEqual(self.services["broker-2"]["command"], command)
+        mount, _ = self.services["broker-1"]["volumes"]
+        self.assertEqual(command, ["--config", mount.split(":")[1]])
+        Options().parseOptions(command)

@@ -29,8 +29,8 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
     disturb a broker that runs.  The exit status is 0 only if the broker would start.
     """
     makers = discovery.discover()
-    settings, _ = built(makers, config_file, public_url, **others)
-    found = start_checks.examine(settings)
+    settings, service = built(makers, config_file, public_url, **others)
+    found = start_checks.examine(settings, service.app_tables)
     if settings.public_url is None:
         warning = start_checks.DERIVED_URL.format(url=settings.address)
         click.echo(f"Warning: {warning}", err=True)

@@ -12,7 +12,8 @@ from typing import IO
 
 import click
 
-from rsscloud_broker import making, storage
+from rsscloud_broker import discovery, making, storage
+from rsscloud_broker.app_parts import installed_tables
 from rsscloud_broker.commands.configured import (
     config_option,
     data_option,
@@ -20,7 +21,9 @@ from rsscloud_broker.commands.configured import (
     plain_errors,
     settings_of,
 )
+from rsscloud_broker.config import Config
 from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
+from rsscloud_broker.rules import check_database
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import node_states, topic_status
 from rsscloud_broker.wire.links import HUB_PATHS
@@ -55,25 +58,65 @@ def export(config_file: str | None, data: str | None, file: str) -> None:
 @click.command("import")
 @config_option
 @data_option
-@click.argument("file", type=click.File("rb"))
+@click.option(
+    "--from",
+    "source",
+    metavar="URL",
+    help="Copy everything from another database, such as sqlite:///FILE, into an empty one.",
+)
+@click.argument("file", type=click.File("rb"), required=False)
 @plain_errors()
-def import_(config_file: str | None, data: str | None, file: IO[bytes]) -> None:
+def import_(
+    config_file: str | None, data: str | None, source: str | None, file: IO[bytes] | None
+) -> None:
     """Import a file of export, or a data file of rsscloud-server.
 
     Subscriptions that exist already are replaced; nothing is removed.  After an interruption,
     import the same file again.
+
+    With --from, copy a whole database instead, and into an empty one: see the manual.
     """
+    if (source is None) == (file is None):
+        raise click.UsageError("name either a FILE or a database with --from")
+    settings = settings_of(config_file, data)
+    if source is not None:
+        _copy(source, settings)
+        return
+    assert file is not None  # or there would be a source
     try:
         document = json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise click.ClickException(f"{file.name}: is not JSON: {error}") from error
-    settings = settings_of(config_file, data)
     protocols = making.protocols(settings.notifiers, config_file or "")
     hub = f"{settings.address}{HUB_PATHS[0]}"
     storage.migrate(settings.database_url)
     begin = partial(storage.open_database, settings.database_url)
     imported = storage.import_in_parts(begin, document, time.time(), hub=hub, protocols=protocols)
     click.echo("\n".join(imported.sentences(hub)))
+
+
+def _copy(source: str, settings: Config) -> None:
+    """Copy a database into that of a configuration."""
+    try:
+        check_database("--from", source)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    makers = discovery.discover()
+    tables = installed_tables(makers.apps.values(), makers.front_doors.values())
+    copied = storage.copy_database(source, settings.database_url, tables)
+    for name, count in sorted(copied.rows.items()):
+        click.echo(f"{name}: {count:,}")
+    click.echo(f"{sum(copied.rows.values()):,} rows were copied.")
+    if copied.left_out:
+        click.echo(
+            f"Not copied are the tables {', '.join(copied.left_out)}, which belong to nothing that "
+            "is installed here.",
+            err=True,
+        )
+    click.echo(
+        "Not copied are files: the archives of pings, in DATA/public, and those of applications, "
+        "in DATA/apps. Copy them if the data directory is another one."
+    )
 
 
 @click.command()

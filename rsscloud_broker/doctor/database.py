@@ -35,12 +35,11 @@ _CLOCK_SECONDS: Final = 5.0
 
 async def database(patient: Patient) -> AsyncIterator[Result]:
     """Whether the database can be reached, has this version's tables, and grants the rights."""
-    url = patient.config.database_url
-    shown = make_url(url).render_as_string(hide_password=True)
+    shown = storage.shown(patient.config.database_url)
     if _cannot_be_reached(patient):
         yield Result("warn", "database", "it was not checked, since the data cannot be used")
         return
-    state, fault = await patient.in_thread(start_checks.database_state, url)
+    state, fault = await patient.in_thread(start_checks.database_state, patient.config)
     if fault:
         advice = "correct 'database' in the configuration, or the rights or files of the database"
         yield Result("fail", "database", fault, advice)

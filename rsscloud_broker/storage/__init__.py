@@ -6,9 +6,10 @@ the functions here that take a connection.
 """
 
 from rsscloud_broker.storage.account_store import AccountStore
+from rsscloud_broker.storage.copying import Copied, copy_database
 from rsscloud_broker.storage.disk_space import required_space
 from rsscloud_broker.storage.engine import open_database
-from rsscloud_broker.storage.examination import Examination, database_file, examine
+from rsscloud_broker.storage.examination import Examination, database_file, examine, shown
 from rsscloud_broker.storage.exchange import (
     Imported,
     InvalidDocument,
@@ -29,10 +30,12 @@ from rsscloud_broker.storage.pulse import Pulse
 from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.sweeping import sweep_database
 from rsscloud_broker.storage.topics import revive_topic
-from rsscloud_broker.storage.upgrade import UnfitDatabase, migrate
+from rsscloud_broker.storage.upgrade import NO_APPS, UnfitDatabase, migrate
 
 __all__ = [
+    "NO_APPS",
     "AccountStore",
+    "Copied",
     "Examination",
     "FileHealth",
     "Imported",
@@ -41,6 +44,7 @@ __all__ = [
     "ServerHealth",
     "Store",
     "UnfitDatabase",
+    "copy_database",
     "database_file",
     "examine",
     "export_text",
@@ -54,6 +58,7 @@ __all__ = [
     "required_space",
     "revive_topic",
     "server_health",
+    "shown",
     "sweep_database",
     "topic_statuses",
     "try_backup",

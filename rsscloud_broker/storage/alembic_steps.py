@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
@@ -41,6 +43,18 @@ def revisions(migrations: str = OF_BROKER) -> list[str]:
     """The revisions that there are steps to, latest first."""
     scripts = ScriptDirectory.from_config(_config(migrations))
     return [step.revision for step in scripts.walk_revisions()]
+
+
+def fit_older_nodes(present: Collection[str], migrations: str = OF_BROKER) -> bool:
+    """Whether nodes of the version that made the present tables can work on with those of this one.
+
+    So it is if each of the missing steps says ``FITS_OLDER_NODES = True``.
+
+    :param present: the revisions of the present tables.
+    """
+    scripts = ScriptDirectory.from_config(_config(migrations))
+    missing = [step for step in scripts.walk_revisions() if step.revision > max(present)]
+    return all(getattr(step.module, "FITS_OLDER_NODES", False) for step in missing)
 
 
 def _config(migrations: str) -> Config:

@@ -75,11 +75,16 @@ def as_unavailable(error: BaseException) -> Unavailable | None:
     reason = error.orig if isinstance(error, DBAPIError) else error
     kind = DiskFull if _is_full(reason) else Unavailable
     unavailable = kind(
-        f"the database cannot be used right now: {reason}. Nothing was changed. "
-        "Look for a full disk, file permissions, or another process that holds a lock."
+        f"the database cannot be used right now: {reason}. Nothing was changed. {_advice(reason)}"
     )
     unavailable.__cause__ = error
     return unavailable
+
+
+def _advice(reason: BaseException | None) -> str:
+    if isinstance(reason, sqlite3.Error):
+        return "Look for a full disk, file permissions, or another process that holds a lock."
+    return postgresql.advice(str(reason))
 
 
 def _is_full(reason: BaseException | None) -> bool:

@@ -6,28 +6,35 @@ the start would migrate it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect, make_url, text
 
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.interfaces import AppTables
+from rsscloud_broker.storage import clusters, postgresql, sqlite
 from rsscloud_broker.storage.engine import database_errors
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.upgrade import (
     LATEST_REVISION,
+    NO_APPS,
     UnfitDatabase,
+    check_fitness,
     check_kept,
-    check_known,
     revisions_of,
 )
 
 #: Seconds to wait for another process that writes, or for a server that does not answer.
 TIMEOUT = 5
 
-_RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
+_RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE"]
+
+_LACKING = text(
+    "SELECT r, t FROM unnest(CAST(:tables AS text[])) AS t, unnest(CAST(:rights AS text[])) AS r"
+    " WHERE NOT has_table_privilege(quote_ident(t), r)"
+)
 
 
 def database_file(url: str) -> Path | None:
@@ -38,6 +45,11 @@ def database_file(url: str) -> Path | None:
     parsed = make_url(url)
     path = sqlite.path_of(parsed) if parsed.get_backend_name() == sqlite.DIALECT else None
     return Path(path) if path else None
+
+
+def shown(url: str) -> str:
+    """A database URL for people, without its password."""
+    return make_url(url).render_as_string(hide_password=True)
 
 
 @frozen
@@ -52,16 +64,21 @@ class Examination:
     latest: str
 
 
-def examine(url: str) -> Examination:
+def examine(
+    url: str, apps: Mapping[str, AppTables] = NO_APPS, public_url: str | None = None
+) -> Examination:
     """Open an existing database, and check that the broker can read and write it.
 
     To check writing, this begins a transaction that changes nothing, and rolls it back.  A
     running broker waits for it no longer than for one of its own commits.
 
     :param url: an SQLAlchemy database URL; the file of an SQLite database must exist.
+    :param apps: the tables of the applications that run, by their names.
+    :param public_url: that of the broker, to find brokers that do not belong to it; None if it is
+        not set.
     :raises Unavailable: the database cannot be opened or written to.
-    :raises UnfitDatabase: the database is in memory, was made by a newer version, or does not
-        give the broker the rights that it needs.
+    :raises UnfitDatabase: the database is in memory, was made by a newer version or by another
+        program, does not give the broker the rights that it needs, or other brokers work on it.
     """
     check_kept(url)
     engine = _engine(url)
@@ -69,17 +86,27 @@ def examine(url: str) -> Examination:
         with database_errors(), engine.connect() as connection:
             if connection.dialect.name == sqlite.DIALECT:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
-            elif connection.dialect.name == "postgresql":
-                _check_rights(connection)
-            revisions = revisions_of(connection)
-            check_known(revisions)
-            found = Examination(", ".join(revisions), LATEST_REVISION)
-            if connection.dialect.name == "postgresql" and found.revision != found.latest:
+            elif connection.dialect.name == postgresql.DIALECT:
+                _check_rights(connection, apps)
+            check_fitness(connection, apps)
+            check_cluster(connection, public_url)
+            found = Examination(", ".join(revisions_of(connection)), LATEST_REVISION)
+            if connection.dialect.name == postgresql.DIALECT and found.revision != found.latest:
                 _check_ownership(connection)
             connection.rollback()
     finally:
         engine.dispose()
     return found
+
+
+def check_cluster(connection: Connection, public_url: str | None) -> None:
+    """Check that no brokers with another public URL work on a database.
+
+    :raises UnfitDatabase: some do.
+    """
+    name = clusters.name_of(public_url)
+    if found := clusters.others(connection, name):
+        raise UnfitDatabase(clusters.sentence(name, found))
 
 
 def _engine(url: str) -> Engine:
@@ -93,23 +120,22 @@ def _engine(url: str) -> Engine:
     return create_engine(parsed, poolclass=NullPool, connect_args=options)
 
 
-def _check_rights(connection: Connection) -> None:
+def _check_rights(connection: Connection, apps: Mapping[str, AppTables]) -> None:
     """Check that the role of the connection may read and write the tables.
 
     :raises UnfitDatabase: it may not.
     """
     if connection.execute(text("SHOW transaction_read_only")).scalar_one() == "on":
         raise UnfitDatabase(
-            "it takes no changes: the server is a standby, or default_transaction_read_only is on"
+            "it takes no changes: the server is a standby, or default_transaction_read_only is on; "
+            "name the server that takes changes, or both with target_session_attrs=read-write"
         )
     present = set(inspect(connection).get_table_names())
-    ours = sorted(present & {*metadata.tables, "alembic_version"})
-    lacking = [
-        (right, table)
-        for table in ours
-        for right in _RIGHTS
-        if not _may(connection, "has_table_privilege(:what, :right)", table, right)
-    ]
+    owned = {"alembic_version", *metadata.tables}
+    for name, each in apps.items():
+        owned |= {f"{name}_alembic_version", *each.metadata.tables}
+    ours = sorted(present & owned)
+    lacking = connection.execute(_LACKING, {"tables": ours, "rights": _RIGHTS}).tuples().all()
     clauses = []
     if lacking:
         rights = ", ".join(dict.fromkeys(right for right, _ in lacking))
@@ -123,7 +149,7 @@ def _check_rights(connection: Connection) -> None:
             "grant that, or let it own the tables"
         )
     schema = "has_schema_privilege(current_schema(), :right)"
-    if not ours and not _may(connection, schema, "", "CREATE"):
+    if ours != sorted(owned) and not _may(connection, schema, "", "CREATE"):
         raise UnfitDatabase(
             f"{_role(connection)} may make no tables in it; grant CREATE on the schema"
         )

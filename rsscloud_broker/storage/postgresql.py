@@ -7,14 +7,19 @@ transaction holds a lock for longer.  Only ``lock``, for migrations, waits witho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, func, select, text
+from sqlalchemy import URL, Connection, Table, func, select, text
 from sqlalchemy.exc import DBAPIError
 from twisted.logger import Logger
 
+from rsscloud_broker.errors import Unavailable
+
 DIALECT: Final = "postgresql"
+
+#: The name of the broker's connections; that of its heartbeat has the public URL behind it.
+APPLICATION: Final = "rsscloud-broker"
 
 #: Seconds to wait for a connection, for a lock, for a free connection of the pool, and for a
 #: silent server.
@@ -46,7 +51,7 @@ _log = Logger()
 
 #: Parameters of libpq, unless the URL sets them.
 _CONNECT_ARGS: Final[dict[str, Any]] = {
-    "application_name": "rsscloud-broker",
+    "application_name": APPLICATION,
     "connect_timeout": TIMEOUT,
     "keepalives_idle": TIMEOUT,
     "keepalives_interval": 5,
@@ -83,6 +88,41 @@ def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
     }
 
 
+#: What to do about an error: words of the server or of libpq, and the advice.
+_ADVICE: Final = (
+    (('database "',), "Make that database (createdb), or correct its name in the URL."),
+    (
+        ('role "', "authentication failed", "pg_hba.conf", "no password supplied"),
+        "Correct the user and the password in the URL, or have the server let them in (createuser, "
+        "pg_hba.conf).",
+    ),
+    (("resolve host", "translate host name"), "Correct the host in the URL."),
+    (
+        ("too many clients", "connection slots"),
+        "Raise max_connections of the server, or end programs that use it.",
+    ),
+    (
+        ("session is read-only", "session is not read-only", "not in hot standby", "read-only"),
+        "Name the server that takes changes, or several with target_session_attrs=read-write.",
+    ),
+    (
+        ("connection failed", "connection is bad", "connection timeout", "timeout expired"),
+        "See whether the server runs, and whether the URL has its host and its port.",
+    ),
+)
+
+
+def advice(error: str) -> str:
+    """What to do about an error, as a sentence.
+
+    :param error: the text of the error.
+    """
+    for words, sentence in _ADVICE:
+        if any(each in error for each in words):
+            return sentence
+    return "Look for a full disk, or another program that holds a lock."
+
+
 def lock_out_others(connection: Connection, digests: Sequence[bytes]) -> None:
     """Make other transactions wait that lock any of these digests, until this one ends.
 
@@ -107,10 +147,75 @@ def lock(connection: Connection) -> None:
     If another process holds the lock, this waits until that one has finished, however long its
     migration takes.
     """
-    if connection.execute(select(func.pg_try_advisory_xact_lock(_MIGRATION))).scalar_one():
+    if try_lock(connection):
         return
     _log.info("Another process migrates the database. The broker waits until it has finished.")
     timeout = connection.execute(select(func.current_setting("lock_timeout"))).scalar_one()
     connection.execute(select(func.set_config("lock_timeout", "0", True)))
     connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION)))
     connection.execute(select(func.set_config("lock_timeout", timeout, True)))
+
+
+def try_lock(connection: Connection) -> bool:
+    """Take the lock for migrations as ``lock`` does, unless another process holds it.
+
+    :returns: whether this transaction has it.
+    """
+    taken = connection.execute(select(func.pg_try_advisory_xact_lock(_MIGRATION)))
+    return bool(taken.scalar_one())
+
+
+def copy_in(connection: Connection, table: Table, rows: Iterable[Sequence[Any]]) -> int:
+    """Write rows to a table by COPY, the quickest way, while they are read.
+
+    :param rows: the values of all columns, in the order of the table.
+    :returns: how many there were.
+    :raises Unavailable: the server does not take a row.
+    """
+    quoter = connection.dialect.identifier_preparer
+    columns = ", ".join(quoter.quote(column.name) for column in table.columns)
+    statement = f"COPY {quoter.format_table(table)} ({columns}) FROM STDIN"
+    driver: Any = connection.connection.driver_connection
+    refused: Any = connection.dialect.loaded_dbapi.Error
+    try:
+        with driver.cursor() as cursor:
+            with cursor.copy(statement) as copying:
+                for row in rows:
+                    copying.write_row(row)
+            return int(cursor.rowcount)
+    except refused as error:
+        raise Unavailable(f"rows of {table.name} cannot be written: {error}") from error
+
+
+def analyze(connection: Connection, table: Table) -> None:
+    """Have the server measure a table, so that it plans queries of a full one well at once."""
+    name = connection.dialect.identifier_preparer.format_table(table)
+    connection.exec_driver_sql(f"ANALYZE {name}")
+
+
+def last_id(connection: Connection, table: Table) -> int:
+    """The largest id that the server has ever given to a row of a table; 0 if none."""
+    sequence = _sequence(connection, table)
+    if sequence is None:
+        return 0
+    row = connection.exec_driver_sql(f"SELECT last_value, is_called FROM {sequence}").one()  # noqa: S608 # the server has quoted it
+    return int(row.last_value) if row.is_called else 0
+
+
+def set_last_id(connection: Connection, table: Table, last: int) -> None:
+    """Have the server give new rows of a table ids behind ``last``."""
+    sequence = _sequence(connection, table)
+    if sequence is not None:
+        connection.execute(select(func.setval(sequence, last)))
+
+
+def _sequence(connection: Connection, table: Table) -> str | None:
+    """The quoted name of the sequence that numbers the rows of a table."""
+    column = table.autoincrement_column
+    if column is None:
+        return None
+    name = connection.dialect.identifier_preparer.format_table(table)
+    found: str | None = connection.execute(
+        select(func.pg_get_serial_sequence(name, column.name))
+    ).scalar_one()
+    return found

@@ -32,7 +32,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
-from rsscloud_broker.storage import nodes, postgresql
+from rsscloud_broker.storage import clusters, nodes, postgresql
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.hints import CHANNEL, FREED, hint
 from rsscloud_broker.storage.store import Store
@@ -98,6 +98,7 @@ class Pulse(Service):
         this service.
     :param publish: is called with events, in the reactor's thread.
     :param counters: say how much the node has done, which it writes with its heartbeat.
+    :param public_url: that of the broker, by which others know whether they belong to it.
     """
 
     name = "nodes"
@@ -110,11 +111,13 @@ class Pulse(Service):
         store: Store,
         publish: Callable[[Event], object],
         counters: Counters,
+        public_url: str | None = None,
     ) -> None:
         self._reactor = reactor
         self._url = url
         self._store = store
         self._publish = publish
+        self._cluster = clusters.name_of(public_url)
         self._stop = Flag()
         self._stopped: Deferred[None] | None = None
         # Used by the thread alone.
@@ -164,6 +167,10 @@ class Pulse(Service):
         if self.running:
             self.log.error("The heartbeat of this node is late: {error}", error=error)
 
+    def _found_others(self, found: list[str]) -> None:
+        said = clusters.sentence(self._cluster, found)
+        self.log.error("Two clusters use one database: {said}.", said=said)
+
     # --- in the thread
 
     def _run(self) -> None:
@@ -185,6 +192,9 @@ class Pulse(Service):
 
     def _listen(self, connection: Connection) -> None:
         connection.execute(text(f"LISTEN {CHANNEL}"))
+        clusters.join(connection, self._cluster)
+        if found := clusters.others(connection, self._cluster):
+            self._reactor.callFromThread(self._found_others, found)
         driver: Any = connection.connection.driver_connection
         while not self._stop.is_set():
             if time.monotonic() - self._beat_at >= BEAT:

@@ -15,7 +15,9 @@ the file afterwards.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -134,6 +136,46 @@ def _last_id(table: str) -> str:
     ever = "SELECT seq FROM sqlite_sequence WHERE name = ?"
     now = f"SELECT max(id) FROM {table}"  # noqa: S608 # our own table
     return f"SELECT max(coalesce(({ever}), 0), coalesce(({now}), 0))"
+
+
+def last_id(conn: Connection, table: Table) -> int:
+    """The largest id that SQLite has ever given to a row of a table with AUTOINCREMENT; 0 if none,
+    and for other tables.
+    """
+    if not _counts(conn):
+        return 0
+    found = conn.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.name,))
+    return int(found.scalar() or 0)
+
+
+def set_last_id(conn: Connection, table: Table, last: int) -> None:
+    """Have a table with AUTOINCREMENT give new rows ids behind ``last``.
+
+    Other tables go on behind their largest id by themselves.
+    """
+    if table.dialect_options[DIALECT]["autoincrement"]:
+        conn.exec_driver_sql("DELETE FROM sqlite_sequence WHERE name = ?", (table.name,))
+        conn.exec_driver_sql("INSERT INTO sqlite_sequence VALUES (?, ?)", (table.name, last))
+
+
+def _counts(conn: Connection) -> bool:
+    """Whether any table has AUTOINCREMENT, so that SQLite keeps their last ids."""
+    there = "SELECT 1 FROM sqlite_master WHERE name = 'sqlite_sequence'"
+    return conn.exec_driver_sql(there).first() is not None
+
+
+def in_use(file: Path) -> bool:
+    """Whether another connection to a database is open, in this process or another one."""
+    place = f"{file.absolute().as_uri()}?mode=rw"
+    with closing(sqlite3.connect(place, uri=True, timeout=0, isolation_level=None)) as alone:
+        try:
+            alone.execute("PRAGMA locking_mode=EXCLUSIVE")
+            alone.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            return error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+        except sqlite3.DatabaseError:  # whoever reads it will say what is wrong with it
+            return False
+    return False
 
 
 def path_of(url: URL) -> str | None:

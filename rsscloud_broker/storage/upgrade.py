@@ -10,7 +10,8 @@ application has revisions of its own, so that it can be installed, disabled and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -30,7 +31,7 @@ from sqlalchemy import (
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.storage import nodes, sqlite
 from rsscloud_broker.storage.engine import (
     database_errors,
     for_writing,
@@ -162,11 +163,50 @@ def upgrade_app(connection: Connection, name: str, tables: AppTables) -> None:
     _upgrade(connection, _of_app(name, tables))
 
 
-def _upgrade(connection: Connection, tables: _Tables) -> None:
+def check_fitness(connection: Connection, apps: Mapping[str, AppTables] = NO_APPS) -> None:
+    """Check that ``migrate`` could make or migrate the tables, without changing anything.
+
+    :raises UnfitDatabase: it could not.
+    """
+    for tables in (_OF_BROKER, *(_of_app(name, each) for name, each in apps.items())):
+        _check_fitness(connection, tables)
+
+
+def _check_fitness(connection: Connection, tables: _Tables) -> list[str]:
+    """Check tables, and return their revisions; none if they are not there yet."""
     revisions = _revisions(connection, tables.version)
     _check_known(revisions, tables)
     if not revisions:
         _check_empty(connection, tables)
+    elif not set(inspect(connection).get_table_names()) & set(tables.metadata.tables):
+        raise UnfitDatabase(_of_another_program(f"it has a table {tables.version.name}", tables))
+    elif revisions != [tables.latest]:
+        _check_older_nodes(connection, revisions, tables)
+    return revisions
+
+
+def _check_older_nodes(connection: Connection, revisions: Sequence[str], tables: _Tables) -> None:
+    """Check that tables can be migrated while nodes of an older version work on them.
+
+    :raises UnfitDatabase: some do, and cannot work with the new tables.
+    """
+    living = nodes.living(connection)
+    # They may be of this version, and one of them has migrated the tables just now.
+    if not living or _revisions(connection, tables.version) == [tables.latest]:
+        return
+    from rsscloud_broker.storage import alembic_steps  # noqa: PLC0415 # see the docstring above
+
+    if not alembic_steps.fit_older_nodes(revisions, tables.migrations):
+        raise UnfitDatabase(
+            f"brokers of an older version work on it ({', '.join(living)}), and this version "
+            f"changes tables of {tables.owner} that they need as they are. Stop them all, and "
+            "then start this version"
+        )
+
+
+def _upgrade(connection: Connection, tables: _Tables) -> None:
+    revisions = _check_fitness(connection, tables)
+    if not revisions:
         tables.metadata.create_all(connection, checkfirst=False)
         tables.version.create(connection, checkfirst=True)
         connection.execute(insert(tables.version).values(version_num=tables.latest))
@@ -183,16 +223,24 @@ def _check_empty(connection: Connection, tables: _Tables) -> None:
     """
     taken = sorted(set(inspect(connection).get_table_names()) & set(tables.metadata.tables))
     if taken:
-        raise UnfitDatabase(
-            f"another program uses the database: it has tables named {', '.join(taken)}, which "
-            f"{tables.owner} did not make. Name a database of the broker's own in the "
-            "configuration."
-        )
+        raise UnfitDatabase(_of_another_program(f"it has tables named {', '.join(taken)}", tables))
+
+
+def _of_another_program(why: str, tables: _Tables) -> str:
+    return (
+        f"another program uses the database: {why}, which {tables.owner} did not make. Name a "
+        "database of the broker's own in the configuration."
+    )
 
 
 def revisions_of(connection: Connection) -> list[str]:
     """The revisions of the broker's tables in a database; none if it has no tables yet."""
     return _revisions(connection, _OF_BROKER.version)
+
+
+def has_tables_of(connection: Connection, name: str, tables: AppTables) -> bool:
+    """Whether a database has the tables of an application."""
+    return bool(_revisions(connection, _of_app(name, tables).version))
 
 
 def _revisions(connection: Connection, version: Table) -> list[str]:
@@ -212,6 +260,9 @@ def check_known(revisions: Iterable[str]) -> None:
 def _check_known(revisions: Iterable[str], tables: _Tables) -> None:
     known = {f"{number:04}" for number in range(1, int(tables.latest) + 1)}
     unknown = set(revisions) - known
+    if strange := sorted(each for each in unknown if not re.fullmatch("[0-9]{4}", each)):
+        why = f"its table {tables.version.name} has the revision {', '.join(strange)}"
+        raise UnfitDatabase(_of_another_program(why, tables))
     if unknown:
         raise UnfitDatabase(
             f"the database was made by a newer version of {tables.owner}: this one does not "

@@ -14,6 +14,8 @@ from rsscloud_broker.apps.test_feed.items import TABLES, Item, add_item
 from rsscloud_broker.storage.accounts import add_account
 from rsscloud_broker.storage.nodes import registered
 from tests.commands.cases import CommandTests
+from tests.notes import FIRST
+from tests.postgresql import empty_database
 from tests.processes import BIN
 
 OLD = {
@@ -145,6 +147,45 @@ class DatabaseTests(CommandTests):
                 complaint = self.complaint_of(command, "--data", self.data)
                 self.assertIn("broker.sqlite does not exist", complaint)
         self.assertFalse(Path(self.data).exists())
+
+    def test_copy_of_a_database(self) -> None:
+        old = self.written("data.json", json.dumps(OLD))
+        self.output_of("import", "--data", self.data, old)
+        source = f"sqlite:///{self.data}/broker.sqlite"
+        database = empty_database()
+        file = self.written("c.toml", f'database = "{database}"\n')
+        said = self.output_of("import", "--config", file, "--from", source)
+        self.assertIn("subscription: 1\ntopic: 1\n2 rows were copied.\nNot copied are files", said)
+        exports = (
+            json.loads(self.output_of("export", *where))
+            for where in (("--config", file), ("--data", self.data))
+        )
+        self.assertEqual(*(each["topics"] for each in exports))
+        self.assertIn(
+            "is not empty", self.complaint_of("import", "--config", file, "--from", source)
+        )
+
+    def test_copy_of_what_is_no_database(self) -> None:
+        for source, said in (
+            ("broker.sqlite", "'--from' is no SQLAlchemy URL"),
+            (f"sqlite:///{self.directory}/none", "/none does not exist"),
+        ):
+            with self.subTest(source):
+                complaint = self.complaint_of("import", "--data", self.data, "--from", source)
+                self.assertIn(said, complaint)
+                self.assertEqual(complaint.count("\n"), 1)
+        self.assertFalse(Path(self.data).exists())
+        for both in ((), ("--from", "sqlite:///x", "-")):
+            self.assertEqual(self.run_command("import", "--data", self.data, *both).exit_code, 2)
+
+    def test_copy_leaves_out_what_is_not_installed(self) -> None:
+        url = f"sqlite:///{self.data}/broker.sqlite"
+        storage.migrate(url, {"notes": FIRST})
+        with storage.open_database(url) as connection:
+            connection.exec_driver_sql("INSERT INTO notes_note (id) VALUES (7)")
+        done = self.run_command("import", "--data", str(self.directory / "new"), "--from", url)
+        self.assertEqual(done.exit_code, 0)
+        self.assertIn("Not copied are the tables notes_note, which belong to nothing", done.stderr)
 
     def test_what_cannot_be_imported(self) -> None:
         for content, reason in (

@@ -185,10 +185,10 @@ class StartErrorTests(EndToEndTestCase):
         said = self.complaint("--listen", "systemd:domain=INET:index=0")
         self.assertIn("systemd has passed no such socket", said)
 
-    def test_a_database_without_its_driver(self) -> None:
+    def test_a_database_of_another_kind(self) -> None:
         file = self.written("database = 'mssql+pymssql://me:sesame@h/x'\n")
-        said = self.complaint("--config", file)
-        self.assertIn(f"{file}: database: needs a driver for mssql+pymssql", said)
+        said = self.complaint_here("--config", file)
+        self.assertIn(f"{file}: database: is the URL of a database (mssql+pymssql) that", said)
         self.assertNotIn("sesame", said)
 
     def test_unknown_keys(self) -> None:

@@ -13,8 +13,10 @@ from pwd import getpwuid
 from textwrap import dedent
 from unittest import SkipTest
 
+from sqlalchemy import create_engine, inspect, make_url
+
 from rsscloud_broker import __version__
-from rsscloud_broker.storage import migrate
+from rsscloud_broker.storage import clusters, migrate, open_database
 from tests import nursery
 from tests.e2e.fixture import (
     TIMEOUT,
@@ -24,6 +26,7 @@ from tests.e2e.fixture import (
     run_here,
     until,
 )
+from tests.postgresql import empty_database
 from tests.processes import Process, free_port
 
 #: A user who owns nothing.
@@ -228,6 +231,58 @@ class ConfigurationTests(StartTestCase):
             *("--data", directory / "data", "--listen", f"unix:{file}"),
         )
         self.assertEqual(file.read_text(encoding="utf-8"), "Somebody's letters.")
+
+
+class ServerTests(StartTestCase):
+    """A PostgreSQL that the broker cannot work on."""
+
+    def written(self, url: str, public_url: str = "") -> Path:
+        file = self.directory() / "broker.toml"
+        text = f'database = "{url}"\n'
+        file.write_text(f'{text}public_url = "{public_url}"\n' if public_url else text)
+        return file
+
+    def assert_refused(self, file: Path, said: str) -> None:
+        data = self.directory() / "data"
+        for output in self.outputs("--config", file, "--data", data):
+            self.assertIn(said, output)
+
+    def test_driver_that_is_not_installed(self) -> None:
+        home = self.directory()
+        (home / "psycopg.py").write_text("raise ImportError(\"No module named 'psycopg'\")\n")
+        self.env = {"PYTHONPATH": f"{home}:{os.environ.get('PYTHONPATH', '')}"}
+        self.assert_refused(
+            self.written("postgresql+psycopg://me@db.example/broker"),
+            "database: needs the driver psycopg, which is not installed: No module named "
+            "'psycopg'; install it beside the broker (pip install 'rsscloud-broker[postgresql]')",
+        )
+
+    def test_database_that_is_not_there(self) -> None:
+        missing = make_url(empty_database()).set(database="nosuch")
+        self.assert_refused(
+            self.written(missing.render_as_string(hide_password=False)),
+            'database "nosuch" does not exist. Nothing was changed. Make that database (createdb)',
+        )
+
+    def test_database_of_another_program(self) -> None:
+        url = empty_database()
+        with open_database(url) as connection:
+            connection.exec_driver_sql("CREATE TABLE topic (name text)")
+        self.assert_refused(self.written(url), "another program uses the database: it has tables")
+        with open_database(url, writes=False) as connection:
+            self.assertEqual(inspect(connection).get_table_names(), ["topic"])
+
+    def test_two_clusters(self) -> None:
+        url = empty_database()
+        node = create_engine(url, isolation_level="AUTOCOMMIT").connect()
+        self.addCleanup(node.engine.dispose)
+        self.addCleanup(node.close)
+        clusters.join(node, "https://broker.example")
+        self.assert_refused(
+            self.written(url, "https://other.example"),
+            "brokers with another public_url work on it: https://broker.example. This broker has "
+            "https://other.example.",
+        )
 
 
 PLUGIN = """

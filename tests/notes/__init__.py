@@ -1,12 +1,13 @@
 """A small application with tables of its own, for tests.
 
 ``FIRST`` and ``SECOND`` are the tables of its two versions.  ``migrations`` has the step to the
-first, and ``second.migrations`` both.
+first, and ``second.migrations`` both.  ``FITTING`` is as ``SECOND``, but nodes of the first version
+can work on with its tables.
 """
 
 from __future__ import annotations
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from attrs.validators import ge
 from sqlalchemy import Column, Integer, MetaData, Table, Text
 
@@ -34,6 +35,7 @@ SECOND = AppTables(
     "tests.notes.second:migrations",
     "0002",
 )
+FITTING = evolve(SECOND, migrations="tests.notes.fitting:migrations")
 
 
 def make_notes(options: NotesOptions, parts: AppParts) -> App:

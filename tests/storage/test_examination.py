@@ -11,8 +11,9 @@ from sqlalchemy import create_engine, make_url, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.storage import UnfitDatabase, database_file, examine
+from rsscloud_broker.storage import UnfitDatabase, database_file, examine, migrate
 from rsscloud_broker.storage.upgrade import LATEST_REVISION
+from tests.notes import FIRST, SECOND
 from tests.postgresql import borrowed_database, empty_database
 from tests.storage.databases import file_database
 
@@ -56,6 +57,36 @@ class ExaminationTests(SynchronousTestCase):
         self.change("UPDATE alembic_version SET version_num = '9999'")
         error = self.assertRaises(UnfitDatabase, examine, self.url)
         self.assertIn("does not know its revision 9999", str(error))
+
+    def test_one_of_another_program(self) -> None:
+        """It may migrate its tables with the same library, and number its revisions alike."""
+        self.change("UPDATE alembic_version SET version_num = 'a1b2c3'")
+        error = self.assertRaises(UnfitDatabase, examine, self.url)
+        self.assertIn("another program uses the database: its table alembic_version", str(error))
+        self.file.unlink()
+        for statement, said in (
+            ("CREATE TABLE topic (name)", "it has tables named topic, which rsscloud-broker did"),
+            ("DROP TABLE topic", ""),
+            ("CREATE TABLE alembic_version (version_num)", ""),
+            (
+                "INSERT INTO alembic_version VALUES ('0001')",
+                "it has a table alembic_version, which",
+            ),
+        ):
+            self.change(statement)
+            before = self.state()
+            if said:
+                error = self.assertRaises(UnfitDatabase, examine, self.url)
+                self.assertIn(said, str(error))
+                self.assertIn("Name a database of the broker's own", str(error))
+                self.assert_left_alone(before)
+                self.assertRaises(UnfitDatabase, migrate, self.url)
+
+    def test_tables_of_an_application(self) -> None:
+        migrate(self.url, {"notes": SECOND})
+        examine(self.url, {"notes": SECOND})
+        error = self.assertRaises(UnfitDatabase, examine, self.url, {"notes": FIRST})
+        self.assertIn("a newer version of the application notes", str(error))
 
     def test_an_empty_one(self) -> None:
         self.file.write_bytes(b"")
@@ -190,8 +221,35 @@ class PostgresqlTests(SynchronousTestCase):
         said = self.refusal(url)
         self.assertIn(f"the start migrates it, and the role {self.role} does not own ", said)
 
+    def test_tables_of_an_application(self) -> None:
+        """Who may make no tables may use only those that are there."""
+        url = self.borrowed(
+            "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
+            "USAGE ON ALL SEQUENCES IN SCHEMA public",
+        )
+        examine(url)
+        said = str(self.assertRaises(UnfitDatabase, examine, url, {"notes": FIRST}))
+        self.assertIn("may make no tables in it; grant CREATE on the schema", said)
+
     def test_a_database_that_takes_no_changes(self) -> None:
         url = empty_database()
         name = make_url(url).database
         self.run_as_owner(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
         self.assertIn("it takes no changes", self.refusal(url))
+
+
+class AdviceTests(SynchronousTestCase):
+    """Whoever cannot reach a server is told what to do."""
+
+    def test_what_to_do(self) -> None:
+        url = make_url(empty_database())
+        for changed, said in (
+            (url.set(database="nosuch"), "Make that database (createdb), or correct its name"),
+            (url.set(username="nosuch"), "Correct the user and the password in the URL"),
+            (url.set(query={"host": "/nosuch"}), "See whether the server runs, and whether"),
+            (make_url("postgresql+psycopg://u@127.0.0.1:9/x"), "See whether the server runs"),
+            (make_url("postgresql+psycopg://u@host.invalid/x"), "Correct the host in the URL."),
+        ):
+            address = changed.render_as_string(hide_password=False)
+            error = self.assertRaises(Unavailable, examine, address)
+            self.assertIn(f"Nothing was changed. {said}", str(error))

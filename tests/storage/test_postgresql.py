@@ -6,6 +6,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from alembic import command
 from sqlalchemy import Connection, Engine, select, text
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorTime
@@ -17,7 +18,15 @@ from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import Ping
 from rsscloud_broker.records import Bounds, PingedTopic, RelayProgress
-from rsscloud_broker.storage import AccountStore, Store, open_database
+from rsscloud_broker.storage import (
+    AccountStore,
+    Store,
+    UnfitDatabase,
+    examine,
+    migrate,
+    nodes,
+    open_database,
+)
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.engine import open_engine, wait_for_others
 from rsscloud_broker.storage.log_entries import add_log_entries
@@ -26,7 +35,9 @@ from rsscloud_broker.storage.schema import ping
 from rsscloud_broker.storage.settled import announce
 from rsscloud_broker.storage.statistic_schema import statistic
 from rsscloud_broker.storage.statistics import MINUTE, put_busy_topics
+from rsscloud_broker.storage.upgrade import LATEST_REVISION, revisions_of
 from rsscloud_broker.storage.writer import TRIES
+from tests.notes import FIRST, FITTING, SECOND
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
 from tests.storage import app_migrating, migrating
 from tests.storage.databases import threaded_account_store, threaded_store
@@ -310,6 +321,34 @@ class PostgreSQLAppTests(app_migrating.AppMigrations):
     def new_url(self) -> str:
         return empty_database()
 
+    def test_older_nodes_that_need_the_tables_as_they_are(self) -> None:
+        """The version that would change them does not start before they have stopped."""
+        migrate(self.url, {"notes": FIRST})
+        with open_database(self.url) as conn:
+            older = nodes.registered(conn, None)
+        for refuse in (migrate, examine):
+            error = self.assertRaises(UnfitDatabase, refuse, self.url, {"notes": SECOND})
+            self.assertIn("brokers of an older version work on it (", str(error))
+            self.assertIn("tables of the application notes that they need", str(error))
+        with open_database(self.url, writes=False) as conn:
+            self.assertEqual((self.columns(conn), self.revision(conn)), (["id"], "0001"))
+        with open_database(self.url) as conn:
+            nodes.leave(conn, older)
+        examine(self.url, {"notes": SECOND})
+        migrate(self.url, {"notes": SECOND})
+        with open_database(self.url, writes=False) as conn:
+            self.assertEqual(self.revision(conn), "0002")
+
+    def test_older_nodes_that_can_work_with_the_new_tables(self) -> None:
+        migrate(self.url, {"notes": FIRST})
+        with open_database(self.url) as conn:
+            nodes.registered(conn, None)
+        examine(self.url, {"notes": FITTING})
+        migrate(self.url, {"notes": FITTING})
+        self.add_note()  # as the older nodes do, which do not know of the new column
+        with open_database(self.url, writes=False) as conn:
+            self.assertEqual((self.notes(conn), self.revision(conn)), ([7], "0002"))
+
 
 class PostgreSQLMigrationTests(migrating.MigrationSteps):
     def new_url(self) -> str:
@@ -317,6 +356,23 @@ class PostgreSQLMigrationTests(migrating.MigrationSteps):
 
     def definitions(self, conn: Connection) -> list[str]:
         return sorted(conn.execute(text(DEFINITIONS)).scalars())
+
+    def test_nodes_that_start_together(self) -> None:
+        """Each step runs once, however many processes begin at the same time."""
+        for prepare in (lambda url: None, self.migrate_back):
+            url = self.new_url()
+            prepare(url)
+            with ThreadPoolExecutor(6) as threads:
+                for done in [threads.submit(migrate, url) for _ in range(6)]:
+                    done.result(TIMEOUT)
+            with open_database(url, writes=False) as conn:
+                self.assertEqual(revisions_of(conn), [LATEST_REVISION])
+
+    def migrate_back(self, url: str) -> None:
+        """Make the tables of an earlier version."""
+        migrate(url)
+        with open_database(url) as conn:
+            command.downgrade(migrating.steps_on(conn), "0010")
 
     def test_others_wait(self) -> None:
         """While one process migrates, another waits for its transaction to end.

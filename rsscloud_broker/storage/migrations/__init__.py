@@ -5,4 +5,10 @@ step before it as its ``down_revision``.  A test compares where the steps lead
 with the schema.  Write them with Alembic's operations, so that they run on
 every database; use ``op.batch_alter_table`` to change a table, as SQLite can
 do little else.
+
+A step says ``FITS_OLDER_NODES = True`` if nodes of the version before it can work on while it runs
+and afterwards: it only adds tables, indexes, or columns that may be null or have a default, and
+older nodes need not fill them.  It must be quick, since it locks what it changes.  A version whose
+steps all say so can be started while older nodes work; any other one asks the operator to stop them
+first.
 """

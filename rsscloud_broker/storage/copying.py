@@ -1,0 +1,284 @@
+"""Copies a whole database into an empty one, for the command ``import --from``.
+
+Either database may be SQLite or PostgreSQL.  The copy has the same rows with the same ids, and the
+ids that rows have had before are not used again.  Only the nodes are left out, and with them their
+claims: no broker works on the copy yet.
+
+The rows are read and written as a stream, so that few are in memory at a time, and written in one
+transaction.  If anything fails, the target has no row.  Meanwhile no broker can start on either
+database: it waits, or fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+from sqlalchemy import (
+    Column,
+    Connection,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    func,
+    inspect,
+    literal,
+    make_url,
+    null,
+    select,
+    update,
+)
+from sqlalchemy import table as named
+from sqlalchemy.exc import SQLAlchemyError
+
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import AppTables
+from rsscloud_broker.storage import nodes, postgresql, sqlite
+from rsscloud_broker.storage.engine import open_database, wait_for_others
+from rsscloud_broker.storage.examination import database_file, shown
+from rsscloud_broker.storage.schema import CLAIMS, metadata, node
+from rsscloud_broker.storage.upgrade import (
+    UnfitDatabase,
+    check_kept,
+    check_known,
+    has_tables_of,
+    migrate,
+    revisions_of,
+)
+from rsscloud_broker.tables import insert_on_sqlite
+from rsscloud_broker.wire.text import clean
+
+#: Rows that are in memory at a time.
+_ROWS = 1000
+
+
+@frozen
+class Copied:
+    """The result of a copy.
+
+    :ivar rows: how many rows were copied, by table; only tables with rows.
+    :ivar left_out: the tables with rows that no part of this installation knows.
+    """
+
+    rows: Mapping[str, int]
+    left_out: Sequence[str]
+
+
+def copy_database(source: str, target: str, apps: Mapping[str, AppTables]) -> Copied:
+    """Copy all rows of a broker's database into an empty database, which need not have tables yet.
+
+    A source of an older version is migrated first, as a start of the broker would do.
+
+    :param source: an SQLAlchemy URL of the database to copy.
+    :param target: that of the database to copy into.
+    :param apps: the tables of the applications that are installed, by their names.
+    :raises UnfitDatabase: one of the databases may not be used for this; nothing was copied.
+    :raises Unavailable: one of the databases cannot be used; nothing was copied.
+    """
+    _check_files(source, target)
+    with _naming(source), open_database(source, writes=False) as reading:
+        _check_source(reading)
+        present = {name: each for name, each in apps.items() if has_tables_of(reading, name, each)}
+    with _naming(target):
+        _check_target(target, present)
+    with _naming(source):
+        migrate(source, present)
+    with _naming(target):
+        migrate(target, present)
+    tables = [*metadata.sorted_tables, *chain(*map(_tables, present.values()))]
+    with open_database(source) as reading, _naming(target), open_database(target) as writing:
+        wait_for_others(writing)
+        _check_unused(writing)
+        _check_empty(writing, tables)
+        with _naming(source):
+            _lock(reading)
+        rows = {each.name: _copy(reading, writing, each) for each in tables if each is not node}
+        for each in tables:
+            _go_on_behind(reading, writing, each)
+        left_out = _unknown(reading, [each.name for each in tables])
+    return Copied({name: count for name, count in rows.items() if count}, left_out)
+
+
+@contextmanager
+def _naming(url: str) -> Iterator[None]:
+    """Name a database in each error that it causes."""
+    try:
+        yield
+    except (UnfitDatabase, Unavailable) as error:
+        raise type(error)(f"{shown(url)}: {error}") from error
+    except SQLAlchemyError as error:
+        raise Unavailable(f"{shown(url)}: {clean(str(error))}") from error
+
+
+def _tables(app: AppTables) -> list[Table]:
+    found: list[Table] = app.metadata.sorted_tables
+    return found
+
+
+# --- what may be copied, and into what
+
+
+def _check_files(source: str, target: str) -> None:
+    """Check the files of SQLite databases, before anything opens one: that would make it.
+
+    :raises UnfitDatabase: there is no source, a database is in memory, or both are the same.
+    """
+    for url in (source, target):
+        check_kept(url)
+    file, other = database_file(source), database_file(target)
+    if file is not None and not file.is_file():
+        raise UnfitDatabase(f"{file} does not exist; name the file of the database to copy")
+    same_file = file and other and other.exists() and file.samefile(other)
+    if same_file or make_url(source) == make_url(target):
+        raise UnfitDatabase(
+            f"{shown(source)} is the database to copy into, too: 'database' in the configuration "
+            "must name another one"
+        )
+    for each in (file, other):
+        _check_free(each)
+
+
+def _check_free(file: Path | None) -> None:
+    if file is not None and file.is_file() and sqlite.in_use(file):
+        raise UnfitDatabase(f"another process uses {file}: stop the broker that works on it")
+
+
+def _check_source(connection: Connection) -> None:
+    revisions = revisions_of(connection)
+    check_known(revisions)
+    if not revisions:
+        raise UnfitDatabase("it has no tables of a broker, so there is nothing to copy")
+    _check_unused(connection)
+
+
+def _check_target(url: str, apps: Mapping[str, AppTables]) -> None:
+    """Check a target before its tables are made or migrated."""
+    file = database_file(url)
+    if file is not None and not file.exists():
+        return
+    tables = chain(metadata.tables.values(), *map(_tables, apps.values()))
+    with open_database(url, writes=False) as connection:
+        if revisions_of(connection):
+            _check_unused(connection)
+            present = set(inspect(connection).get_table_names())
+            _check_empty(connection, [each for each in tables if each.name in present])
+
+
+def _check_unused(connection: Connection) -> None:
+    if living := nodes.living(connection):
+        raise UnfitDatabase(f"brokers work on it: {', '.join(living)}; stop them, and try again")
+
+
+def _check_empty(connection: Connection, tables: Iterable[Table]) -> None:
+    names = (each.name for each in tables if each is not node)
+    if full := [name for name in names if _has_rows(connection, name)]:
+        raise UnfitDatabase(
+            f"it is not empty: there are rows in {', '.join(full)}. Name a new database in the "
+            "configuration, on which no broker has worked yet; nothing was copied"
+        )
+
+
+def _has_rows(connection: Connection, name: str) -> bool:
+    rows = select(literal(1)).select_from(named(name)).limit(1)
+    return connection.execute(rows).first() is not None
+
+
+def _lock(connection: Connection) -> None:
+    """Keep brokers from starting on the source until the transaction ends.
+
+    On SQLite every transaction that writes does so by itself.
+
+    :raises UnfitDatabase: somebody else does so already, or a broker has started meanwhile.
+    """
+    if sqlite.serves(connection):
+        return
+    if not postgresql.try_lock(connection):
+        raise UnfitDatabase(
+            "another process makes, migrates or copies its tables right now; "
+            "try again when that has ended"
+        )
+    _check_unused(connection)
+
+
+def _unknown(connection: Connection, known: Collection[str]) -> list[str]:
+    """The tables of a database with rows that are not among the known ones."""
+    others = sorted(set(inspect(connection).get_table_names()) - {*known, node.name})
+    return [
+        each
+        for each in others
+        if not each.endswith("alembic_version") and _has_rows(connection, each)
+    ]
+
+
+# --- copying
+
+
+def _copy(source: Connection, target: Connection, table: Table) -> int:
+    """Copy the rows of a table, and return how many there are.
+
+    A row may refer to a later row of its table.  So such references are written when all rows are
+    there.
+    """
+    own = [column for column in table.columns if _refers_to(column, table)]
+    blank = {*own, *(each for each in table.columns if each in CLAIMS or _refers_to(each, node))}
+    columns = [null().label(each.name) if each in blank else each for each in table.columns]
+    rows = _stream(source, select(*columns))
+    if sqlite.serves(target):
+        count = _insert(target, table, rows)
+    else:
+        count = postgresql.copy_in(target, table, map(_without_nul, rows))
+    for column in own:
+        _refer(source, target, column)
+    if not sqlite.serves(target):
+        postgresql.analyze(target, table)
+    return count
+
+
+def _refers_to(column: Column[Any], table: Table) -> bool:
+    return any(key.column.table is table for key in column.foreign_keys)
+
+
+def _stream(source: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
+    return iter(source.execute(query.execution_options(yield_per=_ROWS)))
+
+
+def _insert(target: Connection, table: Table, rows: Iterator[Row[Any]]) -> int:
+    count = 0
+    while some := [dict(row._mapping) for row in islice(rows, _ROWS)]:
+        insert_on_sqlite(target, table, some)
+        count += len(some)
+    return count
+
+
+def _without_nul(row: Row[Any]) -> tuple[Any, ...]:
+    """A row as PostgreSQL can store it: its texts cannot have the character NUL."""
+    return tuple(
+        value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
+        for value in row
+    )
+
+
+def _refer(source: Connection, target: Connection, column: Column[Any]) -> None:
+    """Write a column with references to rows of its own table."""
+    (key,) = column.table.primary_key.columns
+    rows = _stream(source, select(key.label("row"), column.label("to")).where(column.is_not(None)))
+    change = update(column.table).where(key == bindparam("row")).values({column: bindparam("to")})
+    while some := [dict(row._mapping) for row in islice(rows, _ROWS)]:
+        target.execute(change, some)
+
+
+def _go_on_behind(source: Connection, target: Connection, table: Table) -> None:
+    """Have the target give new rows of a table ids that no row has had in the source."""
+    column = table.autoincrement_column
+    if column is None:
+        return
+    largest = source.execute(select(func.max(column))).scalar_one() or 0
+    before = (sqlite if sqlite.serves(source) else postgresql).last_id(source, table)
+    last = max(largest, before)
+    if last:
+        (sqlite if sqlite.serves(target) else postgresql).set_last_id(target, table, last)

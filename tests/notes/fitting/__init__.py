@@ -1,0 +1,1 @@
+"""The second version of the application."""
