@@ -607,7 +607,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "storage/shared_work.py",
         "        if job and not jobs.lock_claim(conn, job, self._node):",
         "        if False:",
-        "storage.test_nodes storage.test_store",
+        "storage.test_nodes",
         "A process that stood still replaces newer files for crawlers by its own.",
     ),
     Mutation(

@@ -49,6 +49,21 @@ class OwnTopicsTests(TestCase):
         for interface in (ITopicFetcher, IURLPolicy):
             self.assertTrue(verifyObject(interface, self.topics))
 
+    async def test_present_version_is_copied_first(self) -> None:
+        """Another node may have made it."""
+        asked: list[str] = []
+
+        async def copy(path: str) -> bool:
+            asked.append(path)
+            self.directory.child("changes.xml").setContent(b"newer")
+            return True
+
+        self.topics.copy_by(copy)
+        fetched = await self.topics.fetch(LIST)
+        self.assertEqual(fetched.content, Content(b"newer", "text/xml; charset=utf-8"))
+        await self.topics.fetch(ELSEWHERE)
+        self.assertEqual(asked, ["/changes.xml"])
+
     async def test_own_files_are_read_where_they_lie(self) -> None:
         for path, body in (
             ("/changes.xml", b"<weblogUpdates/>"),

@@ -12,14 +12,20 @@ Each function runs in a transaction that the caller has begun, and may run again
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, and_, false, select, update
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, select, update
 
 from rsscloud_broker.records import JobTurn
+from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.schema import node
 from rsscloud_broker.storage.shared_schema import job
 from rsscloud_broker.tables import to_micros, to_seconds
+
+#: The advisory lock of PostgreSQL that a transaction takes to add jobs.
+_ADDING: Final = 0x72737363_6A6F6273
 
 
 def claim_job(conn: Connection, name: str, now: float, period: float, here: int) -> JobTurn:
@@ -27,15 +33,48 @@ def claim_job(conn: Connection, name: str, now: float, period: float, here: int)
 
     :param here: the id of this process.
     """
-    conn.execute(insert_into(conn, job).values(name=name, due_at=0).on_conflict_do_nothing())
-    row = conn.execute(select(job).where(job.c.name == name).with_for_update()).one()
+    row = _row(conn, name)
+    if row is None:
+        _add(conn, name)
+        row = _row(conn, name)
+        assert row is not None  # it is there now
     due_at = to_seconds(row.due_at)
     # A time that is too far away was set by a clock that was wrong.
     is_due = due_at <= now or due_at > now + period
-    claimed = is_due and (row.node_id in {None, here} or _is_gone(conn, row.node_id))
-    if claimed:
-        conn.execute(update(job).where(job.c.name == name).values(node_id=here))
+    claimed = is_due and _is_free(conn, row, here) and _claim(conn, row, here)
     return JobTurn(due_at, claimed, elsewhere=is_due and not claimed)
+
+
+def _row(conn: Connection, name: str) -> Row[Any] | None:
+    return conn.execute(select(job).where(job.c.name == name)).first()
+
+
+def _add(conn: Connection, name: str) -> None:
+    """Add a job that is due.  Nodes that start together wait for each other."""
+    if not sqlite.serves(conn):
+        conn.execute(select(func.pg_advisory_xact_lock(_ADDING)))
+    conn.execute(insert_into(conn, job).values(name=name, due_at=0).on_conflict_do_nothing())
+
+
+def _is_free(conn: Connection, row: Row[Any], here: int) -> bool:
+    return row.node_id in {None, here} or _is_gone(conn, row.node_id)
+
+
+def _claim(conn: Connection, row: Row[Any], here: int) -> bool:
+    """Claim a job, unless it has changed, or another transaction is just claiming it.
+
+    Nobody waits for that, as one transaction may claim several jobs: two might wait for each other.
+    """
+    same = and_(
+        job.c.name == row.name,
+        job.c.due_at == row.due_at,
+        job.c.node_id.is_not_distinct_from(row.node_id),
+    )
+    locked = select(job.c.name).where(same).with_for_update(skip_locked=True)
+    if conn.execute(locked).first() is None:
+        return False
+    conn.execute(update(job).where(same).values(node_id=here))
+    return True
 
 
 def _is_gone(conn: Connection, key: int) -> bool:

@@ -18,6 +18,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor
 
@@ -72,7 +73,10 @@ class ChangeListsTestCase(TestCase):
             statistics=unused,
             topics=unused,
             has_hub=self.has_hub,
+            copy_file=self.copy,
         )
+        self.copied: list[str] = []
+        self.stored: dict[str, Exception | None] = {}
         self.door = ChangeListsDoor(ChangeListsOptions(), parts)
         # The agent under StubTreq, since treq itself would accept gzip and decompress it.
         self.agent = RequestTraversalAgent(Root(self.door))
@@ -83,6 +87,17 @@ class ChangeListsTestCase(TestCase):
         # A connection that is lost tells Twisted's file producer to stop; this agent's does not,
         # so the producer may fail after the client has all it wanted.
         self.addCleanup(self.flushLoggedErrors, AttributeError)
+
+    async def copy(self, path: str) -> bool:
+        """Copy a file that another node has made."""
+        self.copied.append(path)
+        if path not in self.stored:
+            return False
+        failure = self.stored[path]
+        if failure is not None:
+            raise failure
+        self.put(*path[1:].split("/"))
+        return True
 
     def put(self, *segments: str, twin: bool = True) -> FilePath[str]:
         path = self.directory.descendant(segments)
@@ -381,3 +396,40 @@ class TopicTests(ChangeListsTestCase):
         answer = await self.ask("/changes.xml")
         self.assertEqual(answer.status, 503)
         self.assertIn('<http://broker.example/changes.xml>; rel="self"', answer.headers["link"])
+
+
+class CopiedFileTests(ChangeListsTestCase):
+    """Files that another node has made, and that this one lacks."""
+
+    has_hub = True
+    ARCHIVE = "/2026/09/29/12.xml"
+
+    async def test_copied_when_it_is_asked_for(self) -> None:
+        self.stored = {"/changes.xml": None, self.ARCHIVE: None}
+        for path in self.stored:
+            answer = await self.ask(path)
+            self.assertEqual((answer.status, answer.body), (200, CONTENT))
+            self.assertIn(f"<http://broker.example{path}>", answer.headers["link"])
+            again = await self.ask(path, {"if-none-match": answer.headers["etag"]})
+            self.assertEqual(again.status, 304)
+        self.assertEqual(self.copied, [*self.stored])
+
+    async def test_nobody_has_it(self) -> None:
+        for path, status in (("/changes.xml", 503), (self.ARCHIVE, 404)):
+            answer = await self.ask(path)
+            self.assertEqual(answer.status, status)
+            self.assertEqual(answer.headers["content-type"], "text/plain; charset=utf-8")
+            head = await self.ask(path, method="HEAD")
+            self.assertEqual((head.status, head.body), (status, b""))
+
+    async def test_other_paths_are_not_looked_up(self) -> None:
+        await self.ask("/2026/09/29/../12.xml")
+        await self.ask("/broker.sqlite")
+        self.assertEqual(self.copied, [])
+
+    async def test_it_cannot_be_copied(self) -> None:
+        for failure in (Unavailable("the server is down"), OSError(28, "No space left on device")):
+            self.stored = {self.ARCHIVE: failure}
+            answer = await self.ask(self.ARCHIVE)
+            self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
+            self.assertIn(b"come again", answer.body)

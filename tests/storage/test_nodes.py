@@ -18,7 +18,7 @@ from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Intent, Ping
 from rsscloud_broker.records import CheckState, Fanout, PollPlan
-from rsscloud_broker.storage import Pulse, Store, migrate, nodes, walks
+from rsscloud_broker.storage import Pulse, Store, jobs, migrate, nodes, walks
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.schema import node, topic
 from rsscloud_broker.testing import memory_store
@@ -468,6 +468,20 @@ class JobTests(NodesTestCase):
         await one.claim_job("a", 1000.0, 60.0)
         self.run_all(f"DELETE FROM node WHERE id = {one.node}")
         self.assertTrue((await other.claim_job("a", 1000.0, 60.0)).claimed)
+
+    async def test_nobody_waits_for_a_node_that_is_just_claiming(self) -> None:
+        """Two nodes that claim the same jobs in another order would wait for each other."""
+        one, other = self.stores
+        for name in ("a", "b"):
+            await one.claim_job(name, 1000.0, 60.0)
+            await one.finish_job(name, 1060.0)
+        assert one.node is not None
+        with self.engine.begin() as conn:
+            self.assertTrue(jobs.claim_job(conn, "a", 1100.0, 60.0, one.node).claimed)
+            turn = await other.claim_job("a", 1100.0, 60.0)
+            self.assertEqual((turn.claimed, turn.elsewhere), (False, True))
+            self.assertTrue((await other.claim_job("b", 1100.0, 60.0)).claimed)
+            self.assertFalse(jobs.claim_job(conn, "b", 1100.0, 60.0, one.node).claimed)
 
     async def test_document_under_a_lost_claim_is_dropped(self) -> None:
         one, other = self.stores

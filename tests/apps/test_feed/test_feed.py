@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lxml import etree
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -16,7 +16,13 @@ from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.errors import Forbidden, Unavailable
 from rsscloud_broker.interfaces import App
 from rsscloud_broker.plugins import bundled
-from rsscloud_broker.testing import FakePublisher, app_parts, make_app_tests, memory_database
+from rsscloud_broker.testing import (
+    FakeJobs,
+    FakePublisher,
+    app_parts,
+    make_app_tests,
+    memory_database,
+)
 from rsscloud_broker.testing.clock import Clock
 
 #: A quarter of an hour.
@@ -37,12 +43,17 @@ class FeedTestCase(SynchronousTestCase):
         self.database = memory_database(TABLES)
         self.clock = Clock(QUARTER + 1)
         self.publisher = FakePublisher(self.database)
+        self.jobs = FakeJobs()
         self.start()
 
     def start(self) -> None:
         """Start a broker with the database that is there."""
         parts = app_parts(
-            TABLES, database=self.database, clock=self.clock, publisher=self.publisher
+            TABLES,
+            database=self.database,
+            clock=self.clock,
+            publisher=self.publisher,
+            jobs=self.jobs,
         )
         self.app: App = make_test_feed(TestFeedOptions(self.every), parts)
         (self.service,) = self.app.services
@@ -139,6 +150,40 @@ class RestartTests(FeedTestCase):
         self.assertEqual(self.slots(), [60, 0])
         self.pass_time(EVERY)
         self.assertEqual(self.slots(), [EVERY, 60, 0])
+
+
+class OtherNodeTests(FeedTestCase):
+    """Another node may make the item, or have made it."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.jobs.shares = True
+        self.maker = self.app
+        self.makers_service = self.service
+        self.start()  # one more node
+        self.service.stopService()
+
+    def test_its_items_are_served_at_once(self) -> None:
+        before = self.content()
+        self.pass_time(EVERY)
+        self.assertEqual(len(self.publisher.published), 2)
+        self.assertNotEqual(self.content(), before)
+        self.assertEqual(self.slots(), [EVERY, 0])
+        self.assertEqual(self.content(), self.publisher.published[-1][1])
+
+    def test_item_that_it_has_made_is_not_made_again(self) -> None:
+        self.pass_time(EVERY)
+        self.makers_service.stopService()
+        self.service.startService()
+        self.assertEqual(len(self.publisher.published), 2)
+        self.pass_time(EVERY)
+        self.assertEqual(self.slots(), [2 * EVERY, EVERY, 0])
+        self.assertEqual(len(self.publisher.published), 3)
+
+    def test_without_the_database_the_last_one_is_served(self) -> None:
+        before = self.content()
+        self.patch(self.database, "read", lambda operation: fail(Unavailable("it is down")))
+        self.assertEqual(self.content(), before)
 
 
 class SecondsTests(FeedTestCase):
