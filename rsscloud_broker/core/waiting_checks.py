@@ -31,7 +31,7 @@ from rsscloud_broker.store_retry import StoreRetry
 WINDOW, WINDOW_OF_HOST = 2000, 200
 
 #: How many checks are claimed at a time.
-PORTION = 100
+PORTION = 50
 
 #: When fetches end, seconds until checks are claimed in their place.
 PAUSE = 0.05

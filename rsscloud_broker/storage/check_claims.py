@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, and_, bindparam, func, select, update
 
 from rsscloud_broker.records import Check, ClaimedChecks, WantedChecks
 from rsscloud_broker.storage.schema import CHECK_WAITS, topic
@@ -33,10 +33,11 @@ _FIRST_SOURCE = (
 )
 _NEXT_SOURCE = _FIRST_SOURCE.where(topic.c.check_source > bindparam("after"))
 
+#: Selects a host, and which of its topics waits longest.
 _FIRST_HOST = (
-    select(topic.c.check_host)
+    select(topic.c.check_host, topic.c.id)
     .where(CHECK_WAITS, topic.c.check_source == bindparam("source"))
-    .order_by(topic.c.check_host)
+    .order_by(topic.c.check_host, topic.c.check_requested_at)
     .limit(1)
 )
 _NEXT_HOST = _FIRST_HOST.where(topic.c.check_host > bindparam("after"))
@@ -52,11 +53,18 @@ _OF_HOST = (
     .limit(bindparam("most"))
 )
 
+# Written so that PostgreSQL does not use the index of what waits, in which it expects few rows
+# until it has counted them.
+_WAITS = and_(
+    func.coalesce(topic.c.check_requested_at, 0) > 0,
+    func.coalesce(topic.c.check_node_id, 0) == 0,
+    func.coalesce(topic.c.check_due_at, 0) == 0,
+)
 _STILL_FREE = (
     select(
         topic.c.id, topic.c.url, topic.c.check_pinged, topic.c.check_source, topic.c.check_failures
     )
-    .where(topic.c.id.in_(bindparam("keys", expanding=True)), CHECK_WAITS)
+    .where(topic.c.id.in_(bindparam("keys", expanding=True)), _WAITS)
     .order_by(topic.c.id)
     .with_for_update(skip_locked=True, key_share=True)
 )
@@ -79,10 +87,10 @@ def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedCh
     for number, source in enumerate(sources):
         share = (wanted.limit - len(keys)) // (len(sources) - number)
         hosts = _hosts(conn, wanted, source, share)
-        for host in hosts:
+        for host, first in hosts.items():
             most = min(share // len(hosts), wanted.of_host)
             asked = {"source": source, "host": host, "most": most}
-            keys += conn.scalars(_OF_HOST, asked)
+            keys += conn.scalars(_OF_HOST, asked) if most > 1 else (first,)
             after_hosts[source] = host
     return ClaimedChecks(
         _claim(conn, keys, node),
@@ -131,17 +139,25 @@ def _next_source(conn: Connection, after: str | None) -> str | None:
     return found
 
 
-def _hosts(conn: Connection, wanted: WantedChecks, source: str, most: int) -> list[str]:
-    """The hosts whose turn it is of those that a source wants called."""
+def _hosts(conn: Connection, wanted: WantedChecks, source: str, most: int) -> dict[str, int]:
+    """The hosts whose turn it is of those that a source wants called.
+
+    :returns: with the id of a topic that waits there longest.
+    """
+    found: dict[str, int] = {}
 
     def following(after: str | None) -> str | None:
         query = _FIRST_HOST if after is None else _NEXT_HOST
         given = {"source": source} | ({} if after is None else {"after": after})
-        found: str | None = conn.scalar(query, given)
-        return found
+        row = conn.execute(query, given).first()
+        if row is None:
+            return None
+        found[row.check_host] = row.id
+        return str(row.check_host)
 
     busy = {host for of, host in wanted.busy_hosts if of == source}
-    return _some(following, wanted.after_hosts.get(source), busy, most)
+    hosts = _some(following, wanted.after_hosts.get(source), busy, most)
+    return {host: found[host] for host in hosts}
 
 
 def _some(
@@ -166,7 +182,6 @@ def _some(
             some.append(value)
         elif len(seen) - len(some) > _PASSED_OVER:
             break
-        value = following(value)
-        if value is None:
-            value = following(None)
+        if len(some) < most:
+            value = following(value) or following(None)
     return some
