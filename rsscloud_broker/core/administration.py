@@ -235,7 +235,7 @@ class Administration:
             raise Unadministrable(
                 f"{url} cannot move to {to}: one of them has ended, or the topic is there "
                 "already, or it came from there less than a week ago, or both have more than "
-                "500 subscriptions"
+                "250 subscriptions"
             )
         await self._done()
         await self._fetch_soon(to)

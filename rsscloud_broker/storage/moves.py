@@ -63,7 +63,7 @@ SETTLED_AFTER = to_micros(7 * 86400)
 MAX_OLD_URLS = 20
 
 #: One transaction makes at most so many subscriptions another topic's, so that others do not wait.
-MAX_AT_ONCE = 500
+MAX_AT_ONCE = 250
 
 #: The columns that a topic keeps when another one becomes part of it.
 _KEPT = ("check_node_id", "poll_node_id", "first_url")
