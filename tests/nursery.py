@@ -277,17 +277,19 @@ class _Nursery:
                 pass_fds=[theirs.fileno()],
             )
         self._adopt = ctypes.CDLL(None).prctl
+        self._one_at_a_time = threading.Lock()
         atexit.register(self.end)
 
     def fork(self, wanted: Mapping[str, Any], descriptors: Sequence[int]) -> int:
         """Have a process started; its number."""
-        # Only for this moment: what tests orphan themselves goes where it always goes.
-        self._adopt(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        try:
-            socket.send_fds(self._socket, [json.dumps(wanted).encode()], list(descriptors))
-            answer = self._socket.recv(_LARGEST)
-        finally:
-            self._adopt(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        with self._one_at_a_time:
+            # Only for this moment: what tests orphan themselves goes where it always goes.
+            self._adopt(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            try:
+                socket.send_fds(self._socket, [json.dumps(wanted).encode()], list(descriptors))
+                answer = self._socket.recv(_LARGEST)
+            finally:
+                self._adopt(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         if not answer:
             raise AssertionError(f"the nursery ended: {self._process.wait()}")
         return int(answer)

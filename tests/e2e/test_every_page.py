@@ -12,7 +12,7 @@ from typing import Final, Literal
 from urllib.parse import urljoin, urlsplit
 
 from lxml import html
-from playwright.sync_api import Page
+from playwright.sync_api import Page, StorageState
 
 from tests.e2e.browser import (
     DESK,
@@ -84,6 +84,9 @@ _LINKS: Final = "//a/@href[not(starts-with(., '#'))]"
 _BROWSER: Final = {"accept": "text/html,application/xhtml+xml"}
 
 
+_signed_in: list[StorageState] = []
+
+
 class EveryPageTests(BrowserTestCase):
     """One test for each page; they are added below."""
 
@@ -96,10 +99,7 @@ class EveryPageTests(BrowserTestCase):
     def check(self, shown: PageOfBroker) -> None:
         """Look at a page on small and large screens; report every fault at once."""
         SCREENSHOTS.mkdir(exist_ok=True)
-        page = self.page(SMALL)
-        if shown.is_private:
-            page.goto(f"{self.busy.broker.url}/signin")
-            self.submit(page, "main form", {"name": ACCOUNT, "password": PASSWORD})
+        page = self.page(SMALL, storage_state=self.signed_in() if shown.is_private else None)
         watch = Watch(urlsplit(self.busy.broker.url).netloc)
         watch.attach(page.context)
         answer = page.goto(shown.url(self.busy.broker, self.busy.feed))
@@ -115,6 +115,15 @@ class EveryPageTests(BrowserTestCase):
         self.faults += [f"{shown.name}-{PHONE}: {each}" for each in overflowing(page)]
         self.walk(page)
         self.assertEqual(self.faults, [])
+
+    def signed_in(self) -> StorageState:
+        """What a browser keeps of somebody who has signed in, which all tests share."""
+        if not _signed_in:
+            page = self.page(SMALL)
+            page.goto(f"{self.busy.broker.url}/signin")
+            self.submit(page, "main form", {"name": ACCOUNT, "password": PASSWORD})
+            _signed_in.append(page.context.storage_state())
+        return _signed_in[0]
 
     def look(self, page: Page, name: str, width: int, scheme: Literal["light", "dark"]) -> None:
         """Look at a page at one width and in one scheme: its accessibility, whether it fits."""
