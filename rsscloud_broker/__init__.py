@@ -12,6 +12,7 @@ Where to look:
 
 ``model``        the values that the broker works with: topics, subscriptions, pings
 ``records``      the work that the store keeps: fan-outs, deliveries, poll plans
+``shared_records`` what brokers share: relays, followed lists, jobs
 ``admin_records`` what administrators see and change
 ``log_entries``  the entries of the event log, and filters of them
 ``disclosure``   how much strangers see of callbacks and of addresses

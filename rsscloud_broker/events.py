@@ -387,12 +387,10 @@ class HostFreed:
 
 @frozen
 class WorkHinted:
-    """Work may be in the store that this process has not heard of: another node made it, or ended
-    before it was done.
+    """Another node made work, ended before its work was done, or did what this one waits for.
 
-    :ivar kind: what kind of work: ``fanout``, ``freed``, or ``host``; empty for any.  Or ``read``
-        if another node has answered a check for which this one waits.
-    :ivar key: the id of the topic that was read.
+    :ivar kind: what the hint is about, as ``storage.hints`` has it; empty for anything.
+    :ivar key: the id of what it is about; 0 if that does not matter.
     """
 
     kind: str = ""

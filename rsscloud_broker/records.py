@@ -14,7 +14,6 @@ from urllib.parse import quote
 from attrs import field, frozen
 
 from rsscloud_broker.model import (
-    NO_VALIDATORS,
     Callback,
     Content,
     Intent,
@@ -22,7 +21,6 @@ from rsscloud_broker.model import (
     Ping,
     Subscription,
     Topic,
-    Validators,
     Way,
 )
 
@@ -404,94 +402,3 @@ class PingedTopic:
 
     url: str
     pings: int
-
-
-@frozen
-class WaitingPing:
-    """A ping that a target of the relay has not accepted yet.
-
-    :ivar ping_id: the id of the ping.
-    :ivar attempts: how many attempts to pass it on have failed.
-    :ivar retry_at: when it is passed on again.
-    """
-
-    ping_id: int
-    attempts: int
-    retry_at: float
-
-
-@frozen
-class RelayProgress:
-    """How far pings were passed on to a target of the relay.
-
-    :ivar name: names the target.
-    :ivar ping_id: the id of the last ping that was begun with.  It was passed on, given up or left
-        out, and so were all before it, but for those that wait.
-    :ivar failures: how many calls in a row have failed.
-    :ivar retry_at: when the target is called again after these failures; None if it may be called
-        now.
-    :ivar waiting: the pings that are passed on again, each by itself.
-    """
-
-    name: str
-    ping_id: int
-    failures: int = 0
-    retry_at: float | None = None
-    waiting: tuple[WaitingPing, ...] = ()
-
-
-@frozen
-class FollowedList:
-    """How far the change list of another broker was read.
-
-    :ivar validators: those of the list as it was last read.
-    :ivar complete_until: the time until which all pings in the list are here, by the clock of its
-        server; None if it was never read.  The missing hours are not here yet.
-    :ivar missing_from, missing_to: the first and the last hour, counted since the epoch, whose
-        archives are still to be read; None if there are none.
-    :ivar failures: how many reads in a row have failed.
-    :ivar retry_at: when the list is read again; None for at once.
-    """
-
-    url: str
-    validators: Validators = NO_VALIDATORS
-    complete_until: float | None = None
-    missing_from: int | None = None
-    missing_to: int | None = None
-    failures: int = 0
-    retry_at: float | None = None
-
-
-@frozen
-class JobTurn:
-    """What came of the attempt to claim a job that one node does for all.
-
-    :ivar due_at: since when what the job does has not been done, or when it is due next; 0 if it
-        was never done.
-    :ivar claimed: whether this process has claimed it now.
-    :ivar elsewhere: whether another node has claimed it and it is due.
-    """
-
-    due_at: float
-    claimed: bool
-    elsewhere: bool
-
-
-@frozen
-class SharedDocument:
-    """A file for crawlers that one node has made, and that all nodes serve.
-
-    :ivar name: the path at which it is served, such as ``/changes.xml``.
-    :ivar id: names this version of it.
-    :ivar made_at: when it was made, which is also the time of the file on each node.
-    :ivar size: the bytes of the file.
-    :ivar records: how many pings are listed in it.
-    :ivar stored_at: when it was stored, by the clock of the database.
-    """
-
-    name: str
-    id: int
-    made_at: float
-    size: int
-    records: int
-    stored_at: float

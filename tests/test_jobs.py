@@ -10,7 +10,7 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.interfaces import IJobs
-from rsscloud_broker.records import JobTurn
+from rsscloud_broker.shared_records import JobTurn
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.timing import ELSEWHERE, HELD, OnOneNode, WhileHeld

@@ -7,12 +7,13 @@ PostgreSQL, and the contract tests say what any other implementation must do.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from zope.interface import Interface
 
 from rsscloud_broker.admin_records import Change
+from rsscloud_broker.interfaces.checks import ICheckStore
 from rsscloud_broker.interfaces.distribution import IDistributionStore
 from rsscloud_broker.interfaces.feeds import IChangeStore
 from rsscloud_broker.interfaces.relaying import IFollowStore, IRelayStore
@@ -31,8 +32,6 @@ from rsscloud_broker.model import (
     TopicSummary,
 )
 from rsscloud_broker.records import (
-    CheckState,
-    ClaimedChecks,
     FetchRecord,
     HostState,
     PendingIntent,
@@ -40,13 +39,20 @@ from rsscloud_broker.records import (
     PingRecord,
     PollPlan,
     Swept,
-    WantedChecks,
 )
 
 T = TypeVar("T")
 
 
-class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChangeStore, ISharedWork):
+class IStore(
+    IDistributionStore,
+    ICheckStore,
+    IStatistics,
+    IRelayStore,
+    IFollowStore,
+    IChangeStore,
+    ISharedWork,
+):
     """Everything that outlives the process.
 
     Each method is one transaction, which is on disk before the method returns.  Each raises
@@ -201,62 +207,6 @@ class IStore(IDistributionStore, IStatistics, IRelayStore, IFollowStore, IChange
 
     def forget_ping(url: str, at: float) -> Awaitable[None]:
         """Forget when a topic was last pinged, and make its next poll due now if it is polled."""
-
-    def claim_checks(wanted: WantedChecks) -> Awaitable[ClaimedChecks]:
-        """Claim topics that wait to be fetched and that no node has claimed."""
-
-    def release_checks(held: Collection[str]) -> Awaitable[int]:
-        """Release the claims of this process, so that any node may claim these checks.
-
-        :param held: the URLs of topics whose checks it still handles.
-        :returns: how many were released.
-        """
-
-    def join_check(url: str, at: float, pinged: bool) -> Awaitable[int | None]:
-        """Request a fetch of a topic from another node that has claimed its check.
-
-        When that node has fetched the topic, or has failed to, it sends the hint ``read``.
-
-        :param at: when it was requested.
-        :param pinged: whether somebody said that the topic changed.
-        :returns: the key in the hint.  None if no other node has claimed the check, or if the
-            topic could not be fetched the last time; then this process may fetch it.
-        """
-
-    def put_off_check(url: str, failures: int, until: float) -> Awaitable[None]:
-        """Release a claimed check whose fetch has failed, and let it wait until a time.
-
-        If somebody requests it again meanwhile, it waits a second at most.
-
-        :param failures: how many attempts have failed.
-        """
-
-    def request_check(
-        url: str, at: float, pinged: bool = ..., source: str = ..., claim: bool = ...
-    ) -> Awaitable[CheckState]:
-        """Request a check of a topic that has a subscription.
-
-        :param pinged: whether somebody said that the topic changed.  Then the check is
-            requested for a topic without subscriptions too, even an unknown one.
-        :param source: who requests it; see ``sources.bucket_of``.
-        :param claim: whether this process claims the check, if it is free and not put off.
-        :returns: whether the check was requested, and who handles it.  It was not if the topic
-            has no subscription and was not pinged, if it has ended, or if it is unknown and as
-            many such topics as the store keeps wait to be fetched.
-        """
-
-    def request_content(url: str, at: float) -> Awaitable[bool]:
-        """Request a check of a topic whose content a pending notification needs and the store
-        does not have.  The store forgets the validators, so that the server sends the content.
-
-        :returns: False if the topic has no subscription or has ended.
-        """
-
-    def drop_check(url: str, asked_until: float) -> Awaitable[None]:
-        """Withdraw the check of a topic, unless it was requested again after a time.
-
-        A check that stays is released, if this process has claimed it.
-        """
 
     def push_content(url: str, content: Content, at: float) -> Awaitable[bool]:
         """Begin a fan-out of pushed content, if the topic has subscriptions.

@@ -29,7 +29,7 @@ from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import Event, FileCopied, WorkHinted
 from rsscloud_broker.interfaces import IEventSink, SinkParts
-from rsscloud_broker.records import SharedDocument
+from rsscloud_broker.shared_records import SharedDocument
 from rsscloud_broker.sinks.documents import publish_draft
 from rsscloud_broker.sinks.files import records_in
 from rsscloud_broker.store_retry import StoreRetry

@@ -31,7 +31,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import PingRelayed, RelayFailed, RelaySkipped
 from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.model import Callback, Ping
-from rsscloud_broker.records import RelayProgress
+from rsscloud_broker.shared_records import RelayProgress
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD
 from rsscloud_broker.sinks.relay_calls import Answer
 from rsscloud_broker.sinks.relay_waiting import WaitingPings

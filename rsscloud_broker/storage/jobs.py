@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, select, update
 
-from rsscloud_broker.records import JobTurn
+from rsscloud_broker.shared_records import JobTurn
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.hints import FREED, hint

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, Row, Select, and_, delete, false, insert, select, true, update
 
-from rsscloud_broker.records import SharedDocument
+from rsscloud_broker.shared_records import SharedDocument
 from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.hints import DOCUMENT, hint
 from rsscloud_broker.storage.nodes import database_clock

@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 from twisted.internet.defer import Deferred, succeed
 
 from rsscloud_broker.database import reading
-from rsscloud_broker.records import JobTurn
+from rsscloud_broker.shared_records import JobTurn
 from rsscloud_broker.storage import jobs, nodes
 from rsscloud_broker.storage import shared_documents as rows
 from rsscloud_broker.storage.hints import FREED, hint

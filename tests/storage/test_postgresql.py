@@ -17,7 +17,8 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import Ping
-from rsscloud_broker.records import Bounds, PingedTopic, RelayProgress
+from rsscloud_broker.records import Bounds, PingedTopic
+from rsscloud_broker.shared_records import RelayProgress
 from rsscloud_broker.storage import (
     AccountStore,
     Store,

@@ -15,7 +15,7 @@ from rsscloud_broker.config import ConfigError
 from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
 from rsscloud_broker.model import Ping
 from rsscloud_broker.options import build
-from rsscloud_broker.records import FollowedList
+from rsscloud_broker.shared_records import FollowedList
 from rsscloud_broker.testing import (
     FakeOutbound,
     OutboundRequest,
