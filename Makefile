@@ -5,6 +5,7 @@
 #             break the broker in a hundred ways, and see that the tests notice each
 # make test-oldest
 #             run the tests with the oldest Twisted that pyproject.toml allows
+# make faults kill brokers on one PostgreSQL, and crash that, again and again: some minutes
 # make bench  set everything up and measure how fast the broker is
 #
 # They need Python 3.11 or later with venv, and the network when they run for the first time.
@@ -27,7 +28,7 @@ TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
 # The tests start hundreds of processes.  Without its bytecode, each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-oldest lint unit quick mutants docs bench clean
+.PHONY: run test test-oldest lint unit quick mutants faults docs bench clean
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
@@ -62,6 +63,13 @@ quick: $(VENV)/dev-ready
 # Takes some ten minutes.  make mutants WORDS="walk.py breakers.py" tries those of some modules.
 mutants: $(VENV)/dev-ready
 	$(BIN)/python -m tests.mutants $(WORDS)
+
+# The tests do this with one seed, which is a choice of the moments of faults.
+SEEDS ?= 1 2 3 4 5
+
+faults: $(VENV)/dev-ready
+	@for seed in $(SEEDS); do echo "Seed $$seed"; \
+	    FAULTS_SEED=$$seed $(TRIAL) tests.e2e.test_cluster_faults || exit 1; done
 
 # The oldest Twisted that pyproject.toml allows, which hides the newest one, and the tests that run
 # with it: those of all rooms.  make test-oldest ROOMS="tests.outbound tests.core" runs fewer.

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from attrs import frozen
@@ -121,11 +122,12 @@ class Data:
 
     def count(self, table: str) -> int:
         """How many rows a table has, such as ``ping`` or ``fanout``."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             return _count(connection, table)
 
     @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> Iterator[Any]:
+        """A connection to read by, in which each statement sees what is committed by then."""
         connection = sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)
         try:
             yield connection
@@ -134,14 +136,14 @@ class Data:
 
     def wait_for_walks(self, deadline: Deadline) -> float:
         """Wait until every fan-out is over and stored; return the time, by the monotonic clock."""
-        with self._reading() as connection:
+        with self.reading() as connection:
             for _ in deadline.polls("the end of the fan-out", 0.005):
                 if not _count(connection, "fanout"):
                     break
         return time.monotonic()
 
 
-def _count(connection: sqlite3.Connection, table: str) -> int:
+def _count(connection: Any, table: str) -> int:
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 

@@ -13,8 +13,13 @@ from twisted.logger import Logger
 
 from rsscloud_broker.errors import Unavailable
 
-#: Seconds until an operation is tried again after the store was unavailable.
+#: Seconds until an operation is tried again after the store was unavailable, at most: the first
+#: pause takes ``FIRST_PAUSE``, and each further one twice as long as the one before.
 UNAVAILABLE_PAUSE = 10.0
+FIRST_PAUSE = 1.0
+
+#: Seconds between two log lines while the store is unavailable, however many operations wait.
+_LOG_INTERVAL = 60.0
 
 T = TypeVar("T")
 
@@ -31,6 +36,7 @@ class StoreRetry:
     _what: str
     stopped: bool = field(default=False, init=False)
     _pauses: set[Deferred[None]] = field(factory=set, init=False)
+    _logged_at: float = field(default=float("-inf"), init=False)
     log = Logger()
 
     async def __call__(self, operation: Callable[[], Awaitable[T]], of: str = "") -> T:
@@ -39,22 +45,34 @@ class StoreRetry:
         :param of: the topic or thing that the operation is about, for the log.
         :raises CancelledError: the store is unavailable, and the service stops.
         """
+        pause = FIRST_PAUSE
         while True:
             try:
-                return await operation()
+                result = await operation()
             except Unavailable as error:
-                what = " ".join(filter(None, (self._what, of)))
-                self.log.error("{what} is put off: {error}", what=what, error=error)
-            await self.pause()
+                self._log(error, of)
+            else:
+                if pause > FIRST_PAUSE:
+                    self._logged_at = float("-inf")  # the next want of the store is another one
+                return result
+            await self.pause(pause)
+            pause = min(2 * pause, UNAVAILABLE_PAUSE)
 
-    async def pause(self) -> None:
-        """Wait for ``UNAVAILABLE_PAUSE`` seconds.
+    def _log(self, error: Unavailable, of: str) -> None:
+        now = self._clock.seconds()
+        if now - self._logged_at >= _LOG_INTERVAL:
+            self._logged_at = now
+            what = " ".join(filter(None, (self._what, of)))
+            self.log.error("{what} is put off: {error}", what=what, error=error)
+
+    async def pause(self, seconds: float = UNAVAILABLE_PAUSE) -> None:
+        """Wait.
 
         :raises CancelledError: the service stops.
         """
         if self.stopped:
             raise CancelledError
-        pause: Deferred[None] = deferLater(self._clock, UNAVAILABLE_PAUSE)
+        pause: Deferred[None] = deferLater(self._clock, seconds)
         self._pauses.add(pause)
         try:
             await pause

@@ -28,7 +28,7 @@ from tests.e2e.programs import missing
 TIMEOUT = 30
 
 #: Who runs the server, if root runs the tests: PostgreSQL refuses to be run by root.
-_USER = "postgres"
+SERVER_USER = "postgres"
 
 _SETTINGS = {
     "listen_addresses": "",
@@ -95,33 +95,23 @@ def _run(statement: str) -> None:
 
 
 def _url(name: str) -> str:
-    return f"postgresql+psycopg://{_USER}@/{name}?host={_cluster()}"
+    return f"postgresql+psycopg://{SERVER_USER}@/{name}?host={_cluster()}"
 
 
 @cache
 def _cluster() -> Path:
     """The directory with the socket of a server that runs."""
-    programs = _programs()
     directory = Path(mkdtemp(prefix="postgresql-"))  # short, as paths of sockets must be
-    as_user: dict[str, str | list[str]] = {}
     if os.geteuid() == 0:
-        shutil.chown(directory, _USER)
-        as_user = {"user": _USER, "group": _USER, "extra_groups": []}
+        shutil.chown(directory, SERVER_USER)
     log = directory / "log"
-    initialise = [programs / "initdb", "--pgdata", directory / "data", "--auth", "trust"]
-    initialise += ["--username", _USER, "--encoding", "UTF8", "--locale", "C", "--no-sync"]
-    made = subprocess.run(  # ours
-        [*map(str, initialise)], cwd=directory, capture_output=True, text=True, check=False,
-        **as_user,
-    )  # type: ignore[call-overload] # fmt: skip
-    if made.returncode:
-        raise AssertionError(f"initdb failed: {made.stdout}{made.stderr}")
-    command = ["setpriv", "--pdeathsig", "QUIT", programs / "postgres", "-D", directory / "data"]
+    initialise(directory)
+    command = ["setpriv", "--pdeathsig", "QUIT", programs() / "postgres", "-D", directory / "data"]
     for name, value in (_SETTINGS | {"unix_socket_directories": str(directory)}).items():
         command += ["-c", f"{name}={value}"]
     with log.open("wb") as output:
         server = subprocess.Popen(
-            [*map(str, command)], cwd=directory, stdout=output, stderr=output, **as_user
+            [*map(str, command)], cwd=directory, stdout=output, stderr=output, **server_options()
         )  # type: ignore[call-overload]
     atexit.register(_end, server, directory)
     until = time.monotonic() + TIMEOUT
@@ -130,6 +120,25 @@ def _cluster() -> Path:
             raise AssertionError(f"postgres did not start: {log.read_text()}")
         time.sleep(0.02)
     return directory
+
+
+def server_options() -> dict[str, str | list[str]]:
+    """Options of ``subprocess`` for the programs of PostgreSQL."""
+    if os.geteuid() != 0:
+        return {}
+    return {"user": SERVER_USER, "group": SERVER_USER, "extra_groups": []}
+
+
+def initialise(directory: Path) -> None:
+    """Make the files of a server in ``data`` of a directory that belongs to who runs it."""
+    command = [programs() / "initdb", "--pgdata", directory / "data", "--auth", "trust"]
+    command += ["--username", SERVER_USER, "--encoding", "UTF8", "--locale", "C", "--no-sync"]
+    made = subprocess.run(  # ours
+        [*map(str, command)], cwd=directory, capture_output=True, text=True, check=False,
+        **server_options(),
+    )  # type: ignore[call-overload] # fmt: skip
+    if made.returncode:
+        raise AssertionError(f"initdb failed: {made.stdout}{made.stderr}")
 
 
 def _status(directory: Path) -> str:
@@ -149,7 +158,11 @@ def _end(server: subprocess.Popen[bytes], directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _programs() -> Path:
+def programs() -> Path:
+    """The directory with the programs of PostgreSQL.
+
+    :raises SkipTest: there is no PostgreSQL; see `programs.missing`.
+    """
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=_version)
     beside = shutil.which("postgres")
     if beside:

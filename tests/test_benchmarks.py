@@ -88,6 +88,21 @@ class RowTests(SynchronousTestCase):
     def test_xmlrpc_pings(self) -> None:
         self.run_row("xmlrpc-pings")
 
+    def test_postgresql_notify(self) -> None:
+        self.run_row("postgresql-notify")
+
+    def test_postgresql_pings(self) -> None:
+        self.run_row("postgresql-pings")
+
+    def test_two_notify(self) -> None:
+        self.run_row("two-notify")
+
+    def test_two_pings(self) -> None:
+        self.run_row("two-pings")
+
+    def test_takeover(self) -> None:
+        self.run_row("takeover", floor=False)
+
     def test_cloud_pings(self) -> None:
         self.run_row("cloud-pings", 2)
 

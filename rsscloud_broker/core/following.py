@@ -63,6 +63,7 @@ class Following(EachPeriod):
         self._last: int | None = None
         self._seen: set[int] = set()
         #: Whether changes may wait to be published; still true if the store was not available.
+        self._is_late = False
         self._must_publish = True
         self._announcements: Sequence[Announcement] = ()
 
@@ -77,15 +78,19 @@ class Following(EachPeriod):
     async def look(self) -> None:
         """Follow all changes that are stored by now.
 
-        If the store cannot be used, that is logged, and the next look follows them.
+        If the store cannot be used, the next look follows them.  This is logged once, until a look
+        succeeds.
         """
         await self._lock.run(lambda: Deferred.fromCoroutine(self._look_or_log()))
 
     async def _look_or_log(self) -> None:
         try:
             await self._look()
+            self._is_late = False
         except Unavailable as error:
-            self.log.error("Changes by administrators are followed later: {error}", error=error)
+            if not self._is_late:
+                self._is_late = True
+                self.log.error("Changes by administrators are followed later: {error}", error=error)
 
     async def _look(self) -> None:
         if self._last is None:

@@ -22,6 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.storage import postgresql, sqlite
+from rsscloud_broker.storage.silence import limit_silence
 
 _WRITES = "rsscloud_broker_writes"
 
@@ -29,18 +30,26 @@ _WRITES = "rsscloud_broker_writes"
 _DISK_FULL = "53100"
 
 
-def open_engine(url: str, *, of_broker: bool = False) -> Engine:
+def open_engine(
+    url: str, *, of_broker: bool = False, silence: float = postgresql.TIMEOUT
+) -> Engine:
     """Make an engine for a database URL, without connecting.
 
     :param of_broker: True for the store of a running broker.  A PostgreSQL server then ends a
         transaction in which nothing happens for ``postgresql.IDLE_TIMEOUT`` seconds, since it holds
         locks that others wait for.  The transaction of a command may be idle for as long as the
         reader of its output takes.
+    :param silence: the broker gives up on a PostgreSQL server that does not answer for so many
+        seconds.  A command waits as long as the server takes.
     :raises sqlalchemy.exc.ArgumentError: the URL is not a database URL.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == postgresql.DIALECT:
-        return create_engine(parsed, **postgresql.engine_options(parsed, of_broker=of_broker))
+        options = postgresql.engine_options(parsed, of_broker=of_broker)
+        engine = create_engine(parsed, **options)
+        if of_broker:
+            limit_silence(engine, silence)
+        return engine
     if parsed.get_backend_name() != sqlite.DIALECT:
         return create_engine(parsed)
     engine = create_engine(parsed, **sqlite.engine_options(parsed))

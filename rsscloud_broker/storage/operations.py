@@ -14,6 +14,9 @@ from rsscloud_broker.storage.engine import as_unavailable
 
 T = TypeVar("T")
 
+#: If the database fails only after so many seconds, it does not answer.
+HANGS_AFTER = 3.0
+
 #: A function that runs in a transaction.  Its result fires the Deferred of the caller.
 Operation: TypeAlias = Callable[[Connection], T]
 

@@ -1,8 +1,9 @@
 """Settings and statements that are for PostgreSQL alone.
 
-The engine replaces a connection that broke while it was idle.  An operation fails after half a
-minute if the server does not answer, because its machine or the network is down, or if another
-transaction holds a lock for longer.  Only ``lock``, for migrations, waits without a limit.
+The engine replaces a connection that broke while it was idle.  An operation of the broker fails
+after ``TIMEOUT`` seconds if the server does not answer, because its machine or the network is down
+or stands still, or if another transaction holds a lock for longer.  Only ``lock``, for migrations,
+waits without a limit.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ DIALECT: Final = "postgresql"
 #: The name of the broker's connections; that of its heartbeat has the public URL behind it.
 APPLICATION: Final = "rsscloud-broker"
 
-#: Seconds to wait for a connection, for a lock, for a free connection of the pool, and for a
-#: silent server.
-TIMEOUT: Final = 30
+#: Seconds to wait for a lock, for a free connection of the pool, and for a silent server.
+TIMEOUT: Final = 15
+
+#: Seconds to wait for a connection to one of the hosts in the URL; then the next one is tried.
+CONNECT_TIMEOUT: Final = 5
 
 #: Seconds after which the server ends a transaction of the broker in which nothing happens: its
 #: process stands still, and others wait for the rows that it has locked.
@@ -52,7 +55,7 @@ _log = Logger()
 #: Parameters of libpq, unless the URL sets them.
 _CONNECT_ARGS: Final[dict[str, Any]] = {
     "application_name": APPLICATION,
-    "connect_timeout": TIMEOUT,
+    "connect_timeout": CONNECT_TIMEOUT,
     "keepalives_idle": TIMEOUT,
     "keepalives_interval": 5,
     "keepalives_count": 3,

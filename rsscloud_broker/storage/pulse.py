@@ -7,7 +7,7 @@ LISTEN.  What it learns is published on the event bus in the reactor's thread.
 Hints may be lost.  So with each heartbeat it also publishes that there may be work.
 
 While the server was down, no node could write its heartbeat.  So a node removes others only after
-it has written its own for as long as it takes to be dead: until then all have had time.
+it has written its own for some seconds: until then all that live have come back.
 
 On SQLite there is one node, and nothing to do.
 """
@@ -50,8 +50,18 @@ _WAIT: Final = 0.2
 #: Seconds until the thread connects again after it has lost its connection.
 _RECONNECT: Final = 1.0
 
+#: The thread gives up a connection on which the server does not answer for so many seconds: there
+#: may be another server by then.
+_SILENCE: Final = 4.0
+
 #: After a longer time without a heartbeat, in seconds, the others may have had none either.
 _GAP: Final = 4.0
+
+#: So many seconds after that, all nodes that live have written their heartbeats again.
+_STEADY_AFTER: Final = 4.0
+
+#: Seconds between two log lines that say that the heartbeat is late.
+_LOG_INTERVAL: Final = 60.0
 
 
 @frozen
@@ -120,6 +130,7 @@ class Pulse(Service):
         self._cluster = clusters.name_of(public_url)
         self._stop = Flag()
         self._stopped: Deferred[None] | None = None
+        self._logged_at = float("-inf")
         # Used by the thread alone.
         self._beat_at = self._steady_since = float("-inf")
         self._known: int | None = None
@@ -144,6 +155,7 @@ class Pulse(Service):
     def _beaten(self, beat: _Beat) -> None:
         if not self.running:
             return
+        self._logged_at = float("-inf")
         if beat.lost:
             self.log.warn(
                 "This process stood still for more than {seconds:.0f} s, so that other nodes have "
@@ -164,8 +176,11 @@ class Pulse(Service):
             self._publish(WorkHinted(kind, int(key)))
 
     def _lost_connection(self, error: Exception) -> None:
-        if self.running:
-            self.log.error("The heartbeat of this node is late: {error}", error=error)
+        if not self.running or time.monotonic() - self._logged_at < _LOG_INTERVAL:
+            return
+        self._logged_at = time.monotonic()
+        reason = getattr(error, "orig", None) or error  # without the statement
+        self.log.error("The heartbeat of this node is late: {reason}", reason=str(reason).strip())
 
     def _found_others(self, found: list[str]) -> None:
         said = clusters.sentence(self._cluster, found)
@@ -174,7 +189,7 @@ class Pulse(Service):
     # --- in the thread
 
     def _run(self) -> None:
-        engine = open_engine(self._url, of_broker=True)
+        engine = open_engine(self._url, of_broker=True, silence=_SILENCE)
         dbapi: Any = engine.dialect.import_dbapi()
         while not self._stop.is_set():
             try:
@@ -214,7 +229,7 @@ class Pulse(Service):
             self._steady_since = now
         self._beat_at = now
         live, dead = nodes.count(connection)
-        if dead and now - self._steady_since > nodes.DEAD_AFTER:
+        if dead and now - self._steady_since > _STEADY_AFTER:
             with connection.engine.begin() as other:
                 if nodes.remove_dead(other):
                     hint(other, FREED)

@@ -6,10 +6,14 @@ for a thousand at once, they make a few batches, and the next caller waits for t
 
 If an operation raises, its whole batch fails.  Then each operation runs by itself, so that only
 the faulty one fails.  If the database cannot be used, all fail at once.
+
+If the database does not answer, operations queue up meanwhile.  Those that were asked for before
+the broker gave up on it fail at once then, so that none waits for many others to fail.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -23,7 +27,14 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import Batched
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage.engine import database_errors
-from rsscloud_broker.storage.operations import Job, Operation, Outcome, failed, fire
+from rsscloud_broker.storage.operations import (
+    HANGS_AFTER,
+    Job,
+    Operation,
+    Outcome,
+    failed,
+    fire,
+)
 from rsscloud_broker.workers import Daemons, count_threads
 
 T = TypeVar("T")
@@ -60,6 +71,7 @@ class Readers:
         self._pool = Daemons(0, READERS, name="store readers")
         count_threads(self._pool, counters)
         self._ended = False
+        self._hung_until = float("-inf")
         #: The jobs that wait for the running batch of the same function.
         self._waiting: dict[_Function, list[Job]] = {}
 
@@ -73,7 +85,7 @@ class Readers:
         The Deferred fails with ``Unavailable`` if the database cannot be used.
         """
         if not isinstance(operation, Batched):
-            return self._in_thread(read_once, self._engine, operation)
+            return self._in_thread(self._read, time.monotonic(), operation)
         done: Deferred[T] = Deferred()
         job = Job(operation, done)
         waiting = self._waiting.get(operation.function)
@@ -97,7 +109,7 @@ class Readers:
             batch = waiting[:BATCH_LIMIT]
             del waiting[:BATCH_LIMIT]
             try:
-                outcomes = await self._in_thread(self._outcomes, function, batch)
+                outcomes = await self._in_thread(self._outcomes, time.monotonic(), function, batch)
             except Exception as error:  # such as no thread, which the next batch may get
                 outcomes = failed(batch, error)
             fire(outcomes)
@@ -109,20 +121,38 @@ class Readers:
 
     # --- in a thread
 
-    def _outcomes(self, function: _Function, jobs: Sequence[Job]) -> list[Outcome]:
+    def _read(self, asked_at: float, operation: Operation[T]) -> T:
+        """Run an operation, unless the database was given up on since it was asked for.
+
+        :param asked_at: a time of the monotonic clock.
+        """
+        if asked_at < self._hung_until:
+            raise Unavailable("the database has not answered for some seconds")
+        began_at = time.monotonic()
+        try:
+            return read_once(self._engine, operation)
+        except Unavailable:
+            now = time.monotonic()
+            if now - began_at > HANGS_AFTER:
+                self._hung_until = now
+            raise
+
+    def _outcomes(self, asked_at: float, function: _Function, jobs: Sequence[Job]) -> list[Outcome]:
         arguments = [cast(Batched[Any, Any], job.operation).argument for job in jobs]
         try:
-            results = read_once(self._engine, lambda conn: function(conn, arguments))
+            results = self._read(asked_at, lambda conn: function(conn, arguments))
         except Exception as error:
             if len(jobs) == 1 or isinstance(error, Unavailable):
                 return failed(jobs, error)
-            return self._one_by_one(function, jobs)
+            return self._one_by_one(asked_at, function, jobs)
         return list(zip((job.done for job in jobs), results, strict=True))
 
-    def _one_by_one(self, function: _Function, jobs: Sequence[Job]) -> list[Outcome]:
+    def _one_by_one(
+        self, asked_at: float, function: _Function, jobs: Sequence[Job]
+    ) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for index, job in enumerate(jobs):
-            outcomes += self._outcomes(function, [job])
+            outcomes += self._outcomes(asked_at, function, [job])
             _, result = outcomes[-1]
             if isinstance(result, Failure) and isinstance(result.value, Unavailable):
                 return outcomes + failed(jobs[index + 1 :], result.value)

@@ -15,7 +15,8 @@ If an operation raises, its whole group is rolled back.  Then each operation run
 transaction of its own, so that only the faulty one fails.  Operations must therefore be fit to run
 twice, and the writer also runs them again if the database has lost them: see ``files``.  If the
 database cannot be used, the whole group fails at once, so that not each operation waits for the
-same lock.
+same lock; and with it all operations that have queued up, if the database has not answered for some
+seconds.
 
 Several nodes may write to one PostgreSQL.  If two of them wait for each other, or insert the same
 row, the server ends the transaction of one, which the writer then runs again.
@@ -42,7 +43,15 @@ from rsscloud_broker.database import Batched
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.engine import as_unavailable, for_writing
-from rsscloud_broker.storage.operations import Heavy, Job, Operation, Outcome, failed, fire
+from rsscloud_broker.storage.operations import (
+    HANGS_AFTER,
+    Heavy,
+    Job,
+    Operation,
+    Outcome,
+    failed,
+    fire,
+)
 
 T = TypeVar("T")
 
@@ -212,10 +221,14 @@ class Writer:
             yield job
 
     def _outcomes(self, group: Sequence[Job]) -> list[Outcome]:
+        began_at = time.monotonic()
         try:
             return self._timed_commit(group)
         except Exception as error:
-            if len(group) == 1 or _is_unavailable(error):
+            if _is_unavailable(error):
+                hangs = time.monotonic() - began_at > HANGS_AFTER
+                return failed([*group, *(self._waiting() if hangs else ())], error)
+            if len(group) == 1:
                 return failed(group, error)
         return self._one_by_one(group)
 

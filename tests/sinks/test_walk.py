@@ -258,7 +258,7 @@ class SavingTests(EngineTestCase):
         self.unavailable = {"record_slice"}
         self.start(slice_size=2, in_flight=1, max_slow=0)
         self.change()
-        self.advance(1)
+        self.advance(0.5)
         self.stop()
         collect()
         self.assertEqual((len(read), self.flushLoggedErrors()), (2, []))

@@ -287,13 +287,13 @@ def _settings(conn: Connection) -> list[str]:
 class PostgreSQLSettingsTests(TestCase):
     async def test_transactions_of_the_broker_do_not_stay_idle(self) -> None:
         store: Any = postgresql_store(self)
-        self.assertEqual(await store._database.write(_settings), ["30s", "8s"])
-        self.assertEqual(await store._database.read(_settings), ["30s", "8s"])
+        self.assertEqual(await store._database.write(_settings), ["15s", "8s"])
+        self.assertEqual(await store._database.read(_settings), ["15s", "8s"])
 
     def test_transactions_of_commands_may_stay_idle(self) -> None:
         """The output of ``export`` may go to a pager, in which somebody reads for an hour."""
         with open_database(empty_database(), writes=False) as conn:
-            self.assertEqual(_settings(conn), ["30s", "0"])
+            self.assertEqual(_settings(conn), ["15s", "0"])
 
     async def test_a_full_disk(self) -> None:
         store: Any = postgresql_store(self)
@@ -306,7 +306,7 @@ class PostgreSQLSettingsTests(TestCase):
         """They come last, so they win."""
         url = f"{empty_database()}&options=-c%20idle_in_transaction_session_timeout%3D5s"
         for options, expected in (
-            ("", ["30s", "5s", "0"]),
+            ("", ["15s", "5s", "0"]),
             ("%20-c%20lock_timeout%3D7s%20-c%20statement_timeout%3D9s", ["7s", "5s", "9s"]),
         ):
             engine = open_engine(url + options, of_broker=True)

@@ -16,8 +16,9 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.database import Batched
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.storage import readers as module
 from rsscloud_broker.storage.engine import open_engine
-from rsscloud_broker.storage.readers import BATCH_LIMIT, Readers
+from rsscloud_broker.storage.readers import BATCH_LIMIT, READERS, Readers
 from tests.storage.databases import file_database
 
 
@@ -86,6 +87,25 @@ class ReadersTests(TestCase):
         self.gate.set()
         self.assertEqual(await self.all_of(*asked), [Unavailable] * 4)
         self.assertEqual(attempts, [1, 3])
+
+    async def test_reads_that_wait_for_a_database_that_hangs_fail_with_it(self) -> None:
+        """Otherwise each would wait as long as the first ones."""
+        self.patch(module, "HANGS_AFTER", 0.0)
+        attempts = []
+
+        def hangs(conn: Connection) -> None:
+            attempts.append(1)
+            self.gate.wait(30)
+            raise OperationalError("SELECT", None, OSError("no answer"))
+
+        self.gate.clear()
+        asked: list[Deferred[Any]] = [self.readers.read(hangs) for _ in range(3 * READERS)]
+        asked.append(self.read(1))
+        self.gate.set()
+        self.assertEqual(await self.all_of(*asked), [Unavailable] * len(asked))
+        self.assertLessEqual(len(attempts), READERS)
+        self.assertEqual(self.batches, [])
+        self.assertEqual(await self.read(4), 8)
 
     async def test_without_threads(self) -> None:
         """Later operations run again."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event, func, insert, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
@@ -16,6 +16,7 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import DiskFull, Unavailable
+from rsscloud_broker.storage import writer as module
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.schema import topic
@@ -185,3 +186,21 @@ class WriterTests(TestCase):
         await hanging
         await self.writer.stop()
         self.assertEqual(self.writer.busy_for, 0.0)
+
+    async def test_all_that_wait_fail_with_a_database_that_hangs(self) -> None:
+        self.patch(module, "HANGS_AFTER", 0.0)
+        tried = []
+
+        def hangs(conn: Connection) -> None:
+            tried.append(1)
+            raise OperationalError("INSERT", None, OSError("no answer"))
+
+        asked: list[Deferred[None]] = [self.writer.write(hangs) for _ in range(3 * GROUP_LIMIT)]
+        self.writer.start()
+        for one in asked:
+            await self.assertFailure(one, Unavailable)
+        self.assertEqual(tried, [1])
+        self.assertEqual(
+            await self.writer.write(add_topic("http://a.example/")), "http://a.example/"
+        )
+        await self.writer.stop()

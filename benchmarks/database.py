@@ -1,0 +1,106 @@
+"""A PostgreSQL for the benchmarks: durable, with the settings of a new installation."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import mkdtemp
+
+import psycopg
+from attrs import frozen
+
+from benchmarks.broker import Data
+from benchmarks.processes import Deadline, Failed, Running
+from rsscloud_broker.storage import migrate
+
+#: Who runs the server if root runs the benchmarks: PostgreSQL refuses to be run by root.
+_USER = "postgres"
+
+
+@frozen
+class SharedData(Data):
+    """The data directory of one of several brokers on a PostgreSQL.
+
+    :ivar server: the directory with the socket of the server.
+    """
+
+    server: Path
+
+    @classmethod
+    def on(cls, server: PostgreSQL, directory: Path) -> SharedData:
+        """Create the directory, and the tables unless they are there."""
+        data = cls(directory, server.directory)
+        directory.mkdir(parents=True)
+        migrate(data.url)
+        return data
+
+    @property
+    def url(self) -> str:
+        return f"postgresql+psycopg://{_USER}@/postgres?host={self.server}"
+
+    @property
+    def setting(self) -> str:
+        """The line of the configuration that names the database."""
+        return f'database = "{self.url}"\n'
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[psycopg.Connection]:
+        with psycopg.connect(
+            host=str(self.server), user=_USER, dbname="postgres", autocommit=True
+        ) as connection:
+            yield connection
+
+
+class PostgreSQL(Running):
+    """A server on a UNIX socket, which ends with its ``with`` block.
+
+    :param beside: a directory on the disk that is measured.
+    """
+
+    def __init__(self, beside: Path, deadline: Deadline) -> None:
+        programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+        if not programs:
+            raise Failed("there is no PostgreSQL in /usr/lib/postgresql")
+        # Not in that directory, which others than its owner may not enter.
+        self.directory = Path(mkdtemp(prefix="benchmarks-", dir=beside.parents[1]))
+        user: dict[str, str] = {}
+        if os.geteuid() == 0:
+            shutil.chown(self.directory, _USER)
+            user = {"user": _USER, "group": _USER}
+        data = self.directory / "data"
+        subprocess.run(
+            [programs[-1] / "initdb", "-D", data, "-U", _USER, "--auth", "trust", "-E", "UTF8"],
+            cwd=self.directory, check=True, stdout=subprocess.DEVNULL, **user,
+        )  # type: ignore[call-overload] # fmt: skip
+        settings = {"listen_addresses": "", "unix_socket_directories": str(self.directory)}
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with (self.directory / "log").open("wb") as log:
+            super().__init__(
+                [str(programs[-1] / "postgres"), "-D", str(data), *options],
+                cwd=self.directory,
+                stdout=log,
+                stderr=log,
+                **user,
+            )
+        for _ in deadline.polls("the start of PostgreSQL"):
+            if self._is_ready():
+                break
+
+    def _is_ready(self) -> bool:
+        if self.ended:
+            raise Failed(f"PostgreSQL ended: {(self.directory / 'log').read_text()[-2000:]}")
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(host=str(self.directory), user=_USER, dbname="postgres").close()
+            return True
+        return False
+
+    def end(self) -> None:
+        """Stop the server at once, and remove its files."""
+        self._process.send_signal(signal.SIGQUIT)
+        self._process.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,0 +1,231 @@
+"""Pings and subscriptions by every protocol, and subscribers of every protocol on one loop.
+
+Whoever pings or subscribes here gives up soon: a broker may have been stopped for a while.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+from xmlrpc.client import dumps, loads
+
+from attrs import frozen
+from lxml import etree
+
+from tests.e2e.many import Connection
+from tests.e2e.test_every_way import ENVELOPE
+
+#: Seconds that a client waits for an answer.
+PATIENCE = 5.0
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+XML = {"content-type": "text/xml"}
+HOME = "http://site.example/"
+
+#: The protocols of subscribers.
+PROTOCOLS = ("http-post", "xml-rpc", "soap", "websub")
+
+
+@frozen
+class Call:
+    """A request to any of the brokers.
+
+    :ivar accepted: matches a text that begins with the status; the broker has accepted the call.
+    """
+
+    path: str
+    body: bytes | None
+    headers: Mapping[str, str]
+    accepted: str
+
+    def send(
+        self, port: int, source: str = "127.0.0.1", patience: float = PATIENCE
+    ) -> Reply | None:
+        """Send it to a broker; None if that hung up, or did not answer in time.
+
+        :param source: the address from which to connect.
+        :param patience: how many seconds to wait for the answer.
+        """
+        connection = HTTPConnection("127.0.0.1", port, patience, source_address=(source, 0))
+        try:
+            method = "GET" if self.body is None else "POST"
+            connection.request(method, self.path, self.body, dict(self.headers))
+            response = connection.getresponse()
+            text = response.read().decode()
+        except (OSError, HTTPException):
+            return None
+        finally:
+            connection.close()
+        accepted = re.match(self.accepted, f"{response.status} {text}", re.DOTALL) is not None
+        return Reply(response.status, text, accepted, response.headers["Retry-After"] or "")
+
+
+@frozen
+class Reply:
+    """What a broker answered to a call."""
+
+    status: int
+    text: str
+    accepted: bool
+    retry_after: str
+
+    @property
+    def says_try_again(self) -> bool:
+        """Whether it refuses the call as it should while the database cannot be used."""
+        return self.status == 503 and self.retry_after.isdigit()
+
+
+def _form(path: str, accepted: str, /, **fields: object) -> Call:
+    named = {name.replace("_", "."): value for name, value in fields.items()}
+    return Call(path, urlencode(named, doseq=True).encode(), FORM, accepted)
+
+
+def _xmlrpc(procedure: str, *parameters: object) -> Call:
+    document = dumps(parameters, procedure).encode()  # type: ignore[arg-type]
+    return Call("/RPC2", document, XML, "200 .*(<boolean>1|Thanks for the ping)")
+
+
+def _soap(action: str, operation: str, members: str) -> Call:
+    envelope = ENVELOPE.format(body=f"<{operation}>{members}</{operation}>").encode()
+    return Call(action, envelope, XML | {"soapaction": f'"{action}"'}, "200 .*Response")
+
+
+def _strings(**values: str) -> str:
+    return "".join(f'<{n} xsi:type="xsd:string">{v}</{n}>' for n, v in values.items())
+
+
+def _cloud_by_soap(feed: str, name: str) -> Call:
+    return _soap("/rssCloud", "ping", _strings(url=feed))
+
+
+def _sink_by_soap(feed: str, name: str) -> Call:
+    return _soap("/weblogUpdates", "ping", _strings(weblogname=name, weblogurl=feed))
+
+
+def _sink_by_form(feed: str, name: str) -> Call:
+    query = f"name={quote(name)}&url={HOME}&changesURL={quote(feed)}"
+    return Call(f"/pingSiteForm?{query}", None, {}, "200 .*Thanks for the ping")
+
+
+#: Make a ping for a feed, with a name that no other ping has.
+Ping = Callable[[str, str], Call]
+
+#: Pings that make a record of their own in the change list, under their names.
+NAMED: Mapping[str, Ping] = {
+    "weblogUpdates.extendedPing": lambda feed, name: _xmlrpc(
+        "weblogUpdates.extendedPing", name, HOME, "", feed
+    ),
+    "weblogUpdates by SOAP": _sink_by_soap,
+    "/pingSiteForm": _sink_by_form,
+}
+
+#: Pings of a feed; if it has changed, that makes a record under its URL.
+PLAIN: Mapping[str, Ping] = {
+    "rssCloud by form": lambda feed, name: _form(
+        "/rsscloud/ping", '200 .*success="true"', url=feed
+    ),
+    "rssCloud by XML-RPC": lambda feed, name: _xmlrpc("rssCloud.ping", feed),
+    "rssCloud by SOAP": _cloud_by_soap,
+    "WebSub": lambda feed, name: _form("/websub", "202", hub_mode="publish", hub_url=feed),
+}
+
+
+def procedure(protocol: str) -> str:
+    """The procedure that a subscriber registers, in protocols that have some."""
+    return "river.notify" if protocol in {"xml-rpc", "soap"} else ""
+
+
+def subscribing(protocol: str, callback: str, feed: str) -> Call:
+    """Subscribe a callback; unless it is of WebSub, its host must be who sends this."""
+    parts = urlsplit(callback)
+    assert parts.port is not None
+    if protocol == "websub":
+        return _websub("subscribe", callback, feed)
+    if protocol == "xml-rpc":
+        return _xmlrpc(
+            "rssCloud.pleaseNotify", procedure(protocol), parts.port, parts.path, protocol, [feed]
+        )
+    if protocol == "soap":
+        members = _strings(notifyProcedure=procedure(protocol), path=parts.path, protocol=protocol)
+        members += f'<port xsi:type="xsd:int">{parts.port}</port>'
+        members += f'<urlList xsi:type="xsd:string">{feed}</urlList>'
+        return _soap("/rssCloud", "pleaseNotify", members)
+    return _form(
+        "/rsscloud/pleaseNotify",
+        '200 .*success="true"',
+        notifyProcedure=procedure(protocol),
+        port=parts.port,
+        path=parts.path,
+        protocol=protocol,
+        url1=feed,
+    )
+
+
+def unsubscribing(callback: str, feed: str) -> Call:
+    """End a subscription of WebSub."""
+    return _websub("unsubscribe", callback, feed)
+
+
+def _websub(mode: str, callback: str, feed: str) -> Call:
+    return _form(
+        "/websub", "204", hub_mode=mode, hub_topic=feed, hub_callback=callback, hub_verify="sync"
+    )
+
+
+#: What a subscriber does with a notification: it takes the URL of the callback, the topic, and the
+#: content if it got that.
+Hear = Callable[[str, str, bytes], None]
+
+_SOAP_ANSWER = ENVELOPE.format(
+    body='<notifyResponse><Result xsi:type="xsd:boolean">1</Result></notifyResponse>'
+).encode()
+_XMLRPC_ANSWER = dumps((True,), methodresponse=True).encode()
+
+
+class AnySubscriber(Connection):
+    """Subscribers of every protocol: the path of a callback begins with its protocol.
+
+    They repeat challenges, and answer each notification with success.
+    """
+
+    def __init__(self, hear: Hear) -> None:
+        self._hear = hear
+        self._buffer = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        head, end, rest = self._buffer.partition(b"\r\n\r\n")
+        if not end:
+            return
+        first, *lines = head.decode().split("\r\n")
+        headers = {name.lower(): value for name, _, value in (one.partition(": ") for one in lines)}
+        length = int(headers.get("content-length", "0"))
+        if len(rest) < length:
+            return
+        self._buffer = rest[length:]
+        method, target, _ = first.split(" ", 2)
+        answer = self._answer(method, target, headers, rest[:length])
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n"
+        self.transport.write(head % len(answer) + answer)
+
+    def _answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        parts = urlsplit(target)
+        if method == "GET":
+            query = parse_qs(parts.query)
+            return (query.get("hub.challenge") or query.get("challenge") or ["?"])[0].encode()
+        topic, answer = _notified(parts.path.split("/")[1], headers, body)
+        self._hear(f"{self.servers.urls[self.host]}{parts.path}", topic, body)
+        return answer
+
+
+def _notified(protocol: str, headers: Mapping[str, str], body: bytes) -> tuple[str, bytes]:
+    """The topic of a notification, and the answer to it."""
+    if protocol == "xml-rpc":
+        return str(loads(body)[0][0]), _XMLRPC_ANSWER
+    if protocol == "soap":
+        return str(etree.fromstring(body).findtext(".//url")), _SOAP_ANSWER
+    if protocol == "websub":
+        return re.findall(r'<([^>]*)>; rel="self"', headers["link"])[0], b""
+    return parse_qs(body.decode())["url"][0], b""
