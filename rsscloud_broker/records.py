@@ -183,6 +183,18 @@ class CheckState(IntEnum):
 
 
 @frozen
+class Told:
+    """Why the broker thinks that a topic may have changed.
+
+    :ivar way: how it learned of that.
+    :ivar origin: which brokers the ping has passed; see ``Ping``.
+    """
+
+    way: Way = Way.FETCH
+    origin: str = ""
+
+
+@frozen
 class Check:
     """A requested fetch of a topic.
 
@@ -195,6 +207,7 @@ class Check:
     pinged: bool = False
     source: str = ""
     failures: int = 0
+    told: Told = Told()
 
 
 @frozen
@@ -262,8 +275,8 @@ class FetchRecord:
     :ivar content_awaited: whether notifications waited for the content, which the store did not
         have before this fetch.  Those without an attempt so far are now due.
     :ivar stored: whether the store keeps the content.
-    :ivar asked_again: whether another node has requested a check of the topic since the fetch
-        began, which this process has claimed.
+    :ivar asked_again: the check that another node has requested since the fetch began, and that
+        this process has claimed; None if there is none.
     """
 
     topic: Topic
@@ -271,7 +284,7 @@ class FetchRecord:
     ping: Ping | None = None
     content_awaited: bool = False
     stored: bool = False
-    asked_again: bool = False
+    asked_again: Check | None = None
 
 
 #: The longest URL of a topic whose contents are kept, since an index has it.

@@ -49,6 +49,7 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
 from rsscloud_broker.model import Content, Intent, Ping, Subscription, Way, host_of
+from rsscloud_broker.records import Told
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
@@ -184,13 +185,12 @@ class Broker:
         self._access.check_publish(url)
         await self._admit_fetch(url, source)
         try:
-            check = partial(
-                self._detector.check_now, url, pinged=True, source=source, origin=origin, way=way
-            )
+            fetch = self._detector.check_now
+            check = partial(fetch, url, pinged=True, source=source, origin=origin, way=way)
             record = await self._revive_if_allowed(url, check)
         except TopicUnreadable as error:
             if again and not error.refused:
-                state = await self._detector.request(url, source)
+                state = await self._detector.request(url, source, told=Told(way, origin))
                 self._detector.schedule_later(url, source, state)
             raise
         return record.changed
@@ -259,10 +259,10 @@ class Broker:
 
         :returns: False if the store keeps as many such requests as it may.
         """
-        state = await self._detector.request(url, source, True)
+        way = Way.WEBSUB
+        state = await self._detector.request(url, source, True, Told(way, origin))
         if state:
             self._ping_accepted(url, source, origin)
-            way = Way.WEBSUB
             self._detector.schedule(url, state, pinged=True, source=source, origin=origin, way=way)
         else:
             self._counters.limited.labels("topics that wait").inc()

@@ -40,7 +40,7 @@ from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import FetchResult, Ping, Way
-from rsscloud_broker.records import Check, CheckState, FetchRecord
+from rsscloud_broker.records import Check, CheckState, FetchRecord, Told
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
 
@@ -190,10 +190,16 @@ class ChangeDetector(Service):
         """
         return self._waiting.has_room(source, urls)
 
-    async def request(self, url: str, source: str, pinged: bool = False) -> CheckState:
+    async def request(
+        self,
+        url: str,
+        source: str,
+        pinged: bool = False,
+        told: Told = Told(),  # noqa: B008 # it is frozen
+    ) -> CheckState:
         """Have the store request a check, for ``schedule``: see ``IStore.request_check``."""
         now, claim = self._clock.wall_seconds(), self.has_room(source, (url,))
-        return await self._store.request_check(url, now, pinged, bucket_of(source), claim)
+        return await self._store.request_check(url, now, pinged, bucket_of(source), claim, told)
 
     def schedule(
         self,
@@ -210,8 +216,7 @@ class ChangeDetector(Service):
         If the service is not running, the topic is fetched after its next start.
 
         :param state: what the store said of the check.  If it waits in the store, this process or
-            another claims it when there is room; what the store does not keep is lost then, such as
-            the origin.
+            another claims it when there is room.
         :param pinged, source, origin, way: as for ``check_now``.
         """
         self._count_ping(url)
@@ -239,6 +244,8 @@ class ChangeDetector(Service):
             check.url,
             check.source,
             pinged=check.pinged,
+            origin=check.told.origin,
+            way=check.told.way,
             requested=True,
             delays=self._retries.after(check.failures),
         )
@@ -330,9 +337,10 @@ class ChangeDetector(Service):
             return answer
         try:
             found = await self._reader.fetch(url, pending.turn, partial(self._found, pending))
-            if found.record is not None and found.record.asked_again and self.running:
+            again = found.record.asked_again if found.record is not None else None
+            if again is not None and self.running:
                 self._waiting.add(url, "")
-                self._request(url, may_have_changed=True, requested=True)
+                self._take(again)
             return found
         except Exception as error:
             if pending.requested and self.running:

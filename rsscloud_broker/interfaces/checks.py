@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Collection
 
 from zope.interface import Interface
 
-from rsscloud_broker.records import CheckState, ClaimedChecks, WantedChecks
+from rsscloud_broker.records import CheckState, ClaimedChecks, Told, WantedChecks
 
 
 class ICheckStore(Interface):
@@ -45,7 +45,12 @@ class ICheckStore(Interface):
         """
 
     def request_check(
-        url: str, at: float, pinged: bool = ..., source: str = ..., claim: bool = ...
+        url: str,
+        at: float,
+        pinged: bool = ...,
+        source: str = ...,
+        claim: bool = ...,
+        told: Told = ...,
     ) -> Awaitable[CheckState]:
         """Request a check of a topic that has a subscription.
 
@@ -53,6 +58,7 @@ class ICheckStore(Interface):
             requested for a topic without subscriptions too, even an unknown one.
         :param source: who requests it; see ``sources.bucket_of``.
         :param claim: whether this process claims the check, if it is free and not put off.
+        :param told: why the topic may have changed.
         :returns: whether the check was requested, and who handles it.  It was not if the topic
             has no subscription and was not pinged, if it has ended, or if it is unknown and as
             many such topics as the store keeps wait to be fetched.

@@ -30,6 +30,7 @@ from rsscloud_broker.model import (
     Topic,
     TopicStatus,
     TopicSummary,
+    Way,
 )
 from rsscloud_broker.records import (
     FetchRecord,
@@ -63,7 +64,7 @@ class IStore(
     # pings
 
     def add_ping(
-        ping: Ping, repeat_window: float, source: str = ..., claim: bool = ...
+        ping: Ping, repeat_window: float, source: str = ..., claim: bool = ..., way: Way = ...
     ) -> Awaitable[PingRecord]:
         """Record a ping, and request a check of each topic that the ping names and that has a
         subscription.
@@ -72,9 +73,12 @@ class IStore(
         record of its own, but requests the checks.
 
         :param source, claim: as for ``request_check``.
+        :param way: how the ping came.
         """
 
-    def add_pings(wanted: Sequence[tuple[Ping, float]]) -> Awaitable[list[PingRecord]]:
+    def add_pings(
+        wanted: Sequence[tuple[Ping, float]], way: Way = ...
+    ) -> Awaitable[list[PingRecord]]:
         """As ``add_ping``, for several pings, each with its ``repeat_window``.  Their checks are
         not claimed.
         """

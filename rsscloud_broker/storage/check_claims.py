@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Sequence
 from sqlalchemy import Connection, and_, bindparam, func, select, update
 
 from rsscloud_broker.records import Check, ClaimedChecks, WantedChecks
+from rsscloud_broker.storage.checks import told
 from rsscloud_broker.storage.schema import CHECK_WAITS, topic
 from rsscloud_broker.tables import to_micros, to_seconds_or_none
 
@@ -62,7 +63,13 @@ _WAITS = and_(
 )
 _STILL_FREE = (
     select(
-        topic.c.id, topic.c.url, topic.c.check_pinged, topic.c.check_source, topic.c.check_failures
+        topic.c.id,
+        topic.c.url,
+        topic.c.check_pinged,
+        topic.c.check_source,
+        topic.c.check_failures,
+        topic.c.check_way,
+        topic.c.check_origin,
     )
     .where(topic.c.id.in_(bindparam("keys", expanding=True)), _WAITS)
     .order_by(topic.c.id)
@@ -109,7 +116,7 @@ def _claim(conn: Connection, keys: Sequence[int], node: int) -> list[Check]:
     claimed = update(topic).where(topic.c.id.in_(found))
     conn.execute(claimed.values(check_node_id=node))
     return [
-        Check(row.url, row.check_pinged, row.check_source, row.check_failures)
+        Check(row.url, row.check_pinged, row.check_source, row.check_failures, told(row))
         for key in keys
         if (row := found.get(key))
     ]

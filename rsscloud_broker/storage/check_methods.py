@@ -11,8 +11,15 @@ from sqlalchemy import Connection
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.database import Batched, writing
-from rsscloud_broker.model import Ping
-from rsscloud_broker.records import Bounds, CheckState, ClaimedChecks, PingRecord, WantedChecks
+from rsscloud_broker.model import Ping, Way
+from rsscloud_broker.records import (
+    Bounds,
+    CheckState,
+    ClaimedChecks,
+    PingRecord,
+    Told,
+    WantedChecks,
+)
 from rsscloud_broker.storage import check_claims, checks
 from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage.threads import Threads
@@ -43,13 +50,20 @@ class CheckMethods:
         return self._node if self._is_alone else self._registered(conn)
 
     def add_ping(
-        self, ping: Ping, repeat_window: float, source: str = "", claim: bool = False
+        self,
+        ping: Ping,
+        repeat_window: float,
+        source: str = "",
+        claim: bool = False,
+        way: Way = Way.WEBLOG_UPDATES,
     ) -> Deferred[PingRecord]:
-        asked = ping_rows.AskedPing(ping, repeat_window, source, claim)
+        asked = ping_rows.AskedPing(ping, repeat_window, source, claim, way)
         return self._database.write(Batched(self._add_pings, asked))
 
-    def add_pings(self, wanted: Sequence[tuple[Ping, float]]) -> Deferred[list[PingRecord]]:
-        asked = [ping_rows.AskedPing(*one) for one in wanted]
+    def add_pings(
+        self, wanted: Sequence[tuple[Ping, float]], way: Way = Way.LIST
+    ) -> Deferred[list[PingRecord]]:
+        asked = [ping_rows.AskedPing(*one, way=way) for one in wanted]
         return self._database.write(lambda conn: self._add_pings(conn, asked))
 
     def _add_pings(
@@ -58,9 +72,15 @@ class CheckMethods:
         return ping_rows.add_pings(conn, wanted, self._claimant_of_checks(conn))
 
     def request_check(
-        self, url: str, at: float, pinged: bool = False, source: str = "", claim: bool = False
+        self,
+        url: str,
+        at: float,
+        pinged: bool = False,
+        source: str = "",
+        claim: bool = False,
+        told: Told = Told(),  # noqa: B008 # it is frozen
     ) -> Deferred[CheckState]:
-        asked = checks.AskedCheck(url, to_micros(at), pinged, source, claim)
+        asked = checks.AskedCheck(url, to_micros(at), pinged, source, claim, told)
         return self._database.write(Batched(self._request_checks, asked))
 
     def _request_checks(

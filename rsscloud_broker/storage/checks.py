@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Connection, Row, bindparam, case, literal, or_, select, update
 
-from rsscloud_broker.model import host_of
-from rsscloud_broker.records import Bounds, CheckState
+from rsscloud_broker.model import Way, host_of
+from rsscloud_broker.records import Bounds, CheckState, Told
 from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.schema import topic
@@ -41,6 +41,8 @@ NO_CHECK = {
     "check_due_at": None,
     "check_failures": 0,
     "check_awaited": False,
+    "check_way": "",
+    "check_origin": "",
 }
 
 #: A check that is put off waits so long at most, in microseconds, after it is requested again.
@@ -59,6 +61,8 @@ CHECK_COLUMNS = (
     topic.c.check_node_id,
     topic.c.check_due_at,
     topic.c.check_source,
+    topic.c.check_way,
+    topic.c.check_origin,
 )
 
 #: Selects what decides whether a check of a topic may be requested, by any of its URLs.
@@ -86,6 +90,8 @@ _REQUEST = (
         check_failures=0,
         check_source=bindparam("source"),
         check_host=bindparam("host"),
+        check_way=bindparam("way"),
+        check_origin=bindparam("origin"),
     )
 )
 
@@ -104,6 +110,7 @@ class AskedCheck(NamedTuple):
     pinged: bool = False
     source: str = ""
     claim: bool = False
+    told: Told = Told()
 
 
 class Requests:
@@ -125,7 +132,7 @@ class Requests:
         earlier = self._values.get(row.id)
         if earlier is not None:
             earlier["at"] = max(earlier["at"], asked.at)
-            earlier["pinged"] |= asked.pinged
+            earlier |= _told(asked, earlier["pinged"], earlier["way"], earlier["origin"])
             return
         waits = row.check_requested_at is not None
         holder = row.check_node_id if waits else None
@@ -136,7 +143,7 @@ class Requests:
         self._values[row.id] = {
             "key": row.id,
             "at": max(asked.at, row.check_requested_at or 0),
-            "pinged": asked.pinged or (waits and row.check_pinged),
+            **_told(asked, waits and row.check_pinged, row.check_way, row.check_origin),
             "node": {CheckState.CLAIMED: self._node, CheckState.ELSEWHERE: holder}.get(state),
             "due": None if due is None else min(due, asked.at + _SOONEST),
             "source": asked.source if is_first else row.check_source,
@@ -197,7 +204,25 @@ def request_checks(
     return [state(request) for request in asked]
 
 
-def _known(conn: Connection, urls: Collection[str]) -> dict[str, Row[Any]]:
+def _told(asked: AskedCheck, pinged: bool, way: str, origin: str) -> dict[str, Any]:
+    """What is known of why a topic is fetched, by an earlier request and by a new one.
+
+    Pings of different origins have none together: see ``PendingFetch.ping``.
+
+    :param pinged, way, origin: of the earlier request.
+    """
+    if asked.pinged:
+        origin = asked.told.origin if not pinged or origin == asked.told.origin else ""
+    new_way = "" if asked.told.way is Way.FETCH else asked.told.way
+    return {"pinged": pinged or asked.pinged, "way": new_way or way, "origin": origin}
+
+
+def told(row: Any) -> Told:
+    """Why a topic is fetched, by its row."""
+    return Told(Way(row.check_way or Way.FETCH), row.check_origin)
+
+
+def _known(conn: Connection, urls: Collection[str]) -> dict[str, Any]:
     """The rows of the topics at these URLs, which are locked."""
     return {row.asked: row for row in conn.execute(_CHECKABLE, {"urls": list(urls)})}
 
@@ -220,6 +245,8 @@ def _make_and_check(
             "check_node_id": node if request.claim else None,
             "check_source": request.source,
             "check_host": host_of(url)[:_LONGEST_HOST],
+            "check_way": request.told.way,
+            "check_origin": request.told.origin,
         }
         for url, request in sorted(asked.items())
     ]

@@ -29,8 +29,8 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.model import Ping
-from rsscloud_broker.records import CheckState, PingRecord
+from rsscloud_broker.model import Ping, Way
+from rsscloud_broker.records import CheckState, PingRecord, Told
 from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, Requests
 from rsscloud_broker.storage.conflicts import insert_missing
@@ -117,6 +117,7 @@ class AskedPing(NamedTuple):
     window: float
     source: str = ""
     claim: bool = False
+    way: Way = Way.WEBLOG_UPDATES
 
 
 def add_pings(
@@ -267,12 +268,12 @@ def _request_checks(
         pings.
     """
     asked: dict[str, AskedCheck] = {}
-    for record, _, source, claim in wanted:
+    for record, _, source, claim, way in wanted:
         received_at = to_micros(record.received_at)
         for url in _topics_of(record):
             earlier = asked.get(url)
             if earlier is None:
-                asked[url] = AskedCheck(url, received_at, False, source, claim)
+                asked[url] = AskedCheck(url, received_at, False, source, claim, Told(way))
             elif received_at > earlier.at:
                 asked[url] = earlier._replace(at=received_at)
     found = conn.execute(_WATCHED, {"urls": list(asked)}).all()

@@ -18,9 +18,9 @@ from sqlalchemy import Connection, Row, bindparam, false, select, update
 
 from rsscloud_broker.database import Batched, in_turns
 from rsscloud_broker.model import FetchResult, Ping
-from rsscloud_broker.records import Bounds, FetchRecord
+from rsscloud_broker.records import Bounds, Check, FetchRecord
 from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, told
 from rsscloud_broker.storage.conflicts import insert_missing, lock_rows
 from rsscloud_broker.storage.contents import (
     insert_content,
@@ -110,6 +110,14 @@ class _Found:
         asked_at, read_at = self.row.check_requested_at, to_micros(self.fetched.started_at)
         is_own = self.node is not None and self.row.check_node_id == self.node
         return is_own and asked_at is not None and asked_at > read_at
+
+    @property
+    def asked_again(self) -> Check | None:
+        """That check, if there is one."""
+        row = self.row
+        if not self.is_asked_again:
+            return None
+        return Check(row.url, row.check_pinged, row.check_source, told=told(row))
 
     @property
     def changed(self) -> bool:
@@ -248,7 +256,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
             ping=next(pings) if each.changed and each.ping is not None else None,
             content_awaited=not each.changed and contents.get(each.key) is not None,
             stored=contents.get(each.key) is not None or kept.get(each.key, False),
-            asked_again=each.is_asked_again,
+            asked_again=each.asked_again,
         )
         for each in found
     ]

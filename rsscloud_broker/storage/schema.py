@@ -103,6 +103,10 @@ topic = Table(
     Column("check_host", Text, nullable=False, server_default=""),
     Column("check_due_at", BigInteger),
     Column("check_failures", Integer, nullable=False, server_default="0"),
+    # How the broker learned that the topic may have changed (one of ``Way``; empty for FETCH), and
+    # which brokers a ping of it has passed: see ``Ping``.
+    Column("check_way", Text, nullable=False, server_default=""),
+    Column("check_origin", Text, nullable=False, server_default=""),
     # Whether callers at other nodes than the one that has claimed it wait for the answer.
     Column("check_awaited", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("url").ddl_if(dialect="sqlite"),

@@ -12,7 +12,8 @@ from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS
 from rsscloud_broker.core.retrying import SOONEST
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
-from rsscloud_broker.model import FetchResult, Ping
+from rsscloud_broker.model import FetchResult, Ping, Way
+from rsscloud_broker.records import Told
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
 
@@ -248,6 +249,14 @@ class AskTests(CoreTestCase):
         self.assertEqual(self.fetcher.fetched, [FEED])
         self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 100)])
         self.assertEqual(self.due(), [])
+
+    def test_origin_of_a_ping_outlives_a_restart(self) -> None:
+        told = Told(Way.WEBSUB, "http://other.example")
+        now = self.clock.wall_seconds()
+        self.successResultOf(self.store.request_check(FEED, now, True, told=told))
+        self.change()
+        self.start()
+        self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])
 
     def test_start_waits_for_a_store_that_is_unavailable(self) -> None:
         self.store_ping()

@@ -10,8 +10,8 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import host_of
-from rsscloud_broker.records import Check, CheckState, ClaimedChecks, WantedChecks
+from rsscloud_broker.model import Way, host_of
+from rsscloud_broker.records import Check, CheckState, ClaimedChecks, Told, WantedChecks
 from tests.store_contract.basics import FEED, a_fetch, a_ping, a_subscription, at_once
 
 ONE, OTHER = "192.0.2.1", "198.51.100.7"
@@ -98,6 +98,30 @@ class ChecksContract(TestCase):
             self.assertEqual(record.states, (CheckState.CLAIMED,))
             self.assertEqual(await self.claim(9), [])
 
+    async def test_why_is_kept_until_the_topic_is_fetched(self) -> None:
+        told = Told(Way.WEBSUB, "http://one.example")
+        await self.store.request_check(FEED, 1000.0, True, ONE, told=told)
+        await self.store.request_check(FEED, 1001.0, False, ONE)
+        self.assertEqual(await self.claim(1), [Check(FEED, True, ONE, told=told)])
+        await self.store.request_check(
+            FEED, 1002.0, True, ONE, told=Told(Way.LIST, "http://other.example")
+        )
+        record = await self.store.record_fetch(a_fetch(at=1001.5), None)
+        both = Told(Way.LIST)  # of which neither origin is that of all
+        self.assertEqual(record.asked_again, Check(FEED, True, ONE, told=both))
+        await self.store.record_fetch(a_fetch(at=1003.0), None)
+        await self.store.request_check(FEED, 1004.0, True, ONE)
+        self.assertEqual(await self.claim(1), [Check(FEED, True, ONE)])
+
+    async def test_pings_say_how_they_came(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        ping = evolve(a_ping(), rss_url=FEED)
+        await self.store.add_ping(ping, 0, ONE)
+        self.assertEqual([each.told.way for each in await self.claim(9)], [Way.WEBLOG_UPDATES])
+        await self.store.release_checks(())
+        await self.store.add_pings([(ping, 0)])
+        self.assertEqual([each.told.way for each in await self.claim(9)], [Way.LIST])
+
     async def test_unknown_topics_are_claimed_too(self) -> None:
         states = [
             await self.store.request_check(feed("a", number), 1000.0, True, ONE, number == 1)
@@ -136,7 +160,7 @@ class ChecksContract(TestCase):
         await self.ask(ONE, FEED)
         await self.claim(1)
         await self.ask(ONE, FEED, at=1001.0)
-        for at, again in ((1000.5, True), (1001.0, False)):
+        for at, again in ((1000.5, Check(FEED, True, ONE)), (1001.0, None)):
             record = await self.store.record_fetch(a_fetch(at=at), None)
             self.assertEqual(record.asked_again, again)
 
