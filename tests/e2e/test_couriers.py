@@ -73,6 +73,7 @@ class KilledCouriersTests(EndToEndTestCase):
         servers.start()
         self.addCleanup(servers.stop)
         self.broker = self.own_broker(CONFIGURATION)
+        self.broker.by_command = True  # the whole program is killed piece by piece
         hosts = [
             servers.listen(f"127.0.2.{number}", lambda: Subscriber(self.hear))
             for number in range(1, HOSTS + 1)
