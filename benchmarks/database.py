@@ -34,7 +34,7 @@ class SharedData(Data):
     @classmethod
     def on(cls, server: PostgreSQL, directory: Path) -> SharedData:
         """Create the directory, and the tables unless they are there."""
-        data = cls(directory, server.directory)
+        data = cls(directory, server.sockets)
         directory.mkdir(parents=True)
         migrate(data.url)
         return data
@@ -68,16 +68,19 @@ class PostgreSQL(Running):
             raise Failed("there is no PostgreSQL in /usr/lib/postgresql")
         # Not in that directory, which others than its owner may not enter.
         self.directory = Path(mkdtemp(prefix="benchmarks-", dir=beside.parents[1]))
+        # The path of a socket has at most 107 bytes.
+        self.sockets = Path(mkdtemp(prefix="benchmarks-"))
         user: dict[str, str] = {}
         if os.geteuid() == 0:
-            shutil.chown(self.directory, _USER)
+            for each in (self.directory, self.sockets):
+                shutil.chown(each, _USER)
             user = {"user": _USER, "group": _USER}
         data = self.directory / "data"
         subprocess.run(
             [programs[-1] / "initdb", "-D", data, "-U", _USER, "--auth", "trust", "-E", "UTF8"],
             cwd=self.directory, check=True, stdout=subprocess.DEVNULL, **user,
         )  # type: ignore[call-overload] # fmt: skip
-        settings = {"listen_addresses": "", "unix_socket_directories": str(self.directory)}
+        settings = {"listen_addresses": "", "unix_socket_directories": str(self.sockets)}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self.directory / "log").open("wb") as log:
             super().__init__(
@@ -95,7 +98,7 @@ class PostgreSQL(Running):
         if self.ended:
             raise Failed(f"PostgreSQL ended: {(self.directory / 'log').read_text()[-2000:]}")
         with contextlib.suppress(psycopg.OperationalError):
-            psycopg.connect(host=str(self.directory), user=_USER, dbname="postgres").close()
+            psycopg.connect(host=str(self.sockets), user=_USER, dbname="postgres").close()
             return True
         return False
 
@@ -103,4 +106,5 @@ class PostgreSQL(Running):
         """Stop the server at once, and remove its files."""
         self._process.send_signal(signal.SIGQUIT)
         self._process.wait()
-        shutil.rmtree(self.directory, ignore_errors=True)
+        for each in (self.directory, self.sockets):
+            shutil.rmtree(each, ignore_errors=True)

@@ -555,14 +555,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A subscription that was renewed meanwhile is removed by an old 410.",
     ),
     Mutation(
-        "storage/deliveries.py",
-        "pending.c.due_at <= to_micros(now),\n            pending.c.node_id.is_(None),",
-        "pending.c.due_at <= to_micros(now),",
+        "storage/due.py",
+        "_FREE = pending.c.node_id.is_(None)",
+        "_FREE = pending.c.due_at > 0",
         "storage.test_store",
         "What is claimed is claimed again: two attempts for one notification.",
     ),
     Mutation(
-        "storage/deliveries.py",
+        "storage/due.py",
         "    conn.execute(claimed.values(node_id=node))\n",
         "",
         "storage.test_store",
@@ -639,7 +639,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "Who renews a subscription after an outage loses it at the top of the hour.",
     ),
     Mutation(
-        "storage/subscriptions.py",
+        "storage/sweeping.py",
         "subscription.c.expires_at <= to_micros(now)",
         "subscription.c.expires_at < 0",
         "storage.test_store core.test_sweeper",

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from fnmatch import translate
 from typing import Any, Final
 
@@ -31,9 +33,11 @@ from twisted.internet.defer import Deferred, gatherResults, succeed
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, HostFreed, PingReceived
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model import Callback, Ping, host_of
+from rsscloud_broker.shared_records import RelayProgress
 from rsscloud_broker.sinks.relay_calls import Protocol, Sender, TargetCalls
 from rsscloud_broker.sinks.relay_foreign import AT_ONCE, LABEL, ForeignClouds
 from rsscloud_broker.sinks.relay_worker import Rules, Worker
@@ -137,7 +141,12 @@ class RelaySink(WhileHeld):
             self._targets.wake()
 
     def startService(self) -> None:
+        """Have pings passed on by one of the nodes.
+
+        New targets get the pings that come from now on, whichever node passes them on, and when.
+        """
         if self.handles:
+            Deferred.fromCoroutine(self._targets.note())
             super().startService()
         else:
             Service.startService(self)
@@ -187,6 +196,18 @@ class _Targets(Service):
             if self.running:  # a bug, and not that the service stops
                 self.log.failure("The relay cannot begin; pings are not passed on.")
 
+    async def note(self) -> None:
+        """Have the store note where new targets begin."""
+        with suppress(Unavailable):  # nor can pings be stored; it is tried again
+            await self._progress()
+
+    def _progress(self) -> Awaitable[Sequence[RelayProgress]]:
+        """How far the pings were passed on to each target; a new one begins with the next ping."""
+        options, now = self._options, self._parts.clock.wall_seconds()
+        names = [target.name for target in options.targets]
+        names += [LABEL] if options.foreign_clouds else []
+        return self._parts.store.begin_relay(names, now, now - KEPT)
+
     async def _begin_workers(self) -> None:
         options, parts = self._options, self._parts
         if parts.outbound is None:
@@ -197,10 +218,7 @@ class _Targets(Service):
                 "The relay passes pings on without a name: set public_url, by which other brokers "
                 "recognise pings that have passed here, and do not send them back."
             )
-        names = [target.name for target in options.targets]
-        names += [LABEL] if options.foreign_clouds else []
-        now = parts.clock.wall_seconds()
-        found = await self._store_retry(lambda: parts.store.begin_relay(names, now, now - KEPT))
+        found = await self._store_retry(self._progress)
         for target, progress in zip(options.targets, found, strict=False):
             calls = TargetCalls(sender, parts.clock, target.protocol, target.url)
             rules = self._rules(target)

@@ -493,7 +493,7 @@ class FaultsTests(EndToEndTestCase):
         """Everybody saw every version that was acknowledged; of a restless feed, or a later one."""
         for feed in self.feeds.values():
             acknowledged = {version for version, _ in feed.acknowledged}
-            self.assertGreater(len(acknowledged), 3, feed.plan.path)
+            self.assertGreater(len(acknowledged), 1, feed.plan.path)
             for one in feed.subscribers.values():
                 wanted = {version for version in acknowledged if version > one.since}
                 if feed.plan.patient:

@@ -60,6 +60,7 @@ class InABrowserTests(BrowserTestCase):
         """Without a reload, and the countdown goes on."""
         broker = self.own_broker("[apps.test_feed]\nevery = 2\n")
         broker.start()
+        until(lambda: request(f"{broker.url}/test/rss.xml").status == 200, "the first item")
         page = self.page()
         page.goto(f"{broker.url}/test")
         first = guids(broker)[0]

@@ -52,10 +52,12 @@ class AdministeredTests(EngineTestCase):
         self.change()
         self.advance(3)
         self.assertEqual(self.count("open_breakers"), 1.0)
+        self.notifier.outcomes.clear()
         self.hint(HostFreed(HOST))
         self.assertEqual(self.count("open_breakers"), 0.0)
         self.advance(2)
         self.assertEqual(self.successResultOf(self.store.hosts()), [])
+        self.assertEqual(self.waiting(), {})
 
     def test_a_blocked_host_takes_no_notifications(self) -> None:
         other = self.subscribe("http://other.example/")
