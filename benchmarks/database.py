@@ -66,8 +66,9 @@ class PostgreSQL(Running):
         programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
         if not programs:
             raise Failed("there is no PostgreSQL in /usr/lib/postgresql")
-        # Not in that directory, which others than its owner may not enter.
-        self.directory = Path(mkdtemp(prefix="benchmarks-", dir=beside.parents[1]))
+        # The user of the server may not enter every directory of somebody else.
+        below = None if os.geteuid() == 0 else beside.parents[1]
+        self.directory = Path(mkdtemp(prefix="benchmarks-", dir=below))
         # The path of a socket has at most 107 bytes.
         self.sockets = Path(mkdtemp(prefix="benchmarks-"))
         user: dict[str, str] = {}

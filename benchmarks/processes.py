@@ -139,9 +139,13 @@ class Running:
 
 
 def _cpu_seconds(pid: int) -> float:
-    text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    """The CPU seconds of a process, and of those of its children that have ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except (FileNotFoundError, ProcessLookupError):  # a child that has just ended
+        return 0.0
     fields = text.rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return sum(map(int, fields[11:15])) / _TICKS
 
 
 def _peak_megabytes(pid: int) -> float:

@@ -194,6 +194,10 @@ class Told:
     origin: str = ""
 
 
+#: Nothing is known of why.
+UNTOLD: Final = Told()
+
+
 @frozen
 class Check:
     """A requested fetch of a topic.
@@ -207,7 +211,7 @@ class Check:
     pinged: bool = False
     source: str = ""
     failures: int = 0
-    told: Told = Told()
+    told: Told = UNTOLD
 
 
 @frozen

@@ -264,15 +264,16 @@ class OnOneNode(EachPeriod):
 
     async def _do(self, due_at: float) -> None:
         """Do the job, which this node has claimed."""
+        next_due = self._next_due()
         try:
             if self.running:
-                next_due = self._next_due()
                 await self._claimed_job(due_at)
-                if not await self._jobs.finish_job(self._job_name, next_due):
-                    raise ClaimLost
-                self._is_forced = False
-            else:
+            if not self.running:  # it has not begun, or it may have been cut short
                 await self._jobs.release_job(self._job_name)
+            elif not await self._jobs.finish_job(self._job_name, next_due):
+                raise ClaimLost
+            else:
+                self._is_forced = False
         except ClaimLost:  # another node does it, or there is more to do than when it began
             self._look_again()
         except Exception:
@@ -375,7 +376,12 @@ class WhileHeld(Service):
         now = self._clock.wall_seconds()
         self._is_held = (await self._jobs.claim_job(self._job_name, now, now)).claimed
         if self._is_held and self.running:
-            self._service.startService()
+            try:
+                self._service.startService()
+            except Exception:
+                self._is_held = False
+                await self._jobs.release_job(self._job_name)
+                raise
 
     async def _give_up(self) -> None:
         self._is_held = False

@@ -157,6 +157,7 @@ class ProgramsTests(MakeTestCase):
             "chromium-headless-shell",
             "curl",
             "promtool",
+            "sqlite3",
         ):
             self.has(name)
         self.assertEqual(self.install(), ("", ""))

@@ -8,9 +8,8 @@ one of these ways:
 - ``read``: the caller waits for the result, and nothing is recorded (a subscription).
 - ``schedule``: the caller has stored a check, which says that the topic waits to be fetched, and
   does not wait (a weblogUpdates ping).  Only some checks are in memory at a time: see
-  ``waiting_checks``.  If the fetch fails, it is retried: see ``retrying``.  At its start and every
-  ten minutes the detector releases the checks that are claimed and that nobody handles, because of
-  a bug.
+  ``waiting_checks``.  If the fetch fails, it is retried: see ``retrying``.  Now and then the
+  detector releases claimed checks that nobody handles, because of a bug.
 
 All of them share fetches: see ``sharing``.
 """
@@ -29,6 +28,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.core.again import Again
 from rsscloud_broker.core.elsewhere import Found, OtherNodes
 from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
@@ -40,7 +40,7 @@ from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import FetchResult, Ping, Way
-from rsscloud_broker.records import Check, CheckState, FetchRecord, Told
+from rsscloud_broker.records import UNTOLD, Check, CheckState, FetchRecord, Told
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
 
@@ -84,9 +84,9 @@ class ChangeDetector(Service):
         self._pings = counters.pings
         self._store_retry = StoreRetry(clock, "Fetching")
         self._fetches: SharedFetches[Found] = SharedFetches(self._fetch_and_record, clock)
-        #: Other nodes that may fetch the same topics.
         self.others = OtherNodes(store, clock)
         self._waiting = WaitingChecks(store, clock, self._store_retry, self._take)
+        self._again = Again(store, clock, self._store_retry, self._waiting, self._take)
         self._retries = Retries(
             store, clock, self._store_retry, self._request, retries, self._waiting.wake_at
         )
@@ -191,11 +191,7 @@ class ChangeDetector(Service):
         return self._waiting.has_room(source, urls)
 
     async def request(
-        self,
-        url: str,
-        source: str,
-        pinged: bool = False,
-        told: Told = Told(),  # noqa: B008 # it is frozen
+        self, url: str, source: str, pinged: bool = False, told: Told = UNTOLD
     ) -> CheckState:
         """Have the store request a check, for ``schedule``: see ``IStore.request_check``."""
         now, claim = self._clock.wall_seconds(), self.has_room(source, (url,))
@@ -337,10 +333,8 @@ class ChangeDetector(Service):
             return answer
         try:
             found = await self._reader.fetch(url, pending.turn, partial(self._found, pending))
-            again = found.record.asked_again if found.record is not None else None
-            if again is not None and self.running:
-                self._waiting.add(url, "")
-                self._take(again)
+            if self.running:
+                await self._again.see_to(url, found.record)
             return found
         except Exception as error:
             if pending.requested and self.running:

@@ -132,7 +132,7 @@ def _make_ready(conn: Connection, now: int) -> int | None:
     keys = list(conn.scalars(ready.with_for_update(skip_locked=True, key_share=True)))
     if keys:
         conn.execute(update(topic).where(topic.c.id.in_(keys)).values(check_due_at=None))
-    later: int | None = conn.scalar(select(func.min(due)))
+    later: int | None = conn.scalar(select(func.min(due)).where(due.is_not(None)))
     return later
 
 

@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.database import Batched, writing
 from rsscloud_broker.model import Ping, Way
 from rsscloud_broker.records import (
+    UNTOLD,
     Bounds,
     CheckState,
     ClaimedChecks,
@@ -78,7 +79,7 @@ class CheckMethods:
         pinged: bool = False,
         source: str = "",
         claim: bool = False,
-        told: Told = Told(),  # noqa: B008 # it is frozen
+        told: Told = UNTOLD,
     ) -> Deferred[CheckState]:
         asked = checks.AskedCheck(url, to_micros(at), pinged, source, claim, told)
         return self._database.write(Batched(self._request_checks, asked))

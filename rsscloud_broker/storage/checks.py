@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, Connection, Row, bindparam, case, literal, or_, select, update
 
 from rsscloud_broker.model import Way, host_of
-from rsscloud_broker.records import Bounds, CheckState, Told
+from rsscloud_broker.records import UNTOLD, Bounds, CheckState, Told
 from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.schema import topic
@@ -110,7 +110,7 @@ class AskedCheck(NamedTuple):
     pinged: bool = False
     source: str = ""
     claim: bool = False
-    told: Told = Told()
+    told: Told = UNTOLD
 
 
 class Requests:
@@ -308,7 +308,9 @@ def drop_check(conn: Connection, url: str, asked_until: float, node: int | None 
     """
     of_url = topic.c.id == key_of(url)
     is_older = topic.c.check_requested_at <= to_micros(asked_until)
-    conn.execute(update(topic).where(of_url, is_older).values(NO_CHECK))
+    # A node that has lost its claim must not withdraw the check that another handles now.
+    is_not_elsewhere = or_(topic.c.check_node_id.is_(None), topic.c.check_node_id == node)
+    conn.execute(update(topic).where(of_url, is_older, is_not_elsewhere).values(NO_CHECK))
     if node is not None:
         is_held = topic.c.check_node_id == node
         conn.execute(update(topic).where(of_url, is_held).values(check_node_id=None))

@@ -37,7 +37,7 @@ CONNECTIONS: Final = 5
 
 #: The most operations in one transaction.  Each ping takes an advisory lock, and the server has
 #: room for 64 locks for each connection that it allows (``max_locks_per_transaction`` times
-#: ``max_connections``).  Each node has six connections, so there is always room.
+#: ``max_connections``).  Each node has seven connections, so there is always room.
 GROUP_LIMIT: Final = 250
 
 #: The number of the advisory lock that a process holds while it migrates: the bytes "rsscloud".

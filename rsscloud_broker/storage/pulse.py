@@ -198,6 +198,9 @@ class Pulse(Service):
             except (SQLAlchemyError, dbapi.Error) as error:
                 self._reactor.callFromThread(self._lost_connection, error)
                 self._stop.wait(_RECONNECT)
+            except Exception:  # log a bug; without heartbeats the node would count as dead
+                self.log.failure("The heartbeat of this node failed; it is tried again.")
+                self._stop.wait(_RECONNECT)
         engine.dispose()
         self._reactor.callFromThread(self._end)
 

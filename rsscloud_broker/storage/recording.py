@@ -108,8 +108,15 @@ class _Found:
     def is_asked_again(self) -> bool:
         """Whether a check was requested after the fetch began, which this process has claimed."""
         asked_at, read_at = self.row.check_requested_at, to_micros(self.fetched.started_at)
+        if self.is_outdated:
+            read_at = max(read_at, self.row.read_at)
         is_own = self.node is not None and self.row.check_node_id == self.node
         return is_own and asked_at is not None and asked_at > read_at
+
+    @property
+    def outdated_record(self) -> FetchRecord:
+        """What an outdated fetch comes to: nothing has changed by it."""
+        return FetchRecord(as_topic(self.row), changed=False, asked_again=self.asked_again)
 
     @property
     def asked_again(self) -> Check | None:
@@ -222,10 +229,10 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
     outdated = {each.key for each in found if each.is_outdated}
     if outdated:
         others = iter(_record(conn, [each for each in found if each.key not in outdated], bounds))
-        return [
-            FetchRecord(as_topic(each.row), changed=False) if each.key in outdated else next(others)
-            for each in found
-        ]
+        # The later fetch has answered the checks that were requested before it.
+        is_answered = topic.c.check_requested_at <= topic.c.read_at
+        conn.execute(update(topic).where(topic.c.id.in_(outdated), is_answered).values(NO_CHECK))
+        return [each.outdated_record if each.key in outdated else next(others) for each in found]
     keys = [each.key for each in found]
     becoming_idle = sum(each.is_idle and each.row.idle_at is None for each in found)
     if becoming_idle:

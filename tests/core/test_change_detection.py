@@ -250,6 +250,18 @@ class AskTests(CoreTestCase):
         self.assertEqual(self.bus.events, [TopicChanged(FEED, NOW + 100)])
         self.assertEqual(self.due(), [])
 
+    def test_request_of_a_clock_that_is_ahead_makes_few_fetches(self) -> None:
+        """Each fetch seems to have begun before the request."""
+        asking = self.store.request_check(FEED, self.clock.wall_seconds() + 10, True)
+        self.successResultOf(asking)
+        self.start()
+        for _ in range(30):
+            self.clock.advance(0.1)
+        self.assertLess(len(self.fetcher.fetched), 10)
+        for _ in range(100):
+            self.clock.advance(0.1)
+        self.assertEqual(self.due(), [])
+
     def test_origin_of_a_ping_outlives_a_restart(self) -> None:
         told = Told(Way.WEBSUB, "http://other.example")
         now = self.clock.wall_seconds()
