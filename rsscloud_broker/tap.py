@@ -63,6 +63,7 @@ from rsscloud_broker.interfaces import (
     IClock,
     IEventSink,
     IServesTopics,
+    IStore,
     SinkParts,
 )
 from rsscloud_broker.local_sign_in import LocalSignIn, write_to_terminal
@@ -130,6 +131,12 @@ def makeService(options: Options) -> IService:
         # Not a UsageError: twistd shows that without a traceback only while it parses the
         # command line.
         raise SystemExit(f"rsscloud-broker: {error}") from error
+
+
+async def set_back(store: IStore, clock: IClock, seconds: float) -> None:
+    """Move stored times along with the wall clock, unless they are those of other nodes too."""
+    if not store.shares_work():
+        await store.set_back(seconds, clock.wall_seconds())
 
 
 def make_broker(
@@ -383,7 +390,7 @@ def make_broker(
             Sweeper(store, bus, clock, access),
             AccountSweeper(AccountStore(threads), store, clock, config.accounts),
             RemovedAccounts(AccountStore(threads), clock, apps.account_data),
-            WallClockWatch(clock, lambda seconds: store.set_back(seconds, clock.wall_seconds())),
+            WallClockWatch(clock, partial(set_back, store, clock)),
             *pollers,
             *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),
         ),

@@ -28,9 +28,33 @@ from rsscloud_broker.plugins import bundled
 from rsscloud_broker.plugins.bundled import AppMaker
 from rsscloud_broker.service import MOMENT, STOP_WITHIN, BrokerService
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
-from rsscloud_broker.tap import Options, make_broker
+from rsscloud_broker.tap import Options, make_broker, set_back
 from rsscloud_broker.testing.clock import Clock
 from tests.notes import NotesOptions, make_notes
+
+
+class SetBackTests(SynchronousTestCase):
+    def test_times_of_other_nodes_stay(self) -> None:
+        for shares, wanted in ((False, [60.0]), (True, [])):
+            moved: list[float] = []
+            store: Any = SharedStore(shares, moved)
+            clock = Clock()
+            self.successResultOf(Deferred.fromCoroutine(set_back(store, clock, 60.0)))
+            self.assertEqual(moved, wanted)
+
+
+class SharedStore:
+    """A store that other nodes may work on."""
+
+    def __init__(self, shares: bool, moved: list[float]) -> None:
+        self._shares = shares
+        self._moved = moved
+
+    def shares_work(self) -> bool:
+        return self._shares
+
+    async def set_back(self, seconds: float, now: float) -> None:
+        self._moved.append(seconds)
 
 
 class OptionsTests(SynchronousTestCase):
