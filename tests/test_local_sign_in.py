@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from rsscloud_broker.local_sign_in import LINK_LIFE, NAME, LocalSignIn
 from rsscloud_broker.tap import make_broker
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_accounts
+from tests.terminals import open_terminal
 
 
 class LocalSignInTests(SynchronousTestCase):
@@ -117,7 +117,7 @@ class TerminalTests(SynchronousTestCase):
     def test_terminal(self) -> None:
         """A process whose stdout is a terminal, as the log of twistd takes ``sys.stdout``."""
         script = "from rsscloud_broker.local_sign_in import write_to_terminal as w; w('here\\n')"
-        ours, theirs = pty.openpty()
+        ours, theirs = open_terminal()
         self.addCleanup(os.close, ours)
         subprocess.run([sys.executable, "-c", script], stdout=theirs, check=True)
         os.close(theirs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
 import sqlite3
 import subprocess
@@ -16,6 +15,7 @@ from rsscloud_broker.storage import accounts as rows
 from rsscloud_broker.storage import open_database
 from tests.commands.cases import CommandTests
 from tests.processes import BIN
+from tests.terminals import open_terminal
 
 PASSWORD = "correct horse"
 
@@ -214,7 +214,7 @@ class TerminalTests(AccountTests):
 
     def type(self, *lines: str) -> tuple[int, str]:
         """Run ``account add dave`` at a terminal; its exit status, and what the terminal showed."""
-        ours, theirs = pty.openpty()
+        ours, theirs = open_terminal()
         process = subprocess.Popen(
             [BIN / "rsscloud-broker", "account", "add", "dave", "--config", self.config],
             stdin=theirs,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import http.client
 import os
-import pty
 import signal
 import ssl
 import subprocess
 from pathlib import Path
-from unittest import SkipTest
 
 from tests import nursery
 from tests.e2e.fixture import Broker, EndToEndTestCase, request, until
@@ -17,6 +15,7 @@ from tests.e2e.servers import HttpPostReceiver
 from tests.front_doors.test_tls import served_certificate
 from tests.outbound.authority import authority
 from tests.processes import free_port
+from tests.terminals import open_terminal
 
 TOPICS_ONLY = "[egress]\nallow_topics = ['127.0.0.0/8']\n"
 CALLBACKS_TOO = f"{TOPICS_ONLY}allow_callbacks = ['127.0.0.0/8']\n"
@@ -142,10 +141,7 @@ class TerminalTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.here = self.directory()
-        try:
-            self.terminal, self.inside = pty.openpty()
-        except OSError as error:
-            raise SkipTest(f"this system has no terminals: {error}") from error
+        self.terminal, self.inside = open_terminal()
 
     def in_terminal(self, *options: str) -> subprocess.Popen[bytes]:
         """Run twistd in a terminal of its own."""
