@@ -7,24 +7,24 @@ begun too early.  So the first fetch more follows at once, and further ones afte
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.core.waiting_checks import WaitingChecks
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.records import Check, FetchRecord
+from rsscloud_broker.records import FetchRecord
 from rsscloud_broker.store_retry import StoreRetry
 
 #: Seconds until a topic is fetched that was asked for during each of two fetches.
 PAUSE: Final = 1.0
 
+#: Of how many topics it is remembered that they were just fetched again.
+REMEMBERED: Final = 10_000
+
 
 class Again:
-    """Sees to the checks that were requested while their topics were fetched.
-
-    :param take: begins the fetch of a claimed check.
-    """
+    """Sees to the checks that were requested while their topics were fetched."""
 
     def __init__(
         self,
@@ -32,14 +32,12 @@ class Again:
         clock: IClock,
         store_retry: StoreRetry,
         waiting: WaitingChecks,
-        take: Callable[[Check], object],
     ) -> None:
         self._store = store
         self._clock = clock
         self._store_retry = store_retry
         self._waiting = waiting
-        self._take = take
-        self._fetched_again: set[str] = set()
+        self._fetched_again: BoundedDict[str, bool] = BoundedDict(REMEMBERED)
 
     async def see_to(self, url: str, record: FetchRecord | None) -> None:
         """Have a topic fetched again if its check was requested meanwhile.
@@ -48,16 +46,16 @@ class Again:
         :param record: what was recorded; None if nothing was.
         """
         check = None if record is None else record.asked_again
+        is_second = self._fetched_again.get(url, False)
+        if is_second or check is not None:
+            self._fetched_again[url] = check is not None and not is_second
         if check is None:
-            self._fetched_again.discard(url)
-        elif url in self._fetched_again:
-            self._fetched_again.discard(url)
-            until = self._clock.wall_seconds() + PAUSE
-            await self._store_retry(
-                partial(self._store.put_off_check, url, 0, until), "topics that wait"
-            )
-            self._waiting.wake_at(until)
-        else:
-            self._fetched_again.add(url)
-            self._waiting.add(url, "")
-            self._take(check)
+            return
+        if not is_second:
+            self._waiting.take(check)
+            return
+        until = self._clock.wall_seconds() + PAUSE
+        await self._store_retry(
+            partial(self._store.put_off_check, url, 0, until), "topics that wait"
+        )
+        self._waiting.wake_at(until)

@@ -86,7 +86,7 @@ class ChangeDetector(Service):
         self._fetches: SharedFetches[Found] = SharedFetches(self._fetch_and_record, clock)
         self.others = OtherNodes(store, clock)
         self._waiting = WaitingChecks(store, clock, self._store_retry, self._take)
-        self._again = Again(store, clock, self._store_retry, self._waiting, self._take)
+        self._again = Again(store, clock, self._store_retry, self._waiting)
         self._retries = Retries(
             store, clock, self._store_retry, self._request, retries, self._waiting.wake_at
         )

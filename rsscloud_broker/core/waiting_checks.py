@@ -146,6 +146,11 @@ class WaitingChecks:
         self._of.update((pair, pair[0]))
         self._limits.begin(self._quota(pair[1]), pair[0])
 
+    def take(self, check: Check) -> None:
+        """Count a claimed check, and begin its fetch."""
+        self.add(check.url, check.source)
+        self._take(check)
+
     def done(self, url: str) -> None:
         """Count a check no more: a fetch has answered it, or it waits for another attempt."""
         pair = self._held.pop(url, None)
@@ -245,8 +250,7 @@ class WaitingChecks:
         if not self._left:
             self._behind.clear()
         for check in claimed.checks:
-            self.add(check.url, check.source)
-            self._take(check)
+            self.take(check)
         if claimed.next_at is not None:
             self.wake_at(claimed.next_at)
 

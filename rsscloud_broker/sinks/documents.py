@@ -9,6 +9,7 @@ On SQLite there are no other nodes, and nothing is stored: the file on the disk 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from twisted.python.filepath import FilePath
@@ -60,11 +61,29 @@ async def publish_document(
     parts: SinkParts, target: FilePath[str], content: bytes, *, job: str
 ) -> None:
     """Put a small file in its place, as ``publish_draft`` does."""
+    await publish_filled(parts, target, lambda draft: draft.write(content), job=job)
+
+
+async def publish_filled(
+    parts: SinkParts,
+    target: FilePath[str],
+    fill: Callable[[Draft], object],
+    *,
+    job: str,
+    records: int = 0,
+    only_if_more: bool = False,
+) -> None:
+    """Put a file in its place that a function writes at once, as ``publish_draft`` does.
+
+    :param fill: writes the content, in a thread.
+    """
     draft = Draft(target)
     try:
         await parts.in_thread(draft.begin)
-        await parts.in_thread(draft.write, content)
-        await publish_draft(parts, draft, target, job=job)
+        await parts.in_thread(fill, draft)
+        await publish_draft(
+            parts, draft, target, job=job, records=records, only_if_more=only_if_more
+        )
     except Exception:
         await parts.in_thread(draft.discard)
         raise

@@ -30,7 +30,7 @@ from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import Event, FileCopied, WorkHinted
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.shared_records import SharedDocument
-from rsscloud_broker.sinks.documents import publish_draft
+from rsscloud_broker.sinks.documents import publish_filled
 from rsscloud_broker.sinks.files import records_in
 from rsscloud_broker.store_retry import StoreRetry
 
@@ -245,23 +245,17 @@ class Mirror(Service):
         records = await in_thread(records_in, file)
         if records is None or (known is not None and known.records >= records):
             return False
-        draft = Draft(file)
+        fill = partial(_read_into, file)
         try:
-            await in_thread(draft.begin)
-            await in_thread(_read_into, draft, file)
-            await publish_draft(
-                self._parts, draft, file, job="", records=records, only_if_more=True
+            await publish_filled(
+                self._parts, file, fill, job="", records=records, only_if_more=True
             )
         except ClaimLost:  # another node has stored as much meanwhile
-            await in_thread(draft.discard)
             return False
-        except BaseException:
-            await in_thread(draft.discard)
-            raise
         return True
 
 
-def _read_into(draft: Draft, file: FilePath[str]) -> None:
+def _read_into(file: FilePath[str], draft: Draft) -> None:
     """Write the content of a file to a draft.  Blocks."""
     with file.open() as opened:
         while data := opened.read(_READ):

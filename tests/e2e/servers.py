@@ -178,6 +178,16 @@ class Receiver(Server):
         self.heard: list[str] = []
         self.called = 0
 
+    def registration(self, topic: str) -> dict[str, object]:
+        """The form that registers it without a domain: it is called at the client's address."""
+        return {
+            "notifyProcedure": self.procedure,
+            "port": self.port,
+            "path": self.path,
+            "protocol": self.protocol,
+            "url1": topic,
+        }
+
     def hear(self, topic: str) -> None:
         """Take a notification; one that had to wait is not counted."""
         self.called += 1

@@ -84,13 +84,7 @@ class BehindNginxTestCase(EndToEndTestCase):
 
     def register(self, receiver: Receiver, topic: str, **headers: str) -> Answer:
         """Register a receiver without a domain: it is called at the address of the client."""
-        fields = {
-            "notifyProcedure": "",
-            "port": receiver.port,
-            "path": receiver.path,
-            "protocol": receiver.protocol,
-            "url1": topic,
-        }
+        fields = receiver.registration(topic)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return self.ask("/rsscloud/pleaseNotify", fields, named)
 

@@ -104,13 +104,7 @@ class ComposeTests(EndToEndTestCase):
         self.start()
         origin, receiver = self.origin(), self.served(HttpPostReceiver())
         topic = origin.feed()
-        fields = {
-            "notifyProcedure": "",
-            "port": receiver.port,
-            "path": receiver.path,
-            "protocol": receiver.protocol,
-            "url1": topic,
-        }
+        fields = receiver.registration(topic)
         answer = post_form(f"{self.url}/rsscloud/pleaseNotify", fields)
         self.assertIn('success="true"', answer.text)
         first, second = self.brokers
