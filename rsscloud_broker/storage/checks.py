@@ -26,6 +26,7 @@ from rsscloud_broker.model import Way, host_of
 from rsscloud_broker.records import UNTOLD, Bounds, CheckState, Told
 from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.idle import evict_idle
+from rsscloud_broker.storage.many_values import OfMany
 from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, key_of, named
 from rsscloud_broker.tables import MICROSECONDS, to_micros
@@ -66,17 +67,19 @@ CHECK_COLUMNS = (
 )
 
 #: Selects what decides whether a check of a topic may be requested, by any of its URLs.
-_CHECKABLE = (
-    select(
-        named.c.url.label("asked"),
-        *CHECK_COLUMNS,
-        (topic.c.ended == "").label("is_active"),
-        HAS_SUBSCRIPTIONS.label("is_watched"),
+_CHECKABLE = OfMany(
+    lambda among: (
+        select(
+            named.c.url.label("asked"),
+            *CHECK_COLUMNS,
+            (topic.c.ended == "").label("is_active"),
+            HAS_SUBSCRIPTIONS.label("is_watched"),
+        )
+        .join_from(named, topic, topic.c.id == TOPIC_ID)
+        .where(among(named.c.url, "urls"))
+        .order_by(topic.c.id)
+        .with_for_update(of=topic, key_share=True)
     )
-    .join_from(named, topic, topic.c.id == TOPIC_ID)
-    .where(named.c.url.in_(bindparam("urls", expanding=True)))
-    .order_by(topic.c.id)
-    .with_for_update(of=topic, key_share=True)
 )
 
 _REQUEST = (
@@ -224,7 +227,7 @@ def told(row: Any) -> Told:
 
 def _known(conn: Connection, urls: Collection[str]) -> dict[str, Any]:
     """The rows of the topics at these URLs, which are locked."""
-    return {row.asked: row for row in conn.execute(_CHECKABLE, {"urls": list(urls)})}
+    return {row.asked: row for row in conn.execute(_CHECKABLE.on(conn), {"urls": list(urls)})}
 
 
 def _make_and_check(

@@ -29,7 +29,6 @@ from sqlalchemy import (
     delete,
     false,
     func,
-    insert,
     literal_column,
     select,
     true,
@@ -37,8 +36,8 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
-from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.log_schema import LOG_BLOCK, log_entry
+from rsscloud_broker.storage.many_values import insert_at_once
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.settled import announce, settled
 from rsscloud_broker.tables import (
@@ -95,10 +94,7 @@ def add_log_entries(conn: Connection, entries: Sequence[LogEntry]) -> None:
         for entry in entries
     ]
     announce(conn, "log_entry")
-    if sqlite.serves(conn):
-        sqlite.insert_at_once(conn, log_entry, rows)
-    else:
-        conn.execute(insert(log_entry), rows)
+    insert_at_once(conn, log_entry, rows)
 
 
 def _key(text: str) -> int | None:

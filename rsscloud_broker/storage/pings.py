@@ -16,15 +16,14 @@ from sqlalchemy import (
     BigInteger,
     Connection,
     Row,
-    Table,
     bindparam,
     delete,
     func,
-    insert,
     literal,
     literal_column,
     or_,
     select,
+    text,
     tuple_,
     update,
 )
@@ -34,6 +33,7 @@ from rsscloud_broker.records import CheckState, PingRecord, Told
 from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, Requests
 from rsscloud_broker.storage.conflicts import insert_missing
+from rsscloud_broker.storage.many_values import OfMany, insert_at_once
 from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import PING_HOUR, counter, ping, topic
 from rsscloud_broker.storage.settled import announce, settled
@@ -62,14 +62,23 @@ _SAME_FINGERPRINTS = select(ping.c.fingerprint, ping.c.received_at).where(
     ping.c.fingerprint.in_(bindparam("digests", expanding=True)),
 )
 
-_WATCHED = (
-    select(*CHECK_COLUMNS, named.c.url.label("asked"))
-    .join_from(named, topic, topic.c.id == TOPIC_ID)
-    .where(
-        named.c.url.in_(bindparam("urls", expanding=True)), topic.c.ended == "", HAS_SUBSCRIPTIONS
+# For more than some twenty fingerprints PostgreSQL would rather read all pings of the hours, which
+# it takes for few while the hour is new.  OFFSET 0 has it look for each one.
+_SAME_FINGERPRINTS_EACH = text(
+    "SELECT same.fingerprint, same.received_at FROM unnest(CAST(:hours AS bigint[])) AS hour "  # noqa: S608 # our own table
+    "CROSS JOIN unnest(CAST(:digests AS bytea[])) AS digest CROSS JOIN LATERAL "
+    "(SELECT fingerprint, received_at FROM ping "
+    f"WHERE {PING_HOUR} = hour AND fingerprint = digest OFFSET 0) AS same"
+)
+
+_WATCHED = OfMany(
+    lambda among: (
+        select(*CHECK_COLUMNS, named.c.url.label("asked"))
+        .join_from(named, topic, topic.c.id == TOPIC_ID)
+        .where(among(named.c.url, "urls"), topic.c.ended == "", HAS_SUBSCRIPTIONS)
+        .order_by(topic.c.id)
+        .with_for_update(of=topic, key_share=True)
     )
-    .order_by(topic.c.id)
-    .with_for_update(of=topic, key_share=True)
 )
 
 
@@ -179,9 +188,10 @@ def _repeats(
             hours = (received_at - window) // _HOUR, (received_at + window) // _HOUR
             by_hours.setdefault(hours, set()).add(digest)
     recorded: dict[bytes, list[int]] = {}
+    same = _SAME_FINGERPRINTS if sqlite.serves(conn) else _SAME_FINGERPRINTS_EACH
     for (first, last), digests in by_hours.items():
         given = {"hours": list(range(first, last + 1)), "digests": list(digests)}
-        for digest, received_at in conn.execute(_SAME_FINGERPRINTS, given):
+        for digest, received_at in conn.execute(same, given):
             recorded.setdefault(digest, []).append(received_at)
     repeats = []
     for digest, received_at, window in zip(fingerprints, times, windows, strict=True):
@@ -224,8 +234,7 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]], node: int | Non
         for record, digest in new
     ]
     announce(conn, "ping")
-    insert_all = sqlite.insert_at_once if sqlite.serves(conn) else _insert_portably
-    ids = insert_all(conn, ping, rows)
+    ids = insert_at_once(conn, ping, rows)
     _add_to_counter(conn, len(rows), node)
     return [
         Ping(
@@ -251,13 +260,6 @@ def _add_to_counter(conn: Connection, more: int, node: int | None) -> None:
         conn.execute(_ADD_TO_COUNTER, added)
 
 
-def _insert_portably(
-    conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
-) -> list[int]:
-    result = conn.scalars(insert(table).returning(table.c.id, sort_by_parameter_order=True), rows)
-    return list(result)
-
-
 def _request_checks(
     conn: Connection, wanted: Sequence[AskedPing], node: int | None
 ) -> dict[str, tuple[str, CheckState]]:
@@ -276,7 +278,7 @@ def _request_checks(
                 asked[url] = AskedCheck(url, received_at, False, source, claim, Told(way))
             elif received_at > earlier.at:
                 asked[url] = earlier._replace(at=received_at)
-    found = conn.execute(_WATCHED, {"urls": list(asked)}).all()
+    found = conn.execute(_WATCHED.on(conn), {"urls": list(asked)}).all()
     if not found:
         return {}
     requests = Requests(node)

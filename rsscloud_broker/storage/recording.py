@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import attrs
 from attrs import frozen
-from sqlalchemy import Connection, Row, bindparam, false, select, update
+from sqlalchemy import Connection, Row, false, select, update
 
 from rsscloud_broker.database import Batched, in_turns
 from rsscloud_broker.model import FetchResult, Ping
@@ -33,6 +33,7 @@ from rsscloud_broker.storage.contents import (
 from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.kept_changes import keep_fetched
+from rsscloud_broker.storage.many_values import OfMany
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import fanout, pending, subscription, topic
@@ -51,12 +52,13 @@ from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds_or_n
 _LONGEST_FETCH = to_micros(300)
 
 # These are built once, since to build them takes longer than to execute them.
-_BY_URL = TOPICS_BY_URL.where(named.c.url.in_(bindparam("urls", expanding=True)))
-_WANT_CONTENT = (
-    select(subscription.c.topic_id)
-    .where(subscription.c.topic_id.in_(bindparam("keys", expanding=True)))
-    .where(subscription.c.wants_content)
-    .distinct()
+_BY_URL = OfMany(lambda among: TOPICS_BY_URL.where(among(named.c.url, "urls")))
+_WANT_CONTENT = OfMany(
+    lambda among: (
+        select(subscription.c.topic_id)
+        .where(among(subscription.c.topic_id, "keys"), subscription.c.wants_content)
+        .distinct()
+    )
 )
 
 
@@ -209,7 +211,7 @@ def _rows(conn: Connection, urls: Sequence[str]) -> dict[str, Row[Any]]:
     """The rows of topics by these URLs.  Topics that are unknown or have ended become active."""
 
     def read() -> dict[str, Row[Any]]:
-        return {row.asked: row for row in conn.execute(_BY_URL, {"urls": urls})}
+        return {row.asked: row for row in conn.execute(_BY_URL.on(conn), {"urls": urls})}
 
     rows = read()
     if unknown := [{"url": url} for url in sorted(urls) if url not in rows]:
@@ -326,7 +328,7 @@ def _keep_contents(
     :returns: the keys of the contents by those of the topics; None for those that are not stored.
     """
     watched = [each.key for each in changed if not each.is_idle]
-    wanting = set(conn.scalars(_WANT_CONTENT, {"keys": watched})) if watched else set()
+    wanting = set(conn.scalars(_WANT_CONTENT.on(conn), {"keys": watched})) if watched else set()
     keeping = with_contents(conn, [each.key for each in changed])
     stored: dict[int, int | None] = {}
     fanouts = []
