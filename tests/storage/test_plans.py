@@ -11,30 +11,45 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, event, insert, select, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.model import Callback, FetchResult, Lease, Outcome, Ping, Subscription
+from rsscloud_broker.model import (
+    Callback,
+    Content,
+    FetchResult,
+    Lease,
+    Outcome,
+    Ping,
+    Subscription,
+)
 from rsscloud_broker.records import Bounds, Delivery, Fanout, PollPlan, WantedChecks
 from rsscloud_broker.storage import (
     check_claims,
     checks,
+    content_sums,
+    contents,
+    counting,
     deliveries,
     due,
+    due_times,
     moves,
     nodes,
     pings,
     polls,
     recording,
+    statistics,
     subscriptions,
+    summaries,
     sweeping,
     topics,
     walks,
 )
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.idle import evict_excess
+from rsscloud_broker.storage.schema import content_sum, subscription
 from tests.postgresql import borrowed_database
-from tests.storage.databases import memory_database
+from tests.storage.databases import memory_database, result_of, run_on
 
 FEED, OTHER = "http://feeds.example/rss.xml", "http://feeds.example/other.xml"
 NOW = 1_800_000_000.0
@@ -93,7 +108,9 @@ def _walk(conn: Connection, one: Subscription, node: int) -> None:
     due.claim_found(conn, found.keys, node)
     done = Delivery(one, Outcome(True, ""), at=NOW)
     deliveries.record_deliveries(conn, [done], node)
-    due.make_due(conn, one.callback.host, "", NOW)
+    run = run_on(conn)
+    for host in (one.callback.host, "*.example"):
+        result_of(due.make_due(run, run, host, "", NOW))
     _end(conn, walk, node)
 
 
@@ -107,8 +124,32 @@ def _tidy_up(conn: Connection, one: Subscription) -> None:
     keys = sweeping.find_topics(conn, NOW, NOW)
     sweeping.sweep_topics(conn, keys, NOW, NOW)
     evict_excess(conn, 0)
+    _go_through(conn)
     pings.prune_pings(conn, NOW + 1, 1)
     subscriptions.remove_subscription(conn, FEED, one.callback)
+
+
+def _go_through(conn: Connection) -> None:
+    """Do everything that may concern very many rows, which is done in portions."""
+    run = run_on(conn)
+    key = _subscribe(conn, FEED, 2).id
+    topic_key = select(subscription.c.topic_id).where(subscription.c.id == key)
+    topic_id = conn.execute(topic_key).scalar_one()
+    contents.keep_pushed(conn, topic_id, Content(b"<rss/>", "text/xml"))
+    conn.execute(insert(content_sum).values(host="gone.example", size=5))
+    for after in (0, 5):
+        sweeping.find_lost(conn, after)
+        contents.find_unneeded(conn, after, 10)
+        summaries.watched_topics(conn, after, 10)
+        summaries.topic_summaries(conn, after, 10)
+    result_of(content_sums.correct_sums(run, run))
+    result_of(counting.ping_hours(run, 0, NOW + 1, portion=1))
+    result_of(counting.measure(run))
+    result_of(due_times.set_back(run, 60.0, NOW))
+    result_of(statistics.prune(run, NOW, 1))
+    statistics.pinged_topics(conn, NOW - 1, NOW + 1, 10)
+    pings.pings(conn, 0, NOW + 1, Ping("A", FEED, NOW, id=5), 10)
+    walks.fanouts(conn, 10)
 
 
 @contextmanager
