@@ -3,8 +3,8 @@
 A million may wait for one host that is slow, and is called four times at a time.  So the index of
 due times is not enough to find the others: see ``find_due``.
 
-``make_due`` runs some transactions.  Each of the other functions runs in a transaction that the
-caller has begun, and may run again after a rollback.
+``make_due`` and ``make_due_for_content`` run several transactions.  Each of the other functions
+runs in a transaction that the caller has begun, and may run again after a rollback.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from functools import partial
 from attrs import evolve, frozen
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
     Integer,
     bindparam,
@@ -29,10 +30,11 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.model import Callback, Subscription
 from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.deliveries import later
-from rsscloud_broker.storage.portions import Run, different_values, in_portions
+from rsscloud_broker.storage.portions import LOOKED_AT, Run, different_values, in_portions
 from rsscloud_broker.storage.schema import pending, subscription
 from rsscloud_broker.storage.subscriptions import by_ids
 from rsscloud_broker.storage.threads import Threads
+from rsscloud_broker.storage.topic_urls import key_of
 from rsscloud_broker.tables import to_micros, to_seconds_or_none
 
 #: How many notifications one answer of a host can make due, and how many of them one transaction.
@@ -197,6 +199,51 @@ async def make_due(read: Run, write: Run, host: str, origin: str, now: float) ->
                 found = await write(partial(_make_due, keys, at)) or found
             left -= _MADE_DUE_AT_ONCE
     return found
+
+
+async def make_due_for_content(read: Run, write: Run, url: str, at: float) -> None:
+    """Make those pending notifications of a topic due that wait for its content, which is stored
+    now, and have had no attempt.
+    """
+    due_at = to_micros(at)
+
+    def find(conn: Connection, after: int) -> tuple[list[int], int | None]:
+        """Those among the next subscriptions of the topic."""
+        key, of_topic = subscription.c.id, subscription.c.topic_id == key_of(url)
+        some = select(key).where(of_topic, key > after).order_by(key).limit(LOOKED_AT)
+        keys = list(conn.execute(some).scalars())
+        if not keys:
+            return [], None
+        waiting = (
+            select(pending.c.subscription_id)
+            .join(subscription, key == pending.c.subscription_id)
+            .where(of_topic, key.between(keys[0], keys[-1]), *_waits_for_content(due_at))
+        )
+        found = list(conn.execute(waiting).scalars())
+        return found, keys[-1] if len(keys) == LOOKED_AT else None
+
+    def make(keys: Collection[int], conn: Connection) -> None:
+        lock_rows(conn, pending.c.subscription_id, keys)
+        among = pending.c.subscription_id.in_(keys)
+        conn.execute(
+            update(pending).where(among, *_waits_for_content(due_at)).values(due_at=due_at)
+        )
+
+    async def portion(after: int) -> int | None:
+        waiting, last = await read(lambda conn: find(conn, after))
+        for begin in range(0, len(waiting), _MADE_DUE_AT_ONCE):
+            await write(partial(make, waiting[begin : begin + _MADE_DUE_AT_ONCE]))
+        return last
+
+    last: int | None = 0
+    while last is not None:
+        last = await portion(last)
+
+
+def _waits_for_content(at: int) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of pending notifications that wait for a content until after a time."""
+    columns = pending.c
+    return columns.content_topic_id.is_not(None), columns.attempts == 0, columns.due_at > at
 
 
 async def _hosts_named(read: Run, host: str) -> list[str]:

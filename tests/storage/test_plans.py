@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, event, insert, select, text
+from sqlalchemy import Connection, event, insert, select, text, update
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import (
@@ -47,7 +47,7 @@ from rsscloud_broker.storage import (
 )
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.idle import evict_excess
-from rsscloud_broker.storage.schema import content_sum, subscription
+from rsscloud_broker.storage.schema import content_sum, pending, subscription
 from tests.postgresql import borrowed_database
 from tests.storage.databases import memory_database, result_of, run_on
 
@@ -142,6 +142,9 @@ def _go_through(conn: Connection) -> None:
         contents.find_unneeded(conn, after, 10)
         summaries.watched_topics(conn, after, 10)
         summaries.topic_summaries(conn, after, 10)
+    waiting = {"attempts": 0, "due_at": 10**17, "content_topic_id": topic_id}
+    conn.execute(update(pending).where(pending.c.subscription_id == key).values(waiting))
+    result_of(due.make_due_for_content(run, run, FEED, NOW))
     result_of(content_sums.correct_sums(run, run))
     result_of(counting.ping_hours(run, 0, NOW + 1, portion=1))
     result_of(counting.measure(run))

@@ -14,7 +14,7 @@ from rsscloud_broker.storage import counting, due_times, summaries, sweeping
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.content_sums import TOTAL, correct_sums
 from rsscloud_broker.storage.contents import find_unneeded
-from rsscloud_broker.storage.due import make_due
+from rsscloud_broker.storage.due import make_due, make_due_for_content
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.pings import insert_pings
@@ -268,6 +268,23 @@ class PortionTests(SynchronousTestCase):
             self.assertEqual(self.make_due(conn, "*.other.example"), (False, 0))
             self.assertEqual(self.make_due(conn, "*.example"), (True, 2))
             self.assertEqual(self.due(conn), 1)
+
+    def test_very_many_notifications_that_waited_for_a_content(self) -> None:
+        with self.database() as conn:
+            key, other = topics(conn, 2)
+            keys = subscriptions(conn, key, LOOKED_AT + 501)
+            waits = {"content_topic_id": key, "attempts": 0}
+            let_wait(conn, keys[:501], NOW + 60, **waits)
+            let_wait(conn, keys[-1:], NOW + 60, **waits)
+            let_wait(conn, keys[-2:-1], NOW + 60, content_topic_id=key)  # it was tried before
+            let_wait(conn, keys[-3:-2], NOW + 60, attempts=0)  # it wants no content
+            (elsewhere,) = subscriptions(conn, other, 1)
+            let_wait(conn, [elsewhere], NOW + 60, content_topic_id=other, attempts=0)
+            write = Transactions(conn)
+            woken = make_due_for_content(Transactions(conn), write, "http://feeds.example/0", NOW)
+            result_of(woken)
+            self.assertEqual(self.due(conn), 502)
+            self.assertEqual(write.number, 3)
 
     def test_hosts_below_a_name_behind_very_many_others(self) -> None:
         with self.database() as conn:
