@@ -28,6 +28,7 @@ from sqlalchemy import (
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.model import Callback, Subscription
+from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.deliveries import later
 from rsscloud_broker.storage.portions import LOOKED_AT, Run, different_values, in_portions
@@ -53,12 +54,17 @@ _NOW = bindparam("now", type_=BigInteger)
 _MOST = bindparam("most", type_=Integer)
 _FREE = pending.c.node_id.is_(None)
 
-_FIRST = (
+#: The same for SQLite, which would take the index of nodes for null, even if nearly all have null
+#: there.
+_LIKELY_FREE = func.likely(_FREE, type_=Integer)
+
+_DUE = (
     select(pending.c.subscription_id, pending.c.host)
-    .where(_FREE, pending.c.due_at <= _NOW)
+    .where(pending.c.due_at <= _NOW)
     .order_by(pending.c.due_at, pending.c.subscription_id)
     .limit(_MOST)
 )
+_FIRST, _FIRST_ON_SQLITE = _DUE.where(_FREE), _DUE.where(_LIKELY_FREE)
 
 OF_HOST = (
     select(pending.c.due_at, pending.c.subscription_id)
@@ -101,7 +107,8 @@ def find_due(
     :param after: the ``after`` of the last time.
     """
     given = {"now": to_micros(now), "most": limit + (_PASSED_OVER if busy else 0)}
-    found = conn.execute(_FIRST, given).all()
+    first = _FIRST_ON_SQLITE if sqlite.serves(conn) else _FIRST
+    found = conn.execute(first, given).all()
     keys = [key for key, host in found if host not in busy][:limit]
     if len(keys) == limit or len(found) < given["most"]:
         return Due(keys)
@@ -177,8 +184,9 @@ def claim_found(conn: Connection, keys: Sequence[int], node: int) -> list[Subscr
 
 def next_due(conn: Connection) -> float | None:
     """See ``IStore.next_due``."""
-    free = select(func.min(pending.c.due_at)).where(pending.c.node_id.is_(None))
-    return to_seconds_or_none(conn.execute(free).scalar())
+    free = _LIKELY_FREE if sqlite.serves(conn) else _FREE
+    first = select(func.min(pending.c.due_at)).where(free)
+    return to_seconds_or_none(conn.execute(first).scalar())
 
 
 async def make_due(read: Run, write: Run, host: str, origin: str, now: float) -> bool:
