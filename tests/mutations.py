@@ -675,8 +675,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "storage/walks.py",
-        ".where(or_(fanout.c.pushed, fanout.c.begun, _WHOLE.in_(newest)))",
-        ".where(or_(fanout.c.begun, _WHOLE.in_(newest)))",
+        "return or_(rows.c.pushed, rows.c.begun, ~supersedes.exists())",
+        "return or_(rows.c.begun, ~supersedes.exists())",
         "storage.test_store",
         "What a publisher pushed is not delivered if the topic changes meanwhile.",
     ),

@@ -20,7 +20,7 @@ from rsscloud_broker.timing import OnOneNode
 #: Seconds after its last fetch until a topic without subscribers is deleted.
 IDLE_TOPIC_SECONDS = 7 * 86_400
 
-#: How many topics are read from the store at a time.
+#: How many topics the store looks at at a time.
 AT_ONCE = 1000
 
 
@@ -63,12 +63,12 @@ class Sweeper(OnOneNode):
             await self._end_forbidden(now)
 
     async def _end_forbidden(self, now: float) -> None:
-        topics = await self._store.watched_topics("", AT_ONCE)
-        while topics:
+        after: int | None = 0
+        while after is not None:
+            topics, after = await self._store.watched_topics(after, AT_ONCE)
             for url in topics:
                 if self._access.may_subscribe(url):
                     continue
                 if await self._store.end_topic(url, NOT_ALLOWED, now):
                     self.log.info("{url} is not allowed any more: it ends.", url=url)
                     self._bus.publish(TopicEnded(url, NOT_ALLOWED, now))
-            topics = await self._store.watched_topics(topics[-1], AT_ONCE)

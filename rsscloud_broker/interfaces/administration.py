@@ -256,9 +256,10 @@ class IAdministrationStore(Interface):
         """The stored states of hosts, by name."""
 
     def close_breaker(host: str, change: Change) -> Awaitable[bool]:
-        """Forget the states of a host and its ports, and make its pending notifications due.
+        """Forget the states of a host and its ports.
 
-        Stores the ``Change`` in any case, since a breaker in memory may not be stored yet.
+        Stores the ``Change`` in any case, since a breaker in memory may not be stored yet.  Who
+        learns of it calls ``make_due``.
 
         :returns: whether there was a stored state.
         """
@@ -276,7 +277,7 @@ class IAdministrationStore(Interface):
         """
 
     def remove_block(kind: str, what: str, change: Change) -> Awaitable[bool]:
-        """Remove a block.  For a host, make its pending notifications due."""
+        """Remove a block.  Who learns that a host is free calls ``make_due``."""
 
     def announcements(after: int, limit: int) -> Awaitable[list[Announcement]]:
         """Announcements with an id above ``after``, by id."""

@@ -81,7 +81,8 @@ class IDistributionStore(Interface):
         """When the first unclaimed pending notification is due; None if there is none."""
 
     def make_due(host: str, origin: str, now: float) -> Awaitable[bool]:
-        """Make the pending notifications for a host due now, since the host answers again.
+        """Make pending notifications for a host due now, since the host answers again: some
+        thousands, in several transactions.
 
         If a subscriber has asked not to be called before a later time, its notification becomes
         due at that time.

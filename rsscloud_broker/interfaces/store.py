@@ -96,7 +96,10 @@ class IStore(
         """The number of pings ever recorded, including those pruned since."""
 
     def ping_hours(since: float, until: float) -> Awaitable[dict[int, int]]:
-        """The number of pings in each hour; the keys are hours since the epoch."""
+        """The number of pings in each hour that has any; the keys are hours since the epoch.
+
+        This reads in several transactions, and takes as long as there are pings.
+        """
 
     def prune_pings(before: float, limit: int) -> Awaitable[int]:
         """Remove the oldest of the pings received before a time.
@@ -242,10 +245,12 @@ class IStore(
         :returns: whether the topic had ended.
         """
 
-    def watched_topics(after: str, limit: int) -> Awaitable[list[str]]:
-        """The URLs of topics that have subscriptions and have not ended, in ascending order.
+    def watched_topics(after: int, limit: int) -> Awaitable[tuple[list[str], int | None]]:
+        """The URLs of those of some topics that have subscriptions and have not ended.
 
-        :param after: only URLs greater than this one.
+        :param after: the position at which the last call ended, to go on there; 0 at first.
+        :param limit: how many topics are looked at.
+        :returns: the URLs, and the position at which this call ended; None after the last topic.
         """
 
     def topic_summaries(after: int, limit: int) -> Awaitable[list[TopicSummary]]:
@@ -322,7 +327,10 @@ class IStore(
         """
 
     def measure() -> Awaitable[Mapping[str, int]]:
-        """How many topics and subscriptions there are now, for ``add_statistics``."""
+        """How many topics and subscriptions there are, for ``add_statistics``.
+
+        This reads in several transactions, and takes as long as there are topics and subscriptions.
+        """
 
     def put_busy_topics(hour: int, busiest: Sequence[PingedTopic]) -> Awaitable[None]:
         """Store which topics were pinged most in an hour, in place of what is stored for it.
@@ -331,7 +339,9 @@ class IStore(
         """
 
     def prune_statistics(now: float, hours: int) -> Awaitable[None]:
-        """Remove the numbers of minutes more than 25 hours ago, and of hours longer ago."""
+        """Remove the numbers of minutes more than 25 hours ago, and of hours longer ago, in several
+        transactions.
+        """
 
     # intents
 
@@ -369,6 +379,8 @@ class IStore(
 
     def set_back(seconds: float, now: float) -> Awaitable[None]:
         """Move due times that lie in the future back, after the wall clock was set back.
+
+        This takes several transactions.  If one fails, the times in the other rows stay.
 
         :param seconds: by how much the clock was set back.
         :param now: what the clock shows since.

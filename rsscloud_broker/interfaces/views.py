@@ -118,7 +118,8 @@ class IStatistics(Interface):
         """
 
     def pinged_topics(since: float, until: float, limit: int) -> Awaitable[Sequence[PingedTopic]]:
-        """The topics that were pinged most often, most often first, counted from all pings.
+        """The topics that were pinged most often, most often first, counted from the pings: the
+        last 500,000 at most.
 
         This takes as long as there are pings: ask for an hour, and ``busy_topics`` for more.
         """

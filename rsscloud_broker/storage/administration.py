@@ -33,7 +33,6 @@ from rsscloud_broker.admin_records import (
 )
 from rsscloud_broker.records import HostState
 from rsscloud_broker.storage.changes import record_change
-from rsscloud_broker.storage.due import make_due
 from rsscloud_broker.storage.failed_attempts import failed_attempts
 from rsscloud_broker.storage.schema import (
     host_state,
@@ -225,6 +224,5 @@ def close_breaker(conn: Connection, host: str, change: Change) -> bool:
     name = host_state.c.name
     of_ports = name.startswith(f"{host}:", autoescape=True)
     closed = conn.execute(delete(host_state).where(or_(name == host, of_ports)))
-    make_due(conn, host, "", change.at)
     record_change(conn, change)
     return closed.rowcount > 0

@@ -14,7 +14,6 @@ from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tu
 from rsscloud_broker.admin_records import Announcement, Block, Change
 from rsscloud_broker.storage.admin_schema import announcement, block
 from rsscloud_broker.storage.changes import record_change
-from rsscloud_broker.storage.due import make_due
 from rsscloud_broker.tables import (
     to_micros,
     to_micros_or_none,
@@ -93,8 +92,6 @@ def remove_block(conn: Connection, kind: str, what: str, change: Change) -> bool
     removed = conn.execute(delete(block).where(block.c.kind == kind, block.c.object == what))
     if not removed.rowcount:
         return False
-    if kind == "host":
-        make_due(conn, what, "", change.at)
     record_change(conn, change)
     return True
 

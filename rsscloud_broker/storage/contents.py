@@ -20,7 +20,7 @@ rollback.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from sqlalchemy import (
     ColumnElement,
@@ -36,7 +36,8 @@ from sqlalchemy import (
 
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.records import Bounds
-from rsscloud_broker.storage.conflicts import insert_into
+from rsscloud_broker.storage.content_sums import TOTAL, add_to_sums, sums_of
+from rsscloud_broker.storage.portions import end_of_portion, within
 from rsscloud_broker.storage.schema import (
     content,
     content_sum,
@@ -48,6 +49,12 @@ from rsscloud_broker.storage.topic_urls import TOPIC_ID, key_of, named
 
 #: The value of the column ``host`` for pushed contents.
 _PUSHED = "pushed"
+
+#: Contents of so many hosts are evicted at most to make room for one.
+_LARGEST = 100
+
+#: So many contents are evicted by one statement.
+_EVICTED = 1000
 
 #: Whether a fan-out carries a content.
 _CARRIED = select(fanout.c.id).where(fanout.c.content_id == content.c.id).exists()
@@ -133,7 +140,7 @@ def _insert(conn: Connection, topic_key: int, new: Content, host: str, size: int
         )
     ).inserted_primary_key
     assert made is not None  # a single insert always has one
-    _add_to_sums(conn, {host: size})
+    add_to_sums(conn, {host: size})
     return int(made[0])
 
 
@@ -142,21 +149,21 @@ def _evict(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
 
     :returns: whether it fits now.
     """
-    query = select(content_sum.c.host, content_sum.c.size).where(content_sum.c.host.in_((host, "")))
-    sums = dict(conn.execute(query).tuples().all())
-    excess = sums.get(host, 0) + size - bounds.contents_of_host
+    of_host, total = sums_of(conn, host)
+    excess = of_host + size - bounds.contents_of_host
     if excess > 0:
         freed = _remove_oldest(conn, host, excess)
         if freed < excess:
             return False
-        sums[""] -= freed
-    excess = sums.get("", 0) + size - bounds.contents
+        total -= freed
+    excess = total + size - bounds.contents
     if excess <= 0:
         return True
     largest = select(content_sum.c.host).where(
-        content_sum.c.host.not_in(("", _PUSHED)), content_sum.c.size > 0
+        content_sum.c.host.not_in((TOTAL, _PUSHED)), content_sum.c.size > 0
     )
-    for other in conn.execute(largest.order_by(content_sum.c.size.desc())).scalars().all():
+    some = largest.order_by(content_sum.c.size.desc()).limit(_LARGEST)
+    for other in conn.execute(some).scalars().all():
         excess -= _remove_oldest(conn, other, excess)
         if excess <= 0:
             return True
@@ -170,15 +177,19 @@ def _remove_oldest(conn: Connection, host: str, enough: int) -> int:
     :returns: how many bytes were removed.
     """
     of_host = and_(content.c.host == host, ~_CARRIED)
-    found, last = 0, 0
     oldest = select(content.c.id, content.c.size).where(of_host).order_by(content.c.id)
-    with conn.execute(oldest) as rows:
-        for key, size in rows:
-            found, last = found + size, key
+    found = 0
+    while found < enough:
+        keys = []
+        for key, size in conn.execute(oldest.limit(_EVICTED)).tuples().all():
+            keys.append(key)
+            found += size
             if found >= enough:
                 break
-    if found:
-        _remove(conn, and_(of_host, content.c.id <= last))
+        if keys:
+            _remove(conn, and_(of_host, content.c.id.in_(keys)))
+        if len(keys) < _EVICTED:
+            break
     return found
 
 
@@ -189,15 +200,7 @@ def _remove(conn: Connection, which: ColumnElement[bool]) -> None:
     for host, size in conn.execute(gone):
         freed[host] -= size
     if freed:
-        _add_to_sums(conn, freed)
-
-
-def _add_to_sums(conn: Connection, sizes: Mapping[str, int]) -> None:
-    new = insert_into(conn, content_sum)
-    size = content_sum.c.size + new.excluded.size
-    add = new.on_conflict_do_update(index_elements=["host"], set_={"size": size})
-    sums = {**sizes, "": sum(sizes.values())}
-    conn.execute(add, [{"host": host, "size": sums[host]} for host in sorted(sums)])
+        add_to_sums(conn, freed)
 
 
 def is_waited_for(conn: Connection, topic_key: int) -> bool:
@@ -239,32 +242,17 @@ def remove_contents_of(conn: Connection, topic_keys: Collection[int]) -> None:
     _remove(conn, content.c.topic_id.in_(topic_keys))
 
 
-def find_unneeded(conn: Connection, limit: int) -> list[int]:
-    """The ids of some contents that nothing needs any more."""
-    return list(conn.execute(select(content.c.id).where(_UNNEEDED).limit(limit)).scalars())
+def find_unneeded(conn: Connection, after: int, limit: int) -> tuple[list[int], int | None]:
+    """The ids of some contents behind an id that nothing needs any more.
+
+    :returns: the ids, and the last id that was looked at; None if that was the last of all.
+    """
+    until = end_of_portion(conn, content.c.id, after)
+    unneeded = select(content.c.id).where(within(content.c.id, after, until), _UNNEEDED)
+    keys = list(conn.execute(unneeded.order_by(content.c.id).limit(limit)).scalars())
+    return keys, keys[-1] if len(keys) == limit else until
 
 
 def remove_found(conn: Connection, keys: Collection[int]) -> None:
     """Remove those of some contents that nothing needs any more."""
     _remove(conn, and_(content.c.id.in_(keys), _UNNEEDED))
-
-
-_SUMS = select(content.c.host, func.sum(content.c.size)).group_by(content.c.host)
-
-
-def sums_are_wrong(conn: Connection) -> bool:
-    """Whether the sums of the sizes of contents are not what they should be."""
-    known = dict(conn.execute(select(content_sum.c.host, content_sum.c.size)).tuples().all())
-    total = known.pop("", 0)
-    real = {host: int(size) for host, size in conn.execute(_SUMS)}
-    return {host: size for host, size in known.items() if size} != real or total != sum(
-        real.values()
-    )
-
-
-def correct_sums(conn: Connection) -> None:
-    """Compute the sums of the sizes of contents anew."""
-    conn.execute(delete(content_sum))
-    rows = [{"host": host, "size": int(size)} for host, size in conn.execute(_SUMS)]
-    rows.append({"host": "", "size": sum(row["size"] for row in rows)})
-    conn.execute(insert(content_sum), rows)

@@ -86,9 +86,9 @@ _REMOVE_SUBSCRIPTION = delete(subscription).where(
     subscription.c.id == bindparam("key"), subscription.c.granted_at == bindparam("granted")
 )
 
-UPDATE_PENDING = update(pending).where(pending.c.subscription_id == bindparam("key"))
+_UPDATE_PENDING = update(pending).where(pending.c.subscription_id == bindparam("key"))
 
-_RECORD_ATTEMPT = UPDATE_PENDING.values(
+_RECORD_ATTEMPT = _UPDATE_PENDING.values(
     attempts=bindparam("tries"),
     due_at=bindparam("due"),
     node_id=bindparam("node"),
@@ -98,7 +98,7 @@ _RECORD_ATTEMPT = UPDATE_PENDING.values(
     content_id=bindparam("carried"),
 )
 
-_PUT_OFF = UPDATE_PENDING.values(
+_PUT_OFF = _UPDATE_PENDING.values(
     attempts=bindparam("tries"),
     due_at=bindparam("due"),
     node_id=bindparam("node"),
@@ -111,11 +111,11 @@ def later(first: Any, second: Any) -> Any:
     return case((first > second, first), else_=second)
 
 
-DUE = bindparam("due", type_=BigInteger)
+_DUE = bindparam("due", type_=BigInteger)
 _AFTER_PAUSE = func.coalesce(pending.c.tried_at, 0) + bindparam("pause", type_=BigInteger)
-_EARLIEST = later(func.coalesce(pending.c.not_before, 0), later(_AFTER_PAUSE, DUE))
+_EARLIEST = later(func.coalesce(pending.c.not_before, 0), later(_AFTER_PAUSE, _DUE))
 
-_RESTART = UPDATE_PENDING.values(
+_RESTART = _UPDATE_PENDING.values(
     attempts=0,
     due_at=case((pending.c.due_at < _EARLIEST, pending.c.due_at), else_=_EARLIEST),
 )

@@ -3,37 +3,46 @@
 A million may wait for one host that is slow, and is called four times at a time.  So the index of
 due times is not enough to find the others: see ``find_due``.
 
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
+``make_due`` and ``make_due_for_content`` run several transactions.  Each of the other functions
+runs in a transaction that the caller has begun, and may run again after a rollback.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from attrs import evolve, frozen
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Connection,
     Integer,
-    Text,
     bindparam,
     func,
     literal,
     select,
+    tuple_,
     update,
 )
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.model import Callback, Subscription
-from rsscloud_broker.storage.deliveries import DUE, UPDATE_PENDING, later
+from rsscloud_broker.storage import sqlite
+from rsscloud_broker.storage.conflicts import lock_rows
+from rsscloud_broker.storage.deliveries import later
+from rsscloud_broker.storage.portions import LOOKED_AT, Run, different_values, in_portions
 from rsscloud_broker.storage.schema import pending, subscription
 from rsscloud_broker.storage.subscriptions import by_ids
 from rsscloud_broker.storage.threads import Threads
+from rsscloud_broker.storage.topic_urls import key_of
 from rsscloud_broker.tables import to_micros, to_seconds_or_none
 
-#: How many notifications one answer of a host can make due at once.
-MAX_MADE_DUE = 10_000
+#: How many notifications one answer of a host can make due, and how many of them one transaction.
+MAX_MADE_DUE, _MADE_DUE_AT_ONCE = 10_000, 500
+
+#: Greater than all ids.
+_NO_END = 2**62
 
 #: So many notifications of busy hosts are passed over before the hosts are looked at instead.
 _PASSED_OVER = 1000
@@ -45,12 +54,17 @@ _NOW = bindparam("now", type_=BigInteger)
 _MOST = bindparam("most", type_=Integer)
 _FREE = pending.c.node_id.is_(None)
 
-_FIRST = (
+#: The same for SQLite, which would take the index of nodes for null, even if nearly all have null
+#: there.
+_LIKELY_FREE = func.likely(_FREE, type_=Integer)
+
+_DUE = (
     select(pending.c.subscription_id, pending.c.host)
-    .where(_FREE, pending.c.due_at <= _NOW)
+    .where(pending.c.due_at <= _NOW)
     .order_by(pending.c.due_at, pending.c.subscription_id)
     .limit(_MOST)
 )
+_FIRST, _FIRST_ON_SQLITE = _DUE.where(_FREE), _DUE.where(_LIKELY_FREE)
 
 OF_HOST = (
     select(pending.c.due_at, pending.c.subscription_id)
@@ -59,31 +73,15 @@ OF_HOST = (
     .limit(_MOST)
 )
 
-# Goes from each host that notifications wait for to the next one, by the index of hosts, so that
-# those with a million cost no more than those with one.
-_hosts = select(
-    select(func.min(pending.c.host))
-    .where(_FREE, pending.c.host > bindparam("after", type_=Text))
-    .scalar_subquery()
-    .label("host"),
-    literal(1, Integer, literal_execute=True).label("number"),
-).cte("hosts", recursive=True)
-_hosts = _hosts.union_all(
-    select(
-        select(func.min(pending.c.host))
-        .where(_FREE, pending.c.host > _hosts.c.host)
-        .correlate(_hosts)
-        .scalar_subquery(),
-        _hosts.c.number + literal(1, Integer, literal_execute=True),
-    ).where(_hosts.c.host.is_not(None), _hosts.c.number < _MOST)
-)
+_hosts = different_values(pending.c.host, _FREE)
 _EARLIEST = (
     select(func.min(pending.c.due_at))
-    .where(_FREE, pending.c.host == _hosts.c.host)
+    .where(_FREE, pending.c.host == _hosts.c.value)
     .correlate(_hosts)
     .scalar_subquery()
 )
-WAITED_FOR = select(_hosts.c.host, _EARLIEST <= _NOW).where(_hosts.c.host.is_not(None))
+#: Goes from each host that notifications wait for to the next one.
+WAITED_FOR = select(_hosts.c.value, _EARLIEST <= _NOW).where(_hosts.c.value.is_not(None))
 
 
 @frozen
@@ -109,7 +107,8 @@ def find_due(
     :param after: the ``after`` of the last time.
     """
     given = {"now": to_micros(now), "most": limit + (_PASSED_OVER if busy else 0)}
-    found = conn.execute(_FIRST, given).all()
+    first = _FIRST_ON_SQLITE if sqlite.serves(conn) else _FIRST
+    found = conn.execute(first, given).all()
     keys = [key for key, host in found if host not in busy][:limit]
     if len(keys) == limit or len(found) < given["most"]:
         return Due(keys)
@@ -185,39 +184,124 @@ def claim_found(conn: Connection, keys: Sequence[int], node: int) -> list[Subscr
 
 def next_due(conn: Connection) -> float | None:
     """See ``IStore.next_due``."""
-    free = select(func.min(pending.c.due_at)).where(pending.c.node_id.is_(None))
-    return to_seconds_or_none(conn.execute(free).scalar())
+    free = _LIKELY_FREE if sqlite.serves(conn) else _FREE
+    first = select(func.min(pending.c.due_at)).where(free)
+    return to_seconds_or_none(conn.execute(first).scalar())
 
 
-def make_due(conn: Connection, host: str, origin: str, now: float) -> bool:
+async def make_due(read: Run, write: Run, host: str, origin: str, now: float) -> bool:
     """See ``IStore.make_due``.
+
+    What was put off is found by reading, which holds up nobody.
 
     :param host: the name of a host; or ``*.`` and a name for all hosts below that name.
     """
     at = to_micros(now)
-    name = pending.c.host
-    is_below = host.startswith("*.")
-    some = (
-        select(pending.c.subscription_id)
-        .where(
-            name.endswith(host[1:], autoescape=True) if is_below else name == host,
-            pending.c.due_at > at,
-            pending.c.node_id.is_(None),
+    found = False
+    for name in await _hosts_named(read, host):
+        left = MAX_MADE_DUE
+        place: tuple[int, int] | None = (at, _NO_END)
+        while place is not None and left > 0:
+            keys, place = await read(partial(_put_off, name, origin, place))
+            if keys:
+                found = await write(partial(_make_due, keys, at)) or found
+            left -= _MADE_DUE_AT_ONCE
+    return found
+
+
+async def make_due_for_content(read: Run, write: Run, url: str, at: float) -> None:
+    """Make those pending notifications of a topic due that wait for its content, which is stored
+    now, and have had no attempt.
+    """
+    due_at = to_micros(at)
+
+    def find(conn: Connection, after: int) -> tuple[list[int], int | None]:
+        """Those among the next subscriptions of the topic."""
+        key, of_topic = subscription.c.id, subscription.c.topic_id == key_of(url)
+        some = select(key).where(of_topic, key > after).order_by(key).limit(LOOKED_AT)
+        keys = list(conn.execute(some).scalars())
+        if not keys:
+            return [], None
+        waiting = (
+            select(pending.c.subscription_id)
+            .join(subscription, key == pending.c.subscription_id)
+            .where(of_topic, key.between(keys[0], keys[-1]), *_waits_for_content(due_at))
         )
-        .limit(MAX_MADE_DUE)
+        found = list(conn.execute(waiting).scalars())
+        return found, keys[-1] if len(keys) == LOOKED_AT else None
+
+    def make(keys: Collection[int], conn: Connection) -> None:
+        lock_rows(conn, pending.c.subscription_id, keys)
+        among = pending.c.subscription_id.in_(keys)
+        conn.execute(
+            update(pending).where(among, *_waits_for_content(due_at)).values(due_at=due_at)
+        )
+
+    async def portion(after: int) -> int | None:
+        waiting, last = await read(lambda conn: find(conn, after))
+        for begin in range(0, len(waiting), _MADE_DUE_AT_ONCE):
+            await write(partial(make, waiting[begin : begin + _MADE_DUE_AT_ONCE]))
+        return last
+
+    last: int | None = 0
+    while last is not None:
+        last = await portion(last)
+
+
+def _waits_for_content(at: int) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of pending notifications that wait for a content until after a time."""
+    columns = pending.c
+    return columns.content_topic_id.is_not(None), columns.attempts == 0, columns.due_at > at
+
+
+async def _hosts_named(read: Run, host: str) -> list[str]:
+    """The hosts that a name stands for and that notifications wait for."""
+    if not host.startswith("*."):
+        return [host]
+
+    def below(conn: Connection, after: str) -> tuple[list[str], str | None]:
+        given = {"after": after, "most": _HOSTS, "now": 0}
+        hosts = [name for name, _ in conn.execute(WAITED_FOR, given)]
+        found = [name for name in hosts if name.endswith(host[1:])]
+        return found, hosts[-1] if len(hosts) == _HOSTS else None
+
+    return [name for some in await in_portions(read, below, "") for name in some]
+
+
+def _put_off(
+    host: str, origin: str, after: tuple[int, int], conn: Connection
+) -> tuple[list[int], tuple[int, int] | None]:
+    """Some free pending notifications for a host that are due after a place.
+
+    :param after: a due time, and the id of a subscription.
+    :returns: the ids of their subscriptions, and the place of the last one; None if it is the last
+        of all.
+    """
+    place = tuple_(pending.c.due_at, pending.c.subscription_id)
+    some = (
+        select(pending.c.due_at, pending.c.subscription_id)
+        .where(_FREE, pending.c.host == host, place > after)
+        .order_by(pending.c.due_at, pending.c.subscription_id)
+        .limit(_MADE_DUE_AT_ONCE)
         .subquery()
     )
-    found = conn.execute(
-        select(subscription.c.id, subscription.c.callback_url, subscription.c.protocol)
+    rows = conn.execute(
+        select(some.c.due_at, some.c.subscription_id, subscription.c.callback_url)
+        .add_columns(subscription.c.protocol)
         .join_from(some, subscription, subscription.c.id == some.c.subscription_id)
-        .order_by(subscription.c.id)
-    )
-    due = [
-        {"key": key, "due": at}
-        for key, url, protocol in found
-        if not origin or Callback(url, protocol).origin == origin
-    ]
-    if due:
-        asked = func.coalesce(pending.c.not_before, 0)
-        conn.execute(UPDATE_PENDING.values(due_at=later(asked, DUE)), due)
-    return bool(due)
+        .order_by(some.c.due_at, some.c.subscription_id)
+    ).all()
+    keys = [key for _, key, url, way in rows if not origin or Callback(url, way).origin == origin]
+    return keys, (rows[-1][0], rows[-1][1]) if len(rows) == _MADE_DUE_AT_ONCE else None
+
+
+def _make_due(keys: Collection[int], at: int, conn: Connection) -> bool:
+    """Make those of some pending notifications due that are free, and due later.
+
+    :returns: whether there are any.
+    """
+    lock_rows(conn, pending.c.subscription_id, keys)
+    due_at = later(func.coalesce(pending.c.not_before, 0), literal(at, BigInteger))
+    among = pending.c.subscription_id.in_(keys)
+    made = update(pending).where(among, _FREE, pending.c.due_at > due_at).values(due_at=due_at)
+    return conn.execute(made).rowcount > 0

@@ -40,15 +40,17 @@ def open_engine(
         locks that others wait for.  The transaction of a command may be idle for as long as the
         reader of its output takes.
     :param silence: the broker gives up on a PostgreSQL server that does not answer for so many
-        seconds.  A command waits as long as the server takes.
+        seconds; a little earlier the server ends a statement that takes too long.  A command waits
+        as long as the server takes.
     :raises sqlalchemy.exc.ArgumentError: the URL is not a database URL.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == postgresql.DIALECT:
-        options = postgresql.engine_options(parsed, of_broker=of_broker)
+        options = postgresql.engine_options(parsed, silence=silence if of_broker else None)
         engine = create_engine(parsed, **options)
         if of_broker:
             limit_silence(engine, silence)
+            postgresql.report_ended(engine)
         return engine
     if parsed.get_backend_name() != sqlite.DIALECT:
         return create_engine(parsed)

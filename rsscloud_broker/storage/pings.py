@@ -19,7 +19,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
-    literal,
     literal_column,
     or_,
     select,
@@ -358,19 +357,6 @@ def count_pings(conn: Connection) -> int:
     name = counter.c.name
     ours = or_(name == _COUNTER, name.startswith(f"{_COUNTER}/", autoescape=True))
     return int(conn.execute(select(func.sum(counter.c.value)).where(ours)).scalar() or 0)
-
-
-def ping_hours(conn: Connection, since: float, until: float) -> dict[int, int]:
-    """See ``IStore.ping_hours``."""
-    # The number is part of the statement, not a parameter: PostgreSQL would take two parameters
-    # for different numbers, and refuse to group by the expression.
-    hour = ping.c.received_at // literal(_HOUR, BigInteger, literal_execute=True)
-    query = (
-        select(hour, func.count())
-        .where(ping.c.received_at >= to_micros(since), ping.c.received_at < to_micros(until))
-        .group_by(hour)
-    )
-    return dict(conn.execute(query).tuples().all())
 
 
 def prune_pings(conn: Connection, before: float, limit: int) -> int:

@@ -2,8 +2,10 @@
 
 The engine replaces a connection that broke while it was idle.  An operation of the broker fails
 after ``TIMEOUT`` seconds if the server does not answer, because its machine or the network is down
-or stands still, or if another transaction holds a lock for longer.  Only ``lock``, for migrations,
-waits without a limit.
+or stands still.  A little earlier the server itself ends a statement that takes too long, and
+before that one that waits for a lock: otherwise it would go on with what nobody waits for.
+Commands and migrations have time; only for a lock they wait no longer than the broker does, and
+``lock``, for migrations, waits without a limit.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Table, func, select, text
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, Table, event, func, select, text
 from sqlalchemy.exc import DBAPIError
 from twisted.logger import Logger
 
@@ -22,8 +24,14 @@ DIALECT: Final = "postgresql"
 #: The name of the broker's connections; that of its heartbeat has the public URL behind it.
 APPLICATION: Final = "rsscloud-broker"
 
-#: Seconds to wait for a lock, for a free connection of the pool, and for a silent server.
+#: Seconds to wait for a free connection of the pool, and for a silent server.
 TIMEOUT: Final = 15
+
+#: Seconds to wait for a lock.
+LOCK_TIMEOUT: Final = 12
+
+#: The server ends a statement of the broker after this part of the time for which the broker waits.
+_OF_SILENCE: Final = 0.95
 
 #: Seconds to wait for a connection to one of the hosts in the URL; then the next one is tried.
 CONNECT_TIMEOUT: Final = 5
@@ -50,6 +58,9 @@ _MIGRATION: Final = 0x7273_7363_6C6F_7564
 #: exclusion_violation (class 23).
 _GAVE_WAY: Final = frozenset({"40001", "40P01", "23505", "23P01"})
 
+#: The SQLSTATE of a statement that the server ended: query_canceled.
+_ENDED: Final = "57014"
+
 _log = Logger()
 
 #: Parameters of libpq, unless the URL sets them.
@@ -62,7 +73,8 @@ _CONNECT_ARGS: Final[dict[str, Any]] = {
     "tcp_user_timeout": TIMEOUT * 1000,
 }
 
-_LOCK_TIMEOUT: Final = f"-c lock_timeout={TIMEOUT}s"
+_LOCK_TIMEOUT: Final = f"-c lock_timeout={LOCK_TIMEOUT}s"
+_NO_TIMEOUT: Final = "-c statement_timeout=0"
 _IDLE_TIMEOUT: Final = f"-c idle_in_transaction_session_timeout={IDLE_TIMEOUT}s"
 
 
@@ -74,13 +86,21 @@ def gave_way(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) in _GAVE_WAY
 
 
-def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
+def engine_options(url: URL, *, silence: float | None) -> dict[str, Any]:
     """The keyword arguments of ``create_engine`` for a PostgreSQL database.
 
-    :param of_broker: see ``engine.open_engine``.
+    Of several options with the same name the server heeds the last.
+
+    :param silence: the seconds after which the broker gives up on a server that does not answer;
+        None for a command, which waits as long as its statements take.
     """
-    options = [_LOCK_TIMEOUT, _IDLE_TIMEOUT] if of_broker else [_LOCK_TIMEOUT]
-    options += url.normalized_query.get("options", ())  # the server heeds the last of each
+    of_url = url.normalized_query.get("options", ())
+    if silence is None:
+        options = [_LOCK_TIMEOUT, *of_url, _NO_TIMEOUT]
+    else:
+        # Not later, or the server would go on with a statement for which nobody waits any more.
+        ended_after = f"-c statement_timeout={int(silence * _OF_SILENCE * 1000)}ms"
+        options = [_LOCK_TIMEOUT, _IDLE_TIMEOUT, ended_after, *of_url]
     parameters = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
     return {
         "pool_pre_ping": True,
@@ -90,6 +110,9 @@ def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
         "connect_args": parameters | {"options": " ".join(options)},
     }
 
+
+#: How many characters of a statement are shown to people.
+_LONGEST_SHOWN: Final = 300
 
 #: What to do about an error: words of the server or of libpq, and the advice.
 _ADVICE: Final = (
@@ -109,10 +132,34 @@ _ADVICE: Final = (
         "Name the server that takes changes, or several with target_session_attrs=read-write.",
     ),
     (
+        ("statement timeout",),
+        "See whether the server or its disk has too much to do, and have it count the rows of its "
+        "tables (VACUUM ANALYZE), so that it plans statements well. If it goes on, report it.",
+    ),
+    (
         ("connection failed", "connection is bad", "connection timeout", "timeout expired"),
         "See whether the server runs, and whether the URL has its host and its port.",
     ),
 )
+
+
+def report_ended(engine: Engine) -> None:
+    """Log which statement it was whenever the server ends one that takes too long."""
+
+    def report(context: ExceptionContext) -> None:
+        error = context.sqlalchemy_exception
+        if isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == _ENDED:
+            words = " ".join((error.statement or "").split())
+            shown = words if len(words) <= _LONGEST_SHOWN else f"{words[:_LONGEST_SHOWN]}..."
+            _log.error(
+                "PostgreSQL ended a statement of the broker: {reason}. {advice} The statement, "
+                "without its values: {statement}",
+                reason=str(error.orig).strip(),
+                advice=advice(str(error.orig)),
+                statement=shown,
+            )
+
+    event.listen(engine, "handle_error", report)
 
 
 def advice(error: str) -> str:
@@ -148,8 +195,10 @@ def lock(connection: Connection) -> None:
     """Take the lock for migrations, and hold it until the transaction ends.
 
     If another process holds the lock, this waits until that one has finished, however long its
-    migration takes.
+    migration takes.  The statements of this transaction may take as long as they need, even if the
+    role of the connection has a limit.
     """
+    connection.execute(select(func.set_config("statement_timeout", "0", True)))
     if try_lock(connection):
         return
     _log.info("Another process migrates the database. The broker waits until it has finished.")

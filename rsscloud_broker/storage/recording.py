@@ -36,7 +36,7 @@ from rsscloud_broker.storage.kept_changes import keep_fetched
 from rsscloud_broker.storage.many_values import OfMany
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.pings import insert_pings
-from rsscloud_broker.storage.schema import fanout, pending, subscription, topic
+from rsscloud_broker.storage.schema import fanout, subscription, topic
 from rsscloud_broker.storage.topic_urls import TOPICS, TOPICS_BY_URL, as_topic, named
 from rsscloud_broker.storage.topics import (
     UPDATE,
@@ -388,21 +388,13 @@ def _has_fanout_without_content(conn: Connection, key: int) -> bool:
 
 
 def _use_content(conn: Connection, key: int, content_key: int | None, fetched: FetchResult) -> None:
-    """Give a content to the fan-outs that lack it, and make those pending notifications due that
-    wait for it and have had no attempt.
+    """Give a content to the fan-outs that lack it.
+
+    The pending notifications that wait for it may be a million, so ``due.make_due_for_content``
+    makes them due after this transaction.
     """
-    at = to_micros(fetched.started_at)
     conn.execute(
         update(fanout)
         .where(fanout.c.topic_id == key, fanout.c.later)
         .values(content_id=content_key, content_size=fetched.size, later=false())
-    )
-    conn.execute(
-        update(pending)
-        .where(
-            pending.c.content_topic_id == key,
-            pending.c.attempts == 0,
-            pending.c.due_at > at,
-        )
-        .values(due_at=at)
     )

@@ -8,11 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import BigInteger, Connection, Insert, delete, func, literal, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    Insert,
+    delete,
+    func,
+    literal,
+    select,
+)
 
 from rsscloud_broker.records import MEASURED, PingedTopic
 from rsscloud_broker.storage.conflicts import insert_into
-from rsscloud_broker.storage.schema import ping, subscription, topic
+from rsscloud_broker.storage.portions import Run, in_portions
+from rsscloud_broker.storage.schema import ping
 from rsscloud_broker.storage.statistic_schema import busy_topic, statistic
 from rsscloud_broker.tables import (
     to_micros,
@@ -23,6 +34,12 @@ HOUR: Final = 3600
 
 #: Seconds for which the numbers of single minutes are kept; those of hours are kept longer.
 MINUTES_KEPT: Final = 25 * HOUR
+
+#: Of how many minutes or hours one transaction removes the numbers.
+_PRUNED: Final = 60
+
+#: How many pings one statement counts by what they name.
+MOST_PINGS: Final = 500_000
 
 
 def add_statistics(
@@ -58,7 +75,7 @@ def statistics(
 ) -> dict[str, dict[int, int]]:
     """See ``IStatistics.statistics``."""
     width = MINUTE if step < HOUR else HOUR
-    # The number is part of the statement: see ``pings.ping_hours``.
+    # The number is part of the statement: see ``counting``.
     begin = statistic.c.begin // literal(step, BigInteger, literal_execute=True)
     query = (
         select(statistic.c.name, begin, func.sum(statistic.c.value), func.max(statistic.c.value))
@@ -72,27 +89,33 @@ def statistics(
     return found
 
 
-def prune_statistics(conn: Connection, now: float, hours: int) -> None:
+async def prune(write: Run, now: float, hours: int) -> None:
     """See ``IStore.prune_statistics``."""
     for width, kept in ((MINUTE, MINUTES_KEPT), (HOUR, hours * HOUR)):
-        conn.execute(
-            delete(statistic).where(statistic.c.width == width, statistic.c.begin < now - kept)
-        )
-    conn.execute(delete(busy_topic).where(busy_topic.c.hour < now // HOUR - hours))
+        of_width = statistic.c.width == width
+        await _prune(write, statistic.c.begin, now - kept, _PRUNED * width, of_width)
+    await _prune(write, busy_topic.c.hour, now // HOUR - hours, _PRUNED)
 
 
-def measure(conn: Connection) -> dict[str, int]:
-    """See ``IStore.measure``."""
-    watched = select(func.count(func.distinct(subscription.c.topic_id)))
-    by_protocol = select(subscription.c.protocol, func.count()).group_by(subscription.c.protocol)
-    return {
-        f"{MEASURED}topics": conn.execute(select(func.count()).select_from(topic)).scalar_one(),
-        f"{MEASURED}watched_topics": conn.execute(watched).scalar_one(),
-        **{
-            f"{MEASURED}subscriptions.{protocol}": number
-            for protocol, number in conn.execute(by_protocol).tuples()
-        },
-    }
+async def _prune(
+    write: Run, time: Column[int], before: float, step: int, *which: ColumnElement[bool]
+) -> None:
+    """Remove the rows from before a time, the oldest first.
+
+    :param time: the column with the times.
+    :param step: how much time one transaction removes the rows of.
+    :param which: conditions for the rows.
+    """
+
+    def portion(conn: Connection, after: float) -> tuple[None, float | None]:
+        oldest = conn.execute(select(func.min(time)).where(*which, time >= after)).scalar()
+        if oldest is None or oldest >= before:
+            return None, None
+        end = min(oldest + step, before)
+        conn.execute(delete(time.table).where(*which, time < end))
+        return None, end
+
+    await in_portions(write, portion, 0.0)
 
 
 def put_busy_topics(conn: Connection, hour: int, busiest: Sequence[PingedTopic]) -> None:
@@ -118,12 +141,18 @@ def put_busy_topics(conn: Connection, hour: int, busiest: Sequence[PingedTopic])
 def pinged_topics(conn: Connection, since: float, until: float, limit: int) -> list[PingedTopic]:
     """See ``IStatistics.pinged_topics``."""
     url = func.coalesce(func.nullif(ping.c.rss_url, ""), ping.c.url).label("named")
+    latest = (
+        select(url)
+        .where(ping.c.received_at >= to_micros(since), ping.c.received_at < to_micros(until))
+        .order_by(ping.c.received_at.desc(), ping.c.id.desc())
+        .limit(MOST_PINGS)
+        .subquery()
+    )
     number = func.count().label("number")
     query = (
-        select(url, number)
-        .where(ping.c.received_at >= to_micros(since), ping.c.received_at < to_micros(until))
-        .group_by(url)
-        .order_by(number.desc(), url)
+        select(latest.c.named, number)
+        .group_by(latest.c.named)
+        .order_by(number.desc(), latest.c.named)
         .limit(limit)
     )
     return [PingedTopic(named, pings) for named, pings in conn.execute(query).tuples()]

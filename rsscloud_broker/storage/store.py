@@ -41,14 +41,12 @@ from rsscloud_broker.records import (
     PendingIntent,
     PollPlan,
     Recorded,
-    Swept,
 )
 from rsscloud_broker.storage import (
     administration,
     checks,
     contents,
     due,
-    due_times,
     moves,
     nodes,
     polls,
@@ -58,7 +56,6 @@ from rsscloud_broker.storage import (
     sizes,
     sqlite,
     summaries,
-    sweeping,
     topics,
     walks,
 )
@@ -76,6 +73,7 @@ from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.node_states import node_states
 from rsscloud_broker.storage.operations import Heavy, Operation
+from rsscloud_broker.storage.portion_methods import PortionMethods
 from rsscloud_broker.storage.shared_work import SharedWork
 from rsscloud_broker.storage.threads import StoreThreads, Threads
 
@@ -83,7 +81,7 @@ T = TypeVar("T")
 
 
 @implementer(IStore, IAdministrationStore)
-class Store(CheckMethods, SharedWork, Service):
+class Store(CheckMethods, PortionMethods, SharedWork, Service):
     """Implements ``IStore`` and ``IAdministrationStore`` with an SQLite or PostgreSQL database.
 
     When it starts, it registers this process as a node of the database: see ``nodes``.
@@ -190,7 +188,6 @@ class Store(CheckMethods, SharedWork, Service):
     pings_after = reading(ping_rows.pings_after)
     pings_by_id = reading(ping_rows.pings_by_id)
     count_pings = reading(ping_rows.count_pings)
-    ping_hours = reading(ping_rows.ping_hours)
     prune_pings = writing(ping_rows.prune_pings)
 
     # relays and followed lists
@@ -232,13 +229,20 @@ class Store(CheckMethods, SharedWork, Service):
             )
 
         lean, whole = storing(evolve(fetched, content=None)), storing(fetched)
-        return self._database.write(Heavy(whole, lambda record: whole if record.stored else lean))
+        heavy = Heavy(whole, lambda record: whole if record.stored else lean)
+        recorded = self._database.write(heavy)
+        return recorded.addCallback(
+            lambda record: self._woken([record], [fetched]).addCallback(lambda _: record)
+        )
 
     def publish(
         self, fetched: Sequence[FetchResult], ping: Ping, operation: Operation[T]
     ) -> Deferred[tuple[T, list[FetchRecord]]]:
         asked = recording.Publishing(fetched, ping, operation)
-        return self._database.write(Batched(self._publish, asked))
+        published = self._database.write(Batched(self._publish, asked))
+        return published.addCallback(
+            lambda result: self._woken(result[1], fetched).addCallback(lambda _: result)
+        )
 
     def _publish(
         self, conn: Connection, asked: Sequence[recording.Publishing]
@@ -288,12 +292,6 @@ class Store(CheckMethods, SharedWork, Service):
 
     # subscriptions
 
-    def sweep(self, now: float, idle_topics_before: float, after: int = 0) -> Deferred[Swept]:
-        read, write = self._database.read, self._database.write
-        return Deferred.fromCoroutine(
-            sweeping.sweep(read, write, now, idle_topics_before, self._bounds, after)
-        )
-
     def put_subscription(
         self, subscription: Subscription, known: bytes | None = None, intent: int | None = None
     ) -> Deferred[Subscription]:
@@ -320,9 +318,7 @@ class Store(CheckMethods, SharedWork, Service):
     # statistics
 
     add_statistics = writing(statistic_rows.add_statistics)
-    prune_statistics = writing(statistic_rows.prune_statistics)
     put_busy_topics = writing(statistic_rows.put_busy_topics)
-    measure = reading(statistic_rows.measure)
     statistics = reading(statistic_rows.statistics)
     pinged_topics = reading(statistic_rows.pinged_topics)
     busy_topics = reading(statistic_rows.busy_topics)
@@ -397,8 +393,6 @@ class Store(CheckMethods, SharedWork, Service):
         )
 
     next_due = reading(due.next_due)
-    make_due = writing(due.make_due)
-    set_back = writing(due_times.set_back)
 
     # hosts
 

@@ -8,10 +8,12 @@ rollback.
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, Row, and_, bindparam, func, select
 
 from rsscloud_broker.model import TopicSummary
+from rsscloud_broker.storage.portions import end_of_portion, within
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, MAX_COUNTED, key_of
 
@@ -23,6 +25,9 @@ _PROTOCOLS = (
     .subquery()
 )
 
+#: Topics that have subscriptions and have not ended.
+_WATCHED = and_(topic.c.ended == "", HAS_SUBSCRIPTIONS)
+
 _COUNTS = select(_PROTOCOLS.c.protocol, func.count()).group_by(_PROTOCOLS.c.protocol)
 
 
@@ -32,17 +37,20 @@ def subscription_counts(conn: Connection, url: str) -> dict[str, int]:
 
 
 def topic_summaries(conn: Connection, after: int, limit: int) -> list[TopicSummary]:
-    """See ``IStore.topic_summaries``."""
-    query = (
-        select(topic.c.id, topic.c.url, topic.c.feed)
-        .where(topic.c.id > after, topic.c.ended == "", HAS_SUBSCRIPTIONS)
-        .order_by(topic.c.id)
-        .limit(limit)
-    )
-    return [
-        TopicSummary(row.id, row.url, _title(row.feed), _counts(conn, row.id))
-        for row in conn.execute(query).all()
-    ]
+    """See ``IStore.topic_summaries``.
+
+    Very many topics without subscriptions may stand between two with them, so it goes through the
+    table in portions.
+    """
+    query = select(topic.c.id, topic.c.url, topic.c.feed).where(_WATCHED).order_by(topic.c.id)
+    rows: list[Row[Any]] = []
+    last: int | None = after
+    while last is not None and len(rows) < limit:
+        until = end_of_portion(conn, topic.c.id, last)
+        some = query.where(within(topic.c.id, last, until)).limit(limit - len(rows))
+        rows += conn.execute(some)
+        last = until
+    return [TopicSummary(row.id, row.url, _title(row.feed), _counts(conn, row.id)) for row in rows]
 
 
 def _counts(conn: Connection, key: int | None) -> dict[str, int]:
@@ -55,12 +63,8 @@ def _title(feed: str) -> str:
     return title if isinstance(title, str) else ""
 
 
-def watched_topics(conn: Connection, after: str, limit: int) -> list[str]:
+def watched_topics(conn: Connection, after: int, limit: int) -> tuple[list[str], int | None]:
     """See ``IStore.watched_topics``."""
-    query = (
-        select(topic.c.url)
-        .where(topic.c.url > after, topic.c.ended == "", HAS_SUBSCRIPTIONS)
-        .order_by(topic.c.url)
-        .limit(limit)
-    )
-    return list(conn.execute(query).scalars())
+    until = end_of_portion(conn, topic.c.id, after, limit)
+    some = select(topic.c.url).where(within(topic.c.id, after, until), _WATCHED)
+    return list(conn.execute(some.order_by(topic.c.id)).scalars()), until

@@ -10,8 +10,9 @@ rollback.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TypeAlias, TypeVar
 
 from attrs import evolve
 from sqlalchemy import (
@@ -31,15 +32,15 @@ from rsscloud_broker.model import Callback
 from rsscloud_broker.records import MAX_NAMED, Bounds, Swept, SweptSubscription
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.conflicts import lock_rows
+from rsscloud_broker.storage.content_sums import correct_sums
 from rsscloud_broker.storage.contents import (
-    correct_sums,
     find_unneeded,
     remove_found,
-    sums_are_wrong,
 )
 from rsscloud_broker.storage.engine import open_database
 from rsscloud_broker.storage.idle import evict_excess, remove_topics, too_many_idle
 from rsscloud_broker.storage.operations import Operation
+from rsscloud_broker.storage.portions import Run, end_of_portion, within
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.topic_urls import FIRST_URL, HAS_SUBSCRIPTIONS
 from rsscloud_broker.tables import to_micros
@@ -53,8 +54,9 @@ KEEP_ENDED = 90 * 86400
 #: checkpoint of SQLite, which is why it is not more.
 PORTION = 50
 
-#: Greater than the ids of all topics.
-_NO_TOPIC = 2**62
+#: A sweep goes through the ids of topics, and then through those of contents, to which this is
+#: added.
+_CONTENTS = 2**62
 
 # As in the condition of the partial index: see ``schema``.
 _DROPPING = subscription.c.dropping == true()
@@ -118,13 +120,16 @@ def _some(conn: Connection, condition: ColumnElement[bool]) -> list[SweptSubscri
 _LOST = and_(topic.c.idle_at.is_(None), topic.c.moved_to_id.is_(None), ~HAS_SUBSCRIPTIONS)
 
 
-def find_lost(conn: Connection, after: int) -> list[int]:
-    """The ids of a portion of the topics that have lost their last subscriptions.
+#: Ids of rows to be removed, and the last id that was looked at; None if that was the last of all.
+_Found: TypeAlias = tuple[list[int], int | None]
 
-    :param after: only topics with a greater id.
-    """
-    lost = select(topic.c.id).where(topic.c.id > after, _LOST).order_by(topic.c.id)
-    return list(conn.execute(lost.limit(PORTION)).scalars())
+
+def find_lost(conn: Connection, after: int) -> _Found:
+    """The ids of some topics that have lost their last subscriptions, behind an id."""
+    until = end_of_portion(conn, topic.c.id, after)
+    lost = select(topic.c.id).where(within(topic.c.id, after, until), _LOST).order_by(topic.c.id)
+    keys = list(conn.execute(lost.limit(PORTION)).scalars())
+    return keys, keys[-1] if len(keys) == PORTION else until
 
 
 def mark_idle(conn: Connection, keys: Collection[int]) -> None:
@@ -187,12 +192,6 @@ def sweep_topics(
 # --- the whole sweep
 
 
-class Run(Protocol):
-    """Runs an operation in a transaction of its own."""
-
-    def __call__(self, operation: Operation[T], /) -> Awaitable[T]: ...
-
-
 async def sweep(
     read: Run, write: Run, now: float, idle_topics_before: float, bounds: Bounds, after: int
 ) -> Swept:
@@ -206,22 +205,45 @@ async def sweep(
         swept = await write(lambda conn: remove_subscriptions(conn, keys, now))
     if len(keys) == PORTION:
         return evolve(swept, after=after)
-    lost = await read(lambda conn: find_lost(conn, after))
-    if lost:
-        await write(lambda conn: mark_idle(conn, lost))
-    if len(lost) == PORTION:
-        return evolve(swept, after=lost[-1])
+    if after < _CONTENTS:
+        lost, last = await _first_found(read, find_lost, after)
+        if lost:
+            await write(lambda conn: mark_idle(conn, lost))
+        if last is not None:
+            return evolve(swept, after=last)
+        after = _CONTENTS
     topics, is_complete = await _sweep_idle(read, write, now, idle_topics_before, bounds)
-    return evolve(swept, topics=topics, after=None if is_complete else _NO_TOPIC)
+    swept = evolve(swept, topics=topics)
+    if not is_complete:
+        return evolve(swept, after=after)
+    find = partial(find_unneeded, limit=PORTION)
+    unneeded, last = await _first_found(read, find, after - _CONTENTS)
+    if unneeded:
+        await write(lambda conn: remove_found(conn, unneeded))
+    if last is not None:
+        return evolve(swept, after=_CONTENTS + last)
+    await correct_sums(read, write)
+    return swept
+
+
+async def _first_found(read: Run, find: Callable[[Connection, int], _Found], after: int) -> _Found:
+    """The first rows behind an id that are to be removed.  To read holds up nobody."""
+
+    async def look(after: int) -> _Found:
+        return await read(lambda conn: find(conn, after))
+
+    keys, last = await look(after)
+    while not keys and last is not None:
+        keys, last = await look(last)
+    return keys, last
 
 
 async def _sweep_idle(
     read: Run, write: Run, now: float, idle_topics_before: float, bounds: Bounds
 ) -> tuple[int, bool]:
-    """Remove a portion of the idle topics that are too many or too old, and of the contents that
-    nothing needs.
+    """Remove a portion of the idle topics that are too many or too old.
 
-    :returns: how many topics were too old, and whether nothing else is to be removed.
+    :returns: how many were too old, and whether no other is to be removed.
     """
     evicted = 0
     if await read(lambda conn: too_many_idle(conn, bounds.idle_topics)):
@@ -232,14 +254,7 @@ async def _sweep_idle(
     found = await read(lambda conn: find_topics(conn, now, idle_topics_before))
     if found:
         topics = await write(lambda conn: sweep_topics(conn, found, now, idle_topics_before))
-    contents = await read(lambda conn: find_unneeded(conn, PORTION))
-    if contents:
-        await write(lambda conn: remove_found(conn, contents))
-    if PORTION in {len(found), len(contents)}:
-        return topics, False
-    if await read(sums_are_wrong):
-        await write(correct_sums)
-    return topics, True
+    return topics, len(found) < PORTION
 
 
 def sweep_database(url: str, now: float, idle_topics_before: float) -> Swept:

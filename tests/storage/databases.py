@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 from twisted.internet import reactor
@@ -18,8 +19,12 @@ from rsscloud_broker.records import Bounds
 from rsscloud_broker.storage import AccountStore, Store, migrate
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.engine import for_writing, open_engine
+from rsscloud_broker.storage.operations import Operation
+from rsscloud_broker.storage.portions import Run
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.threads import StoreThreads
+
+T = TypeVar("T")
 
 
 @cache
@@ -55,6 +60,24 @@ def threaded_account_store(case: TestCase, url: str | None = None) -> AccountSto
     store.startService()
     case.addCleanup(store.stopService)
     return AccountStore(threads)
+
+
+def run_on(conn: Connection) -> Run:
+    """Runs operations in the transaction of a connection, at once."""
+
+    async def run(operation: Operation[T], /) -> T:
+        return operation(conn)
+
+    return run
+
+
+def result_of(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that waits for nothing, such as one that uses `run_on`."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return cast(T, end.value)
+    raise AssertionError("it waits")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 from alembic import command
 from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy.exc import OperationalError
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
@@ -29,7 +30,7 @@ from rsscloud_broker.storage import (
     open_database,
 )
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.engine import open_engine, wait_for_others
+from rsscloud_broker.storage.engine import as_unavailable, open_engine, wait_for_others
 from rsscloud_broker.storage.log_entries import add_log_entries
 from rsscloud_broker.storage.pings import AskedPing, add_pings
 from rsscloud_broker.storage.schema import ping
@@ -280,20 +281,55 @@ DEFINITIONS = """
 
 def _settings(conn: Connection) -> list[str]:
     """The time limits that a connection has."""
-    names = ("lock_timeout", "idle_in_transaction_session_timeout")
+    names = ("lock_timeout", "idle_in_transaction_session_timeout", "statement_timeout")
     return [conn.execute(text(f"SHOW {name}")).scalar_one() for name in names]
 
 
 class PostgreSQLSettingsTests(TestCase):
     async def test_transactions_of_the_broker_do_not_stay_idle(self) -> None:
         store: Any = postgresql_store(self)
-        self.assertEqual(await store._database.write(_settings), ["15s", "8s"])
-        self.assertEqual(await store._database.read(_settings), ["15s", "8s"])
+        self.assertEqual(await store._database.write(_settings), ["12s", "8s", "14250ms"])
+        self.assertEqual(await store._database.read(_settings), ["12s", "8s", "14250ms"])
 
     def test_transactions_of_commands_may_stay_idle(self) -> None:
         """The output of ``export`` may go to a pager, in which somebody reads for an hour."""
         with open_database(empty_database(), writes=False) as conn:
-            self.assertEqual(_settings(conn), ["15s", "0"])
+            self.assertEqual(_settings(conn), ["12s", "0", "0"])
+
+    def test_statements_of_commands_take_as_long_as_they_need(self) -> None:
+        """Whatever the URL says: an export or an import must not be cut off."""
+        url = f"{empty_database()}&options=-c%20statement_timeout%3D1ms"
+        with open_database(url) as conn:
+            conn.execute(text("SELECT pg_sleep(0.05)"))
+
+    def test_migrations_take_as_long_as_they_need(self) -> None:
+        """Even if the role has a limit, and a proxy lets no options of a connection through."""
+        engine = open_engine(empty_database())
+        self.addCleanup(engine.dispose)
+        with engine.begin() as conn:
+            conn.execute(text("SET statement_timeout = '1ms'"))
+            wait_for_others(conn)
+            conn.execute(text("SELECT pg_sleep(0.05)"))
+
+    def test_statement_that_takes_too_long(self) -> None:
+        """The server ends it; the log says which it was, and what to do."""
+        url = f"{empty_database()}&options=-c%20statement_timeout%3D50ms"
+        engine = open_engine(url, of_broker=True)
+        self.addCleanup(engine.dispose)
+        with capturedLogs() as logs, engine.connect() as conn:
+            error = self.assertRaises(
+                OperationalError, conn.execute, text("SELECT pg_sleep(60), :secret"), {"secret": 7}
+            )
+            self.assertFalse(conn.invalidated)
+            conn.rollback()
+            conn.execute(text("SELECT 1"))
+        unavailable = str(as_unavailable(error))
+        self.assertIn("canceling statement due to statement timeout", unavailable)
+        self.assertIn("VACUUM ANALYZE", unavailable)
+        (logged,) = (formatEvent(event) or "" for event in logs)
+        self.assertIn("VACUUM ANALYZE", logged)
+        self.assertIn("SELECT pg_sleep(60), %(secret)s", logged)
+        self.assertNotIn("7", logged)
 
     async def test_a_full_disk(self) -> None:
         store: Any = postgresql_store(self)
@@ -306,14 +342,13 @@ class PostgreSQLSettingsTests(TestCase):
         """They come last, so they win."""
         url = f"{empty_database()}&options=-c%20idle_in_transaction_session_timeout%3D5s"
         for options, expected in (
-            ("", ["15s", "5s", "0"]),
+            ("", ["12s", "5s", "14250ms"]),
             ("%20-c%20lock_timeout%3D7s%20-c%20statement_timeout%3D9s", ["7s", "5s", "9s"]),
         ):
             engine = open_engine(url + options, of_broker=True)
             self.addCleanup(engine.dispose)
             with engine.begin() as conn:
-                other = conn.execute(text("SHOW statement_timeout")).scalar_one()
-                self.assertEqual([*_settings(conn), other], expected)
+                self.assertEqual(_settings(conn), expected)
 
 
 class PostgreSQLAppTests(app_migrating.AppMigrations):

@@ -295,6 +295,7 @@ class AdministrationContract(TestCase):
         await self.store.record_hosts([HostState(name, 5, 8000.0) for name in names])
         await self.store.record_deliveries([waits(one, 9000.0), waits(other, 9000.0)])
         self.assertTrue(await self.store.close_breaker(host, A_CHANGE))
+        await self.store.make_due(host, "", A_CHANGE.at)
         left = {state.host for state in await self.store.hosts()}
         self.assertEqual(left, set(names[2:]))
         due = await self.store.claim_due(A_CHANGE.at, 10, ())
@@ -365,7 +366,7 @@ class AdministrationContract(TestCase):
             self.assertEqual(await self.store.all_blocks(), [worse])
         self.assertEqual(len(await self.verbs()), 3)
 
-    async def test_lifting_the_block_of_a_host_makes_notifications_due(self) -> None:
+    async def test_notifications_for_a_host_whose_block_is_lifted_are_made_due(self) -> None:
         one, other = await self.subscribe(1), await self.subscribe(2)
         below = evolve(one, id=0, callback=Callback("http://a.reader1.example/", "http-post"))
         below = await self.store.put_subscription(below)
@@ -374,6 +375,7 @@ class AdministrationContract(TestCase):
             waiting = [waits(each, 9000.0) for each in (one, other, below)]
             await self.store.record_deliveries(waiting)
             await self.store.remove_block("host", what, A_CHANGE)
+            self.assertTrue(await self.store.make_due(what, "", A_CHANGE.at))
             claimed = await self.store.claim_due(A_CHANGE.at, 10, ())
             self.assertEqual([each.id for each in claimed], [each.id for each in due])
 

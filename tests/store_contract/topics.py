@@ -359,7 +359,7 @@ class TopicsContract(HubContract):
     async def test_pings_and_checks_by_old_urls(self) -> None:
         await self.store.put_subscription(a_subscription())
         await self.moved()
-        self.assertEqual(await self.store.watched_topics("", 10), [OTHER_FEED])
+        self.assertEqual(await self.store.watched_topics(0, 10), ([OTHER_FEED], None))
         ping = evolve(a_ping(3000), rss_url=FEED, changes_url=OTHER_FEED)
         self.assertEqual((await self.store.add_ping(ping, 0)).watched, (OTHER_FEED,))
         self.assertEqual(await waiting_checks(self.store, 10), asked(OTHER_FEED))
