@@ -232,6 +232,7 @@ class Distribution(Service):
         for attempt in self._attempts.under_way:
             self._attempts.withdraw(attempt)
             self._attempts.disown(attempt)
+        self._retries.lose_claims()
 
     def _renewed(self, stored: Subscription) -> None:
         self._breakers.answered(stored.callback)  # it has just been verified
