@@ -181,6 +181,7 @@ class Store(CheckMethods, SharedWork, Service):
 
         return self._database.write(check)
 
+    waiting_checks = reading(sizes.waiting_checks)
     sizes = reading(sizes.sizes)
 
     # pings
@@ -434,5 +435,8 @@ class Store(CheckMethods, SharedWork, Service):
 
     def nodes(self) -> Deferred[BrokerState]:
         return self._database.read(
-            lambda conn: BrokerState(nodes=tuple(node_states(conn, self._node)))
+            lambda conn: BrokerState(
+                {"topics waiting in the database": sum(sizes.waiting_checks(conn).values())},
+                nodes=tuple(node_states(conn, self._node)),
+            )
         )
