@@ -11,9 +11,10 @@ from twisted.internet.defer import Deferred, succeed
 from rsscloud_broker.events import ClaimsLost, NodesCounted, WorkHinted
 from rsscloud_broker.model import Content, FetchResult
 from rsscloud_broker.records import HostState
+from rsscloud_broker.sinks.distribution import LOOK_AT_BREAKERS, SAVE_AGAIN
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.storage.schema import fanout
-from tests.sinks.engine import FEED, NOW, REFUSED, EngineTestCase
+from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
 
 
 class OtherNodesTests(EngineTestCase):
@@ -87,6 +88,43 @@ class OtherNodesTests(EngineTestCase):
         self.hint(WorkHinted("host"))
         self.advance(1)
         self.assertEqual((self.called(), self.waiting()), ([url], {}))
+
+    def test_hosts_are_followed_although_hints_are_lost(self) -> None:
+        urls = self.subscribe_many(1, host="dead.example")
+        self.start()
+        self.hint(NodesCounted(2))
+        state = HostState("dead.example", 5, NOW + 600)
+        for states, called in (([state], []), ([evolve(state, failures=0)], urls)):
+            self.successResultOf(self.store.record_hosts(states))
+            for _ in range(int(LOOK_AT_BREAKERS) + 1):  # as with each heartbeat
+                self.advance(1)
+                self.hint(WorkHinted())
+            self.change()
+            self.advance(1)
+            self.assertEqual(self.called()[-1:], called)
+
+    def test_hosts_are_not_read_each_second(self) -> None:
+        self.start()
+        for nodes, most in ((1, 0), (2, 4)):
+            self.hint(NodesCounted(nodes))
+            del self.asked[:]
+            for _ in range(30):
+                self.advance(1)
+                self.hint(WorkHinted())
+            self.assertLessEqual(self.asked.count("hosts"), most)
+
+    def test_breakers_that_could_not_be_stored_are_stored_later(self) -> None:
+        urls = self.subscribe_many(5, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start()
+        self.unavailable.add("record_hosts")
+        self.change()
+        self.advance(5)
+        self.assertEqual(self.successResultOf(self.store.hosts()), [])
+        self.unavailable.clear()
+        self.advance(SAVE_AGAIN)
+        (found,) = self.successResultOf(self.store.hosts())
+        self.assertEqual((found.host, len(urls)), ("dead.example", 5))
 
     def test_limits_are_shared(self) -> None:
         urls = self.subscribe_many(8)
