@@ -229,8 +229,9 @@ class NodeState:
 class BrokerState:
     """How busy the broker is.
 
-    :ivar numbers: how many of something there are in this process now, by name: for example
-        ``notifications under way``, ``notifications waiting``, ``writes waiting``.
+    :ivar numbers: how many of something there are in this process now, or wait in the database, by
+        name: for example ``notifications under way``, ``writes waiting``, ``topics waiting in the
+        database``.
     :ivar queues: how many events wait for each sink, by the name of the sink.
     :ivar workers: how many calls wait for a thread and how many run, by the name of the pool.
     :ivar nodes: the processes that work on the database.

@@ -1,6 +1,7 @@
 """Writes files so that nobody ever sees half a file, not even after a crash.
 
-A file is written as ``NAME.part``; when it is on disk, it is renamed over the old one.  A ``Draft``
+A file is written as ``NAME.part``; when it is on disk, it is renamed over the old one.  If several
+may write the same file at the same time, their unfinished files have different names.  A ``Draft``
 writes a gzipped twin beside it in the same way, as ``NAME.gz``, for web servers.  The functions
 and methods block.
 """
@@ -9,13 +10,18 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import IO, Final
 
 from twisted.python.filepath import FilePath
 
 _GZIP_WINDOW: Final = 31  # zlib: the largest window, and the gzip format
+
+#: How the names of unfinished files end: usually, and those of files that are copied.
+#: They are always the same, so that files which a crash left behind are overwritten.
+PART: Final = ".part"
+_COPIED: Final = ".copy.part"
 
 #: How many bytes are unpacked and written at a time.
 _UNPACKED_AT_ONCE: Final = 1_000_000
@@ -28,9 +34,11 @@ class Draft:
     call ``discard``.
 
     :param target: the path of the finished file; that of the twin has ``.gz`` added.
+    :param unfinished: how the names of the unfinished files end.
     """
 
-    def __init__(self, target: FilePath[str]) -> None:
+    def __init__(self, target: FilePath[str], unfinished: str = PART) -> None:
+        self._unfinished = unfinished
         # The twin is renamed first: after a crash between the two, a whole plain file (see
         # ``records_in``) has a whole twin.
         self._targets = (target.siblingExtension(".gz"), target)
@@ -46,7 +54,7 @@ class Draft:
         """Open both files, and create their directory if it is missing."""
         self._targets[0].parent().makedirs(ignoreExistingDirectory=True)
         for target in self._targets:
-            self._files.append(_part(target).open("w"))
+            self._files.append(target.siblingExtension(self._unfinished).open("w"))
 
     def write(self, data: bytes) -> None:
         """Append to both files."""
@@ -67,7 +75,7 @@ class Draft:
 
     def read_twin(self, offset: int, size: int) -> bytes:
         """Some bytes of the sealed twin; none after its end."""
-        with _part(self._targets[0]).open() as file:
+        with self._targets[0].siblingExtension(self._unfinished).open() as file:
             file.seek(offset)
             return file.read(size)
 
@@ -75,11 +83,11 @@ class Draft:
         """Rename both files over the old ones; seal them before, if that was not done."""
         if not self._is_sealed:
             self.seal()
-        _rename(self._targets, _part)
+        _rename(self._targets, self._unfinished)
 
     def discard(self) -> None:
         """Close and delete the unfinished files.  Does not raise ``OSError``."""
-        _discard(self._files, self._targets, _part)
+        _discard(self._files, self._targets, self._unfinished)
 
 
 class Copy:
@@ -95,19 +103,24 @@ class Copy:
         self._files: list[IO[bytes]] = []
         self._decompressor = zlib.decompressobj(wbits=_GZIP_WINDOW)
         self._size = 0
+        self._is_damaged = False
 
     def begin(self) -> None:
         """Open both files, and create their directory if it is missing."""
         self._targets[0].parent().makedirs(ignoreExistingDirectory=True)
         for target in self._targets:
-            self._files.append(_copied(target).open("w"))
+            self._files.append(target.siblingExtension(_COPIED).open("w"))
 
     def write(self, gzipped: bytes) -> None:
-        """Append bytes of the twin."""
+        """Append bytes of the twin.  If they are damaged, the file does not become whole."""
         twin, plain = self._files
         twin.write(gzipped)
         while gzipped:  # so that little text which unpacks to much is never in memory as a whole
-            data = self._decompressor.decompress(gzipped, _UNPACKED_AT_ONCE)
+            try:
+                data = self._decompressor.decompress(gzipped, _UNPACKED_AT_ONCE)
+            except zlib.error:
+                self._is_damaged = True
+                return
             self._size += len(data)
             plain.write(data)
             gzipped = self._decompressor.unconsumed_tail
@@ -119,15 +132,15 @@ class Copy:
         :param modified_at: the time that both files are to have, in seconds since the epoch.
         :returns: False, and nothing is renamed, if the file is not whole.
         """
-        if not self._decompressor.eof or self._size != size:
+        if self._is_damaged or not self._decompressor.eof or self._size != size:
             return False
         _seal(self._files, modified_at)
-        _rename(self._targets, _copied)
+        _rename(self._targets, _COPIED)
         return True
 
     def discard(self) -> None:
         """Close and delete the unfinished files.  Does not raise ``OSError``."""
-        _discard(self._files, self._targets, _copied)
+        _discard(self._files, self._targets, _COPIED)
 
 
 def is_version(target: FilePath[str], size: int, modified_at: float) -> bool:
@@ -161,7 +174,7 @@ def replace_file(target: FilePath[str], content: bytes) -> None:
 
     :raises OSError: the file cannot be written; the old one stays.
     """
-    part = _part(target)
+    part = target.siblingExtension(PART)
     try:
         with part.open("w") as file:
             file.write(content)
@@ -175,16 +188,6 @@ def replace_file(target: FilePath[str], content: bytes) -> None:
     _sync_directory(target.parent())
 
 
-def _part(target: FilePath[str]) -> FilePath[str]:
-    # Always the same name, so that files which a crash left behind are overwritten.
-    return target.siblingExtension(".part")
-
-
-def _copied(target: FilePath[str]) -> FilePath[str]:
-    # Another name, as the same file may be made here meanwhile.
-    return target.siblingExtension(".copy.part")
-
-
 def _seal(files: Iterable[IO[bytes]], modified_at: float | None) -> None:
     """Sync files to disk, with a time if there is one, and close them."""
     for file in files:
@@ -196,19 +199,17 @@ def _seal(files: Iterable[IO[bytes]], modified_at: float | None) -> None:
         file.close()
 
 
-def _rename(
-    targets: Sequence[FilePath[str]], unfinished: Callable[[FilePath[str]], FilePath[str]]
-) -> None:
+def _rename(targets: Sequence[FilePath[str]], unfinished: str) -> None:
     """Rename unfinished files over the old ones."""
     for target in targets:
-        os.replace(unfinished(target).path, target.path)
+        os.replace(target.siblingExtension(unfinished).path, target.path)
     _sync_directory(targets[0].parent())
 
 
 def _discard(
     files: Iterable[IO[bytes]],
     targets: Iterable[FilePath[str]],
-    unfinished: Callable[[FilePath[str]], FilePath[str]],
+    unfinished: str,
 ) -> None:
     """Close and delete unfinished files."""
     for file in files:
@@ -216,7 +217,7 @@ def _discard(
             file.close()
     for target in targets:
         with suppress(OSError):
-            unfinished(target).remove()
+            target.siblingExtension(unfinished).remove()
 
 
 def _sync_directory(directory: FilePath[str]) -> None:

@@ -44,6 +44,7 @@ class Counters:
     :ivar open_hosts: hosts whose breakers are open.
     :ivar fan_outs: topics whose fan-outs are under way.
     :ivar checks: topics that are fetched because of a ping, or wait to be fetched.
+    :ivar stored_checks: topics that wait in the database for any node to fetch them.
     :ivar writes: operations that wait to be written to the store.
     :ivar events: events that wait on the bus, by sink.
     :ivar lookups: host names that are being looked up.
@@ -115,6 +116,9 @@ class Counters:
         self.fan_outs = gauge("running_fan_outs", "Topics whose fan-outs are under way")
         self.checks = gauge(
             "pending_fetches", "Topics that are fetched because of a ping, or wait for it"
+        )
+        self.stored_checks = gauge(
+            "stored_fetches", "Topics that wait in the database to be fetched", "state"
         )
         self.writes = gauge("store_writes_queued", "Operations that wait to be written")
         self.events = gauge("events_queued", "Events that wait on the bus", "sink")

@@ -208,7 +208,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/sharing.py",
-        "if pending is None or pending.turn.begun:",
+        "if pending is None or pending.turn.begun or pending.turn.withdrawn:",
         "if pending is None:",
         "core.test_sharing core.test_change_detection",
         "A ping during a fetch is answered with what was there before it: a change is lost.",
@@ -442,7 +442,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "sinks/retries.py",
-        "if subscription in self._outdated:",
+        "if self._lost_claims or subscription in self._outdated:",
         "if False:",
         "sinks.test_retries sinks.test_backlogs",
         "Who unsubscribes while a retry is claimed is notified all the same.",
@@ -520,8 +520,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "atomic_files.py",
-        "        os.replace(unfinished(target).path, target.path)",
-        "        target.setContent(unfinished(target).getContent())",
+        "        os.replace(target.siblingExtension(unfinished).path, target.path)",
+        "        target.setContent(target.siblingExtension(unfinished).getContent())",
         "sinks.test_files sinks.test_change_list",
         "Crawlers see half a file.",
     ),

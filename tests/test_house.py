@@ -41,7 +41,16 @@ PUBLIC = {"interfaces", "wire", "web", "client", "accounts", "simplefeed", "test
 #: The modules that they may use: the values that the interfaces exchange, and what makes those.
 PUBLIC_MODULES = {
     *("counters", "errors", "events", "log_entries", "model", "records", "shared_records"),
-    *("database", "remembering", "store_retry", "tables", "timing", "urls", "__version__"),
+    *(
+        "database",
+        "remembering",
+        "store_retry",
+        "tables",
+        "timing",
+        "urls",
+        "while_held",
+        "__version__",
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
@@ -13,7 +14,8 @@ from rsscloud_broker.interfaces import IJobs
 from rsscloud_broker.shared_records import JobTurn
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.clock import About, Clock
-from rsscloud_broker.timing import ELSEWHERE, HELD, OnOneNode, WhileHeld
+from rsscloud_broker.timing import ELSEWHERE, OnOneNode
+from rsscloud_broker.while_held import HELD, WhileHeld
 
 
 class Row:
@@ -49,6 +51,8 @@ class NodeJobs:
         return JobTurn(self.row.due_at, claimed, is_due and not claimed)
 
     async def holds_job(self, name: str) -> bool:
+        if self.failure is not None:
+            raise self.failure
         return self.row.node == self.node
 
     async def finish_job(self, name: str, due_at: float) -> bool:
@@ -286,11 +290,20 @@ class WhileHeldTests(JobsTestCase):
     def test_store_that_is_not_there(self) -> None:
         self.row.node = ""
         self.services[0].stopService()
-        self.jobs[1].failure = Unavailable("the server is down")
-        self.clock.pump([HELD] * 2)
-        self.jobs[1].failure = None
-        self.clock.advance(HELD)
+        with capturedLogs() as logged:
+            for _ in range(2):
+                self.jobs[1].failure = Unavailable("the server is down")
+                self.clock.pump([HELD] * 10)
+                self.jobs[1].failure = None
+                self.clock.pump([HELD] * 2)
         self.assertEqual(self.running(), [False, True])
+        begins, ends = "the server is down", "the database can be used again"
+        lines = [formatEvent(event) for event in logged]
+        self.assertEqual(
+            [next(text for text in (begins, ends) if text in line) for line in lines],
+            [begins, ends] * 2,
+            "an outage makes two lines",
+        )
 
     def test_stopping_ends_the_timers(self) -> None:
         for service in self.services:

@@ -295,9 +295,10 @@ class Administration:
             "hosts with open breakers": counters.open_hosts,
             "writes waiting": counters.writes,
         }
+        found = await self._rows.nodes()
         return evolve(
-            await self._rows.nodes(),
-            numbers={name: _value(gauge) for name, gauge in numbers.items()},
+            found,
+            numbers={**{name: _value(gauge) for name, gauge in numbers.items()}, **found.numbers},
             queues=self._queues(),
             workers={str(one.name): WorkerState(*one.busy()) for one in self._workers},
         )

@@ -29,7 +29,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.core.again import Again
-from rsscloud_broker.core.elsewhere import Found, OtherNodes
+from rsscloud_broker.core.elsewhere import Found, OtherNodes, record_of, result_of
 from rsscloud_broker.core.feed_inspector import FeedInspector
 from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
 from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
@@ -105,7 +105,7 @@ class ChangeDetector(Service):
         """Stop retrying; the store keeps the checks of topics that still wait."""
         super().stopService()
         self._store_retry.stop()
-        self._retries.stop()
+        self._retries.forget()
         self._waiting.stop()
         if self._looking is not None:
             self._looking.cancel()
@@ -158,7 +158,7 @@ class ChangeDetector(Service):
             may_have_changed=pinged,
             to_record=True,
         )
-        return found.addCallback(_record_of)
+        return found.addCallback(record_of)
 
     def forget(self, url: str) -> None:
         """Discard what is cached of a topic; the next fetch reads its row from the store."""
@@ -180,7 +180,7 @@ class ChangeDetector(Service):
         """
         found: Deferred[Found] = Deferred()
         self._request(url, source, waiter=found)
-        return found.addCallback(_result_of)
+        return found.addCallback(result_of)
 
     def has_room(self, source: str, urls: Iterable[str]) -> bool:
         """Whether the store may claim checks for this process that a caller is about to request.
@@ -304,6 +304,15 @@ class ChangeDetector(Service):
     def _count_checks(self) -> int:
         """How many of the stored checks this process handles."""
         return len(self._retries) + sum(pending.requested for pending in self._fetches)
+
+    def lose_claims(self) -> None:
+        """Forget the checks that this process had claimed, as other nodes have them now.
+
+        What callers wait for is fetched all the same.
+        """
+        self._retries.forget()
+        self._fetches.lose_claims()
+        self._waiting.forget()
 
     def take_over(self) -> None:
         """Look for checks that wait, because another node has left them."""
@@ -439,12 +448,3 @@ class ChangeDetector(Service):
     def _tell_fetched(self, fetched: FetchResult, topic: str, *, changed: bool) -> None:
         now = self._clock.wall_seconds()
         self._bus.publish(TopicFetched(topic, changed, fetched.result, fetched.seconds, now))
-
-
-def _record_of(found: Found) -> FetchRecord:
-    assert found.record is not None  # check_now asks for a record
-    return found.record
-
-
-def _result_of(found: Found) -> FetchResult:
-    return found.fetched

@@ -36,6 +36,17 @@ class Found:
     record: FetchRecord | None
 
 
+def record_of(found: Found) -> FetchRecord:
+    """What was recorded of a fetch that was to be recorded."""
+    assert found.record is not None
+    return found.record
+
+
+def result_of(found: Found) -> FetchResult:
+    """The result of a fetch."""
+    return found.fetched
+
+
 @implementer(IEventSink)
 class OtherNodes:
     """Waits for the fetches of other nodes.

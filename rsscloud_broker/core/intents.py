@@ -103,6 +103,10 @@ class IntentQueue(Service):
         self._store_retry.stop()
         if self._resuming is not None:
             self._resuming.cancel()
+        self.forget()
+
+    def forget(self) -> None:
+        """Stop verifying what is under way, as other nodes have claimed it; or nobody has now."""
         for settling in tuple(self._settling.values()):
             settling.cancel()
 
@@ -200,7 +204,7 @@ class IntentQueue(Service):
             await self._until_settled(pending)
             await self._store_retry(partial(self._store.remove_intent, pending.id))
         except CancelledError:
-            pass  # the service stops, or a later intent replaces this one
+            pass  # the service stops, the claim is lost, or a later intent replaces this one
         except ClaimLost:
             pass  # another node has a later intent in its place, or goes on with it
         except Exception:  # a bug must not end the verification of other intents

@@ -53,12 +53,15 @@ class Turn:
     """The place of one call in the queue.  Several sources may want the same call.
 
     :ivar begun: whether the call has been given a slot.
+    :ivar withdrawn: whether the call is not wanted any more.
     :ivar sources: the sources that want the call; the keys of their buckets.
     """
 
     begun: bool = field(default=False, init=False)
+    withdrawn: bool = field(default=False, init=False)
     sources: dict[str, None] = field(factory=dict, init=False)
     _enqueue: Callable[[str], None] | None = field(default=None, init=False)
+    _slot: Deferred[str] | None = field(default=None, init=False)
 
     @classmethod
     def of(cls, source: str) -> Turn:
@@ -79,6 +82,14 @@ class Turn:
         self.sources[key] = None
         if self._enqueue is not None:
             self._enqueue(key)
+
+    def withdraw(self) -> None:
+        """Say that the call is not wanted any more.  If it has not begun, it never begins: whoever
+        waits for its slot gets ``CancelledError``.
+        """
+        self.withdrawn = True
+        if self._slot is not None:
+            self._slot.cancel()
 
 
 @define(eq=False)
@@ -182,6 +193,8 @@ class FairLimiter:
     async def _wait(self, waiting: _Waiting, queue: _Queue) -> str:
         """Wait for a slot, and return the source whose turn it was."""
         turn = waiting.turn
+        if turn.withdrawn:
+            raise CancelledError
 
         def enqueue(source: str) -> None:
             queue.add(source, waiting)
@@ -189,12 +202,12 @@ class FairLimiter:
 
         for source in turn.sources:
             queue.add(source, waiting)
-        turn._enqueue = enqueue
+        turn._enqueue, turn._slot = enqueue, waiting.slot
         self._give()
         try:
             return await waiting.slot
         except CancelledError:
-            turn._enqueue = None
+            turn._enqueue = turn._slot = None
             queue.remove(waiting)
             raise
 
@@ -228,7 +241,7 @@ class FairLimiter:
     def _begin(self, source: str, queue: _Queue, waiting: _Waiting) -> None:
         turn = waiting.turn
         queue.remove(waiting)
-        turn._enqueue = None
+        turn._enqueue = turn._slot = None
         turn.begun = True
         self._given += 1
         self._under_way.begin(waiting.quota, source)

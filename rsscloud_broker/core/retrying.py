@@ -150,7 +150,7 @@ class Retries:
         """The delays that are left after so many attempts have failed."""
         return iter(self._delays[failures:])
 
-    def stop(self) -> None:
+    def forget(self) -> None:
         """Cancel all retries.  The store remembers the topics that wait."""
         for url in tuple(self._waiting):
             self.take(url)

@@ -97,7 +97,7 @@ class SharedFetches(Generic[T]):
         """The fetch that answers a request made now.  The caller then starts it with ``go``."""
         pending = self._last.get(url)
         now = self._clock.wall_seconds()
-        if pending is None or pending.turn.begun:
+        if pending is None or pending.turn.begun or pending.turn.withdrawn:
             pending = self._last[url] = PendingFetch(url, now, now)
         pending.asked_until = now
         return pending
@@ -106,6 +106,16 @@ class SharedFetches(Generic[T]):
         """The fetch that waits to follow this one, which runs; None if there is none."""
         last = self._last[pending.url]
         return None if last is pending else last
+
+    def lose_claims(self) -> None:
+        """Take note that other nodes have claimed the checks that fetches were to answer.
+
+        A fetch that has not begun and that nobody waits for is not made.
+        """
+        for pending in tuple(self):
+            pending.requested = False
+            if not pending.waiters:
+                pending.turn.withdraw()
 
     def go(self, pending: PendingFetch[T]) -> None:
         """Start a fetch, unless one of its topic runs, which it will follow."""

@@ -1,5 +1,6 @@
 """Shares the work of the core with other nodes: takes a share of the limits, and takes over topics
-that wait to be fetched, and intents, of nodes that have ended.
+that wait to be fetched, and intents, of nodes that have ended.  If other nodes have taken over what
+this one had claimed, it forgets that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from zope.interface import implementer
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.events import Event, NodesCounted, WorkHinted
+from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.interfaces import IEventSink
 
 
@@ -24,7 +25,7 @@ class TakingOverSink:
     """
 
     name = "taking over"
-    handles = (WorkHinted, NodesCounted)
+    handles = (WorkHinted, NodesCounted, ClaimsLost)
 
     def __init__(
         self,
@@ -40,6 +41,9 @@ class TakingOverSink:
         if isinstance(event, NodesCounted):
             for share in self._share:
                 share(event.live)
+        elif isinstance(event, ClaimsLost):
+            self._detector.lose_claims()
+            self._intents.forget()
         elif isinstance(event, WorkHinted) and event.kind in {"", "freed"}:
             self._detector.take_over()
             with suppress(Unavailable):  # the next hint comes in a second

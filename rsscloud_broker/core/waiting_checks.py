@@ -102,6 +102,10 @@ class WaitingChecks:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Count none of those any more that were claimed, since they are of no concern now."""
         for url in tuple(self._held):
             self.done(url)
 

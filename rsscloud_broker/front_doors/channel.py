@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from twisted.web.http import HTTPChannel, Request
+from twisted.web.http_headers import Headers
 
 from rsscloud_broker.front_doors.connections import Connection
 
@@ -116,11 +117,19 @@ class Channel(HTTPChannel):
         """Whether the connection stays open after the request.  Twisted calls this once it knows
         all headers.
 
-        It does not if the broker stops.  A Transfer-Encoding is refused here if the request is of
-        HTTP/1.0, which has none.
+        A Transfer-Encoding is refused here if the request is of HTTP/1.0, which has none.
         """
         if version != b"HTTP/1.1" and request.requestHeaders.hasHeader(b"transfer-encoding"):
             self.transport.refuse(400, _CHUNKED_ONLY)
             return False
         persistent: bool = super().checkPersistence(request, version)
-        return persistent and not self.transport.factory.limits.closing
+        return persistent
+
+    def writeHeaders(self, version: bytes, code: bytes, reason: bytes, headers: Headers) -> None:
+        """Send the head of an answer.  If the broker stops, it is the last one on the connection,
+        and says so.
+        """
+        if self.transport.factory.limits.closing:
+            self.persistent = False
+            headers.setRawHeaders(b"connection", [b"close"])
+        super().writeHeaders(version, code, reason, headers)

@@ -8,18 +8,26 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
-from rsscloud_broker.front_doors.connections import LimitedConnections
+from rsscloud_broker.front_doors.connections import Connection, LimitedConnections
 
 #: Seconds between two looks whether all requests are answered.
 _LOOK: Final = 0.05
+
+#: For how many seconds an idle connection stays open after the broker has begun to stop.
+IDLE: Final = 1.0
 
 
 class Answering(Service):
     """Has the broker answer the requests that it has accepted before it stops.
 
-    When it stops, it closes idle connections, so that clients and proxies go to another broker with
-    their next request.  It waits until each accepted request has got at least the beginning of its
-    answer: some answers, such as streams of events, never end.
+    When it stops, each answer says that it is the last one on its connection, so that clients and
+    proxies go to another broker with their next request.  An idle connection stays open for a
+    moment (``IDLE``): its client may have sent a request that the broker has not read yet, and the
+    client's system would report a reset connection instead of an answer.  nginx has the same, as
+    ``keepalive_min_timeout``.
+
+    The service waits until each accepted request has got at least the beginning of its answer: some
+    answers, such as streams of events, never end.
 
     :param within: for how many seconds it waits at most.
     """
@@ -41,16 +49,25 @@ class Answering(Service):
         return Deferred.fromCoroutine(self._wait())
 
     async def _wait(self) -> None:
-        until = self._clock.seconds() + self._within
-        while self._unanswered() and self._clock.seconds() < until:
+        now = self._clock.seconds()
+        until, idle_until = now + self._within, now + min(IDLE, self._within)
+        while (idle := self._idle()) or self._unanswered():
+            now = self._clock.seconds()
+            if now >= idle_until:
+                for connection in idle:
+                    connection.loseConnection()
+                if now >= until or not self._unanswered():
+                    return
             await deferLater(self._clock, _LOOK)
 
+    def _idle(self) -> list[Connection]:
+        """The connections on which no request is being read or answered."""
+        return [one for one in self._connections.protocols if not one.wrappedProtocol.requests]
+
     def _unanswered(self) -> bool:
-        """Close idle connections, and see whether some request waits for its answer."""
-        waits = False
-        for connection in tuple(self._connections.protocols):
-            requests = connection.wrappedProtocol.requests
-            if not requests:
-                connection.loseConnection()
-            waits = waits or any(not one.startedWriting for one in requests)
-        return waits
+        """Whether some request waits for its answer."""
+        return any(
+            not request.startedWriting
+            for connection in self._connections.protocols
+            for request in connection.wrappedProtocol.requests
+        )

@@ -289,7 +289,9 @@ class IAdministrationStore(Interface):
         """Remove an announcement."""
 
     def nodes() -> Awaitable[BrokerState]:
-        """The processes that work on the database; nothing else of the state is set."""
+        """The processes that work on the database, and the numbers of what waits in it; nothing
+        else of the state is set.
+        """
 
     def changes(before: int | None, limit: int) -> Awaitable[list[Change]]:
         """The newest changes, newest first."""

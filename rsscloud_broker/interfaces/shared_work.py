@@ -12,8 +12,8 @@ from rsscloud_broker.shared_records import JobTurn, SharedDocument
 class IJobs(Interface):
     """Has one node at a time do a job for all nodes that work on a database.
 
-    ``timing.OnOneNode`` and ``timing.WhileHeld`` use it.  Every method raises ``Unavailable`` if
-    the database cannot be used now.
+    ``timing.OnOneNode`` and ``while_held.WhileHeld`` use it.  Every method raises ``Unavailable``
+    if the database cannot be used now.
     """
 
     def shares_work() -> bool:

@@ -78,15 +78,17 @@ class LoopDelay(Service):
 
 
 def database_sizes(store: IStore, clock: IClock, counters: Counters) -> EachPeriod:
-    """A service that measures the size of the database once a minute."""
+    """A service that measures the size of the database, and what waits in it, once a minute."""
 
     async def measure() -> None:
         try:
-            found = await store.sizes()
+            found, waiting = await store.sizes(), await store.waiting_checks()
         except Unavailable:
             return  # whatever uses the database next reports what is wrong with it
         for part, size in found.items():
             counters.database_size.labels(part).set(size)
+        for state, count in waiting.items():
+            counters.stored_checks.labels(state).set(count)
 
     return EachPeriod(
         clock, SIZES_PERIOD, measure, name="database sizes", after=SIZES_AFTER, at_start=True

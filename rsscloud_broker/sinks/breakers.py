@@ -15,8 +15,8 @@ broker does not call every dead host again.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from attrs import define
@@ -89,16 +89,19 @@ class Breakers:
         self._tell_closed = closed
         self._breakers: OrderedDict[str, _Breaker] = OrderedDict()
         self._changed: dict[str, HostState] = {}
+        self._being_saved: Counter[str] = Counter()
+        self._own: set[str] = set()
         counters.open_hosts.set_function(self._count_open)
 
     def _count_open(self) -> int:
         return sum(breaker.is_open for breaker in self._breakers.values())
 
     def restore(self, states: Iterable[HostState]) -> None:
-        """Use the stored states of hosts that no call has failed to since the start."""
+        """Use the stored states of hosts, except those whose breakers are open here."""
         now, wall = self._clock.seconds(), self._clock.wall_seconds()
         for one in states:
-            if one.host in self._breakers:
+            known = self._breakers.get(one.host)
+            if known is not None and known.is_open:
                 continue
             if one.retry_at < wall - FORGOTTEN_AFTER:
                 self._forget(one.host)
@@ -107,28 +110,51 @@ class Breakers:
             self._breakers[one.host] = _Breaker(one.failures, now + pause, stored=True)
             self._forget_the_oldest()
 
-    def follow(self, states: Sequence[HostState]) -> bool:
+    def own_changes(self) -> Collection[str]:
+        """The hosts and ports whose state the store does not have yet.  Those that change from now
+        on are added, until this is called again.
+        """
+        self._own = {*self._changed, *self._being_saved}
+        return self._own
+
+    def follow(self, states: Sequence[HostState], own: Collection[str] = ()) -> bool:
         """Use the stored states of hosts, which other nodes have changed.
 
+        :param own: see ``own_changes``, as called before the states were read.  Of these, what this
+            process knows is newer.
         :returns: whether a breaker has closed, since the store has it no more.
         """
         open_ones = {one.host for one in states}
         closed = [
             name
             for name, breaker in self._breakers.items()
-            if breaker.stored and name not in open_ones
+            if breaker.stored and name not in open_ones and name not in own
         ]
         for name in closed:
             del self._breakers[name]
             self.log.info("{name} answers another node again: it is called as before.", name=name)
-        self.restore(states)
+        self.restore([one for one in states if one.host not in own])
         return bool(closed)
 
     def saved(self, states: Iterable[HostState]) -> None:
         """Say that the store has these states, which ``take_changes`` returned."""
         for one in states:
+            self._end_saving(one.host)
             if one.host in self._breakers:
                 self._breakers[one.host].stored = one.failures > 0
+
+    def not_saved(self, states: Iterable[HostState]) -> None:
+        """Say that the store could not take these states, which ``take_changes`` returned.  It will
+        return them once more, unless they change.
+        """
+        for one in states:
+            self._end_saving(one.host)
+            self._changed.setdefault(one.host, one)
+
+    def _end_saving(self, name: str) -> None:
+        self._being_saved[name] -= 1
+        if self._being_saved[name] <= 0:
+            del self._being_saved[name]
 
     def ask(self, callback: Callback, caller: object) -> float | None:
         """Ask whether a callback may be called.
@@ -220,6 +246,7 @@ class Breakers:
     def take_changes(self) -> list[HostState]:
         """The states that changed since the last call; the caller stores them."""
         changed, self._changed = self._changed, {}
+        self._being_saved.update(changed.keys())
         return list(changed.values())
 
     def _open(self, callback: Callback) -> list[_Breaker]:
@@ -252,6 +279,7 @@ class Breakers:
 
     def _change(self, state: HostState) -> None:
         self._changed[state.host] = state
+        self._own.add(state.host)
         self._tell_changed()
 
     def _pause(self, failures: int) -> float:

@@ -64,8 +64,12 @@ STOP_TIMEOUT = 5.0
 #: How many fan-outs are counted at the same time; of further ones the oldest begins anew.
 MAX_TALLIES = 10_000
 
-#: Seconds for which changes of circuit breakers are collected before they are stored.
-SAVE_BREAKERS = 1.0
+#: Seconds for which changes of circuit breakers are collected before they are stored; and until
+#: that is tried again, if the store could not take them.
+SAVE_BREAKERS, SAVE_AGAIN = 1.0, 10.0
+
+#: Seconds between two looks at the breakers of other nodes, in case a hint was lost.
+LOOK_AT_BREAKERS = 10.0
 
 
 @frozen
@@ -130,6 +134,9 @@ class Distribution(Service):
             publish=parts.bus.publish,
         )
         self._saving_breakers: IDelayedCall | None = None
+        self._are_breakers_late = False
+        self._breakers_read_at = float("-inf")
+        self._live = 1
         self._store_retry = StoreRetry(parts.clock, "Distribution")
         self._dispatcher = Dispatcher(
             parts.clock,
@@ -209,21 +216,30 @@ class Distribution(Service):
         elif isinstance(event, WorkHinted):
             await self._follow(event.kind)
         elif isinstance(event, NodesCounted):
+            self._live = event.live
             self._dispatcher.share(event.live)
         elif isinstance(event, ClaimsLost):
             self._lose_claims()
 
     async def _follow(self, kind: str) -> None:
         """Look for work that another node has made or left."""
+        since = self._clock.seconds() - self._breakers_read_at
+        if kind == "host" or (self._live > 1 and since >= LOOK_AT_BREAKERS):
+            await self._follow_breakers()
         if kind == "host":
-            with suppress(Unavailable):  # then calls open and close the breakers here too
-                if self._breakers.follow(await self._store.hosts()):
-                    self._retries.wake_at(self._clock.wall_seconds())
             return
         self._contents.forget_all()
         self._look()
         if kind == "freed":
             self._retries.wake_at(self._clock.wall_seconds())
+
+    async def _follow_breakers(self) -> None:
+        """Open and close breakers as other nodes have done."""
+        own = self._breakers.own_changes()
+        with suppress(Unavailable):  # it is tried again at the next hint, which comes in a second
+            if self._breakers.follow(await self._store.hosts(), own):
+                self._retries.wake_at(self._clock.wall_seconds())
+            self._breakers_read_at = self._clock.seconds()
 
     def _lose_claims(self) -> None:
         """Begin no attempt any more that another node may make."""
@@ -232,6 +248,7 @@ class Distribution(Service):
         for attempt in self._attempts.under_way:
             self._attempts.withdraw(attempt)
             self._attempts.disown(attempt)
+        self._retries.lose_claims()
 
     def _renewed(self, stored: Subscription) -> None:
         self._breakers.answered(stored.callback)  # it has just been verified
@@ -288,10 +305,10 @@ class Distribution(Service):
             self._tallies[fanout.id] = tally
         return tally
 
-    def _breakers_changed(self) -> None:
+    def _breakers_changed(self, pause: float = SAVE_BREAKERS) -> None:
         if self._saving_breakers is None:
             self._saving_breakers = self._clock.callLater(
-                SAVE_BREAKERS, lambda: Deferred.fromCoroutine(self._save_breakers())
+                pause, lambda: Deferred.fromCoroutine(self._save_breakers())
             )
 
     def _breaker_closed(self, host: str, origin: str) -> None:
@@ -313,9 +330,18 @@ class Distribution(Service):
         changes = self._breakers.take_changes()
         try:
             await self._store.record_hosts(changes)
+        except Unavailable as error:
+            self._breakers.not_saved(changes)
+            if not self._are_breakers_late:
+                self._are_breakers_late = True
+                self.log.error(
+                    "The states of circuit breakers are not stored: {error}", error=error
+                )
+            if self.running:
+                self._breakers_changed(SAVE_AGAIN)
+        else:
             self._breakers.saved(changes)
-        except Unavailable as error:  # after a restart, failing calls open the breakers again
-            self.log.error("The states of circuit breakers are not stored: {error}", error=error)
+            self._are_breakers_late = False
 
     def _look(self) -> None:
         """Read fan-outs from the store and start walks; if that is running, do it once more

@@ -14,6 +14,7 @@ from typing import Final
 
 from twisted.python.filepath import FilePath
 
+from rsscloud_broker.atomic_files import PART as PART_NAME
 from rsscloud_broker.atomic_files import Draft
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.events import FilePublished
@@ -72,12 +73,14 @@ async def publish_filled(
     job: str,
     records: int = 0,
     only_if_more: bool = False,
+    unfinished: str = PART_NAME,
 ) -> None:
     """Put a file in its place that a function writes at once, as ``publish_draft`` does.
 
     :param fill: writes the content, in a thread.
+    :param unfinished: see ``Draft``.
     """
-    draft = Draft(target)
+    draft = Draft(target, unfinished)
     try:
         await parts.in_thread(draft.begin)
         await parts.in_thread(fill, draft)

@@ -5,7 +5,8 @@ a hint was lost.  When the broker starts, the mirror compares the disk with the 
 what is missing, so that a node that joins has every archive of the past; and it stores archives
 that the database lacks, which an earlier version, or a broker on SQLite, has left on the disk.
 
-A file that somebody asks for before it is there is copied at once (``copy``).
+A file that somebody asks for before it is there is copied at once (``copy``).  One that cannot be
+copied is tried again after growing pauses, while the others go on: see ``late_copies``.
 
 On SQLite there are no other nodes, and the mirror does nothing.
 """
@@ -13,7 +14,8 @@ On SQLite there are no other nodes, and the mirror does nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -32,6 +34,7 @@ from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.shared_records import SharedDocument
 from rsscloud_broker.sinks.documents import publish_filled
 from rsscloud_broker.sinks.files import records_in
+from rsscloud_broker.sinks.late_copies import FIRST_PAUSE, LONGEST_PAUSE, LateCopies
 from rsscloud_broker.store_retry import StoreRetry
 
 #: How many documents are compared with the disk at a time.
@@ -45,6 +48,9 @@ OVERLAP: Final = 30.0
 
 #: For how many seconds, and of how many files, the mirror remembers that there is none.
 MISSING, MISSING_NAMES = 5.0, 10_000
+
+#: The archive sink may write the same archive at the same time, under the usual name.
+_UNFINISHED: Final = ".stored.part"
 
 #: How many bytes of an archive are read at a time to store it.
 _READ: Final = 1_000_000
@@ -74,6 +80,8 @@ class Mirror(Service):
         self._missing: BoundedDict[str, float] = BoundedDict(MISSING_NAMES)
         self._seen: float | None = None  # the time of the newest document that was looked at
         self._store_retry = StoreRetry(parts.clock, "Copying files for crawlers")
+        self._late = LateCopies(parts.clock)
+        self._has_told_faults = False
         self._beginning: Deferred[None] | None = None
 
     def startService(self) -> None:
@@ -95,13 +103,14 @@ class Mirror(Service):
             return
         try:
             documents = await self._store.documents_since(self._seen - OVERLAP)
-            for one in await self._differing(documents):
-                await self._copy(one)
+            timely = [one for one in documents if not self._late.waits(one)]
+            for one in await self._differing(timely):
+                await self._copy_or_put_off(one)
             self._seen = max([self._seen, *(one.stored_at for one in documents)])
+            for one in self._late.due():
+                await self._copy_or_put_off(one)
         except Unavailable:
             pass  # the next hint comes in a second
-        except OSError as error:
-            self.log.error("A file for crawlers cannot be copied: {error}", error=error)
 
     async def copy(self, name: str) -> bool:
         """Have the present version of a document on the disk.
@@ -175,25 +184,54 @@ class Mirror(Service):
             self._parts.bus.publish(FileCopied(document.name))
         return whole
 
+    async def _copy_or_put_off(self, document: SharedDocument) -> bool:
+        """Copy a document; if that fails, have it tried again later.
+
+        :returns: whether this version, or a better one, is on the disk.
+        :raises Unavailable: the database cannot be used.
+        """
+        try:
+            is_longer: bool = await self._parts.in_thread(self._is_longer, document)
+            copied = is_longer or await self._copy(document)
+        except OSError as error:
+            self._late.put_off(document, error.strerror or str(error), error)
+            return False
+        newest = document if copied else await self._store.shared_document(document.name)
+        if copied or newest is None or newest.id != document.id:
+            self._late.over(document.name)
+        else:
+            self._late.put_off(document, f"{document.name} is damaged in the database")
+        return copied
+
     # --- at the start
 
     async def _begin(self) -> None:
-        try:
-            missing = await self._parts.in_thread(self._not_longer, await self._compare_all())
-            for one in missing:
-                await self._store_retry(partial(self._copy, one))
-            if missing:
-                self.log.info(
-                    "Copied {count} files for crawlers that other nodes have made.",
-                    count=len(missing),
-                )
-            await self._store_archives()
-        except CancelledError:
-            pass  # the service stops
-        except (OSError, Unavailable) as error:
-            self.log.error("A file for crawlers cannot be copied: {error}", error=error)
-        except Exception:  # log a bug; files are copied when they are asked for
-            self.log.failure("Files for crawlers could not be compared with the database.")
+        with suppress(CancelledError):  # the service stops
+            await self._until_done(self._copy_all)
+            await self._until_done(self._store_archives)
+
+    async def _until_done(self, work: Callable[[], Awaitable[bool]]) -> None:
+        """Repeat some work, after growing pauses, until it is done."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                if await self._store_retry(work):
+                    return
+            except CancelledError:
+                raise
+            except Exception:  # log a bug; files are copied when they are asked for
+                self.log.failure("Files for crawlers could not be compared with the database.")
+            await self._store_retry.pause(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _copy_all(self) -> bool:
+        copied = [await self._copy_or_put_off(one) for one in await self._compare_all()]
+        if any(copied):
+            self.log.info(
+                "Copied {count} files for crawlers that other nodes have made.",
+                count=sum(copied),
+            )
+        return True
 
     async def _compare_all(self) -> list[SharedDocument]:
         """All documents that differ from the disk: the lists first, then the newest archives."""
@@ -208,30 +246,44 @@ class Mirror(Service):
         self._seen = newest
         return sorted(missing, key=lambda one: one.name, reverse=True)
 
-    def _not_longer(self, documents: Iterable[SharedDocument]) -> list[SharedDocument]:
-        """Those of some documents that do not list fewer pings than the archive on the disk."""
-        return [
-            one
-            for one in documents
-            if not _ARCHIVE.fullmatch(one.name)
-            or (records_in(self._file(one.name)) or 0) <= one.records
-        ]
+    def _is_longer(self, document: SharedDocument) -> bool:
+        """Whether the archive on the disk lists more pings than a document."""
+        if not _ARCHIVE.fullmatch(document.name):
+            return False
+        return (records_in(self._file(document.name)) or 0) > document.records
 
-    async def _store_archives(self) -> None:
-        """Store the archives on the disk that are not in the database, or list more pings."""
+    async def _store_archives(self) -> bool:
+        """Store the archives on the disk that are not in the database, or list more pings.
+
+        :returns: whether all of them could be read.
+        """
         paths = await self._parts.in_thread(self._archives)
-        count = 0
+        count, faults = 0, list[str]()
         for start in range(0, len(paths), AT_ONCE):
             names = paths[start : start + AT_ONCE]
-            known = await self._store_retry(partial(self._store.shared_documents, names))
+            known = await self._store.shared_documents(names)
             records = {one.name: one for one in known}
             for name in names:
-                if await self._store_archive(name, records.get(name)):
-                    count += 1
+                try:
+                    count += await self._store_archive(name, records.get(name))
+                except OSError as error:
+                    faults.append(str(error))
+        self._tell_stored(count, faults)
+        return not faults
+
+    def _tell_stored(self, count: int, faults: Sequence[str]) -> None:
         if count:
             self.log.info(
                 "Stored {count} archives for the other nodes that were on the disk of this one.",
                 count=count,
+            )
+        if faults and not self._has_told_faults:
+            self._has_told_faults = True
+            self.log.error(
+                "{count} archives on the disk could not be stored for the other nodes; they are "
+                "tried again. The first: {error}",
+                count=len(faults),
+                error=faults[0],
             )
 
     def _archives(self) -> list[str]:
@@ -248,7 +300,13 @@ class Mirror(Service):
         fill = partial(_read_into, file)
         try:
             await publish_filled(
-                self._parts, file, fill, job="", records=records, only_if_more=True
+                self._parts,
+                file,
+                fill,
+                job="",
+                records=records,
+                only_if_more=True,
+                unfinished=_UNFINISHED,
             )
         except ClaimLost:  # another node has stored as much meanwhile
             return False

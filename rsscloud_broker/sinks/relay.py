@@ -42,8 +42,8 @@ from rsscloud_broker.sinks.relay_calls import Protocol, Sender, TargetCalls
 from rsscloud_broker.sinks.relay_foreign import AT_ONCE, LABEL, ForeignClouds
 from rsscloud_broker.sinks.relay_worker import Rules, Worker
 from rsscloud_broker.store_retry import StoreRetry
-from rsscloud_broker.timing import WhileHeld
 from rsscloud_broker.urls import identity
+from rsscloud_broker.while_held import WhileHeld
 from rsscloud_broker.wire.web_address import fault_of
 
 #: How many targets there may be.

@@ -82,6 +82,7 @@ class Retries:
         self._store_retry = store_retry
         self._dropped = counters.dropped_contents
         self._outdated = OutdatedSubscriptions()  # among the batch that is being claimed
+        self._lost_claims = False  # since a batch began to be claimed
         self._in_memory: dict[int, Attempt] = {}
         self._slow: dict[str, float] = {}  # hosts for which nothing is claimed until a time
         self._alarm: IDelayedCall | None = None
@@ -182,6 +183,15 @@ class Retries:
         """
         self._outdated.add(topic, callback, options)
 
+    def lose_claims(self) -> None:
+        """Take note that other nodes have taken this one's claims over.
+
+        The attempts in memory are withdrawn by others.  A batch that is being claimed may have been
+        claimed before; so all of it is given back, as far as this node has it.
+        """
+        self._lost_claims = True
+        self.wake_at(self._clock.wall_seconds())
+
     def stop(self) -> None:
         """Cancel the next look."""
         if self._alarm is not None:
@@ -210,7 +220,7 @@ class Retries:
         try:
             while not self._store_retry.stopped and self._has_capacity():
                 now = self._clock.wall_seconds()
-                self._outdated = OutdatedSubscriptions()
+                self._outdated, self._lost_claims = OutdatedSubscriptions(), False
                 claim = partial(self._store.claim_due, now, BATCH_SIZE, self._busy_hosts())
                 due = await self._store_retry(claim)
                 for subscription in due:
@@ -232,7 +242,8 @@ class Retries:
 
     def _submit(self, subscription: Subscription) -> None:
         content_id = subscription.content_id
-        if subscription in self._outdated:  # the next look claims it as it is then, if at all
+        # The next look claims it as it is then, if it is still there and not claimed elsewhere.
+        if self._lost_claims or subscription in self._outdated:
             now = self._clock.wall_seconds()
             self.record([put_off(subscription, now, now, content_id)])
             return

@@ -100,7 +100,16 @@ class CheckMethods:
         )
 
     def join_check(self, url: str, at: float, pinged: bool) -> Deferred[int | None]:
-        return self._database.write(
+        return Deferred.fromCoroutine(self._join_check(url, at, pinged))
+
+    async def _join_check(self, url: str, at: float, pinged: bool) -> int | None:
+        """Read first: most topics are not claimed elsewhere, and who waits asks again and again."""
+        found = await self._database.read(
+            lambda conn: checks.find_joinable(conn, url, at, pinged, self._node)
+        )
+        if found is None or found.is_joined:
+            return None if found is None else found.key
+        return await self._database.write(
             lambda conn: checks.join_check(conn, url, at, pinged, self._registered(conn))
         )
 

@@ -20,7 +20,19 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Row, bindparam, case, literal, or_, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    case,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from rsscloud_broker.model import Way, host_of
 from rsscloud_broker.records import UNTOLD, Bounds, CheckState, Told
@@ -114,6 +126,17 @@ class AskedCheck(NamedTuple):
     source: str = ""
     claim: bool = False
     told: Told = UNTOLD
+
+
+class Joinable(NamedTuple):
+    """A check that another node has claimed.
+
+    :ivar key: the id of its topic.
+    :ivar is_joined: whether its row says already what this process wants to know and when.
+    """
+
+    key: int
+    is_joined: bool
 
 
 class Requests:
@@ -278,6 +301,39 @@ def request_content(conn: Connection, url: str, at: float) -> bool:
     return True
 
 
+def _claimed_elsewhere(url: str, node: int | None) -> tuple[ColumnElement[bool], ...]:
+    """Whether another node has claimed the check of a topic that could be fetched lately.
+
+    :param node: the node id of this process; None if it has none.
+    """
+    claim = topic.c.check_node_id
+    return (
+        topic.c.id == key_of(url),
+        claim.is_not(None),
+        claim != (node or 0),
+        topic.c.failures == 0,
+        topic.c.ended == "",
+    )
+
+
+def find_joinable(
+    conn: Connection, url: str, at: float, pinged: bool, node: int | None
+) -> Joinable | None:
+    """The check of a topic if another node has claimed it.  Writes nothing.
+
+    :param at, pinged: see ``IStore.join_check``.
+    :param node: the node id of this process; None if it has none.
+    """
+    is_joined = and_(
+        topic.c.check_awaited,
+        topic.c.check_requested_at >= to_micros(at),
+        or_(topic.c.check_pinged, literal(not pinged)),
+    )
+    found = select(topic.c.id, is_joined).where(*_claimed_elsewhere(url, node))
+    row = conn.execute(found).first()
+    return None if row is None else Joinable(row[0], bool(row[1]))
+
+
 def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -> int | None:
     """See ``IStore.join_check``.
 
@@ -286,13 +342,7 @@ def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -
     earlier, asked_at = topic.c.check_requested_at, to_micros(at)
     joined = (
         update(topic)
-        .where(
-            topic.c.id == key_of(url),
-            topic.c.check_node_id.is_not(None),
-            topic.c.check_node_id != node,
-            topic.c.failures == 0,
-            topic.c.ended == "",
-        )
+        .where(*_claimed_elsewhere(url, node))
         .values(
             check_requested_at=case((earlier > asked_at, earlier), else_=asked_at),
             check_pinged=or_(topic.c.check_pinged, literal(pinged)),

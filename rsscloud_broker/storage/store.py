@@ -179,6 +179,7 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
 
         return self._database.write(check)
 
+    waiting_checks = reading(sizes.waiting_checks)
     sizes = reading(sizes.sizes)
 
     # pings
@@ -428,5 +429,8 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
 
     def nodes(self) -> Deferred[BrokerState]:
         return self._database.read(
-            lambda conn: BrokerState(nodes=tuple(node_states(conn, self._node)))
+            lambda conn: BrokerState(
+                {"topics waiting in the database": sum(sizes.waiting_checks(conn).values())},
+                nodes=tuple(node_states(conn, self._node)),
+            )
         )

@@ -304,6 +304,7 @@ class BrokerVerbTests(AdministrationTestCase):
         self.counters.in_flight.set(7)
         state = self.result(self.administration.state())
         self.assertEqual(state.numbers["notifications under way"], 7)
+        self.assertEqual(state.numbers["topics waiting in the database"], 0)
         self.assertEqual(state.queues, {"distribution": 3})
         self.assertEqual((state.workers["files"].waiting, state.workers["files"].running), (0, 0))
         self.assertEqual([node.here for node in state.nodes], [True])

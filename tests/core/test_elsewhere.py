@@ -107,6 +107,50 @@ class ElsewhereTests(CoreTestCase):
         self.detector.schedule(FEED, state)
         self.assertEqual(self.fetcher.fetched, [])
 
+    def count_writes(self) -> list[object]:
+        """A list that gets each operation that is written from now on."""
+        written: list[object] = []
+        write = self.store._database.write
+
+        def counted(operation: Any) -> Any:
+            written.append(operation)
+            return write(operation)
+
+        self.patch(self.store._database, "write", counted)
+        return written
+
+    def test_nothing_is_written_to_learn_that_no_other_node_has_the_topic(self) -> None:
+        self.write(lambda conn: leave(conn, OTHER))
+        written = self.count_writes()
+        joined = self.store.join_check(FEED, self.clock.wall_seconds(), True)
+        self.assertIsNone(self.successResultOf(joined))
+        self.assertEqual(written, [])
+
+    def test_who_waits_writes_once(self) -> None:
+        for pinged in (False, True):
+            written = self.count_writes()
+            asked = self.detector.check_now(FEED, pinged=pinged)
+            self.clock.pump([LOOK] * 5)
+            self.assertNoResult(asked)
+            self.assertEqual(len(written), 1)
+            self.clock.advance(0.1)
+            self.read_elsewhere(b"2")
+            self.clock.advance(LOOK)
+            self.successResultOf(asked)
+            self.write(
+                lambda conn: conn.execute(
+                    update(topic).values(check_node_id=OTHER, check_requested_at=1)
+                )
+            )
+
+    def test_ping_is_told_to_a_node_that_knows_only_of_a_poll(self) -> None:
+        at = self.clock.wall_seconds()
+        self.write(lambda conn: conn.execute(update(topic).values(check_pinged=False)))
+        for pinged, writes in ((False, 1), (False, 0), (True, 1), (True, 0), (False, 0)):
+            written = self.count_writes()
+            self.assertIsNotNone(self.successResultOf(self.store.join_check(FEED, at, pinged)))
+            self.assertEqual(len(written), writes)
+
     def test_publish_is_listed_by_whichever_node_finds_the_change(self) -> None:
         before = len(self.pings())
         asking = self.store.request_check(FEED, self.clock.wall_seconds(), True)

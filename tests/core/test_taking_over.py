@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attrs import evolve
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, fail, succeed
 
 from rsscloud_broker.core import TakingOverSink
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.events import Event, NodesCounted, WorkHinted
+from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Lease, Subscription
+from rsscloud_broker.records import ClaimedChecks
+from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, BrokerTestCase
 from tests.core.test_intents import CALLBACK, WANTED
@@ -97,3 +101,122 @@ class SharingTests(BrokerTestCase):
         self.fetcher.held = None
         for gate in held:
             gate.callback(None)
+
+
+#: What a node claims when others are quicker.
+NONE = ClaimedChecks([], more=False, next_at=None, after_source=None, after_hosts={})
+
+
+class LostClaimsTests(BrokerTestCase):
+    """The process stood still, and other nodes have taken its work over."""
+
+    slots = under_way = 2
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.sink = TakingOverSink(self.detector, self.intents)
+        self.held: list[Deferred[None]] = []
+        self.fetcher.held = self.held
+
+    def handle(self, event: Event) -> None:
+        self.successResultOf(Deferred.fromCoroutine(self.sink.handle(event)))
+
+    def ping(self, url: str) -> None:
+        """Ping a topic, whose check this node claims."""
+        asked = self.detector.request(url, "192.0.2.1", True)
+        state = self.successResultOf(Deferred.fromCoroutine(asked))
+        self.detector.schedule(url, state, pinged=True, source="192.0.2.1")
+
+    def free_claims(self) -> None:
+        """Remove the row of this node, as another does that takes it for dead."""
+        node: Any = self.store.node
+        self.successResultOf(self.store._database.write(lambda conn: leave(conn, node)))
+
+    def lose(self, elsewhere: bool = True) -> None:
+        """Lose the claims.
+
+        :param elsewhere: whether other nodes claim the work before this one can.
+        """
+        self.free_claims()
+        if elsewhere:
+            self.patch(self.store, "claim_checks", lambda wanted: succeed(NONE))
+        self.handle(ClaimsLost())
+        self.store.register()
+
+    def end_fetches(self) -> None:
+        while self.held:
+            self.held.pop().callback(None)
+
+    def test_checks_are_forgotten(self) -> None:
+        urls = [f"http://feeds{number}.example/" for number in range(5)]
+        for url in urls:
+            self.ping(url)
+        begun = list(self.fetcher.fetched)
+        self.assertLess(len(begun), len(urls))
+        self.lose()
+        self.assertEqual(self.detector._count_checks(), 0)
+        self.end_fetches()
+        self.assertEqual(self.fetcher.fetched, begun, "what had not begun never begins")
+        self.assertEqual((self.pings(), self.due()), ([], urls), "nothing is recorded")
+
+    def test_checks_are_claimed_anew(self) -> None:
+        urls = [f"http://feeds{number}.example/" for number in range(5)]
+        self.fetcher.contents |= dict.fromkeys(urls, b"a feed")
+        for url in urls:
+            self.ping(url)
+        self.lose(elsewhere=False)
+        self.handle(WorkHinted())
+        self.fetcher.held = None
+        self.end_fetches()
+        self.assertEqual(sorted(set(self.fetcher.fetched)), urls)
+        self.assertEqual(self.due(), [])
+
+    def test_caller_who_waits_is_answered_all_the_same(self) -> None:
+        self.ping("http://one.example/")
+        self.ping("http://two.example/")
+        self.ping(FEED)
+        asked = self.detector.check_now(FEED, source="192.0.2.1")
+        self.assertNotIn(FEED, self.fetcher.fetched)
+        self.lose()
+        self.end_fetches()
+        self.assertEqual(self.successResultOf(asked).topic.url, FEED)
+
+    def test_topic_that_is_wanted_while_its_fetch_is_withdrawn(self) -> None:
+        answers: list[Deferred[Any]] = []
+        works = self.store.topic
+
+        def slow(url: str) -> Deferred[Any]:
+            answers.append(Deferred())
+            return answers[-1]
+
+        self.patch(self.store, "topic", slow)
+        self.ping(FEED)
+        self.lose()
+        asked = self.detector.check_now(FEED)
+        self.patch(self.store, "topic", works)
+        for answer in answers:
+            answer.callback(None)
+        self.end_fetches()
+        self.assertEqual(self.successResultOf(asked).topic.url, FEED)
+        self.assertEqual(self.fetcher.fetched, [FEED])
+
+    def test_retries_are_forgotten(self) -> None:
+        self.subscribe()
+        self.fetcher.contents.clear()
+        self.fetcher.held = None
+        self.ping(FEED)
+        self.assertEqual(len(self.detector._retries), 1)
+        self.lose()
+        self.clock.advance(5)
+        self.assertEqual(self.fetcher.fetched, [FEED])
+        self.assertEqual(self.due(), [FEED])
+
+    def test_intents_are_forgotten_and_claimed_anew(self) -> None:
+        self.result(self.intents.add(WANTED))
+        self.assertEqual(self.fetcher.fetched, [FEED])
+        self.fetcher.held = None
+        self.lose()
+        self.end_fetches()
+        self.assertEqual(self.subscriptions(), [], "another node may go on with it")
+        self.handle(WorkHinted("freed"))
+        self.assertEqual(len(self.subscriptions()), 1)

@@ -74,7 +74,9 @@ class Large(Resource):
         return b"x" * (32 * MIB)
 
 
-class SocketsTests(TestCase):
+class SocketsTestCase(TestCase):
+    """A test case with a site that listens, and clients."""
+
     async def listen(self, http: Http | None = None, root: Root | None = None) -> int:
         """The port at which a site listens."""
         self.house = House(self, http=http, root=root)
@@ -101,6 +103,8 @@ class SocketsTests(TestCase):
         client.transport.loseConnection()
         await client.ended
 
+
+class SocketsTests(SocketsTestCase):
     async def test_answers(self) -> None:
         port = await self.listen()
         client = await self.connect(port, request_bytes("GET", "/docs"))

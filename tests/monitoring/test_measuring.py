@@ -79,14 +79,20 @@ class SizesTests(MeasuringTestCase):
             def sizes(self) -> Deferred[Mapping[str, int]]:
                 return answers.pop(0)
 
+            def waiting_checks(self) -> Deferred[Mapping[str, int]]:
+                return succeed({"ready": len(answers), "put_off": 7})
+
         store: Any = Store()
         service = database_sizes(store, self.clock, self.counters)
         service.startService()
         self.addCleanup(service.stopService)
-        shown = []
+        shown, waiting = [], []
         for minute in range(3):
             if minute:
                 self.clock.pump([1.0] * int(SIZES_PERIOD))
             name = "rsscloud_database_size_bytes"
             shown.append([self.value(name, part=part) for part in ("main", "wal")])
+            waiting.append(self.value("rsscloud_stored_fetches", state="ready"))
         self.assertEqual(shown, [[4096, 10], [4096, 10], [8192, 0]])
+        self.assertEqual(waiting, [2, 2, 0])
+        self.assertEqual(self.value("rsscloud_stored_fetches", state="put_off"), 7)

@@ -252,6 +252,42 @@ class StoredTests(BreakersTestCase):
         self.breakers.saved(changes)
         self.assertTrue(self.breakers.follow([]))
 
+    def test_host_that_was_read_before_its_change_was_stored(self) -> None:
+        """The store is read, and meanwhile this process learns more and stores it."""
+        open_state = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
+        self.breakers.follow([open_state])
+        own = self.breakers.own_changes()
+        self.breakers.answered(callback())
+        self.breakers.saved(self.breakers.take_changes())
+        self.breakers.follow([open_state], own)
+        self.assertEqual(self.open_hosts(), 0)
+        own = self.breakers.own_changes()
+        self.call(THRESHOLD)
+        self.breakers.saved(self.breakers.take_changes())
+        self.assertFalse(self.breakers.follow([], own))
+        self.assertEqual(self.open_hosts(), 1)
+
+    def test_host_whose_change_is_not_stored_yet(self) -> None:
+        before = HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)
+        self.breakers.follow([before])
+        self.breakers.answered(callback())
+        self.breakers.follow([before], self.breakers.own_changes())
+        self.assertEqual(self.open_hosts(), 0, "it waits to be stored")
+        changes = self.breakers.take_changes()
+        self.breakers.follow([before], self.breakers.own_changes())
+        self.assertEqual(self.open_hosts(), 0, "it is being stored")
+        self.breakers.not_saved(changes)
+        self.breakers.follow([before], self.breakers.own_changes())
+        self.assertEqual((self.open_hosts(), self.breakers.take_changes()), (0, changes))
+        self.breakers.saved(changes)
+        self.assertEqual(list(self.breakers.own_changes()), [])
+
+    def test_host_that_has_failed_here_a_few_times_only(self) -> None:
+        self.call(THRESHOLD - 1)
+        self.assertEqual(self.open_hosts(), 0)
+        self.breakers.follow([HostState(HOST, THRESHOLD, NOW + FIRST_PAUSE)])
+        self.assertEqual(self.open_hosts(), 1)
+
     def test_what_is_known_by_now_goes_before(self) -> None:
         self.call(THRESHOLD)
         self.breakers.restore([HostState(HOST, THRESHOLD + 3, NOW + 480)])

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import gzip
 import os
+from errno import EACCES, ENOSPC
+from operator import methodcaller
 from typing import Any, cast
 
 from attrs import evolve
 from twisted.internet.defer import Deferred
+from twisted.logger import capturedLogs, formatEvent
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.atomic_files import Draft, publish_file
+from rsscloud_broker.atomic_files import Copy, Draft, publish_file
 from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import FileCopied, FilePublished, WorkHinted
 from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.sinks import documents
+from rsscloud_broker.sinks import mirror as mirror_module
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
-from rsscloud_broker.sinks.documents import publish_document, publish_draft
+from rsscloud_broker.sinks.documents import publish_document, publish_draft, publish_filled
+from rsscloud_broker.sinks.files import records_in
+from rsscloud_broker.sinks.late_copies import LONGEST_PAUSE
 from rsscloud_broker.sinks.mirror import MISSING, Mirror
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import Clock
@@ -41,6 +47,7 @@ class MirrorTests(SynchronousTestCase):
         self.maker = self.parts()
         self.other = self.parts()
         self.bus = cast(RecordingBus, self.other.bus)
+        self.lines = self.enterContext(capturedLogs())
 
     def parts(self) -> SinkParts:
         return make_parts(self.store, self.clock, FilePath(self.mktemp()))
@@ -169,6 +176,114 @@ class MirrorTests(SynchronousTestCase):
                 self.patch.restore()
 
         return Failing()
+
+    # --- troubles
+
+    def test_file_that_cannot_be_written_keeps_no_others_waiting(self) -> None:
+        in_the_way = self.other.public_directory
+        in_the_way.makedirs()
+        in_the_way.child("2026").setContent(b"a file, and no directory")
+        self.publish(b"archive", ARCHIVE)
+        mirror = self.start()
+        self.publish(b"list")
+        for _ in range(20):
+            self.clock.advance(1)
+            self.wait(mirror.handle(WorkHinted("")))
+        self.same(LIST)
+        self.assertEqual(len(self.logged("cannot be copied")), 1)
+        in_the_way.child("2026").remove()
+        self.clock.advance(LONGEST_PAUSE)
+        self.wait(mirror.handle(WorkHinted("")))
+        self.same(ARCHIVE)
+        self.assertEqual(len(self.logged("copied again")), 1)
+
+    def test_file_is_tried_again_after_growing_pauses(self) -> None:
+        attempts: list[float] = []
+        began = self.clock.seconds()
+
+        def fail(copy: object) -> None:
+            attempts.append(round(self.clock.seconds() - began))
+            raise OSError(ENOSPC, "no space")
+
+        self.patch(Copy, "begin", fail)
+        self.publish(b"list")
+        mirror = self.start()
+        for _ in range(40):
+            self.clock.advance(1)
+            self.wait(mirror.handle(WorkHinted("")))
+        self.assertEqual(attempts, [0, 2, 6, 14, 30])
+        self.assertEqual(len(self.logged("cannot be copied")), 1)
+
+    def test_damaged_document(self) -> None:
+        self.damage(ARCHIVE)
+        self.publish(b"another", "/2026/09/29/11.xml")
+        mirror = self.start()
+        self.publish(b"list")
+        for _ in range(10):
+            self.clock.advance(1)
+            self.wait(mirror.handle(WorkHinted("")))
+        self.same(LIST)
+        self.same("/2026/09/29/11.xml")
+        self.assertFalse(self.file(self.other, ARCHIVE).exists())
+        self.assertFalse(self.wait(mirror.copy(ARCHIVE)), "somebody asks for it")
+        self.assertEqual(len(self.logged("damaged")), 1)
+        self.publish(b"whole", ARCHIVE)
+        self.wait(mirror.handle(WorkHinted("")))
+        self.same(ARCHIVE)
+
+    def damage(self, name: str) -> None:
+        """Store a document whose bytes are no gzip."""
+        store = self.store.store
+        key = self.successResultOf(store.begin_document(name, NOON))
+        self.successResultOf(store.put_document_part(key, 0, b"no gzip"))
+        self.assertTrue(self.successResultOf(store.finish_document(key, 100, 0)))
+
+    def logged(self, text: str) -> list[str]:
+        """The lines of the log with a text."""
+        lines = [formatEvent(event) for event in self.lines]
+        return [line for line in lines if text in line]
+
+    def test_directory_that_cannot_be_compared_at_the_start(self) -> None:
+        failing = [True]
+
+        def unreadable(target: FilePath[str]) -> int | None:
+            if failing:
+                raise PermissionError(EACCES, "it may not be read")
+            return records_in(target)
+
+        self.patch(mirror_module, "records_in", unreadable)
+        closing = b"<weblogUpdates>\n</weblogUpdates>\n<!-- records: 3 -->\n"
+        for hour in (11, 12):
+            publish_file(self.file(self.other, f"/2026/09/29/{hour}.xml"), closing)
+        self.start()
+        self.clock.advance(2)
+        self.assertEqual(self.records(), 0)
+        self.assertEqual(len(self.logged("2 archives on the disk could not be stored")), 1)
+        failing.clear()
+        self.clock.advance(4)
+        self.assertEqual(self.records(), 3)
+
+    def test_archive_that_is_made_while_it_is_stored(self) -> None:
+        """The mirror stores what it found on the disk, and the archive sink writes more."""
+        closing = b"<weblogUpdates>\n</weblogUpdates>\n<!-- records: %d -->\n"
+        file = self.file(self.other, ARCHIVE)
+        publish_file(file, closing % 3)
+        begin, sealed = self.store.store.begin_document, list[str]()
+
+        def made_meanwhile(name: str, made_at: float) -> Any:
+            sealed.append(name)
+            if len(sealed) == 1:
+                write = methodcaller("write", closing % 4)
+                self.wait(publish_filled(self.other, file, write, job="", records=4))
+            return begin(name, made_at)
+
+        self.patch(self.store.store, "begin_document", made_meanwhile)
+        self.start()
+        self.assertEqual(sealed, [ARCHIVE] * 2)
+        self.assertEqual(file.getContent(), closing % 4)
+        self.assertEqual(self.records(), 4)
+        self.assertEqual(len(file.parent().listdir()), 2, "and nothing unfinished is left")
+        self.assertEqual(self.logged("could not be stored"), [], "neither is in the other's way")
 
     def test_archives_of_an_earlier_version_are_stored(self) -> None:
         """They were made on each node, and listed perhaps not the same pings."""

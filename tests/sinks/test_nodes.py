@@ -6,14 +6,15 @@ from typing import Any
 
 from attrs import evolve
 from sqlalchemy import Connection, update
-from twisted.internet.defer import succeed
+from twisted.internet.defer import Deferred, succeed
 
 from rsscloud_broker.events import ClaimsLost, NodesCounted, WorkHinted
 from rsscloud_broker.model import Content, FetchResult
 from rsscloud_broker.records import HostState
+from rsscloud_broker.sinks.distribution import LOOK_AT_BREAKERS, SAVE_AGAIN
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.storage.schema import fanout
-from tests.sinks.engine import FEED, NOW, EngineTestCase
+from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, EngineTestCase
 
 
 class OtherNodesTests(EngineTestCase):
@@ -88,6 +89,43 @@ class OtherNodesTests(EngineTestCase):
         self.advance(1)
         self.assertEqual((self.called(), self.waiting()), ([url], {}))
 
+    def test_hosts_are_followed_although_hints_are_lost(self) -> None:
+        urls = self.subscribe_many(1, host="dead.example")
+        self.start()
+        self.hint(NodesCounted(2))
+        state = HostState("dead.example", 5, NOW + 600)
+        for states, called in (([state], []), ([evolve(state, failures=0)], urls)):
+            self.successResultOf(self.store.record_hosts(states))
+            for _ in range(int(LOOK_AT_BREAKERS) + 1):  # as with each heartbeat
+                self.advance(1)
+                self.hint(WorkHinted())
+            self.change()
+            self.advance(1)
+            self.assertEqual(self.called()[-1:], called)
+
+    def test_hosts_are_not_read_each_second(self) -> None:
+        self.start()
+        for nodes, most in ((1, 0), (2, 4)):
+            self.hint(NodesCounted(nodes))
+            del self.asked[:]
+            for _ in range(30):
+                self.advance(1)
+                self.hint(WorkHinted())
+            self.assertLessEqual(self.asked.count("hosts"), most)
+
+    def test_breakers_that_could_not_be_stored_are_stored_later(self) -> None:
+        urls = self.subscribe_many(5, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start()
+        self.unavailable.add("record_hosts")
+        self.change()
+        self.advance(5)
+        self.assertEqual(self.successResultOf(self.store.hosts()), [])
+        self.unavailable.clear()
+        self.advance(SAVE_AGAIN)
+        (found,) = self.successResultOf(self.store.hosts())
+        self.assertEqual((found.host, len(urls)), ("dead.example", 5))
+
     def test_limits_are_shared(self) -> None:
         urls = self.subscribe_many(8)
         self.notifier.holds = set(urls)
@@ -114,3 +152,57 @@ class OtherNodesTests(EngineTestCase):
         self.assertEqual(len(self.called()), 2)
         self.assertEqual([one.cursor for one in self.walks()], [0])
         self.assertEqual(self.waiting(), {})
+
+    def test_retries_are_not_made_after_the_claims_are_lost(self) -> None:
+        urls = self.subscribe_many(4)
+        self.fail_all(urls)
+        self.notifier.holds = set(urls)
+        before = len(self.called())
+        self.advance(6)
+        begun = self.called()[before:]
+        self.assertEqual(len(begun), 2, "the others wait in memory")
+        self.free_claims()
+        self.patch(self.store, "claim_due", lambda now, limit, busy: succeed([]))
+        self.hint(ClaimsLost())
+        waiting = self.waiting()
+        self.notifier.end()
+        self.advance(1)
+        self.assertEqual(self.called()[before:], begun)
+        self.assertEqual(self.waiting(), waiting, "nothing is recorded")
+
+    def test_retries_that_were_claimed_when_the_claims_are_lost_are_claimed_anew(self) -> None:
+        urls = self.subscribe_many(2)
+        self.fail_all(urls)
+        self.notifier.outcomes.clear()
+        before = len(self.called())
+        claim, late = self.store.claim_due, list[Deferred[Any]]()
+
+        def claimed(*args: Any) -> Deferred[Any]:
+            """The database claims, but the result comes after the process stood still."""
+            due = self.successResultOf(claim(*args))
+            if not due:
+                return succeed(due)
+            late.append(Deferred())
+            return late[-1].addCallback(lambda nothing: due)
+
+        self.patch(self.store, "claim_due", claimed)
+        self.advance(6)
+        self.patch(self.store, "claim_due", claim)
+        self.assertEqual(len(late), 1)
+        self.free_claims()
+        self.hint(ClaimsLost())
+        self.store.register()
+        for result in late:
+            result.callback(None)
+        self.assertEqual(len(self.called()), before, "another node may have claimed them")
+        self.advance(2)
+        self.assertEqual(sorted(self.called()[before:]), sorted(urls))
+        self.assertEqual(self.waiting(), {})
+
+    def fail_all(self, urls: list[str]) -> None:
+        """Let all notifications of a change fail, so that they are tried again in 5 s."""
+        self.notifier.outcomes = dict.fromkeys(urls, REFUSED)
+        self.start(in_flight=2, max_slow=0)
+        self.change()
+        self.advance(1)
+        self.assertEqual(len(self.waiting()), len(urls))

@@ -472,6 +472,16 @@ class RecordsContract(TestCase):
             await self.store.check_writable()
         self.assertEqual(await self.all_subscriptions(), before)
 
+    async def test_topics_that_wait_in_it_are_counted(self) -> None:
+        urls = [a_long_url(f"host{number}") for number in range(6)]
+        for number, url in enumerate(urls):
+            await self.store.request_check(url, 100, True, "192.0.2.1", claim=number < 3)
+        self.assertEqual(await self.store.waiting_checks(), {"ready": 3, "put_off": 0})
+        await self.store.put_off_check(urls[0], 1, 160)
+        self.assertEqual(await self.store.waiting_checks(), {"ready": 3, "put_off": 1})
+        await self.store.drop_check(urls[5], 101)
+        self.assertEqual(await self.store.waiting_checks(), {"ready": 2, "put_off": 1})
+
     async def test_its_size_grows(self) -> None:
         before = (await self.store.sizes())["main"]
         self.assertGreater(before, 0)

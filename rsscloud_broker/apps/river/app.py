@@ -16,7 +16,7 @@ from rsscloud_broker.apps.river.tending import Tending
 from rsscloud_broker.apps.river.threads import OneAtATime
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.interfaces import App, AppParts
-from rsscloud_broker.timing import WhileHeld
+from rsscloud_broker.while_held import WhileHeld
 
 _DAY = 86_400.0
 

@@ -26,8 +26,8 @@ from rsscloud_broker.interfaces import AppParts, Caller, IDatabase, IOutbound, O
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
 from rsscloud_broker.testing.fakes import OutboundRequest
-from rsscloud_broker.timing import WhileHeld
 from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.while_held import WhileHeld
 from rsscloud_broker.wire import websub
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import PUBLIC_URL, House, Topics, _at_once
