@@ -244,7 +244,7 @@ class DeathTests(CrewTestCase):
         await self.request()
         link = self.courier._link
         assert link is not None
-        link.stringReceived(b"\xc1")
+        link.dataReceived(b"\0\0\0\1\xc1")
         await self.until_restarted()
 
     async def test_ends_again_and_again(self) -> None:
