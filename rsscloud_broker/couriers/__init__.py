@@ -10,4 +10,5 @@ the data directory.
 ``courier``   the broker's side of one courier: a process that is watched and replaced
 ``spawning``  starts that process
 ``carrying``  the courier's side: makes the requests
+``confinement``  takes from the courier's process what it does not need
 """

@@ -47,15 +47,18 @@ class Carrier:
 
     :param make: makes the client, as the first message says.
     :param block: takes the blocked hosts with the reasons.
+    :param outdated: says why another courier has to take over; empty if none has to.
     """
 
     def __init__(
         self,
         make: Callable[[Setup], Client],
         block: Callable[[Sequence[tuple[str, str]]], object],
+        outdated: Callable[[], str],
     ) -> None:
         self._make = make
         self._block = block
+        self._outdated = outdated
         self._client: Client | None = None
         self._bodies: dict[int, bytes] = {}
         self._under_way: dict[int, Deferred[None]] = {}
@@ -93,13 +96,20 @@ class Carrier:
             case Forget():
                 self._bodies.pop(message.number, None)
             case Beat():
-                self.link.send(Alive(self._made.idle))
+                self._answer_beat()
             case Networks():
                 self._made.allow(map(ip_network, message.allowed))
             case Blocked():
                 self._block(message.hosts)
             case Setup():
                 self._client = self._make(message)
+
+    def _answer_beat(self) -> None:
+        if why := self._outdated():
+            self.link.send(Said(why))
+            self.link.close()
+        else:
+            self.link.send(Alive(self._made.idle))
 
     @property
     def _made(self) -> Client:

@@ -12,6 +12,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.couriers import courier as module
+from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.crew import Crew
 from rsscloud_broker.couriers.messages import (
     Setup,
@@ -93,7 +94,10 @@ class CrewTestCase(TestCase):
                     self.clock.advance(0.1)
                 await deferLater(REACTOR, 0.01)
 
-    async def until_ended(self) -> None:
-        """Wait until the process has ended and the next one waits for its start."""
-        while self.courier._again is None:
+    async def until_ended(self, courier: Courier | None = None) -> None:
+        """Wait until a process has ended and the next one waits for its start.
+
+        :param courier: by default the first one of the crew.
+        """
+        while (courier or self.courier)._again is None:
             await deferLater(REACTOR, 0.01)

@@ -20,6 +20,11 @@ from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, Un
 from tests.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase
 
 
+def out_of_memory_score(pid: int) -> int:
+    """What the kernel adds to the memory of a process when it chooses one to end."""
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text(encoding="ascii"))
+
+
 class RequestTests(CrewTestCase):
     async def test_request_and_answer(self) -> None:
         body, headers = b"\0\xff" * 10, {"content-type": "text/xml", "x-a": "é"}
@@ -273,7 +278,16 @@ class IsolationTests(CrewTestCase):
         }
         self.assertEqual(named - {os.readlink("/proc/self/fd/2")}, set())
         self.assertEqual(os.readlink(process / "cwd"), "/")
-        self.assertIn("NoNewPrivs:\t1", (process / "status").read_text(encoding="ascii"))
+        status = (process / "status").read_text(encoding="ascii")
+        self.assertIn("NoNewPrivs:\t1\n", status)
+        self.assertIn(f"CapEff:\t{'0' * 16}\n", status)
+        self.assertIn(f"CapPrm:\t{'0' * 16}\n", status)
+
+    async def test_ends_before_the_broker(self) -> None:
+        """If the system has no memory left, it ends a courier first."""
+        await self.request()
+        ours, theirs = map(out_of_memory_score, (os.getpid(), self.courier._process.pid))
+        self.assertLess(ours, theirs)
 
     async def test_signals_to_the_group(self) -> None:
         """It goes on until the broker has no more need of it."""
