@@ -2,14 +2,12 @@
 
 The broker starts it, and hands it one end of a pair of connected sockets as a descriptor.  It ends
 when the broker closes the other end, or dies.  It does nothing for anybody before it is confined:
-see ``couriers.confinement``.  Signals to the broker's group of processes do not end it, since the
-broker may still wait for outcomes.
+see ``couriers.confinement``.
 """
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from socket import AF_UNIX
@@ -92,9 +90,7 @@ def main() -> None:
     """Run a courier on the descriptor that is named on the command line."""
     from twisted.internet import reactor  # noqa: PLC0415 # the process is made for it
 
-    # Signals to the broker's group are for the broker.
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
+    os.chdir("/")
     run(int(sys.argv[1]), reactor, Confinement())
 
 

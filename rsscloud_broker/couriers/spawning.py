@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,6 +25,11 @@ _DESCRIPTOR: Final = 3
 _ENVIRONMENT: Final = ("LANG", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ")
 
 
+#: Signals to the group of processes, such as that of Ctrl-C, are for the broker alone.  A courier
+#: goes on, since the broker may still wait for outcomes.
+_FOR_THE_BROKER: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
+
 def spawn(
     reactor: Any, command: Sequence[str], descriptor: int, exited: Callable[[str], object]
 ) -> Any:
@@ -35,14 +41,20 @@ def spawn(
     :returns: an ``IProcessTransport``.
     :raises OSError: the system has no room for a process.
     """
-    return reactor.spawnProcess(
-        _Watch(exited),
-        command[0],
-        [*command, str(_DESCRIPTOR)],
-        env=_environment(),
-        path="/",
-        childFDs={0: _null(), 1: 2, 2: 2, _DESCRIPTOR: descriptor},
-    )
+    # A process keeps the mask of signals of the one that starts it, so there is no moment in which
+    # they can end it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_BROKER)
+    try:
+        # Without a path Twisted need not fork, which takes long for a broker with much memory.
+        return reactor.spawnProcess(
+            _Watch(exited),
+            command[0],
+            [*command, str(_DESCRIPTOR)],
+            env=_environment(),
+            childFDs={0: _null(), 1: 2, 2: 2, _DESCRIPTOR: descriptor},
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Watch(ProcessProtocol):

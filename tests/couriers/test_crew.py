@@ -290,8 +290,11 @@ class IsolationTests(CrewTestCase):
         self.assertLess(ours, theirs)
 
     async def test_signals_to_the_group(self) -> None:
-        """It goes on until the broker has no more need of it."""
-        await self.request()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            os.kill(self.courier._process.pid, number)
-        self.assertEqual((await self.request()).status, 202)
+        """It goes on until the broker has no more need of it, from its first moment on."""
+        pid = self.courier._process.pid
+        for _ in range(2):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+                os.kill(pid, number)
+            self.assertEqual((await self.request()).status, 202)
+        self.assertEqual(self.courier._process.pid, pid)
+        self.assertEqual(signal.pthread_sigmask(signal.SIG_BLOCK, ()), set())
