@@ -18,7 +18,7 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, global
 from zope.interface import implementer
 
 from rsscloud_broker.admin_records import Block
-from rsscloud_broker.core.blocks import Blocks
+from rsscloud_broker.blocks import Blocks
 from rsscloud_broker.couriers.carrying import Carrier
 from rsscloud_broker.couriers.confinement import Confinement
 from rsscloud_broker.couriers.link import Link

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from ast import literal_eval
 from collections.abc import Mapping
 from pathlib import Path
 from subprocess import PIPE, run
@@ -19,6 +20,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from twisted.web.server import Site
 
+import rsscloud_broker
 from rsscloud_broker.couriers import confinement
 from rsscloud_broker.couriers import courier as module
 from rsscloud_broker.couriers.courier import Courier
@@ -27,6 +29,11 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import OutboundReply
 from tests.couriers.fixture import REACTOR, CrewTestCase
 from tests.outbound.authority import authority
+
+ROOMS = Path(rsscloud_broker.__file__).parent
+
+#: The packages of the broker that a courier loads.
+_LOADED = {"couriers", "interfaces", "outbound", "twisted_overrides", "wire"}
 
 # Confines a process, and says as JSON what came of some things that it tried then.
 _TRIES = """
@@ -134,6 +141,20 @@ class ConfinementTests(SynchronousTestCase):
         version = confinement.version()
         self.assertEqual(results["listening"], "PermissionError" if version >= 4 else "None")
         self.assertEqual(results["signal"], "PermissionError" if version >= 6 else "None")
+
+    def test_what_is_loaded(self) -> None:
+        """Of the broker, only what makes requests: so it starts quickly, and there is no more."""
+        loaded = tried({"modules": "sorted(sys.modules)"})["modules"]
+        rooms = {
+            name.split(".")[1]
+            for name in literal_eval(loaded)
+            if name.startswith("rsscloud_broker.")
+        }
+        self.assertLessEqual({"couriers", "outbound"}, rooms)
+        others = {path.name for path in ROOMS.iterdir() if path.is_dir()} - _LOADED
+        self.assertIn("storage", others)
+        self.assertEqual(rooms & others, set())
+        self.assertNotIn("sqlalchemy", literal_eval(loaded))
 
     def test_kernel_without_landlock(self) -> None:
         """The rest is done all the same."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from functools import partial
@@ -10,8 +11,9 @@ from pathlib import Path
 from random import Random
 from threading import Condition
 
+from rsscloud_broker.sinks.walk import BATCH_SIZE, MAX_UNSAVED
 from tests import examples
-from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, until
+from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, request, until
 from tests.e2e.many import ManyServers, Subscriber
 from tests.e2e.publishing import Feed, Publishers, by_rest, subscribe_all
 from tests.e2e.servers import HttpPostReceiver, SoapReceiver, XMLRPCReceiver
@@ -76,7 +78,12 @@ def ended(pids: list[int]) -> bool:
     return not any(map(is_alive, pids))
 
 
-class KilledCouriersTests(EndToEndTestCase):
+class KilledTestCase(EndToEndTestCase):
+    """A broker that does not run yet, a feed, and its subscribers at many addresses.
+
+    :ivar count: how many notifications have arrived.
+    """
+
     def setUp(self) -> None:
         super().setUp()
         self.random = Random(SEED)
@@ -101,6 +108,15 @@ class KilledCouriersTests(EndToEndTestCase):
             self.heard.notify_all()
         return 200
 
+    def wait_for_more(self, number: int) -> None:
+        """Wait until so many more notifications have arrived."""
+        with self.heard:
+            wanted = self.count + number
+            if not self.heard.wait_for(lambda: self.count >= wanted, TIMEOUT):
+                raise AssertionError(f"{wanted - self.count} notifications did not come")
+
+
+class KilledCouriersTests(KilledTestCase):
     def test_everybody_is_told(self) -> None:
         self.broker.start()
         publishers = Publishers(self.broker, self.heard, lambda: None)
@@ -124,13 +140,6 @@ class KilledCouriersTests(EndToEndTestCase):
         until(lambda: len(couriers_of(self.broker)) == COURIERS, "all couriers to be replaced")
         until(lambda: descriptors_of(self.broker) <= open_before, "descriptors to be closed")
 
-    def wait_for_more(self, number: int) -> None:
-        """Wait until so many more notifications have arrived."""
-        with self.heard:
-            wanted = self.count + number
-            if not self.heard.wait_for(lambda: self.count >= wanted, TIMEOUT):
-                raise AssertionError(f"{wanted - self.count} notifications did not come")
-
     def fault_again_and_again(self) -> int:
         """Kill or stop couriers, some at a time; in how many moments."""
         faults = moments = 0
@@ -146,6 +155,26 @@ class KilledCouriersTests(EndToEndTestCase):
                 os.kill(courier, signal.SIGSTOP if is_stop else signal.SIGKILL)
             faults += len(chosen)
         return moments
+
+
+class StartTests(KilledTestCase):
+    def test_unfinished_fan_out(self) -> None:
+        """When a broker starts, its walks wait for couriers.  They put nothing off."""
+        self.broker.start()
+        self.feed.change()
+        self.feed.ping(self.broker, self.feed.url, "Night Train Diary")
+        self.wait_for_more(SUBSCRIBERS // 4)
+        self.broker.kill()
+        before = len(self.broker.log)
+        self.broker.start()
+        with self.heard:
+            self.heard.wait_for(lambda: not self.feed.untold, TIMEOUT)
+            self.assertEqual(self.feed.untold, set())
+            self.assertLessEqual(self.count, SUBSCRIBERS + UNDER_WAY + MAX_UNSAVED + BATCH_SIZE)
+        metrics = request(f"{self.broker.url}/metrics").text
+        outcomes = re.findall(r'rsscloud_notifications_total\{outcome="(\w+)"', metrics)
+        self.assertEqual(outcomes, ["delivered"])
+        self.assertNotIn("put off", self.broker.log[before:])
 
 
 class ProcessTests(EndToEndTestCase):
