@@ -60,9 +60,17 @@ def descriptors_of(broker: Broker) -> int:
 
     Its threads open the database when they are needed first, which may be at any time.
     """
-    directory = Path(f"/proc/{broker.pid}/fd")
-    named = [os.readlink(each) for each in directory.iterdir()]
-    return sum(not name.startswith(str(broker.data)) for name in named)
+    return len(files_of(broker.pid)) - len(files_of(broker.pid, broker.data))
+
+
+def files_of(pid: int, below: Path | str = "") -> list[str]:
+    """What the descriptors of a process are for.
+
+    :param below: only files in this directory; empty for all.
+    """
+    directory = Path(f"/proc/{pid}/fd")
+    names = [os.readlink(each) for each in directory.iterdir()]
+    return [name for name in names if name.startswith(str(below))]
 
 
 def is_alive(pid: int) -> bool:
@@ -190,6 +198,20 @@ class ProcessTests(EndToEndTestCase):
             ended_at = time.monotonic()
             until(partial(ended, couriers), "the couriers to end")
             self.assertLess(time.monotonic() - ended_at, 2.0)
+
+    def test_descriptors(self) -> None:
+        """Couriers get none of the files that the broker has opened, as late as they may start."""
+        broker = self.own_broker("[delivery]\nprocesses = 2\n")
+        broker.start()
+        self.assertNotEqual(files_of(broker.pid, broker.data), [])
+        first = until(lambda: ready(broker, 2), "two couriers")
+        for courier in first:
+            os.kill(courier, signal.SIGKILL)
+        until(lambda: not set(first) & set(couriers_of(broker)), "the couriers to end")
+        for courier in until(lambda: ready(broker, 2), "two other couriers"):
+            self.assertEqual(files_of(courier, broker.data), [])
+            sockets = [name for name in files_of(courier, "") if name.startswith("socket:")]
+            self.assertEqual(len(sockets), 1)
 
     def test_every_protocol(self) -> None:
         """Subscriptions are verified and notified through couriers."""
