@@ -36,6 +36,7 @@ Where to look:
 ``config``       the TOML configuration
 ``reloading``    applies a changed configuration while the broker runs
 ``self_test``    answers the doctor, which tests how requests arrive
+``blocks``       what administrators have blocked, in memory
 ``logs``         writes the log, as text or JSON
 ``options``      turns a TOML table into an attrs class, and checks it
 ``wire``         codecs of every protocol, without input or output

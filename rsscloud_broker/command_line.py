@@ -26,6 +26,7 @@ class Options(usage.Options):
         ["config", "c", None, "A configuration file (TOML).", os.path.abspath],
         ["data", "d", None, "The directory of everything the broker keeps."],
         ["public-url", "u", None, "Where others reach the broker: http(s)://HOST[:PORT]."],
+        ["couriers", None, None, "How many processes call callbacks: a number, or auto."],
     ]
     optFlags: ClassVar[list[list[str | None]]] = [
         ["local", None, "For a laptop: allow feeds and callbacks on loopback, listen only there."]
@@ -54,6 +55,12 @@ class Options(usage.Options):
             "public_url": self["public-url"],
             "listen": tuple(self["listen"]) or None,
         }
+        if couriers := self["couriers"]:
+            values["delivery"] = configuration.override(
+                config.delivery,
+                "--couriers",
+                processes=int(couriers) if couriers.isdecimal() else couriers,
+            )
         override = partial(configuration.override, where="the command line")
         config = override(config, **{k: v for k, v in values.items() if v is not None})
         return _local(config, makers) if self["local"] else config

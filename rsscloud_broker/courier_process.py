@@ -1,16 +1,13 @@
 """What a courier runs: ``python -m rsscloud_broker.courier_process DESCRIPTOR``.
 
 The broker starts it, and hands it one end of a pair of connected sockets as a descriptor.  It ends
-when the broker closes the other end, or dies: signals to the broker's group of processes do not
-end it earlier, since the broker may still wait for outcomes.
+when the broker closes the other end, or dies.  It does nothing for anybody before it is confined:
+see ``couriers.confinement``.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
-import resource
-import signal
 import sys
 from collections.abc import Sequence
 from socket import AF_UNIX
@@ -21,8 +18,9 @@ from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, global
 from zope.interface import implementer
 
 from rsscloud_broker.admin_records import Block
-from rsscloud_broker.core.blocks import Blocks
+from rsscloud_broker.blocks import Blocks
 from rsscloud_broker.couriers.carrying import Carrier
+from rsscloud_broker.couriers.confinement import Confinement
 from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import FromBroker, FromCourier, Said, Setup
 from rsscloud_broker.outbound import (
@@ -34,15 +32,11 @@ from rsscloud_broker.outbound import (
 )
 from rsscloud_broker.timing import use_monotonic_timers
 
-#: Options of ``prctl`` on Linux: a signal at the death of the parent; no more privileges.
-_PDEATHSIG: Final = 1
-_NO_NEW_PRIVS: Final = 38
-
 #: The longest line that a courier logs, in characters.
 _MAX_LINE: Final = 1000
 
 
-def run(descriptor: int, reactor: Any) -> None:
+def run(descriptor: int, reactor: Any, confinement: Confinement) -> None:
     """Carry requests out until the broker closes the connection."""
     use_monotonic_timers(reactor)
     blocks = Blocks()
@@ -67,11 +61,13 @@ def run(descriptor: int, reactor: Any) -> None:
     def block(hosts: Sequence[tuple[str, str]]) -> None:
         blocks.change(Block("host", host, reason, "", 0.0) for host, reason in hosts)
 
-    carrier = Carrier(make, block)
+    carrier = Carrier(make, block, confinement.outdated)
     link: Link[FromCourier, FromBroker] = Link(
         reactor, FromBroker, carrier.take, lambda why: reactor.stop(), carrier.refuse
     )
     carrier.link = link
+    for problem in confinement.problems:
+        link.send(Said(problem))
     globalLogBeginner.beginLoggingTo([_Telling(link)], redirectStandardIO=False)
     reactor.adoptStreamConnection(descriptor, AF_UNIX, Factory.forProtocol(lambda: link))
     os.close(descriptor)
@@ -90,23 +86,12 @@ class _Telling:
             self._link.send(Said(formatEvent(event)[:_MAX_LINE]))
 
 
-def _confine() -> None:
-    """Give up what a courier does not need; end with the broker, whatever it does meanwhile."""
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-        signal.signal(number, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
-        prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
-
-
 def main() -> None:
     """Run a courier on the descriptor that is named on the command line."""
     from twisted.internet import reactor  # noqa: PLC0415 # the process is made for it
 
-    _confine()
-    run(int(sys.argv[1]), reactor)
+    os.chdir("/")
+    run(int(sys.argv[1]), reactor, Confinement())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, Final, Literal
 
 from attrs import Attribute, field, frozen
@@ -13,7 +14,7 @@ MOST: Final = 64
 
 
 def _is_count(_: object, key: Attribute[Any], number: int | str) -> None:
-    if number != "auto" and not 0 <= int(number) <= MOST:
+    if number != "auto" and not (isinstance(number, int) and 0 <= number <= MOST):
         raise ValueError(f"'{key.name}' is {number}; it must be \"auto\", or from 0 to {MOST}")
 
 
@@ -31,5 +32,12 @@ class Delivery:
     def couriers(self) -> int:
         """How many couriers that is on this machine."""
         if self.processes == "auto":
-            return min(AUTO, len(os.sched_getaffinity(0)) - 1)
+            return min(AUTO, _cores() - 1)
         return self.processes
+
+
+def _cores() -> int:
+    """How many cores this process may run on; how many there are, if the system does not say."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

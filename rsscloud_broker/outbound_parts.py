@@ -8,8 +8,8 @@ from attrs import frozen
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker import __version__
+from rsscloud_broker.blocks import Blocks
 from rsscloud_broker.config import Config
-from rsscloud_broker.core.blocks import Blocks
 from rsscloud_broker.couriers.crew import Crew
 from rsscloud_broker.couriers.messages import Setup
 from rsscloud_broker.interfaces import IClock

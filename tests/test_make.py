@@ -11,6 +11,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
+from rsscloud_broker.delivery_options import Delivery
 from tests.e2e.fixture import request
 from tests.processes import BIN, TIMEOUT, Process, free_port, no_proxies
 
@@ -79,6 +80,14 @@ class InstallingTests(MakeTestCase):
         self.assertEqual((done.stdout, done.stderr, done.returncode), ("", "", 0))
 
 
+def descendants(pid: int) -> list[bytes]:
+    """The command lines of the processes that a process has started, and of theirs."""
+    process = Path(f"/proc/{pid}")
+    children = (process / "task" / str(pid) / "children").read_text().split()
+    lines = [Path(f"/proc/{child}/cmdline").read_bytes() for child in children]
+    return [*lines, *(line for child in children for line in descendants(int(child)))]
+
+
 class RunTests(MakeTestCase):
     def test_arguments_and_interrupt(self) -> None:
         """``make run ARGS=...`` listens there, and Ctrl-C ends it without a word of make."""
@@ -97,6 +106,8 @@ class RunTests(MakeTestCase):
         broker.wait_for(r"look \(http://localhost:5337/")
         broker.wait_for(f"at http://localhost:{port}/")
         self.assertEqual(request(f"http://127.0.0.1:{port}/").status, 200)
+        couriers = [each for each in descendants(broker.pid) if b"courier_process" in each]
+        self.assertEqual(len(couriers), Delivery("auto").couriers)
         broker.interrupt()
         self.assertEqual(broker.wait(), -signal.SIGINT)
         self.assertIn("Server Shut Down.", broker.output)

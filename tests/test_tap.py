@@ -18,7 +18,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from rsscloud_broker.command_line import LOOPBACK
-from rsscloud_broker.config import Config
+from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.discovery import Makers, select
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
@@ -82,6 +82,21 @@ class OptionsTests(SynchronousTestCase):
         ):
             self.assertIsNone(Config().public_url)
             self.assertEqual(self.configuration("--local", *arguments).public_url, address)
+
+    def test_couriers(self) -> None:
+        """The command line overrides the file, and the last word on it counts."""
+        path = Path(self.mktemp())
+        path.write_text("[delivery]\nprocesses = 3\n")
+        for arguments, processes in (
+            ([], 3),
+            (["--couriers", "auto"], "auto"),
+            (["--couriers", "auto", "--couriers", "0"], 0),
+        ):
+            config = self.configuration("--config", str(path), *arguments)
+            self.assertEqual(config.delivery.processes, processes)
+        for nonsense in ("many", "-1", "65"):
+            with self.assertRaisesRegex(ConfigError, '--couriers: .*it must be "auto", or from 0'):
+                self.configuration("--couriers", nonsense)
 
     def test_local_adds_to_the_file(self) -> None:
         path = Path(self.mktemp())

@@ -3,9 +3,9 @@
 Nothing here knows HTTP or SQL.
 """
 
+from rsscloud_broker.blocks import Blocks
 from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.administration import Administration
-from rsscloud_broker.core.blocks import Blocks
 from rsscloud_broker.core.broker import Broker
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.event_log import EventLog

@@ -28,8 +28,8 @@ from rsscloud_broker.admin_records import (
     TopicReading,
     WorkerState,
 )
+from rsscloud_broker.blocks import Blocks
 from rsscloud_broker.core.block_names import block_name, host_name
-from rsscloud_broker.core.blocks import Blocks
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.following import MAX_ANNOUNCEMENTS, Following
 from rsscloud_broker.core.web_addresses import topic_of

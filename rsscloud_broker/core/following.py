@@ -16,7 +16,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.admin_records import Announcement, Change
-from rsscloud_broker.core.blocks import Blocks
+from rsscloud_broker.blocks import Blocks
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Administered, HostFreed
 from rsscloud_broker.interfaces import IAdministrationStore, IAnnouncements, IClock, IEventBus

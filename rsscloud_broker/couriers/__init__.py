@@ -6,6 +6,9 @@ the data directory.
 
 ``messages``  what the broker and a courier send each other
 ``link``      sends and takes batches of messages over the sockets
-``crew``      the broker's side: starts couriers, watches them, hands requests to them
+``crew``      the broker's side: hands each request to the courier of its host
+``courier``   the broker's side of one courier: a process that is watched and replaced
+``spawning``  starts that process
 ``carrying``  the courier's side: makes the requests
+``confinement``  takes from the courier's process what it does not need
 """

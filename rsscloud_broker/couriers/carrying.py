@@ -47,15 +47,18 @@ class Carrier:
 
     :param make: makes the client, as the first message says.
     :param block: takes the blocked hosts with the reasons.
+    :param outdated: says why another courier has to take over; empty if none has to.
     """
 
     def __init__(
         self,
         make: Callable[[Setup], Client],
         block: Callable[[Sequence[tuple[str, str]]], object],
+        outdated: Callable[[], str],
     ) -> None:
         self._make = make
         self._block = block
+        self._outdated = outdated
         self._client: Client | None = None
         self._bodies: dict[int, bytes] = {}
         self._under_way: dict[int, Deferred[None]] = {}
@@ -67,12 +70,21 @@ class Carrier:
             self.link.send(Failed(message.number, "OutboundError", f"the answer is faulty: {why}"))
 
     def take(self, batch: Sequence[FromBroker]) -> None:
-        """Do what the broker asks for."""
+        """Do what the broker asks for.
+
+        A call that cannot even begin fails alone.  If anything else fails, the courier ends: it
+        may not know a network or a host that it must not call.
+        """
         for message in batch:
             if isinstance(message, Call):
                 self._begin(message)
-            else:
+                continue
+            try:
                 self._follow(message)
+            except Exception as error:
+                self.link.send(Said(f"{type(message).__name__} failed, so it ends: {error!r}"))
+                self.link.close()
+                return
 
     def _follow(self, message: FromBroker) -> None:
         match message:
@@ -84,13 +96,20 @@ class Carrier:
             case Forget():
                 self._bodies.pop(message.number, None)
             case Beat():
-                self.link.send(Alive(self._made.idle))
+                self._answer_beat()
             case Networks():
                 self._made.allow(map(ip_network, message.allowed))
             case Blocked():
                 self._block(message.hosts)
             case Setup():
                 self._client = self._make(message)
+
+    def _answer_beat(self) -> None:
+        if why := self._outdated():
+            self.link.send(Said(why))
+            self.link.close()
+        else:
+            self.link.send(Alive(self._made.idle))
 
     @property
     def _made(self) -> Client:
@@ -99,13 +118,15 @@ class Carrier:
 
     def _begin(self, call: Call) -> None:
         # The body is looked up now: the broker may have the courier forget it at once.
-        body = call.body if isinstance(call.body, bytes) else self._bodies[call.body]
+        body = call.body if isinstance(call.body, bytes) else self._bodies.get(call.body)
         carried = Deferred.fromCoroutine(self._carry(call, body))
         if not carried.called:
             self._under_way[call.number] = carried
 
-    async def _carry(self, call: Call, body: bytes) -> None:
+    async def _carry(self, call: Call, body: bytes | None) -> None:
         try:
+            if body is None:
+                raise LookupError(f"there is no body {call.body!r}")
             reply = await self._made.request(
                 call.method, call.url, call.headers, body, call.redirects
             )

@@ -7,24 +7,20 @@ whether they arrived.
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
+from attrs import frozen
 from twisted.internet.defer import Deferred
 from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.protocol import Factory, ProcessProtocol
+from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
-from twisted.python.failure import Failure
 
-import rsscloud_broker
 from rsscloud_broker import errors
 from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import (
@@ -40,15 +36,12 @@ from rsscloud_broker.couriers.messages import (
     FromCourier,
     Said,
 )
+from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
 from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.interfaces import IClock, OutboundReply
 
-#: Seconds between two questions whether a courier is alive, and how long it may give no sign.
+#: Seconds between two questions whether a courier is alive.
 BEAT: Final = 1.0
-SILENT: Final = 5.0
-
-#: Megabytes that a courier may use before it is replaced.
-MEMORY: Final = 512
 
 #: Seconds until a courier is started again that ended soon after its start; they double each time.
 #: A courier that has run for so many seconds is started again at once.
@@ -56,15 +49,14 @@ FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 5.0
 RAN_WELL: Final = 10.0
 
+#: The longest line that a courier has logged, in characters.
+MAX_LINE: Final = 1000
+
 #: A body of so many bytes crosses once for all requests that have it.
 LARGE: Final = 1024
 #: How many large bodies a courier keeps, and how many bytes they may have together.
 KEPT: Final = 100
 KEPT_BYTES: Final = 32 * 1024 * 1024
-
-#: What a courier needs of the operator's environment: where its time zone, certificates and
-#: libraries are.
-_ENVIRONMENT: Final = ("LANG", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ")
 
 _ERRORS: Final[Mapping[str, type[OutboundError]]] = {
     name: kind
@@ -73,11 +65,27 @@ _ERRORS: Final[Mapping[str, type[OutboundError]]] = {
 }
 
 
+@frozen
+class Limits:
+    """When a courier is replaced.
+
+    :ivar first_sign: seconds that a new process has until its first sign of life.  It loads the
+        program first, which takes long while the machine is busy.
+    :ivar silent: seconds for which it may give none after that.
+    :ivar megabytes: how much memory it may use.
+    """
+
+    first_sign: float = 30.0
+    silent: float = 5.0
+    megabytes: int = 512
+
+
 class Courier:
     """A place for one courier: at any time it has one process, or is about to start one.
 
     :param number: tells it from the others, in the log.
     :param greeting: gives the messages that every new process gets first.
+    :param command: the command line of the process, without the number of its descriptor.
     :ivar idle: how many connections it keeps open for further requests, as it said lately.
     """
 
@@ -89,11 +97,15 @@ class Courier:
         reactor: Any,
         clock: IClock,
         greeting: Callable[[], Sequence[FromBroker]],
+        limits: Limits = Limits(),
+        command: Sequence[str] = COMMAND,
     ) -> None:
         self.number = number
         self._reactor = reactor
         self._clock = clock
         self._greeting = greeting
+        self._limits = limits
+        self._command = command
         self._last = 0
         self._waiting: dict[int, Deferred[OutboundReply]] = {}
         self._bodies: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
@@ -103,7 +115,10 @@ class Courier:
         self._ended: Deferred[None] | None = None
         self._pause = FIRST_PAUSE
         self._again: IDelayedCall | None = None
-        self._started_at = self._heard_at = 0.0
+        self._for_start: list[Deferred[Link[FromBroker, FromCourier]]] = []
+        self._started_at = 0.0
+        self._has_lived = False
+        self._unanswered = 0
         self._beating = LoopingCall(self._beat)
         self._beating.clock = clock
         self._is_stopping = False
@@ -114,15 +129,13 @@ class Courier:
     @property
     def under_way(self) -> int:
         """How many requests it has, or will have when it has started."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._for_start)
 
     async def request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, redirects: int
     ) -> OutboundReply:
         """See ``IOutbound.request``."""
-        link = self._link
-        if link is None:
-            raise Unavailable("the process that makes requests is being started again")
+        link = self._link or await self._next_link()
         if link.is_full:
             await link.until_there_is_room()
             if link is not self._link:
@@ -133,6 +146,17 @@ class Courier:
         sent = body if len(body) < LARGE else self._crossed(link, body)
         link.send(Call(number, method, url, dict(headers), sent, redirects))
         return await answer
+
+    async def _next_link(self) -> Link[FromBroker, FromCourier]:
+        """Wait for the next process, which starts within ``LONGEST_PAUSE`` seconds.
+
+        :raises Unavailable: it cannot be started, or the broker stops.
+        """
+        if self._is_stopping:
+            raise Unavailable("the broker stops")
+        started: Deferred[Link[FromBroker, FromCourier]] = Deferred()
+        self._for_start.append(started)
+        return await started
 
     def _cancel(self, number: int) -> None:
         if self._waiting.pop(number, None) is not None:
@@ -165,7 +189,7 @@ class Courier:
             answer.errback(OutboundError(f"the request is faulty: {why}"))
 
     def _take(self, batch: Sequence[FromCourier]) -> None:
-        self._heard_at = self._clock.seconds()
+        self._has_lived, self._unanswered = True, 0
         for message in batch:
             match message:
                 case Answered():
@@ -185,7 +209,11 @@ class Courier:
                 case Alive():
                     self.idle = message.idle
                 case Said():
-                    self.log.warn("Courier {number}: {said}", number=self.number, said=message.text)
+                    self._log_said(message.text)
+
+    def _log_said(self, text: str) -> None:
+        said = text[:MAX_LINE]  # whoever broke into the courier may have written it
+        self.log.warn("Courier {number}: {said}", number=self.number, said=said)
 
     # --- the process
 
@@ -203,18 +231,18 @@ class Courier:
                 seconds=seconds,
             )
             self._again = self._clock.callLater(seconds, self.start)
+            self._disappoint(f"no process can be started that makes requests: {error}")
+
+    def _disappoint(self, why: str) -> None:
+        """Have the requests fail that wait for a process."""
+        waiting, self._for_start = self._for_start, []
+        for started in waiting:
+            started.errback(Unavailable(why))
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._process = self._reactor.spawnProcess(
-                _Watch(self._exited),
-                sys.executable,
-                [sys.executable, "-m", "rsscloud_broker.courier_process", str(_DESCRIPTOR)],
-                env=_environment(),
-                path="/",
-                childFDs={0: _null(), 1: 2, 2: 2, _DESCRIPTOR: theirs.fileno()},
-            )
+            self._process = spawn(self._reactor, self._command, theirs.fileno(), self._exited)
             self._ended = Deferred()
             self._link = link = Link[FromBroker, FromCourier](
                 self._reactor, FromCourier, self._take, self._unlinked, self._unsendable
@@ -225,8 +253,12 @@ class Courier:
             self._reactor.adoptStreamConnection(
                 ours.fileno(), socket.AF_UNIX, Factory.forProtocol(lambda: link)
             )
-        self._started_at = self._heard_at = self._clock.seconds()
+        self._started_at = self._clock.seconds()
+        self._has_lived, self._unanswered = False, 0
         self._beating.start(BEAT, now=False)
+        waiting, self._for_start = self._for_start, []
+        for started in waiting:
+            started.callback(link)
 
     def _next_pause(self, lived: float) -> float:
         """Seconds until the next start, after a process that lived for so many."""
@@ -246,6 +278,7 @@ class Courier:
         if link is not None:
             link.abort("")
         self._give_up()
+        self._disappoint("the broker stops")
         if self._ended is not None:
             self.kill()  # nobody waits for it any more, and it has nothing to store
             await self._ended
@@ -256,13 +289,16 @@ class Courier:
             self._process.signalProcess("KILL")
 
     def _beat(self) -> None:
-        silent = self._clock.seconds() - self._heard_at
-        used = _megabytes(self._process.pid)
-        if silent > SILENT:
+        # Questions count and not the time, for it may have been the broker that stood still.
+        silent = self._unanswered * BEAT
+        limits = self._limits
+        used = megabytes(self._process.pid)
+        if silent >= (limits.silent if self._has_lived else limits.first_sign):
             self._replace(f"gave no sign of life for {silent:.0f} seconds")
-        elif used > MEMORY:
-            self._replace(f"uses {used} MB of memory; {MEMORY} are the most")
+        elif used > limits.megabytes:
+            self._replace(f"uses {used} MB of memory; {limits.megabytes} are the most")
         else:
+            self._unanswered += 1
             self.send(Beat())
 
     def _replace(self, why: str) -> None:
@@ -318,47 +354,8 @@ class Courier:
             answer.errback(Unavailable("the process that made the request has ended"))
 
 
-#: The descriptor that a courier gets its end of the connection as.
-_DESCRIPTOR: Final = 3
-
-
-class _Watch(ProcessProtocol):
-    """Says when the process has ended."""
-
-    def __init__(self, exited: Callable[[str], object]) -> None:
-        self._exited = exited
-
-    def processEnded(self, reason: Failure) -> None:
-        self._exited(reason.getErrorMessage())
-
-
 def _error(message: Failed) -> Exception:
     kind = _ERRORS.get(message.kind)
     if kind is None:
         return Unavailable(message.reason)
     return kind(message.reason, port_only=message.port_only)
-
-
-def _environment() -> dict[str, str]:
-    """The environment of a courier: what it needs to run, and nothing of the operator's else."""
-    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    return {**kept, "PYTHONPATH": str(Path(rsscloud_broker.__file__).parent.parent)}
-
-
-def _null() -> int:
-    """A descriptor of ``/dev/null``; it stays open as long as this process."""
-    if not _nulls:
-        _nulls.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
-    return _nulls[0]
-
-
-_nulls: list[int] = []
-
-
-def _megabytes(process: int | None) -> int:
-    """The memory that a process uses; 0 if the system does not say so."""
-    try:
-        pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE") // 2**20

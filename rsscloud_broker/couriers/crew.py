@@ -8,9 +8,11 @@ from zlib import crc32
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.admin_records import Block
+from rsscloud_broker.couriers import confinement
 from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup
 from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply
@@ -29,6 +31,7 @@ class Crew(Service):
     """
 
     name = "couriers"
+    log = Logger()
 
     def __init__(
         self, reactor: Any, clock: IClock, processes: int, setup: Setup, networks: Iterable[str]
@@ -45,6 +48,8 @@ class Crew(Service):
 
     def startService(self) -> None:
         super().startService()
+        if fault := confinement.fault():
+            self.log.warn("Couriers can read the files that the broker can: {fault}.", fault=fault)
         for courier in self.couriers:
             courier.start()
 

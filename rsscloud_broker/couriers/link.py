@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from msgspec import DecodeError, msgpack
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer
-from twisted.protocols.basic import Int32StringReceiver
+from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer, ITransport
+from twisted.internet.protocol import Protocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -23,12 +23,15 @@ T = TypeVar("T")
 #: The longest frame in bytes: a content of the largest size allowed, and what is sent with it.
 LONGEST: Final = 80 * 1024 * 1024
 
+#: How many bytes before a frame say how long it is.
+_PREFIX: Final = 4
+
 #: A frame is sent when so many bytes of bodies have come together in one turn, and then another.
 ENOUGH: Final = 1024 * 1024
 
 
 @implementer(IPushProducer)
-class Link(Int32StringReceiver, Generic[S, T]):
+class Link(Protocol, Generic[S, T]):
     """One end of the connection between the broker and a courier.
 
     :param takes: the type of the messages that this end takes.
@@ -38,8 +41,6 @@ class Link(Int32StringReceiver, Generic[S, T]):
         not Unicode, and the reason.
     :ivar is_full: whether the other end reads more slowly than this one sends.
     """
-
-    MAX_LENGTH = LONGEST
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Link(Int32StringReceiver, Generic[S, T]):
         self._batch: list[S] = []
         self._flushing: IDelayedCall | None = None
         self._waiting: list[Deferred[None]] = []
+        self._received = bytearray()
         self.is_full = False
 
     # --- sending
@@ -97,7 +99,13 @@ class Link(Int32StringReceiver, Generic[S, T]):
                 for message in batch:
                     self._send([message])
         else:
-            self.sendString(frame)
+            length = len(frame).to_bytes(_PREFIX, "big")
+            cast(ITransport, self.transport).writeSequence([length, frame])
+
+    def close(self) -> None:
+        """End the connection when the messages until now are sent."""
+        self.flush()
+        cast(ITransport, self.transport).loseConnection()
 
     async def until_there_is_room(self) -> None:
         """Wait until the other end has read what was sent."""
@@ -127,16 +135,29 @@ class Link(Int32StringReceiver, Generic[S, T]):
 
     # --- taking
 
-    def stringReceived(self, string: bytes) -> None:
+    def dataReceived(self, data: bytes) -> None:
+        # A large frame comes in hundreds of pieces.  A bytearray grows and shrinks without a copy
+        # of all of it for each piece.
+        received = self._received
+        received += data
+        while not self._why and len(received) >= _PREFIX:
+            length = int.from_bytes(received[:_PREFIX], "big")
+            if length > LONGEST:
+                self.abort(f"it sent a frame of {length:,} bytes; {LONGEST:,} are the most")
+            elif len(received) < _PREFIX + length:
+                return
+            else:
+                frame = bytes(received[_PREFIX : _PREFIX + length])
+                del received[: _PREFIX + length]
+                self._take_frame(frame)
+
+    def _take_frame(self, frame: bytes) -> None:
         try:
-            batch = self._decode(string)
+            batch = self._decode(frame)
         except DecodeError as error:
             self.abort(f"it sent a frame that cannot be read: {error}")
-            return
-        self._take(batch)
-
-    def lengthLimitExceeded(self, length: int) -> None:
-        self.abort(f"it sent a frame of {length:,} bytes; {LONGEST:,} are the most")
+        else:
+            self._take(batch)
 
     def abort(self, why: str) -> None:
         """End the connection at once.
@@ -153,5 +174,6 @@ class Link(Int32StringReceiver, Generic[S, T]):
             self._flushing.cancel()
         self._flushing = None
         self._batch = []
+        self._received.clear()
         self._let_in()
         self._lost(self._why)

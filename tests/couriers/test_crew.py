@@ -10,91 +10,19 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from twisted.internet import reactor
-from twisted.internet.defer import Deferred
-from twisted.internet.task import deferLater
-from twisted.trial.unittest import TestCase
-from twisted.web.resource import Resource
-from twisted.web.server import NOT_DONE_YET, Request, Site
+from attrs import evolve
+from twisted.internet.defer import CancelledError
 
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import courier as module
-from rsscloud_broker.couriers.crew import Crew
-from rsscloud_broker.couriers.messages import Setup
+from rsscloud_broker.couriers.spawning import megabytes
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, Unavailable
-from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.testing import Clock
-
-_OWN_PORT = 5337
-
-_reactor: Any = reactor
+from tests.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase
 
 
-class Callback(Resource):
-    """A callback: answers at once, or when the test says so.
-
-    :ivar got: the method, the headers and the body of each request.
-    :ivar asked: fires at the next request of ``/slow``, which is never answered.
-    """
-
-    isLeaf = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.got: list[tuple[bytes, Request, bytes]] = []
-        self.asked: Deferred[Request] = Deferred()
-
-    def render(self, request: Request) -> Any:
-        assert request.content is not None
-        self.got.append((request.method, request, request.content.read()))
-        if request.path == b"/slow":
-            self.asked.callback(request)
-            return NOT_DONE_YET
-        if request.path == b"/away":
-            request.redirect(b"/here")
-            return b""
-        request.setHeader(b"X-Seen", b"1")
-        request.setResponseCode(202)
-        return b"\xff\0 body"
-
-
-class CrewTestCase(TestCase):
-    """A crew of one courier whose timers the test moves, and a callback."""
-
-    timeout = 60
-
-    def setUp(self) -> None:
-        self.clock = Clock()
-        self.callback = Callback()
-        port: Any = _reactor.listenTCP(0, Site(self.callback), interface="127.0.0.1")
-        self.addCleanup(port.stopListening)
-        self.url = f"http://127.0.0.1:{port.getHost().port}"
-        self.crew = self.made()
-        (self.courier,) = self.crew.couriers
-
-    def made(self, processes: int = 1) -> Crew:
-        """A crew that has started, and stops with the test."""
-        setup = Setup("tests/1.0", [], [("127.0.0.1", _OWN_PORT)], 15.0, 65_536)
-        crew = Crew(_reactor, self.clock, processes, setup, ["127.0.0.0/8"])
-        crew.startService()
-        self.addCleanup(lambda: crew.running and crew.stopService())
-        return crew
-
-    def request(self, path: str = "/", **more: Any) -> Deferred[OutboundReply]:
-        return Deferred.fromCoroutine(
-            self.crew.request(more.pop("method", "GET"), self.url + path, **more)
-        )
-
-    async def until_restarted(self) -> None:
-        """Let the pause pass, and wait until the new process answers."""
-        while True:
-            self.clock.advance(1)
-            try:
-                await self.request()
-            except Unavailable:
-                await deferLater(_reactor, 0.01)  # it is not dead yet
-            else:
-                return
+def out_of_memory_score(pid: int) -> int:
+    """What the kernel adds to the memory of a process when it chooses one to end."""
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text(encoding="ascii"))
 
 
 class RequestTests(CrewTestCase):
@@ -147,7 +75,7 @@ class RequestTests(CrewTestCase):
         for url, kind in (
             ("http://10.0.0.1/", AddressRefused),
             ("http://[::1]:8080/", AddressRefused),
-            (f"http://127.0.0.1:{_OWN_PORT}/", OwnAddress),
+            (f"http://127.0.0.1:{OWN_PORT}/", OwnAddress),
         ):
             with self.assertRaises(kind):
                 await self.crew.request("GET", url)
@@ -177,6 +105,13 @@ class RequestTests(CrewTestCase):
         with self.assertRaises(OutboundError):
             await self.request(headers={"x-a": "\ud800"})
         self.assertEqual((await self.request()).status, 202)
+
+    async def test_body_that_the_courier_has_not(self) -> None:
+        """It is an error of this request alone."""
+        with mock.patch.object(self.courier, "_crossed", lambda link, body: 4711):
+            answer = self.request(method="POST", body=bytes(2000))
+            await self.assertFailure(answer, Unavailable)
+        self.assertEqual((await self.request(method="POST", body=bytes(2000))).status, 202)
 
     async def test_cancelled(self) -> None:
         """The courier breaks it off too."""
@@ -218,10 +153,42 @@ class DeathTests(CrewTestCase):
         await self.request()
         os.kill(self.courier._process.pid, signal.SIGSTOP)
         answer = self.request()
-        for _ in range(int(module.SILENT) + 2):
+        for _ in range(int(LIMITS.silent) + 1):
             self.clock.advance(module.BEAT)
         await self.assertFailure(answer, Unavailable)
         await self.until_restarted()
+
+    async def test_requests_wait_for_the_next_process(self) -> None:
+        """Nothing is put off only because a courier is being started."""
+        await self.request()
+        self.courier.kill()
+        await self.until_ended()
+        answers = [self.request(f"/{number}") for number in range(20)]
+        self.assertEqual(self.crew.under_way, 20)
+        answers[7].cancel()
+        await self.assertFailure(answers.pop(7), CancelledError)
+        self.clock.advance(module.FIRST_PAUSE)
+        for answer in answers:
+            self.assertEqual((await answer).status, 202)
+        self.assertNotIn(b"/7", [request.path for _, request, _ in self.callback.got])
+        self.assertEqual(self.crew.under_way, 0)
+
+    async def test_stopped_while_requests_wait(self) -> None:
+        await self.request()
+        self.courier.kill()
+        await self.until_ended()
+        answer = self.request()
+        await self.crew.stopService()
+        await self.assertFailure(answer, Unavailable)
+
+    async def test_the_broker_stood_still(self) -> None:
+        """Then a courier is not to blame for answers that nobody has read."""
+        await self.request()
+        pid = self.courier._process.pid
+        for _ in range(3):
+            self.clock.advance(3 * LIMITS.silent)
+        self.assertEqual((await self.request()).status, 202)
+        self.assertEqual(self.courier._process.pid, pid)
 
     async def test_beats_while_it_lives(self) -> None:
         """A courier that answers is not replaced, however long it has nothing to do."""
@@ -232,10 +199,16 @@ class DeathTests(CrewTestCase):
         self.assertEqual(self.courier._process.pid, pid)
 
     async def test_uses_too_much_memory(self) -> None:
-        pid = self.courier._process.pid
+        """A courier that what it was sent has made too large is replaced; no other is."""
         await self.request()
-        with mock.patch.object(module, "MEMORY", 1):
-            self.clock.advance(module.BEAT)
+        pid = self.courier._process.pid
+        self.courier._limits = evolve(LIMITS, megabytes=megabytes(pid) + 16)
+        self.clock.advance(module.BEAT)
+        await self.request()
+        self.assertEqual(self.courier._process.pid, pid)
+        for number in range(8):
+            await self.request(method="POST", body=bytes([number]) * 4 * 1024 * 1024)
+        self.clock.advance(module.BEAT)
         await self.until_restarted()
         self.assertNotEqual(self.courier._process.pid, pid)
 
@@ -244,7 +217,7 @@ class DeathTests(CrewTestCase):
         await self.request()
         link = self.courier._link
         assert link is not None
-        link.stringReceived(b"\xc1")
+        link.dataReceived(b"\0\0\0\1\xc1")
         await self.until_restarted()
 
     async def test_ends_again_and_again(self) -> None:
@@ -253,9 +226,9 @@ class DeathTests(CrewTestCase):
         for _ in range(4):
             await self.request()
             self.courier.kill()
-            while self.courier._again is None:
-                await deferLater(_reactor, 0.01)
+            await self.until_ended()
             again = self.courier._again
+            assert again is not None
             pauses.append(again.getTime() - self.clock.seconds())
             self.clock.advance(pauses[-1] + 0.1)
         for earlier, later in pairwise(pauses):
@@ -265,12 +238,12 @@ class DeathTests(CrewTestCase):
         """It is tried again, and meanwhile requests are put off."""
         await self.request()
         full = OSError(errno.EAGAIN, "no process is left")
-        with mock.patch.object(_reactor, "spawnProcess", side_effect=full):
+        with mock.patch.object(REACTOR, "spawnProcess", side_effect=full):
             self.courier.kill()
-            while self.courier._again is None:
-                await deferLater(_reactor, 0.01)
+            await self.until_ended()
+            answer = self.request()
             self.clock.advance(1)
-            await self.assertFailure(self.request(), Unavailable)
+            await self.assertFailure(answer, Unavailable)
         await self.until_restarted()
 
     async def test_stopped(self) -> None:
@@ -305,11 +278,23 @@ class IsolationTests(CrewTestCase):
         }
         self.assertEqual(named - {os.readlink("/proc/self/fd/2")}, set())
         self.assertEqual(os.readlink(process / "cwd"), "/")
-        self.assertIn("NoNewPrivs:\t1", (process / "status").read_text(encoding="ascii"))
+        status = (process / "status").read_text(encoding="ascii")
+        self.assertIn("NoNewPrivs:\t1\n", status)
+        self.assertIn(f"CapEff:\t{'0' * 16}\n", status)
+        self.assertIn(f"CapPrm:\t{'0' * 16}\n", status)
+
+    async def test_ends_before_the_broker(self) -> None:
+        """If the system has no memory left, it ends a courier first."""
+        await self.request()
+        ours, theirs = map(out_of_memory_score, (os.getpid(), self.courier._process.pid))
+        self.assertLess(ours, theirs)
 
     async def test_signals_to_the_group(self) -> None:
-        """It goes on until the broker has no more need of it."""
-        await self.request()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            os.kill(self.courier._process.pid, number)
-        self.assertEqual((await self.request()).status, 202)
+        """It goes on until the broker has no more need of it, from its first moment on."""
+        pid = self.courier._process.pid
+        for _ in range(2):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+                os.kill(pid, number)
+            self.assertEqual((await self.request()).status, 202)
+        self.assertEqual(self.courier._process.pid, pid)
+        self.assertEqual(signal.pthread_sigmask(signal.SIG_BLOCK, ()), set())

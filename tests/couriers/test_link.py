@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 from msgspec import msgpack
@@ -11,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.couriers import link as module
 from rsscloud_broker.couriers.link import Link
-from rsscloud_broker.couriers.messages import Alive, Body, Call, Failed, FromBroker, Said
+from rsscloud_broker.couriers.messages import Alive, Body, Call, Failed, Forget, FromBroker, Said
 from rsscloud_broker.testing import Clock
 
 
@@ -101,6 +102,35 @@ class LinkTests(SynchronousTestCase):
         self.assertTrue(self.transport.disconnecting)
         self.link.connectionLost()
         self.assertIn("are the most", self.lost[0])
+
+    def test_large_frame_in_pieces(self) -> None:
+        """What the pieces cost does not grow with what has come before them."""
+        body = Body(1, bytes(40 * 1024 * 1024))
+        frame = msgpack.encode([body])
+        sent = len(frame).to_bytes(4, "big") + frame
+        before = process_time()
+        for start in range(0, len(sent), 65_536):
+            self.link.dataReceived(sent[start : start + 65_536])
+        self.assertEqual(self.taken, [[body]])
+        # To copy all that has come at each piece would be 13 GB.
+        self.assertLess(process_time() - before, 1.0)
+
+    def test_frames_in_any_pieces(self) -> None:
+        """Of several frames, of which some bytes come at a time."""
+        frames = [msgpack.encode([Forget(number)] * number) for number in range(20)]
+        sent = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+        for size in (1, 3, 7, 50, len(sent)):
+            self.taken.clear()
+            for start in range(0, len(sent), size):
+                self.link.dataReceived(sent[start : start + size])
+            self.assertEqual(self.taken, [[Forget(number)] * number for number in range(20)])
+
+    def test_nothing_is_taken_after_garbage(self) -> None:
+        good = msgpack.encode([Forget(1)])
+        sent = b"".join(len(one).to_bytes(4, "big") + one for one in (b"\xc1", good))
+        self.link.dataReceived(sent)
+        self.link.dataReceived(sent)
+        self.assertEqual(self.taken, [])
 
     def test_who_reads_slowly(self) -> None:
         """Whoever asks first waits until there is room, or until the link has ended."""

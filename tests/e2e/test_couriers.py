@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import time
 from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Condition
 
+from rsscloud_broker.sinks.walk import BATCH_SIZE, MAX_UNSAVED
 from tests import examples
-from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, until
+from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, request, until
 from tests.e2e.many import ManyServers, Subscriber
 from tests.e2e.publishing import Feed, Publishers, by_rest, subscribe_all
 from tests.e2e.servers import HttpPostReceiver, SoapReceiver, XMLRPCReceiver
 
-KILLS = examples(6)
+#: How many couriers are killed or stopped.
+FAULTS = examples(50)
 SEED = 20161124
 
-#: How many notifications are under way at the same time.
-UNDER_WAY = 20
-COURIERS = 2
+#: In each of so many moments one is chosen in which couriers are stopped and not killed: it takes
+#: five seconds until they count as dead.
+STOPPED_ONE_IN = 4
+
+#: How many notifications are under way at the same time: these, half as many for hosts that answer
+#: quickly, and slow ones.
+IN_FLIGHT, SLOW = 20, 20
+UNDER_WAY = IN_FLIGHT * 3 // 2 + SLOW
+COURIERS = 8
 CONFIGURATION = (
     f"[delivery]\nprocesses = {COURIERS}\n"
-    f"[sinks.distribution]\nslice_size = 25\nin_flight = {UNDER_WAY}\n"
+    f"[sinks.distribution]\nslice_size = 25\nin_flight = {IN_FLIGHT}\nmax_slow = {SLOW}\n"
 )
-SUBSCRIBERS, HOSTS = 200, 12
+SUBSCRIBERS, HOSTS = 400, 24
 
 
 def couriers_of(broker: Broker) -> list[int]:
@@ -46,8 +56,21 @@ def ready(broker: Broker, count: int) -> list[int]:
 
 
 def descriptors_of(broker: Broker) -> int:
-    """How many descriptors a broker has open."""
-    return len(os.listdir(f"/proc/{broker.pid}/fd"))
+    """How many descriptors a broker has open beside those of its data.
+
+    Its threads open the database when they are needed first, which may be at any time.
+    """
+    return len(files_of(broker.pid)) - len(files_of(broker.pid, broker.data))
+
+
+def files_of(pid: int, below: Path | str = "") -> list[str]:
+    """What the descriptors of a process are for.
+
+    :param below: only files in this directory; empty for all.
+    """
+    directory = Path(f"/proc/{pid}/fd")
+    names = [os.readlink(each) for each in directory.iterdir()]
+    return [name for name in names if name.startswith(str(below))]
 
 
 def is_alive(pid: int) -> bool:
@@ -63,7 +86,12 @@ def ended(pids: list[int]) -> bool:
     return not any(map(is_alive, pids))
 
 
-class KilledCouriersTests(EndToEndTestCase):
+class KilledTestCase(EndToEndTestCase):
+    """A broker that does not run yet, a feed, and its subscribers at many addresses.
+
+    :ivar count: how many notifications have arrived.
+    """
+
     def setUp(self) -> None:
         super().setUp()
         self.random = Random(SEED)
@@ -73,7 +101,6 @@ class KilledCouriersTests(EndToEndTestCase):
         servers.start()
         self.addCleanup(servers.stop)
         self.broker = self.own_broker(CONFIGURATION)
-        self.broker.by_command = True  # the whole program is killed piece by piece
         hosts = [
             servers.listen(f"127.0.2.{number}", lambda: Subscriber(self.hear))
             for number in range(1, HOSTS + 1)
@@ -89,6 +116,15 @@ class KilledCouriersTests(EndToEndTestCase):
             self.heard.notify_all()
         return 200
 
+    def wait_for_more(self, number: int) -> None:
+        """Wait until so many more notifications have arrived."""
+        with self.heard:
+            wanted = self.count + number
+            if not self.heard.wait_for(lambda: self.count >= wanted, TIMEOUT):
+                raise AssertionError(f"{wanted - self.count} notifications did not come")
+
+
+class KilledCouriersTests(KilledTestCase):
     def test_everybody_is_told(self) -> None:
         self.broker.start()
         publishers = Publishers(self.broker, self.heard, lambda: None)
@@ -96,12 +132,9 @@ class KilledCouriersTests(EndToEndTestCase):
             publishers.publish(self.feed, self.feed.told_all)
             publishers.up.set()
             self.wait_for_more(SUBSCRIBERS)
+            until(lambda: len(ready(self.broker, COURIERS)) == COURIERS, "all couriers")
             open_before = descriptors_of(self.broker)
-            for number in range(KILLS):
-                self.wait_for_more(self.random.randint(1, 50))
-                # One that is stopped gives no sign of life, and is replaced after some seconds.
-                signals = signal.SIGSTOP if number % 5 == 4 else signal.SIGKILL
-                os.kill(self.random.choice(self.couriers()), signals)
+            moments = self.fault_again_and_again()
         finally:
             publishers.finish()
         with self.heard:
@@ -111,20 +144,45 @@ class KilledCouriersTests(EndToEndTestCase):
         for callback, seen in self.feed.seen.items():
             self.assertEqual(set(seen), versions, callback)
         twice = self.count - SUBSCRIBERS * len(versions)
-        self.assertLessEqual(twice, KILLS * UNDER_WAY)
-        until(lambda: len(self.couriers()) == COURIERS, "all couriers to be replaced")
+        self.assertLessEqual(twice, moments * UNDER_WAY)
+        until(lambda: len(couriers_of(self.broker)) == COURIERS, "all couriers to be replaced")
         until(lambda: descriptors_of(self.broker) <= open_before, "descriptors to be closed")
 
-    def wait_for_more(self, number: int) -> None:
-        """Wait until so many more notifications have arrived."""
-        with self.heard:
-            wanted = self.count + number
-            if not self.heard.wait_for(lambda: self.count >= wanted, TIMEOUT):
-                raise AssertionError(f"{wanted - self.count} notifications did not come")
+    def fault_again_and_again(self) -> int:
+        """Kill or stop couriers, some at a time; in how many moments."""
+        faults = moments = 0
+        while faults < FAULTS:
+            self.wait_for_more(self.random.randint(1, 50))
+            there = until(lambda: couriers_of(self.broker), "a courier")
+            chosen = self.random.sample(
+                there, self.random.randint((len(there) + 1) // 2, len(there))
+            )
+            moments += 1
+            is_stop = moments % STOPPED_ONE_IN == 0
+            for courier in chosen:
+                os.kill(courier, signal.SIGSTOP if is_stop else signal.SIGKILL)
+            faults += len(chosen)
+        return moments
 
-    def couriers(self) -> list[int]:
-        """The couriers that there are; waits until there is one."""
-        return until(lambda: couriers_of(self.broker), "a courier")
+
+class StartTests(KilledTestCase):
+    def test_unfinished_fan_out(self) -> None:
+        """When a broker starts, its walks wait for couriers.  They put nothing off."""
+        self.broker.start()
+        self.feed.change()
+        self.feed.ping(self.broker, self.feed.url, "Night Train Diary")
+        self.wait_for_more(SUBSCRIBERS // 4)
+        self.broker.kill()
+        before = len(self.broker.log)
+        self.broker.start()
+        with self.heard:
+            self.heard.wait_for(lambda: not self.feed.untold, TIMEOUT)
+            self.assertEqual(self.feed.untold, set())
+            self.assertLessEqual(self.count, SUBSCRIBERS + UNDER_WAY + MAX_UNSAVED + BATCH_SIZE)
+        metrics = request(f"{self.broker.url}/metrics").text
+        outcomes = re.findall(r'rsscloud_notifications_total\{outcome="(\w+)"', metrics)
+        self.assertEqual(outcomes, ["delivered"])
+        self.assertNotIn("put off", self.broker.log[before:])
 
 
 class ProcessTests(EndToEndTestCase):
@@ -137,7 +195,23 @@ class ProcessTests(EndToEndTestCase):
             if end == broker.kill:
                 os.kill(couriers[0], signal.SIGSTOP)
             end()
+            ended_at = time.monotonic()
             until(partial(ended, couriers), "the couriers to end")
+            self.assertLess(time.monotonic() - ended_at, 2.0)
+
+    def test_descriptors(self) -> None:
+        """Couriers get none of the files that the broker has opened, as late as they may start."""
+        broker = self.own_broker("[delivery]\nprocesses = 2\n")
+        broker.start()
+        self.assertNotEqual(files_of(broker.pid, broker.data), [])
+        first = until(lambda: ready(broker, 2), "two couriers")
+        for courier in first:
+            os.kill(courier, signal.SIGKILL)
+        until(lambda: not set(first) & set(couriers_of(broker)), "the couriers to end")
+        for courier in until(lambda: ready(broker, 2), "two other couriers"):
+            self.assertEqual(files_of(courier, broker.data), [])
+            sockets = [name for name in files_of(courier, "") if name.startswith("socket:")]
+            self.assertEqual(len(sockets), 1)
 
     def test_every_protocol(self) -> None:
         """Subscriptions are verified and notified through couriers."""

@@ -7,8 +7,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.admin_records import Block
+from rsscloud_broker.blocks import Blocks
 from rsscloud_broker.core.block_names import block_name, host_name
-from rsscloud_broker.core.blocks import Blocks
 from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable
 from rsscloud_broker.events import PingRefused
 from rsscloud_broker.interfaces import IBlocks

@@ -1,0 +1,92 @@
+"""Starts the process of a courier, with nothing of the broker's but one end of a connection."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from twisted.internet.protocol import ProcessProtocol
+from twisted.python.failure import Failure
+
+import rsscloud_broker
+
+#: What a courier runs.  ``-P`` keeps Python from looking for modules in the working directory.
+COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.courier_process")
+
+#: The descriptor that a courier gets its end of the connection as.
+_DESCRIPTOR: Final = 3
+
+#: What a courier needs of the operator's environment: where its time zone, certificates and
+#: libraries are.
+_ENVIRONMENT: Final = ("LANG", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ")
+
+
+#: Signals to the group of processes, such as that of Ctrl-C, are for the broker alone.  A courier
+#: goes on, since the broker may still wait for outcomes.
+_FOR_THE_BROKER: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
+
+def spawn(
+    reactor: Any, command: Sequence[str], descriptor: int, exited: Callable[[str], object]
+) -> Any:
+    """Start a process.
+
+    :param command: its command line, but for the last argument, the number of its descriptor.
+    :param descriptor: its end of the connection.
+    :param exited: is called with the reason when it has ended.
+    :returns: an ``IProcessTransport``.
+    :raises OSError: the system has no room for a process.
+    """
+    # A process keeps the mask of signals of the one that starts it, so there is no moment in which
+    # they can end it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_BROKER)
+    try:
+        # Without a path Twisted need not fork, which takes long for a broker with much memory.
+        return reactor.spawnProcess(
+            _Watch(exited),
+            command[0],
+            [*command, str(_DESCRIPTOR)],
+            env=_environment(),
+            childFDs={0: _null(), 1: 2, 2: 2, _DESCRIPTOR: descriptor},
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Watch(ProcessProtocol):
+    """Says when the process has ended."""
+
+    def __init__(self, exited: Callable[[str], object]) -> None:
+        self._exited = exited
+
+    def processEnded(self, reason: Failure) -> None:
+        self._exited(reason.getErrorMessage())
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a courier: what it needs to run, and nothing of the operator's else."""
+    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    return {**kept, "PYTHONPATH": str(Path(rsscloud_broker.__file__).parent.parent)}
+
+
+def _null() -> int:
+    """A descriptor of ``/dev/null``; it stays open as long as this process."""
+    if not _nulls:
+        _nulls.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+    return _nulls[0]
+
+
+_nulls: list[int] = []
+
+
+def megabytes(process: int | None) -> int:
+    """The memory that a process uses; 0 if the system does not say so."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE") // 2**20

@@ -1,0 +1,103 @@
+"""A crew with real processes, and what it calls: a real server on loopback."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.trial.unittest import TestCase
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request, Site
+
+from rsscloud_broker.couriers import courier as module
+from rsscloud_broker.couriers.courier import Courier
+from rsscloud_broker.couriers.crew import Crew
+from rsscloud_broker.couriers.messages import (
+    Setup,
+)
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.testing import Clock
+
+OWN_PORT = 5337
+
+LIMITS = module.Limits()
+
+REACTOR: Any = reactor
+
+
+class Callback(Resource):
+    """A callback: answers at once, or when the test says so.
+
+    :ivar got: the method, the headers and the body of each request.
+    :ivar asked: fires at the next request of ``/slow``, which is never answered.
+    """
+
+    isLeaf = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.got: list[tuple[bytes, Request, bytes]] = []
+        self.asked: Deferred[Request] = Deferred()
+
+    def render(self, request: Request) -> Any:
+        assert request.content is not None
+        self.got.append((request.method, request, request.content.read()))
+        if request.path == b"/slow":
+            self.asked.callback(request)
+            return NOT_DONE_YET
+        if request.path == b"/away":
+            request.redirect(b"/here")
+            return b""
+        request.setHeader(b"X-Seen", b"1")
+        request.setResponseCode(202)
+        return b"\xff\0 body"
+
+
+class CrewTestCase(TestCase):
+    """A crew of one courier whose timers the test moves, and a callback."""
+
+    timeout = 60
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.callback = Callback()
+        port: Any = REACTOR.listenTCP(0, Site(self.callback), interface="127.0.0.1")
+        self.addCleanup(port.stopListening)
+        self.url = f"http://127.0.0.1:{port.getHost().port}"
+        self.crew = self.made()
+        (self.courier,) = self.crew.couriers
+
+    def made(self, processes: int = 1) -> Crew:
+        """A crew that has started, and stops with the test."""
+        setup = Setup("tests/1.0", [], [("127.0.0.1", OWN_PORT)], 15.0, 65_536)
+        crew = Crew(REACTOR, self.clock, processes, setup, ["127.0.0.0/8"])
+        crew.startService()
+        self.addCleanup(lambda: crew.running and crew.stopService())
+        return crew
+
+    def request(self, path: str = "/", **more: Any) -> Deferred[OutboundReply]:
+        return Deferred.fromCoroutine(
+            self.crew.request(more.pop("method", "GET"), self.url + path, **more)
+        )
+
+    async def until_restarted(self) -> None:
+        """Let the pause pass, and wait until the new process answers."""
+        replies: list[OutboundReply] = []
+        while not replies:
+            answer = self.request()
+            answer.addCallbacks(replies.append, lambda failure: failure.trap(Unavailable))
+            while not answer.called:
+                if self.courier._link is None:
+                    self.clock.advance(0.1)
+                await deferLater(REACTOR, 0.01)
+
+    async def until_ended(self, courier: Courier | None = None) -> None:
+        """Wait until a process has ended and the next one waits for its start.
+
+        :param courier: by default the first one of the crew.
+        """
+        while (courier or self.courier)._again is None:
+            await deferLater(REACTOR, 0.01)
