@@ -38,10 +38,11 @@ from rsscloud_broker.couriers.messages import (
     Forget,
     FromBroker,
     FromCourier,
+    Key,
     Said,
 )
 from rsscloud_broker.errors import OutboundError, Unavailable
-from rsscloud_broker.interfaces import IClock, OutboundReply
+from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
 
 #: Seconds between two questions whether a courier is alive, and how long it may give no sign.
 BEAT: Final = 1.0
@@ -117,7 +118,13 @@ class Courier:
         return len(self._waiting)
 
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, redirects: int
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None,
     ) -> OutboundReply:
         """See ``IOutbound.request``."""
         link = self._link
@@ -131,7 +138,8 @@ class Courier:
         answer: Deferred[OutboundReply] = Deferred(lambda _: self._cancel(number))
         self._waiting[number] = answer
         sent = body if len(body) < LARGE else self._crossed(link, body)
-        link.send(Call(number, method, url, dict(headers), sent, redirects))
+        key = None if signing is None else Key(signing.secret, signing.method)
+        link.send(Call(number, method, url, dict(headers), sent, redirects, key))
         return await answer
 
     def _cancel(self, number: int) -> None:
