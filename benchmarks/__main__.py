@@ -43,6 +43,8 @@ ROWS: dict[str, Row] = {
     "couriers": couriers.plain,
     "couriers-tls": couriers.tls,
     "couriers-websub": couriers.websub,
+    "couriers-latency": couriers.latency,
+    "couriers-model": couriers.model,
     "xmlrpc-pings": pings.xmlrpc,
     "postgresql-notify": cluster.notify,
     "postgresql-pings": cluster.accept,

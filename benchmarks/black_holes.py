@@ -95,7 +95,7 @@ def _callbacks(receiver: Helper, count: int, alive: set[int], named: bool) -> li
             callbacks.append(f"http://{host}:{receiver.port}/n/{healthy}")
             healthy += 1
         elif named:
-            callbacks.append(f"http://{name(number, silent=True)}:{receiver.port}/")
+            callbacks.append(f"http://{name(number, 'silent')}:{receiver.port}/")
         else:
             port = receiver.ready["silent" if number // 10 % 2 else "dropping"]
             callbacks.append(f"http://{address(number)}:{port}/")

@@ -1,7 +1,8 @@
 """A name server for the hosts of the benchmarks.
 
-``n7.well.test`` has the address of subscriber 7; queries for ``n7.silent.test`` are never answered.
-Answers have a time to live of 0, so they are not cached.
+``n7.well.test`` and ``n7.kept.test`` have the address of subscriber 7; queries for
+``n7.silent.test`` are never answered.  The time to live of the first is 0, so that nobody keeps it;
+that of the second is an hour.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from collections import deque
 from benchmarks import control
 from benchmarks.addresses import address
 
+#: Seconds for which answers may be kept, by zone.
+_TIMES_TO_LIVE = {b"well": 0, b"kept": 3600}
+
 _ANSWER = 0x8180
 _A = b"\0\1"
 
@@ -23,12 +27,12 @@ _A = b"\0\1"
 _BUFFER = 8 * 1024 * 1024
 
 
-def name(number: int, silent: bool = False) -> str:
+def name(number: int, zone: str = "well") -> str:
     """The name of a subscriber's host.
 
-    :param silent: whether queries for the name are never answered.
+    :param zone: ``well``, ``kept`` or ``silent``.
     """
-    return f"n{number}.{'silent' if silent else 'well'}.test"
+    return f"n{number}.{zone}.test"
 
 
 def _answer(query: bytes) -> bytes:
@@ -39,14 +43,15 @@ def _answer(query: bytes) -> bytes:
         labels.append(query[offset + 1 : offset + 1 + length])
         offset += 1 + length
     end = offset + 5
-    if labels[1] == b"silent":
+    seconds = _TIMES_TO_LIVE.get(labels[1])
+    if seconds is None:
         return b""
     found = query[offset + 1 : offset + 3] == _A
     head = query[:2] + struct.pack(">5H", _ANSWER, 1, int(found), 0, 0) + query[12:end]
     if not found:
         return head
     four = socket.inet_aton(address(int(labels[0][1:])))
-    return head + struct.pack(">3HIH", 0xC00C, 1, 1, 0, 4) + four
+    return head + struct.pack(">3HIH", 0xC00C, 1, 1, seconds, 4) + four
 
 
 def main() -> None:

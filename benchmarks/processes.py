@@ -129,6 +129,10 @@ class Running:
         """The CPU seconds that the process and its children have used, in all their threads."""
         return sum(map(_cpu_seconds, self._processes()))
 
+    def own_cpu_seconds(self) -> float:
+        """The same without its children that run."""
+        return _cpu_seconds(self.pid)
+
     def peak_megabytes(self) -> float:
         """The peak resident memory of the process and its children, in 10^6 bytes."""
         return sum(map(_peak_megabytes, self._processes()))

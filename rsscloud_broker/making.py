@@ -37,6 +37,7 @@ from rsscloud_broker.interfaces import (
     IPluginMaker,
     IPushesContent,
     OutboundReply,
+    Signing,
 )
 from rsscloud_broker.records import History
 from rsscloud_broker.wire.text import clean
@@ -260,6 +261,7 @@ class _NoOutbound:
         headers: Mapping[str, str] = {},
         body: bytes = b"",
         redirects: int = 0,
+        signing: Signing | None = None,
     ) -> OutboundReply:
         raise OutboundError("this notifier was not made to call anybody")
 

@@ -74,7 +74,7 @@ class RowTests(SynchronousTestCase):
         self.run_row("notify-one-host")
 
     def test_notify_names(self) -> None:
-        self.run_row("notify-names")
+        self.run_row("notify-names", 2)
 
     def test_couriers(self) -> None:
         self.run_row("couriers")
@@ -84,6 +84,12 @@ class RowTests(SynchronousTestCase):
 
     def test_couriers_websub(self) -> None:
         self.run_row("couriers-websub")
+
+    def test_couriers_latency(self) -> None:
+        self.run_row("couriers-latency")
+
+    def test_couriers_model(self) -> None:
+        self.run_row("couriers-model", 2)
 
     def test_xmlrpc_pings(self) -> None:
         self.run_row("xmlrpc-pings")

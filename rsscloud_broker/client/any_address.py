@@ -20,7 +20,7 @@ from zope.interface import implementer
 from rsscloud_broker.client.feed_requests import Answer
 from rsscloud_broker.client.web import MAX_BYTES, SECONDS, USER_AGENT, ClientError, in_time
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply
+from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, Signing
 
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -48,8 +48,9 @@ class AnyAddress:
         headers: Mapping[str, str] = _NONE,
         body: bytes = b"",
         redirects: int = 0,
+        signing: Signing | None = None,
     ) -> OutboundReply:
-        if method != "GET" or body:
+        if method != "GET" or body or signing:
             raise ValueError("this client sends GET requests only")
         hops: list[tuple[int, str]] = []
         try:

@@ -26,7 +26,7 @@ from rsscloud_broker.couriers.messages import (
     Setup,
 )
 from rsscloud_broker.errors import OutboundError, Unavailable
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, Signing
 
 
 class Client(Protocol):
@@ -38,7 +38,13 @@ class Client(Protocol):
     def allow(self, networks: Iterable[IPv4Network | IPv6Network]) -> None: ...
 
     async def request(
-        self, method: str, url: str, headers: dict[str, str], body: bytes, redirects: int
+        self,
+        method: str,
+        url: str,
+        headers: dict[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None,
     ) -> OutboundReply: ...
 
 
@@ -124,11 +130,12 @@ class Carrier:
             self._under_way[call.number] = carried
 
     async def _carry(self, call: Call, body: bytes | None) -> None:
+        signing = None if call.key is None else Signing(call.key.secret, call.key.method)
         try:
             if body is None:
                 raise LookupError(f"there is no body {call.body!r}")
             reply = await self._made.request(
-                call.method, call.url, call.headers, body, call.redirects
+                call.method, call.url, call.headers, body, call.redirects, signing
             )
         except CancelledError:
             return  # nobody waits for it

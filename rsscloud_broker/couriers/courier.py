@@ -34,11 +34,12 @@ from rsscloud_broker.couriers.messages import (
     Forget,
     FromBroker,
     FromCourier,
+    Key,
     Said,
 )
 from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
 from rsscloud_broker.errors import OutboundError, Unavailable
-from rsscloud_broker.interfaces import IClock, OutboundReply
+from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
 
 #: Seconds between two questions whether a courier is alive.
 BEAT: Final = 1.0
@@ -132,7 +133,13 @@ class Courier:
         return len(self._waiting) + len(self._for_start)
 
     async def request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, redirects: int
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None,
     ) -> OutboundReply:
         """See ``IOutbound.request``."""
         link = self._link or await self._next_link()
@@ -144,7 +151,8 @@ class Courier:
         answer: Deferred[OutboundReply] = Deferred(lambda _: self._cancel(number))
         self._waiting[number] = answer
         sent = body if len(body) < LARGE else self._crossed(link, body)
-        link.send(Call(number, method, url, dict(headers), sent, redirects))
+        key = None if signing is None else Key(signing.secret, signing.method)
+        link.send(Call(number, method, url, dict(headers), sent, redirects, key))
         return await answer
 
     async def _next_link(self) -> Link[FromBroker, FromCourier]:

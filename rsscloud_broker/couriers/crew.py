@@ -15,7 +15,7 @@ from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import confinement
 from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup
-from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply
+from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, Signing
 from rsscloud_broker.model import host_of
 
 
@@ -88,6 +88,7 @@ class Crew(Service):
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         redirects: int = 0,
+        signing: Signing | None = None,
     ) -> OutboundReply:
         courier = self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]
-        return await courier.request(method, url, headers or {}, body, redirects)
+        return await courier.request(method, url, headers or {}, body, redirects, signing)

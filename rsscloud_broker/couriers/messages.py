@@ -60,11 +60,22 @@ class Forget(_Message, frozen=True):
     number: int
 
 
+class Key(Struct, frozen=True, array_like=True, gc=False):
+    """What a courier signs a request with: see ``Signing``."""
+
+    secret: str
+    method: str
+
+    def __repr__(self) -> str:
+        return f"Key(method={self.method!r})"  # the secret may be shown nowhere
+
+
 class Call(_Message, frozen=True):
     """A request to make.
 
     :ivar body: the body, or the number of a ``Body``.
     :ivar redirects: how many redirects to follow.
+    :ivar key: what the courier signs it with; None if it is not signed.
     """
 
     number: int
@@ -73,6 +84,7 @@ class Call(_Message, frozen=True):
     headers: dict[str, str]
     body: bytes | int
     redirects: int
+    key: Key | None = None
 
 
 class Cancel(_Message, frozen=True):

@@ -59,7 +59,13 @@ from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEvent
 from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.feeds import IChangeStore, IKeepsFeeds, IServesTopics
 from rsscloud_broker.interfaces.health import IHealth, PartState
-from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
+from rsscloud_broker.interfaces.outbound import (
+    IOutbound,
+    ITopicFetcher,
+    IURLPolicy,
+    OutboundReply,
+    Signing,
+)
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
     IAdministers,
@@ -162,6 +168,7 @@ __all__ = [
     "Session",
     "SignIn",
     "SignedIn",
+    "Signing",
     "SinkParts",
     "SoapDescription",
     "SoapOperation",

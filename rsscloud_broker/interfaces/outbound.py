@@ -40,6 +40,20 @@ class OutboundReply:
         return 200 <= self.status <= 299
 
 
+@frozen
+class Signing:
+    """How a request is signed: by an HMAC of its body in ``X-Hub-Signature``.
+
+    Whoever sends the request computes it.  Source: WebSub, section 7.1.
+
+    :ivar secret: the key of the HMAC.
+    :ivar method: ``sha1``, ``sha256``, ``sha384`` or ``sha512``.
+    """
+
+    secret: str = field(repr=False)
+    method: str
+
+
 class IOutbound(Interface):
     """Makes guarded HTTP requests, each under one deadline."""
 
@@ -49,11 +63,13 @@ class IOutbound(Interface):
         headers: Mapping[str, str] = ...,
         body: bytes = ...,
         redirects: int = ...,
+        signing: Signing | None = ...,
     ) -> Awaitable[OutboundReply]:
         """Make one request and read its response.
 
         :param redirects: how many redirects to follow, with the same method and body.
             After these a redirect is itself the response.
+        :param signing: how the request is signed; None if it is not.
         :raises OutboundError: there was no response: the address is refused, the name does not
             resolve, no connection was made, the deadline passed, the body is larger than
             allowed, or the response is not HTTP.

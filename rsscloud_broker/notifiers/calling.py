@@ -10,12 +10,13 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from rsscloud_broker.errors import AddressRefused, OutboundError
-from rsscloud_broker.interfaces import IOutbound, OutboundReply
+from rsscloud_broker.interfaces import IOutbound, OutboundReply, Signing
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.notifiers.options import RssCloudOptions
 from rsscloud_broker.notifiers.recording import exchange_of
 from rsscloud_broker.wire.http_dates import retry_after
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.websub import SIGNATURE
 
 #: The number of redirects of an rssCloud notification that are followed, as POST.
 REDIRECTS = 5
@@ -62,6 +63,7 @@ async def call(
     accept: Callable[[OutboundReply], str] = lambda reply: "",
     redirects: int = REDIRECTS,
     passing: Container[int] = (),
+    signing: Signing | None = None,
 ) -> Outcome:
     """Call a callback and judge the answer.
 
@@ -73,10 +75,12 @@ async def call(
     :param redirects: the number of redirects to follow.
     :param passing: the statuses of failures that pass: the broker tries again even if the answer
         has no Retry-After.
+    :param signing: how the call is signed; None if it is not.
     :returns: the outcome of the call; it raises nothing for a failure.
     """
+    sent = headers if signing is None else {**headers, SIGNATURE: ""}  # whoever sends it signs it
     try:
-        reply = await outbound.request(method, url, headers, body, redirects)
+        reply = await outbound.request(method, url, headers, body, redirects, signing)
     except OutboundError as error:
         refused = isinstance(error, AddressRefused)
         return failed(
@@ -84,7 +88,7 @@ async def call(
             answered=False,
             refused=refused,
             port_only=error.port_only,
-            exchange=exchange_of(method, url, headers, body),
+            exchange=exchange_of(method, url, sent, body),
         )
     if not reply.success:
         pause = retry_after(reply.headers)
@@ -92,12 +96,12 @@ async def call(
             f"the callback answered with status {reply.status}",
             retry_after=0.0 if pause is None and reply.status in passing else pause,
             gone=reply.status == 410 and all(status in PERMANENT for status, _ in reply.hops),
-            exchange=exchange_of(method, url, headers, body, reply),
+            exchange=exchange_of(method, url, sent, body, reply),
         )
     reason = accept(reply)
     if not reason:
         return DELIVERED
-    return failed(reason, exchange=exchange_of(method, url, headers, body, reply))
+    return failed(reason, exchange=exchange_of(method, url, sent, body, reply))
 
 
 #: The outcome of a successful call.

@@ -12,10 +12,11 @@ from typing import Final
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import HIDDEN, KEPT_OF_BODY, Exchange
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.websub import SIGNATURE
 
 #: Headers whose values could be used by whoever reads them.
 SECRET_HEADERS: Final = frozenset(
-    {"authorization", "cookie", "proxy-authorization", "set-cookie", "x-hub-signature"}
+    {"authorization", "cookie", "proxy-authorization", "set-cookie", SIGNATURE}
 )
 
 #: How many headers are kept, and how many characters of each value.

@@ -31,7 +31,7 @@ from attrs import field, frozen
 from attrs.validators import deep_iterable, gt
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
+from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply, Signing
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.notifiers.calling import call, failed
 from rsscloud_broker.wire import websub
@@ -109,11 +109,13 @@ class WebSubNotifier:
                 options.get(websub.HUB, ""), notification.topic, content.link
             ),
         }
+        signing = None
         if secret := options.get(websub.SECRET):
-            method = options.get(websub.METHOD, self._signature)
-            headers["x-hub-signature"] = websub.sign(content.body, secret, method)
+            signing = Signing(secret, options.get(websub.METHOD, self._signature))
         url = notification.callback.url
-        return await call(self._outbound, "POST", url, headers, content.body, redirects=0)
+        return await call(
+            self._outbound, "POST", url, headers, content.body, redirects=0, signing=signing
+        )
 
     async def deny(self, denial: Denial) -> Outcome:
         url = websub.denial_url(denial.callback.url, denial.topic, denial.reason)

@@ -14,7 +14,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.errors import AddressRefused, OutboundError
-from rsscloud_broker.interfaces import IBlocks, IOutbound, OutboundReply
+from rsscloud_broker.interfaces import IBlocks, IOutbound, OutboundReply, Signing
 from rsscloud_broker.model import host_of
 from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
@@ -24,6 +24,7 @@ from rsscloud_broker.outbound.guard import AddressGuard, Network
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import check_circle, redirected
+from rsscloud_broker.wire.websub import SIGNATURE, sign
 
 #: Redirects after which the same request is made to another URL (RFC 9110, section 15.4).
 _REDIRECTS: Final = frozenset({301, 302, 307, 308})
@@ -109,8 +110,11 @@ class Client(Service, ABC):
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         redirects: int = 0,
+        signing: Signing | None = None,
     ) -> OutboundReply:
         headers = {"user-agent": self._user_agent, **(headers or {})}
+        if signing is not None:
+            headers[SIGNATURE] = sign(body, signing.secret, signing.method)
         first = url
         hops: list[tuple[int, str]] = []
         pending = PendingRequest()

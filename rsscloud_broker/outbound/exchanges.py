@@ -122,8 +122,7 @@ class HTTPExchanger:
                 # The server closed the idle connection meanwhile: make a new one.
         addresses: Sequence[str] = (target.host,)
         if not is_address(target.host):
-            pending.waits_for = looking = Deferred.fromCoroutine(self._look_up(target.host))
-            addresses = await looking
+            addresses = await self._look_up(pending, target.host)
         for address in addresses:  # check all of them first: a refused one rules out the host
             self._guard.check(address, target.port)
         problem = OutboundError(f"the name {target.host} has no address")
@@ -156,8 +155,9 @@ class HTTPExchanger:
             connection.close()
         return answer
 
-    async def _look_up(self, host: str) -> Sequence[str]:
+    async def _look_up(self, pending: PendingRequest, host: str) -> Sequence[str]:
         try:
-            return await self._resolve(host)
+            pending.waits_for = looking = self._resolve(host)
+            return await looking
         except (OSError, UnicodeError) as error:
             raise OutboundError(f"the name {host} does not resolve: {error}") from error

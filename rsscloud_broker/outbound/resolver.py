@@ -3,7 +3,11 @@
 A subscriber names a host, whose name server may take any time to answer.  The system's resolver
 would block a thread for that time, and other lookups would wait for a thread.  c-ares handles any
 number of lookups at the same time, without threads, on sockets that the reactor watches.  It uses
-the system's ``/etc/resolv.conf`` and ``/etc/hosts``, and caches answers for their time to live.
+the system's ``/etc/resolv.conf`` and ``/etc/hosts``.  ``Names`` keeps the answers for their time to
+live.  If a name is asked for while it is being looked up, all wait for the same answer.
+
+A machine without a public IPv6 address prefers IPv4 (RFC 6724, section 5).  So for such a machine
+the resolver asks for IPv6 addresses only if a name has no others.
 """
 
 from __future__ import annotations
@@ -11,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import socket
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from socket import SOCK_STREAM, inet_aton, inet_ntoa
+from socket import AF_INET, AF_INET6, SOCK_STREAM, AddressFamily, inet_aton, inet_ntoa, inet_pton
 from typing import Any, TypeAlias
 
 from pycares import ARES_SOCKET_BAD, AddrInfoResult, AresError, Channel, errno
@@ -27,10 +32,11 @@ from twisted.python.threadable import isInIOThread
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.outbound.names import Names
 
-#: Gives every address of a host name.  It raises OSError if the name has no address, and
-#: Unavailable if the broker cannot look it up for want of its own means.
-Resolve: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
+#: Gives every address of a host name.  The Deferred fails with OSError if the name has no address,
+#: and with Unavailable if the broker cannot look it up for want of its own means.
+Resolve: TypeAlias = Callable[[str], Deferred[list[str]]]
 
 #: Seconds until c-ares asks a name server again, at most; it learns how fast the server is, and
 #: then asks earlier, after a quarter of a second at least.  The time doubles with each try.  And
@@ -40,9 +46,9 @@ TIMEOUT, TRIES = 1.0, 5
 #: Seconds after which c-ares checks again whether a lookup has timed out.
 TICK = 0.25
 
-#: How many names are cached before the cache is emptied, two kilobytes for each; and seconds
-#: after which the system's configuration is read again.
-KEPT, REFRESH = 5000, 60.0
+#: How many names c-ares looks up before its cache is emptied, two kilobytes for each and more if
+#: a stranger wants it; and seconds after which the system's configuration is read again.
+CACHED, REFRESH = 1000, 60.0
 
 #: The text of the error if no name server answers.
 NO_ANSWER = "no name server has answered"
@@ -68,6 +74,19 @@ _OUR_OWN_WANT = {
     errno.ARES_EDESTRUCTION: "the broker stops",
 }
 
+#: Statuses after which a name may still have addresses of the other family.
+_NONE_FOUND = frozenset({errno.ARES_ENOTFOUND, errno.ARES_ENODATA})
+
+#: The flag ``ARES_AI_NOSORT`` of c-ares, which pycares does not name: to sort addresses opens a
+#: socket for each, and changes nothing if all are of IPv4.
+_NOSORT = 1 << 7
+
+#: Both families.
+_EITHER = AddressFamily.AF_UNSPEC
+
+#: A public IPv6 address, whichever; nothing is sent to it.
+_ANY_PUBLIC = "2000::1"
+
 #: A host that must be an IPv4 address in an unusual form (URL standard, "ends in a number").
 _NUMBER = re.compile(r"(?:[^:]*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?", re.IGNORECASE | re.ASCII)
 
@@ -86,8 +105,10 @@ class Resolver(Service):
         self._channel: Channel | None = None
         self._sockets: dict[int, _Socket] = {}
         self._changes: deque[tuple[int, bool, bool, int | None]] = deque()
-        self._asked = 0
-        self._found: list[tuple[Deferred[list[str]], list[str] | int]] = []
+        self._names = Names(reactor)
+        self._looking: dict[str, list[Deferred[list[str]]]] = {}
+        self._found: deque[tuple[str, AddressFamily, AddrInfoResult | int]] = deque()
+        self._is_telling = False
         self._timer: IDelayedCall | None = None
         self._want = ""
         self._wanted_at = -WANT_LASTS
@@ -114,7 +135,7 @@ class Resolver(Service):
     @property
     def lookups(self) -> int:
         """How many names are being looked up."""
-        return self._asked
+        return len(self._looking)
 
     def check(self) -> None:
         """Return if names can be looked up, by what the latest lookups have shown.
@@ -128,25 +149,43 @@ class Resolver(Service):
 
     def __call__(self, host: str) -> Deferred[list[str]]:
         """Look up a host: a name in its ASCII form, or an address."""
+        kept = self._names.get(host)
+        if kept is not None:
+            return succeed(kept)
         if _NUMBER.fullmatch(host):
             return _ipv4(host)
         if self._channel is None:
             return fail(Unavailable("names cannot be looked up: the broker stops"))
-        if self._kept >= KEPT or self._reactor.seconds() >= self._stale_at:
+        looking: Deferred[list[str]] = Deferred()
+        others = self._looking.get(host)
+        if others is not None:
+            others.append(looking)
+            return looking
+        if self._asked >= CACHED or self._reactor.seconds() >= self._stale_at:
             with contextlib.suppress(AresError):  # it could start no thread: next time
                 self._channel.reinit()  # this also empties the cache
             self._fresh()
-        self._kept += 1
         self._asked += 1
-        looking: Deferred[list[str]] = Deferred()
-        callback = partial(self._add_result, looking)
-        self._channel.getaddrinfo(host, None, type=SOCK_STREAM, callback=callback)
+        self._ask(host, AF_INET if self._prefers_ipv4 and ":" not in host else _EITHER)
+        self._looking[host] = [looking]
         self._tell()
         return looking
 
+    def _ask(self, host: str, family: AddressFamily) -> None:
+        assert self._channel is not None
+        self._channel.getaddrinfo(
+            host,
+            None,
+            family=family,
+            type=SOCK_STREAM,
+            flags=_NOSORT if family == AF_INET else 0,
+            callback=partial(self._add_result, host, family),
+        )
+
     def _fresh(self) -> None:
-        self._kept = 0
+        self._asked = 0
         self._stale_at = self._reactor.seconds() + REFRESH
+        self._prefers_ipv4 = not has_public_ipv6()
 
     # --- called by c-ares, sometimes in a thread of its own, when it finds other name servers in
     # the system's configuration; the results are then passed on at the next tick
@@ -177,9 +216,13 @@ class Resolver(Service):
                 self._sockets.pop(descriptor).close()
 
     def _add_result(
-        self, looking: Deferred[list[str]], result: AddrInfoResult | None, status: int | None
+        self,
+        host: str,
+        family: AddressFamily,
+        result: AddrInfoResult | None,
+        status: int | None,
     ) -> None:
-        self._found.append((looking, _addresses(result) if result else status or 0))
+        self._found.append((host, family, result or status or 0))
 
     # --- called by the reactor
 
@@ -194,20 +237,38 @@ class Resolver(Service):
 
         Not in the callbacks of c-ares, since whoever waits may look up another name at once.
         """
+        if self._is_telling:
+            return  # whoever was told has looked up another name
+        self._is_telling = True
         while self._found:
-            looking, found = self._found.pop(0)
-            self._asked -= 1
-            if not isinstance(found, int):
-                self._want = ""
-                looking.callback(found)
-            elif found in _OUR_OWN_WANT:
-                want = f"names cannot be looked up just now: {_OUR_OWN_WANT[found]}"
-                self._want, self._wanted_at = want, self._reactor.seconds()
-                looking.errback(Unavailable(want))
+            host, family, found = self._found.popleft()
+            if family == AF_INET and _is_none(found) and self._channel is not None:
+                self._ask(host, AF_INET6)
             else:
-                looking.errback(OSError(_PROBLEMS.get(found) or errno.strerror(found)))
-        if self._asked and self._timer is None and self._channel is not None:
+                self._end(host, found)
+        self._is_telling = False
+        if self._looking and self._timer is None and self._channel is not None:
             self._timer = self._reactor.callLater(TICK, self._tick)
+
+    def _end(self, host: str, found: AddrInfoResult | int) -> None:
+        """End a lookup: give everybody who waits the addresses of a host, or a status."""
+        problem: Exception | None = None
+        addresses: list[str] = []
+        if not isinstance(found, int):
+            self._want = ""
+            addresses = _addresses(found)
+            self._names.keep(host, addresses, _time_to_live(found))
+        elif found in _OUR_OWN_WANT:
+            want = f"names cannot be looked up just now: {_OUR_OWN_WANT[found]}"
+            self._want, self._wanted_at = want, self._reactor.seconds()
+            problem = Unavailable(want)
+        else:
+            problem = OSError(_PROBLEMS.get(found) or errno.strerror(found))
+        for looking in self._looking.pop(host):
+            if problem is None:
+                looking.callback(addresses)
+            else:
+                looking.errback(problem)
 
     def _tick(self) -> None:
         self._timer = None
@@ -260,6 +321,25 @@ def _duplicate(descriptor: int) -> int | None:
 def _addresses(result: AddrInfoResult) -> list[str]:
     found = (node.addr[0] for node in result.nodes)
     return list(dict.fromkeys(one.decode() if isinstance(one, bytes) else one for one in found))
+
+
+def _is_none(found: AddrInfoResult | int) -> bool:
+    return isinstance(found, int) and found in _NONE_FOUND
+
+
+def _time_to_live(result: AddrInfoResult) -> int:
+    """Seconds for which addresses are valid, and the names that lead to them."""
+    seconds = [node.ttl for node in result.nodes] + [name.ttl for name in result.cnames]
+    return min(seconds, default=0)
+
+
+def has_public_ipv6() -> bool:
+    """Whether this machine would call public IPv6 addresses from a public one (RFC 4291)."""
+    with contextlib.suppress(OSError), socket.socket(AF_INET6, socket.SOCK_DGRAM) as probe:
+        probe.connect((_ANY_PUBLIC, 53))
+        source = inet_pton(AF_INET6, probe.getsockname()[0])
+        return source[0] >> 5 == 1  # 2000::/3
+    return False
 
 
 def _ipv4(host: str) -> Deferred[list[str]]:

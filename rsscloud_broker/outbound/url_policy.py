@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as DeadlineError
 from twisted.internet.interfaces import IReactorTime
 from zope.interface import implementer
@@ -42,13 +41,10 @@ class URLPolicy:
         target = target_of(url)
         addresses: Sequence[str] = (target.host,)
         if not is_address(target.host):
-            looking = Deferred.fromCoroutine(self._look_up(target.host))
             try:
+                looking = self._resolve(target.host)
                 addresses = await looking.addTimeout(LOOKUP_TIMEOUT, self._clock)
             except (OSError, UnicodeError, DeadlineError, Unavailable):
                 return  # the host may have an address when it is called
         for address in addresses:
             self._guard.check(address, target.port)
-
-    async def _look_up(self, host: str) -> Sequence[str]:
-        return await self._resolve(host)

@@ -27,6 +27,7 @@ from rsscloud_broker.interfaces import (
     ITopicFetcher,
     ITopicView,
     OutboundReply,
+    Signing,
     SinkParts,
 )
 from rsscloud_broker.model import (
@@ -48,6 +49,7 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_store
+from rsscloud_broker.wire.websub import SIGNATURE, sign
 
 # --- outbound ---------------------------------------------------------------
 
@@ -106,8 +108,12 @@ class FakeOutbound:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         redirects: int = 0,
+        signing: Signing | None = None,
     ) -> OutboundReply:
-        request = OutboundRequest(method, url, dict(headers or {}), body, redirects)
+        sent = dict(headers or {})
+        if signing is not None:
+            sent[SIGNATURE] = sign(body, signing.secret, signing.method)
+        request = OutboundRequest(method, url, sent, body, redirects)
         self.requests.append(request)
         page = url.partition("?")[0]
         answer = self.answers.get(url, self.answers.get(page, self.otherwise))

@@ -45,6 +45,9 @@ HUB: Final = "hub"
 #: The token of a PubSubHubbub 0.3 subscriber, which the hub repeats when it verifies the intent.
 VERIFY_TOKEN: Final = "verify_token"  # noqa: S105 # the name of an option
 
+#: The header with the signature of a notification (section 7.1 of WebSub), in lower case.
+SIGNATURE: Final = "x-hub-signature"
+
 #: The methods of signatures, the default first (section 7.1 of WebSub).
 METHODS: Final = ("sha256", "sha384", "sha512", "sha1")
 

@@ -83,6 +83,20 @@ class CrewTestCase(TestCase):
             self.crew.request(more.pop("method", "GET"), self.url + path, **more)
         )
 
+    def watch_sent(self) -> list[Any]:
+        """The messages that the courier gets from now on."""
+        sent: list[Any] = []
+        link = self.courier._link
+        assert link is not None
+        original = link.send
+
+        def send(message: Any, size: int = 0) -> None:
+            sent.append(message)
+            original(message, size)
+
+        link.send = send  # type: ignore[method-assign]
+        return sent
+
     async def until_restarted(self) -> None:
         """Let the pause pass, and wait until the new process answers."""
         replies: list[OutboundReply] = []

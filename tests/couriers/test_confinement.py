@@ -229,7 +229,7 @@ class ConfinedCourierTests(CrewTestCase):
         courier.start()
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
         with self.assertRaises(Unavailable) as raised:
-            await courier.request("GET", str(path), {}, b"", 0)
+            await courier.request("GET", str(path), {}, b"", 0, None)
         self.assertIn("PermissionError", str(raised.exception))
 
     async def test_certificates_and_names(self) -> None:
@@ -254,7 +254,7 @@ class ConfinedCourierTests(CrewTestCase):
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
         with capturedLogs() as events:
             courier.start()
-            await courier.request("GET", self.url, {}, b"", 0)
+            await courier.request("GET", self.url, {}, b"", 0, None)
             self.clock.advance(module.BEAT)
             await self.until_ended(courier)
         self.assertIn("Courier 0: a file was replaced", map(formatEvent, events))

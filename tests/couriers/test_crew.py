@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hmac
 import os
 import signal
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 from attrs import evolve
@@ -15,8 +15,10 @@ from twisted.internet.defer import CancelledError
 
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import courier as module
+from rsscloud_broker.couriers.messages import Call
 from rsscloud_broker.couriers.spawning import megabytes
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, Unavailable
+from rsscloud_broker.interfaces import Signing
 from tests.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase
 
 
@@ -45,21 +47,40 @@ class RequestTests(CrewTestCase):
 
     async def test_large_body_crosses_once(self) -> None:
         """Other bodies and many requests between them change nothing."""
-        sent: list[Any] = []
-        link = self.courier._link
-        assert link is not None
-        original = link.send
-
-        def send(message: Any, size: int = 0) -> None:
-            sent.append(message)
-            original(message, size)
-
-        link.send = send  # type: ignore[method-assign]
+        sent = self.watch_sent()
         one, two = bytes(100_000), b"2" * 50_000
         for body in (one, two, one, b"small", one):
             await self.request(method="POST", body=body)
         self.assertEqual([got[2] for got in self.callback.got], [one, two, one, b"small", one])
         self.assertEqual([type(each).__name__ for each in sent].count("Body"), 2)
+
+    async def test_courier_signs(self) -> None:
+        """A content crosses once, and each request with its own secret."""
+        sent = self.watch_sent()
+        body = bytes(range(256)) * 100
+        keys = [("sesame", "sha256"), ("sesamé", "sha1"), ("sesame", "sha512")]
+        for secret, method in keys:
+            await self.request(method="POST", body=body, signing=Signing(secret, method))
+        await self.request(method="POST", body=body)
+        self.assertEqual(
+            [got[1].getHeader("x-hub-signature") for got in self.callback.got],
+            [
+                f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
+                for secret, method in keys
+            ]
+            + [None],
+        )
+        self.assertEqual([type(each).__name__ for each in sent].count("Body"), 1)
+        calls = [each for each in sent if isinstance(each, Call)]
+        self.assertEqual([bool(each.key) for each in calls], [True, True, True, False])
+        self.assertNotIn("sesam", repr(calls))
+
+    async def test_secret_that_cannot_be_sent(self) -> None:
+        """The error does not say it."""
+        with self.assertRaises(OutboundError) as raised:
+            await self.request(method="POST", signing=Signing("sesame\ud800", "sha256"))
+        self.assertNotIn("sesame", str(raised.exception))
+        self.assertEqual((await self.request()).status, 202)
 
     async def test_bodies_are_forgotten(self) -> None:
         """The courier keeps a bounded number of them."""

@@ -51,6 +51,7 @@ from rsscloud_broker.interfaces import (
     ITopicFetcher,
     IURLPolicy,
     OutboundReply,
+    Signing,
     SinkParts,
 )
 from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Ping, Subscription, Validators
@@ -176,6 +177,7 @@ class Subscribers:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         redirects: int = 0,
+        signing: Signing | None = None,
     ) -> OutboundReply:
         self.calls.append(Call(method, url, headers or {}, body))
         await self.check(url)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from attrs import define, field, frozen
 from twisted.internet import reactor, tcp
-from twisted.internet.defer import Deferred, execute, maybeDeferred
+from twisted.internet.defer import Deferred, execute, fail, maybeDeferred, succeed
 from twisted.internet.interfaces import IReactorSSL, IReactorTCP
 from twisted.internet.protocol import Factory, Protocol, connectionDone
 from twisted.internet.ssl import Certificate
@@ -212,13 +212,13 @@ class Names:
     table: dict[str, list[str]] = field(factory=dict)
     asked: list[str] = field(factory=list)
 
-    async def __call__(self, host: str) -> Sequence[str]:
+    def __call__(self, host: str) -> Deferred[list[str]]:
         self.asked.append(host)
         if host in self.table:
-            return self.table[host]
+            return succeed(self.table[host])
         if host.replace(".", "").isdigit() or ":" in host:
-            return [host]
-        raise OSError("no such name")
+            return succeed([host])
+        return fail(OSError("no such name"))
 
 
 @define

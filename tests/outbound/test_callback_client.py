@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hmac
+
+from rsscloud_broker.interfaces import Signing
 from tests.outbound.scripted import OK, CallbackClientTestCase, Scripted
 from tests.outbound.servers import Pages, make_callback_client, page, serve
 
@@ -27,6 +30,13 @@ class RequestTests(CallbackClientTestCase):
         await self.answer(OK, headers={"user-agent": "other"})
         self.assertEqual(self.server.requests[0].lower().count(b"user-agent"), 1)
         self.assertIn(b"User-Agent: other\r\n", self.server.requests[0])
+
+    async def test_signature(self) -> None:
+        signing = Signing("sesamé", "sha384")
+        await self.answer(OK, method="POST", body=b"<a/>", signing=signing)
+        digest = hmac.new("sesamé".encode(), b"<a/>", "sha384").hexdigest()
+        self.assertIn(f"\r\nX-Hub-Signature: sha384={digest}\r\n".encode(), self.server.requests[0])
+        self.assertNotIn("sesam", repr(signing))
 
     async def test_names_are_spelled_as_everybody_does(self) -> None:
         """Some receivers compare header names letter by letter."""

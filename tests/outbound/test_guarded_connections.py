@@ -8,12 +8,15 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.ssl import TLSVersion
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.outbound import Resolver
+from tests.name_server import NameServer
 from tests.outbound.authority import authority
 from tests.outbound.servers import (
     Client,
@@ -92,9 +95,9 @@ class GuardTests(GuardedTestCase):
         """A name server that would answer differently the next time is not asked again."""
 
         class Rebinding(Names):
-            async def __call__(self, host: str) -> list[str]:
+            def __call__(self, host: str) -> Deferred[list[str]]:
                 self.asked.append(host)
-                return ["127.0.0.1"] if len(self.asked) == 1 else ["10.0.0.1"]
+                return succeed(["127.0.0.1"] if len(self.asked) == 1 else ["10.0.0.1"])
 
         names = Rebinding()
         port = serve(self, self.pages)
@@ -103,6 +106,22 @@ class GuardTests(GuardedTestCase):
         self.assertEqual(names.asked, ["evil.example"])
         host = self.pages.seen[0].headers.getRawHeaders("host")
         self.assertEqual(host, [f"evil.example:{port}"])
+
+    async def test_kept_address_is_judged_anew(self) -> None:
+        """A name that was called before is not called at an address that is forbidden since."""
+        server = NameServer({"inner.example": ["127.0.0.1"]})
+        server.start()
+        self.addCleanup(server.stop)
+        resolver = Resolver(reactor, [server.place])
+        resolver.startService()
+        self.addCleanup(resolver.stopService)
+        client: Any = self.make_client(resolver)
+        url = f"http://inner.example:{serve(self, self.pages)}/"
+        self.assertEqual((await self.begin(client, url)).body, b"hello")
+        asked = list(server.asked)
+        client.outbound.allow([])
+        self.assertIn("is not public (loopback)", await self.refusal(client, url))
+        self.assertEqual(server.asked, asked)
 
     async def test_next_address_if_one_does_not_answer(self) -> None:
         port = serve(self, self.pages)  # on 127.0.0.1 only
@@ -120,7 +139,7 @@ class GuardTests(GuardedTestCase):
         self.assertEqual(reason, "the name unknown.example does not resolve: no such name")
 
     async def test_name_that_cannot_be_one(self) -> None:
-        async def resolve(host: str) -> list[str]:
+        def resolve(host: str) -> Deferred[list[str]]:
             raise UnicodeError("label empty or too long")
 
         reason = await self.refusal(self.make_client(resolve), "http://a..b/")

@@ -9,13 +9,14 @@ from typing import Any
 
 from pycares import AresError, Channel, errno
 from twisted.internet import reactor
-from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import CancelledError, Deferred, DeferredList
 from twisted.internet.threads import deferToThread
 from twisted.python.threadable import isInIOThread
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.outbound import Resolver, resolver
+from rsscloud_broker.outbound.names import Names
 from tests.name_server import NameServer
 
 
@@ -34,6 +35,7 @@ class ResolverTests(TestCase):
         self.server.start()
         self.addCleanup(self.server.stop)
         self.patch(resolver, "TRIES", 2)
+        self.patch(resolver, "has_public_ipv6", lambda: True)
         self.resolve = self.resolver(self.server.place)
 
     def resolver(self, *servers: str) -> Resolver:
@@ -81,8 +83,61 @@ class ResolverTests(TestCase):
             await self.resolve("b.example")
         self.assertEqual(self.server.asked.count("b.example"), 2)  # each kind of address
 
+    async def test_all_wait_for_one_answer(self) -> None:
+        """Whoever forges answers has a better chance with each further question."""
+        first, second, third = (self.resolve("b.example") for _ in range(3))
+        self.assertEqual(self.resolve.lookups, 1)
+        second.cancel()
+        self.assertEqual(await first, ["192.0.2.2"])
+        self.assertEqual(await third, ["192.0.2.2"])
+        await self.why(second, CancelledError)
+        self.assertEqual(self.server.asked, ["b.example"] * 2)
+        self.assertEqual(self.resolve.lookups, 0)
+
+    async def test_all_hear_that_there_is_no_answer(self) -> None:
+        both = self.resolve("nobody.test"), self.resolve("nobody.test")
+        for one in both:
+            self.assertEqual(await self.why(one, OSError), "there is no such name")
+
+    async def test_who_is_told_may_ask_again_at_once(self) -> None:
+        """Many answers that come together do not nest."""
+
+        def ask_again(_: object, number: int) -> Deferred[list[str]]:
+            return self.resolve(f"{number}.again.b.example")
+
+        tell, count = self.resolve._tell, 300
+        self.patch(self.resolve, "_tell", lambda: None)
+        all_asked = [
+            self.resolve(f"{number}.b.example").addCallback(ask_again, number)
+            for number in range(count)
+        ]
+        while len(self.resolve._found) < count:
+            self.resolve._process()  # lost questions are asked again
+            await self.turn()
+        self.patch(self.resolve, "_tell", tell)
+        tell()
+        found = await DeferredList(all_asked, consumeErrors=True)
+        self.assertEqual(found, [(True, ["192.0.2.2"])] * count)
+
+    async def test_machine_without_public_ipv6(self) -> None:
+        """It asks for IPv6 addresses only if there are no others."""
+        self.patch(resolver, "has_public_ipv6", lambda: False)
+        self.server.names["six.example"] = ["2001:db8::2"]
+        self.resolve = self.resolver(self.server.place)
+        self.assertEqual(await self.resolve("a.example"), ["192.0.2.1"])
+        self.assertEqual(self.server.asked, ["a.example"])
+        self.assertEqual(await self.resolve("six.example"), ["2001:db8::2"])
+        self.assertEqual(await self.resolve("2001:db8::7"), ["2001:db8::7"])
+        self.assertIn("127.0.0.1", await self.resolve("localhost"))
+        for host, why in {
+            "nobody.test": "there is no such name",
+            "empty.example": "it has no address",
+        }.items():
+            self.assertEqual(await self.problem(host), why, host)
+
     async def test_is_not_kept_without_end(self) -> None:
-        self.patch(resolver, "KEPT", 10)
+        self.patch(resolver, "CACHED", 10)
+        self.patch(Names, "keep", lambda *arguments: None)
         for number in range(12):
             await self.resolve(f"{number}.a.example")
         before = len(self.server.asked)
@@ -95,6 +150,7 @@ class ResolverTests(TestCase):
             raise AresError(errno.ARES_ENOMEM, "Out of memory")
 
         self.patch(resolver, "REFRESH", 0.0)
+        self.patch(Names, "keep", lambda *arguments: None)
         self.patch(Channel, "reinit", fail)
         for _ in range(3):
             self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])

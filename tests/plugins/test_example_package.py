@@ -34,7 +34,14 @@ import rsscloud_broker
 from rsscloud_broker.config import ConfigError, build
 from rsscloud_broker.errors import InvalidPing, OutboundError, TooMany, Unavailable
 from rsscloud_broker.events import PingReceived, TopicChanged
-from rsscloud_broker.interfaces import IEventSink, IFrontDoor, INotifier, IOutbound, OutboundReply
+from rsscloud_broker.interfaces import (
+    IEventSink,
+    IFrontDoor,
+    INotifier,
+    IOutbound,
+    OutboundReply,
+    Signing,
+)
 from rsscloud_broker.model import Callback, Intent, Notification, Outcome, Ping
 from rsscloud_broker.testing import front_door_parts, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
@@ -285,6 +292,7 @@ class FakeOutbound:
         headers: Mapping[str, str] = MappingProxyType({}),
         body: bytes = b"",
         redirects: int = 0,
+        signing: Signing | None = None,
     ) -> OutboundReply:
         if not self.status:
             raise OutboundError("nobody is there")

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from rsscloud_broker.errors import OutboundError, TooLarge
-from rsscloud_broker.interfaces import IEntryHandler, IOutbound, OutboundReply
+from rsscloud_broker.interfaces import IEntryHandler, IOutbound, OutboundReply, Signing
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import Entry
@@ -72,6 +72,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         redirects: int = 0,
+        signing: Signing | None = None,
     ) -> OutboundReply:
         self.asked.append(url)
         self.headers = headers or {}

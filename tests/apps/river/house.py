@@ -22,7 +22,14 @@ from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.front_doors.limits import bounded_site
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import AppParts, Caller, IDatabase, IOutbound, OutboundReply
+from rsscloud_broker.interfaces import (
+    AppParts,
+    Caller,
+    IDatabase,
+    IOutbound,
+    OutboundReply,
+    Signing,
+)
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
 from rsscloud_broker.testing.fakes import OutboundRequest
@@ -78,6 +85,7 @@ class Web:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         redirects: int = 0,
+        signing: Signing | None = None,
     ) -> OutboundReply:
         self.requests.append(url)
         if self.held is not None:
