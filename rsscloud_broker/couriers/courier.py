@@ -13,10 +13,11 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory, ProcessProtocol
@@ -40,6 +41,7 @@ from rsscloud_broker.couriers.messages import (
     FromCourier,
     Said,
 )
+from rsscloud_broker.direct import BreakOff, Done, tell, told
 from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.interfaces import IClock, OutboundReply
 
@@ -95,7 +97,7 @@ class Courier:
         self._clock = clock
         self._greeting = greeting
         self._last = 0
-        self._waiting: dict[int, Deferred[OutboundReply]] = {}
+        self._waiting: dict[int, Done[OutboundReply]] = {}
         self._bodies: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
         self._body_bytes = 0
         self._link: Link[FromBroker, FromCourier] | None = None
@@ -127,16 +129,53 @@ class Courier:
             await link.until_there_is_room()
             if link is not self._link:
                 raise Unavailable("the process that makes requests has ended")
+        return await told(
+            lambda done: self._hand_over(link, done, method, url, headers, body, redirects)
+        )
+
+    def begin(
+        self,
+        done: Done[OutboundReply],
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+    ) -> BreakOff:
+        """See ``IDirectOutbound.begin``."""
+        link = self._link
+        if link is None or link.is_full:
+            return tell(self.request(method, url, headers, body, redirects), done)
+        return self._hand_over(link, done, method, url, headers, body, redirects)
+
+    def _hand_over(
+        self,
+        link: Link[FromBroker, FromCourier],
+        done: Done[OutboundReply],
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+    ) -> BreakOff:
         self._last = number = self._last + 1
-        answer: Deferred[OutboundReply] = Deferred(lambda _: self._cancel(number))
-        self._waiting[number] = answer
+        self._waiting[number] = done
         sent = body if len(body) < LARGE else self._crossed(link, body)
         link.send(Call(number, method, url, dict(headers), sent, redirects))
-        return await answer
+        return partial(self._break_off, number)
 
-    def _cancel(self, number: int) -> None:
-        if self._waiting.pop(number, None) is not None:
+    def _break_off(self, number: int) -> None:
+        if number in self._waiting:
             self.send(Cancel(number))
+            self._tell(number, CancelledError())
+
+    def _tell(self, number: int, result: OutboundReply | Exception) -> None:
+        """Tell who waits for the end of a request; nobody may wait any more."""
+        if done := self._waiting.pop(number, None):
+            try:
+                done(result)
+            except Exception:  # a bug, which must not keep the others waiting
+                self.log.failure("The end of a request was not understood.")
 
     def send(self, message: FromBroker) -> None:
         """Send a message, if there is a process; a new one gets the greeting."""
@@ -161,27 +200,24 @@ class Courier:
         return number
 
     def _unsendable(self, message: FromBroker, why: str) -> None:
-        if isinstance(message, Call) and (answer := self._waiting.pop(message.number, None)):
-            answer.errback(OutboundError(f"the request is faulty: {why}"))
+        if isinstance(message, Call):
+            self._tell(message.number, OutboundError(f"the request is faulty: {why}"))
 
     def _take(self, batch: Sequence[FromCourier]) -> None:
         self._heard_at = self._clock.seconds()
         for message in batch:
             match message:
                 case Answered():
-                    if answer := self._waiting.pop(message.number, None):
-                        answer.callback(
-                            OutboundReply(
-                                message.status,
-                                message.headers,
-                                message.body,
-                                message.url,
-                                tuple(message.hops),
-                            )
-                        )
+                    reply = OutboundReply(
+                        message.status,
+                        message.headers,
+                        message.body,
+                        message.url,
+                        tuple(message.hops),
+                    )
+                    self._tell(message.number, reply)
                 case Failed():
-                    if answer := self._waiting.pop(message.number, None):
-                        answer.errback(_error(message))
+                    self._tell(message.number, _error(message))
                 case Alive():
                     self.idle = message.idle
                 case Said():
@@ -313,9 +349,8 @@ class Courier:
         """Have all requests fail that are under way."""
         self._bodies.clear()
         self._body_bytes = 0
-        waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            answer.errback(Unavailable("the process that made the request has ended"))
+        for number in list(self._waiting):
+            self._tell(number, Unavailable("the process that made the request has ended"))
 
 
 #: The descriptor that a courier gets its end of the connection as.

@@ -13,11 +13,12 @@ from zope.interface import implementer
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup
-from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply
+from rsscloud_broker.direct import BreakOff, Done
+from rsscloud_broker.interfaces import IClock, IDirectOutbound, OutboundReply
 from rsscloud_broker.model import host_of
 
 
-@implementer(IOutbound)
+@implementer(IDirectOutbound)
 class Crew(Service):
     """Hands each request to the courier of its host.
 
@@ -84,5 +85,18 @@ class Crew(Service):
         body: bytes = b"",
         redirects: int = 0,
     ) -> OutboundReply:
-        courier = self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]
-        return await courier.request(method, url, headers or {}, body, redirects)
+        return await self._of_host(url).request(method, url, headers or {}, body, redirects)
+
+    def begin(
+        self,
+        done: Done[OutboundReply],
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+    ) -> BreakOff:
+        return self._of_host(url).begin(done, method, url, headers, body, redirects)
+
+    def _of_host(self, url: str) -> Courier:
+        return self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]

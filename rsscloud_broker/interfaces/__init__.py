@@ -59,11 +59,18 @@ from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEvent
 from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.feeds import IChangeStore, IKeepsFeeds, IServesTopics
 from rsscloud_broker.interfaces.health import IHealth, PartState
-from rsscloud_broker.interfaces.outbound import IOutbound, ITopicFetcher, IURLPolicy, OutboundReply
+from rsscloud_broker.interfaces.outbound import (
+    IDirectOutbound,
+    IOutbound,
+    ITopicFetcher,
+    IURLPolicy,
+    OutboundReply,
+)
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
     IAdministers,
     ICheckerMaker,
+    IDirectNotifier,
     IFrontDoor,
     IFrontDoorMaker,
     INotifier,
@@ -120,6 +127,8 @@ __all__ = [
     "ICheckerMaker",
     "IClock",
     "IDatabase",
+    "IDirectNotifier",
+    "IDirectOutbound",
     "IDiskSpace",
     "IEntryHandler",
     "IEventBus",
