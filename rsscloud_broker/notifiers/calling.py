@@ -73,12 +73,14 @@ class CallingNotifier(ABC):
         """As ``call``, for ``begin``."""
 
         def replied(reply: OutboundReply | Exception) -> None:
-            result: Outcome | Exception = reply if isinstance(reply, Exception) else DELIVERED
-            if isinstance(reply, OutboundReply | OutboundError):
-                try:
-                    result = _judged(reply, method, url, headers, body, accept)
-                except Exception as error:  # a bug in ``accept``
-                    result = error
+            if isinstance(reply, Exception) and not isinstance(reply, OutboundError):
+                done(reply)
+                return
+            result: Outcome | Exception
+            try:
+                result = _judged(reply, method, url, headers, body, accept)
+            except Exception as error:  # a bug in ``accept``
+                result = error
             done(result)
 
         return self._begin_request(replied, method, url, headers, body, redirects)

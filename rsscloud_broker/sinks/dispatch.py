@@ -202,11 +202,11 @@ class Dispatcher:
 
     def end(self, job: Job) -> None:
         """Give the slots of a job that is over to others."""
-        seconds = self._clock.seconds() - job._began_at
-        quick = job in self._active and self._pace.time() - job._since < self._pace.slow_after
+        now = self._clock.seconds()
+        quick = job in self._active and self._pace.time(now) - job._since < self._pace.slow_after
         self._remove(job)
         if quick:
-            self._pace.took(seconds)
+            self._pace.took(now - job._began_at)
         self._adjust_slots(job, well=quick and job.went_well)
         self._leave_host(job)
         self._begin()
@@ -242,10 +242,10 @@ class Dispatcher:
 
     def _begin_job(self, job: Job) -> None:
         job.begun = True
-        job._since = self._pace.time()
+        job._began_at = self._clock.seconds()
+        job._since = self._pace.time(job._began_at)
         self._active[job] = None
         self._active_quick += job._quick
-        job._began_at = self._clock.seconds()
         job.begin()
 
     def _next_queue(self) -> _Queue | None:
@@ -301,7 +301,7 @@ class Dispatcher:
         return bool(self._active)
 
     def _free_slots_of_slow(self) -> None:
-        slow_since = self._pace.time() - self._pace.slow_after
+        slow_since = self._pace.time(self._clock.seconds()) - self._pace.slow_after
         for job in list(self._active):
             if job._since > slow_since:
                 break  # the jobs are in the order in which they began
