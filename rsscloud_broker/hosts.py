@@ -25,9 +25,14 @@ _PLAIN: Final = re.compile(r"(?:[a-z0-9_-]+\.)*[a-z][a-z0-9_-]*")
 
 _NUMBER: Final = re.compile(r"0x[0-9a-f]+|[0-9]+")
 
-#: The beginning of nearly all URLs, whose host is in its canonical form.
+#: A part of an IPv4 address in canonical form.
+_BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+
+#: The beginning of nearly all URLs, whose host is in its canonical form: a name or an IPv4 address.
 _USUAL: Final = re.compile(
-    r"[a-z]+://((?:[a-z0-9_-]+\.)*[a-z][a-z0-9_-]*)(?::[0-9]*)?(?:[/?#]|\Z)", re.ASCII
+    rf"[a-z]+://((?:[a-z0-9_-]+\.)*[a-z][a-z0-9_-]*|{_BYTE}(?:\.{_BYTE}){{3}})"
+    r"(?::[0-9]*)?(?:[/?#]|\Z)",
+    re.ASCII,
 )
 
 #: The beginning of all others; the first group is an address in brackets.

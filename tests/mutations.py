@@ -406,14 +406,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A start begins with calling every dead host again.",
     ),
     Mutation(
-        "sinks/attempts.py",
+        "sinks/outcomes.py",
         "delay = max(notifier.retries[tried - 1], asked or 0.0)",
         "delay = notifier.retries[tried - 1]",
         "sinks.test_attempts sinks.test_retries sinks.test_backlogs",
         "A callback that asks for a pause (Retry-After) is called sooner.",
     ),
     Mutation(
-        "sinks/attempts.py",
+        "sinks/outcomes.py",
         "since is not None and now - since > longest",
         "False",
         "sinks.test_attempts sinks.test_retries sinks.test_backlogs",

@@ -64,6 +64,21 @@ class HostTests(SynchronousTestCase):
             self.assertEqual(host_of(f"http://{host}/"), host)
         self.assertEqual(host_of("http://[2001:DB8::x]/"), "2001:db8::x")
 
+    def test_addresses_have_four_bytes(self) -> None:
+        """What only looks like an address in canonical form is brought into it, or left alone."""
+        for host, canonical in (
+            ("203.0.113.7", "203.0.113.7"),
+            ("255.255.255.255", "255.255.255.255"),
+            ("0.0.0.0", "0.0.0.0"),
+            ("203.0.113.07", "203.0.113.7"),
+            ("203.0.113.256", "203.0.113.256"),
+            ("203.0.113", "203.0.0.113"),
+            ("203.0.113.7.9", "203.0.113.7.9"),
+            ("203.0.113.7.", "203.0.113.7"),
+        ):
+            for rest in ("", ":80", "/a", "?a", "#a", ":/a"):
+                self.assertEqual(host_of(f"http://{host}{rest}"), canonical, host)
+
     def test_urls_with_the_canonical_host(self) -> None:
         for url, expected in (
             ("http://reader.example./x", "http://reader.example/x"),

@@ -11,10 +11,11 @@ import socket
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from attrs import frozen
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory
@@ -38,6 +39,7 @@ from rsscloud_broker.couriers.messages import (
     Said,
 )
 from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
+from rsscloud_broker.direct import BreakOff, Done, tell, told
 from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
 
@@ -108,7 +110,7 @@ class Courier:
         self._limits = limits
         self._command = command
         self._last = 0
-        self._waiting: dict[int, Deferred[OutboundReply]] = {}
+        self._waiting: dict[int, Done[OutboundReply]] = {}
         self._bodies: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
         self._body_bytes = 0
         self._link: Link[FromBroker, FromCourier] | None = None
@@ -147,13 +149,43 @@ class Courier:
             await link.until_there_is_room()
             if link is not self._link:
                 raise Unavailable("the process that makes requests has ended")
+        return await told(
+            lambda done: self._hand_over(link, done, method, url, headers, body, redirects, signing)
+        )
+
+    def begin(
+        self,
+        done: Done[OutboundReply],
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None,
+    ) -> BreakOff:
+        """See ``IDirectOutbound.begin``."""
+        link = self._link
+        if link is None or link.is_full:
+            return tell(self.request(method, url, headers, body, redirects, signing), done)
+        return self._hand_over(link, done, method, url, headers, body, redirects, signing)
+
+    def _hand_over(
+        self,
+        link: Link[FromBroker, FromCourier],
+        done: Done[OutboundReply],
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None,
+    ) -> BreakOff:
         self._last = number = self._last + 1
-        answer: Deferred[OutboundReply] = Deferred(lambda _: self._cancel(number))
-        self._waiting[number] = answer
+        self._waiting[number] = done
         sent = body if len(body) < LARGE else self._crossed(link, body)
         key = None if signing is None else Key(signing.secret, signing.method)
         link.send(Call(number, method, url, dict(headers), sent, redirects, key))
-        return await answer
+        return partial(self._break_off, number)
 
     async def _next_link(self) -> Link[FromBroker, FromCourier]:
         """Wait for the next process, which starts within ``LONGEST_PAUSE`` seconds.
@@ -166,9 +198,18 @@ class Courier:
         self._for_start.append(started)
         return await started
 
-    def _cancel(self, number: int) -> None:
-        if self._waiting.pop(number, None) is not None:
+    def _break_off(self, number: int) -> None:
+        if number in self._waiting:
             self.send(Cancel(number))
+            self._tell(number, CancelledError())
+
+    def _tell(self, number: int, result: OutboundReply | Exception) -> None:
+        """Tell who waits for the end of a request; nobody may wait any more."""
+        if done := self._waiting.pop(number, None):
+            try:
+                done(result)
+            except Exception:  # a bug, which must not keep the others waiting
+                self.log.failure("The end of a request was not understood.")
 
     def send(self, message: FromBroker) -> None:
         """Send a message, if there is a process; a new one gets the greeting."""
@@ -193,27 +234,24 @@ class Courier:
         return number
 
     def _unsendable(self, message: FromBroker, why: str) -> None:
-        if isinstance(message, Call) and (answer := self._waiting.pop(message.number, None)):
-            answer.errback(OutboundError(f"the request is faulty: {why}"))
+        if isinstance(message, Call):
+            self._tell(message.number, OutboundError(f"the request is faulty: {why}"))
 
     def _take(self, batch: Sequence[FromCourier]) -> None:
         self._has_lived, self._unanswered = True, 0
         for message in batch:
             match message:
                 case Answered():
-                    if answer := self._waiting.pop(message.number, None):
-                        answer.callback(
-                            OutboundReply(
-                                message.status,
-                                message.headers,
-                                message.body,
-                                message.url,
-                                tuple(message.hops),
-                            )
-                        )
+                    reply = OutboundReply(
+                        message.status,
+                        message.headers,
+                        message.body,
+                        message.url,
+                        tuple(message.hops),
+                    )
+                    self._tell(message.number, reply)
                 case Failed():
-                    if answer := self._waiting.pop(message.number, None):
-                        answer.errback(_error(message))
+                    self._tell(message.number, _error(message))
                 case Alive():
                     self.idle = message.idle
                 case Said():
@@ -357,9 +395,8 @@ class Courier:
         """Have all requests fail that are under way."""
         self._bodies.clear()
         self._body_bytes = 0
-        waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            answer.errback(Unavailable("the process that made the request has ended"))
+        for number in list(self._waiting):
+            self._tell(number, Unavailable("the process that made the request has ended"))
 
 
 def _error(message: Failed) -> Exception:

@@ -15,11 +15,12 @@ from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import confinement
 from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup
-from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, Signing
+from rsscloud_broker.direct import BreakOff, Done
+from rsscloud_broker.interfaces import IClock, IDirectOutbound, OutboundReply, Signing
 from rsscloud_broker.model import host_of
 
 
-@implementer(IOutbound)
+@implementer(IDirectOutbound)
 class Crew(Service):
     """Hands each request to the courier of its host.
 
@@ -90,5 +91,21 @@ class Crew(Service):
         redirects: int = 0,
         signing: Signing | None = None,
     ) -> OutboundReply:
-        courier = self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]
-        return await courier.request(method, url, headers or {}, body, redirects, signing)
+        return await self._of_host(url).request(
+            method, url, headers or {}, body, redirects, signing
+        )
+
+    def begin(
+        self,
+        done: Done[OutboundReply],
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None = None,
+    ) -> BreakOff:
+        return self._of_host(url).begin(done, method, url, headers, body, redirects, signing)
+
+    def _of_host(self, url: str) -> Courier:
+        return self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]

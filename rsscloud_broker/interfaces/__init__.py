@@ -60,6 +60,7 @@ from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.feeds import IChangeStore, IKeepsFeeds, IServesTopics
 from rsscloud_broker.interfaces.health import IHealth, PartState
 from rsscloud_broker.interfaces.outbound import (
+    IDirectOutbound,
     IOutbound,
     ITopicFetcher,
     IURLPolicy,
@@ -70,6 +71,7 @@ from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
     IAdministers,
     ICheckerMaker,
+    IDirectNotifier,
     IFrontDoor,
     IFrontDoorMaker,
     INotifier,
@@ -126,6 +128,8 @@ __all__ = [
     "ICheckerMaker",
     "IClock",
     "IDatabase",
+    "IDirectNotifier",
+    "IDirectOutbound",
     "IDiskSpace",
     "IEntryHandler",
     "IEventBus",

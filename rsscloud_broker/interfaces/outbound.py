@@ -7,7 +7,7 @@ The core fetches topics through ``ITopicFetcher``; notifiers call subscribers th
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from attrs import field, frozen
 from zope.interface import Interface
@@ -75,6 +75,31 @@ class IOutbound(Interface):
             allowed, or the response is not HTTP.
         :raises Unavailable: the broker lacks the resources for a connection, such as file
             descriptors.
+        """
+
+
+class IDirectOutbound(IOutbound):
+    """An outbound client that can also tell a function of the end of a request.
+
+    For a client whose own work for a request is small, a Deferred for each request costs more than
+    the request.
+    """
+
+    def begin(
+        done: Callable[[OutboundReply | Exception], object],
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None,
+    ) -> Callable[[], object]:
+        """Begin a request; see ``IOutbound.request``.
+
+        :param done: is called once when the request is over, with the response or with the
+            exception that ``request`` would raise; perhaps before this returns.
+        :returns: a function that breaks the request off, if it is under way.  Then ``done`` is
+            called with a ``CancelledError``.
         """
 
 

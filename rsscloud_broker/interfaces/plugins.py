@@ -223,6 +223,24 @@ class INotifier(Interface):
         """
 
 
+class IDirectNotifier(INotifier):
+    """A notifier that can also tell a function the outcome of a notification.
+
+    It is optional: the broker can make more such notifications in the same time.
+    """
+
+    def begin(
+        notification: Notification, done: Callable[[Outcome | Exception], object]
+    ) -> Callable[[], object]:
+        """Begin to notify a subscriber; see ``INotifier.notify``.
+
+        :param done: is called once when the notification is over, perhaps before this returns:
+            with its outcome, or with the exception that ``notify`` would raise.
+        :returns: a function that breaks the notification off, if it is under way.  Then ``done`` is
+            called with a ``CancelledError``.
+        """
+
+
 async def _nothing_to_copy(path: str) -> bool:
     """Copy no file, as no other node has made any."""
     return False

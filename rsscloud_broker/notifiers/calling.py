@@ -1,16 +1,18 @@
 """Makes one call to a callback and judges the answer; every notifier uses it.
 
-The base class of the rssCloud notifiers is here, too.
+The base classes of the notifiers are here, too.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
+from rsscloud_broker.direct import BreakOff, Done, tell, told
 from rsscloud_broker.errors import AddressRefused, OutboundError
-from rsscloud_broker.interfaces import IOutbound, OutboundReply, Signing
+from rsscloud_broker.interfaces import IDirectOutbound, IOutbound, OutboundReply, Signing
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.notifiers.options import RssCloudOptions
 from rsscloud_broker.notifiers.recording import exchange_of
@@ -28,7 +30,65 @@ PERMANENT = frozenset({301, 308})
 MAX_REASON = 300
 
 
-class RssCloudNotifier(ABC):
+#: Begins a request, as ``IDirectOutbound.begin`` does.
+_Begin: TypeAlias = Callable[..., BreakOff]
+
+#: Judges an answer with a 2xx status: returns why it is a failure all the same, or an empty string.
+Accept: TypeAlias = Callable[[OutboundReply], str]
+
+
+def _accept_any(reply: OutboundReply) -> str:
+    return ""
+
+
+class CallingNotifier(ABC):
+    """A notifier each of whose notifications is one call, which a subclass begins.
+
+    :param outbound: makes the requests; it connects only to addresses that are allowed.
+    """
+
+    def __init__(self, outbound: IOutbound) -> None:
+        self._outbound = outbound
+        self._begin_request: _Begin = partial(_begin, outbound)
+        if IDirectOutbound.providedBy(outbound):
+            self._begin_request = outbound.begin
+
+    @abstractmethod
+    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
+        """See ``IDirectNotifier.begin``."""
+
+    async def notify(self, notification: Notification) -> Outcome:
+        """See ``INotifier.notify``."""
+        return await told(partial(self.begin, notification))
+
+    def _begin_call(
+        self,
+        done: Done[Outcome],
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        accept: Accept = _accept_any,
+        redirects: int = REDIRECTS,
+        signing: Signing | None = None,
+    ) -> BreakOff:
+        """As ``call``, for ``begin``."""
+
+        def replied(reply: OutboundReply | Exception) -> None:
+            if isinstance(reply, Exception) and not isinstance(reply, OutboundError):
+                done(reply)
+                return
+            result: Outcome | Exception
+            try:
+                result = _judged(reply, method, url, headers, body, accept, signing=signing)
+            except Exception as error:  # a bug in ``accept``
+                result = error
+            done(result)
+
+        return self._begin_request(replied, method, url, headers, body, redirects, signing)
+
+
+class RssCloudNotifier(CallingNotifier):
     """A notifier of rssCloud, which verifies an intent with an ordinary notification.
 
     rssCloud has no message for a denial, so `deny` sends nothing.
@@ -39,19 +99,25 @@ class RssCloudNotifier(ABC):
     carries_content = False
 
     def __init__(self, outbound: IOutbound, options: RssCloudOptions) -> None:
+        super().__init__(outbound)
         self.drop_after_failures = options.drop_after_failures
         self.retries = options.retries
-        self._outbound = outbound
 
     async def verify(self, intent: Intent) -> Outcome:
         return await self.notify(Notification(intent.topic, intent.callback))
 
-    @abstractmethod
-    async def notify(self, notification: Notification) -> Outcome:
-        """See ``INotifier.notify``."""
-
     async def deny(self, denial: Denial) -> Outcome:
         return Outcome(True, answered=False)  # no request was made
+
+
+def _begin(outbound: IOutbound, done: Done[OutboundReply], *request: Any) -> BreakOff:
+    """Begin a request by a client that tells nobody directly."""
+
+    async def make() -> OutboundReply:
+        reply: OutboundReply = await outbound.request(*request)
+        return reply
+
+    return tell(make(), done)
 
 
 async def call(
@@ -60,7 +126,7 @@ async def call(
     url: str,
     headers: Mapping[str, str],
     body: bytes = b"",
-    accept: Callable[[OutboundReply], str] = lambda reply: "",
+    accept: Accept = _accept_any,
     redirects: int = REDIRECTS,
     passing: Container[int] = (),
     signing: Signing | None = None,
@@ -70,24 +136,40 @@ async def call(
     A redirect that is not followed is a failure.  A 410 says that the callback is gone, unless a
     temporary redirect led to it, since that is another server's answer.
 
-    :param accept: judges an answer with a 2xx status: returns why it is a failure all the same,
-        or an empty string.
     :param redirects: the number of redirects to follow.
     :param passing: the statuses of failures that pass: the broker tries again even if the answer
         has no Retry-After.
     :param signing: how the call is signed; None if it is not.
     :returns: the outcome of the call; it raises nothing for a failure.
     """
-    sent = headers if signing is None else {**headers, SIGNATURE: ""}  # whoever sends it signs it
+    reply: OutboundReply | OutboundError
     try:
         reply = await outbound.request(method, url, headers, body, redirects, signing)
     except OutboundError as error:
-        refused = isinstance(error, AddressRefused)
+        reply = error
+    return _judged(reply, method, url, headers, body, accept, passing, signing)
+
+
+def _judged(
+    reply: OutboundReply | OutboundError,
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    accept: Accept,
+    passing: Container[int] = (),
+    signing: Signing | None = None,
+) -> Outcome:
+    """The outcome of a call that has this answer, or none."""
+    if isinstance(reply, OutboundReply) and reply.success and not (reason := accept(reply)):
+        return DELIVERED
+    sent = headers if signing is None else {**headers, SIGNATURE: ""}  # whoever sends it signs it
+    if isinstance(reply, OutboundError):
         return failed(
-            str(error),
+            str(reply),
             answered=False,
-            refused=refused,
-            port_only=error.port_only,
+            refused=isinstance(reply, AddressRefused),
+            port_only=reply.port_only,
             exchange=exchange_of(method, url, sent, body),
         )
     if not reply.success:
@@ -98,9 +180,6 @@ async def call(
             gone=reply.status == 410 and all(status in PERMANENT for status, _ in reply.hops),
             exchange=exchange_of(method, url, sent, body, reply),
         )
-    reason = accept(reply)
-    if not reason:
-        return DELIVERED
     return failed(reason, exchange=exchange_of(method, url, sent, body, reply))
 
 

@@ -24,7 +24,8 @@ from urllib.parse import urlencode
 
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
+from rsscloud_broker.direct import BreakOff, Done
+from rsscloud_broker.interfaces import IDirectNotifier, IOutbound, OutboundReply
 from rsscloud_broker.model import Intent, Notification, Outcome
 from rsscloud_broker.notifiers.calling import RssCloudNotifier, call
 from rsscloud_broker.notifiers.options import RssCloudOptions
@@ -32,7 +33,7 @@ from rsscloud_broker.notifiers.options import RssCloudOptions
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
-@implementer(INotifier)
+@implementer(IDirectNotifier)
 class HttpPostNotifier(RssCloudNotifier):
     """The notifier for ``http-post``, and for ``https-post``, which differs only in the URL."""
 
@@ -55,9 +56,9 @@ class HttpPostNotifier(RssCloudNotifier):
         joint = "&" if "?" in url else "?"
         return await call(self._outbound, "GET", f"{url}{joint}{query}", {}, accept=accept)
 
-    async def notify(self, notification: Notification) -> Outcome:
+    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
         url, body = notification.callback.url, _body(notification.topic)
-        return await call(self._outbound, "POST", url, _FORM, body)
+        return self._begin_call(done, "POST", url, _FORM, body)
 
 
 @lru_cache(maxsize=100)  # all subscribers of a topic get the same body

@@ -24,9 +24,10 @@ from urllib.parse import quote, urlsplit
 
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import INotifier, OutboundReply
+from rsscloud_broker.direct import BreakOff, Done, nothing_to_break_off
+from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply
 from rsscloud_broker.model import Notification, Outcome
-from rsscloud_broker.notifiers.calling import RssCloudNotifier, call, failed
+from rsscloud_broker.notifiers.calling import RssCloudNotifier, failed
 from rsscloud_broker.wire import soap
 from rsscloud_broker.wire.xml import MalformedXML, parse
 
@@ -34,24 +35,25 @@ from rsscloud_broker.wire.xml import MalformedXML, parse
 _IN_PATHS = punctuation.translate(dict.fromkeys(map(ord, '"<>\\^`{|}')))
 
 
-@implementer(INotifier)
+@implementer(IDirectNotifier)
 class SoapNotifier(RssCloudNotifier):
     """The notifier for ``soap``."""
 
     protocol = "soap"
 
-    async def notify(self, notification: Notification) -> Outcome:
+    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
         callback = notification.callback
         operation = re.split(r"[./:]", callback.procedure)[-1]
         try:
             body = soap.encode_call(operation, {"url": notification.topic})
         except ValueError:
-            return failed(f"the procedure {callback.procedure!r} cannot be the name of an element")
+            done(failed(f"the procedure {callback.procedure!r} cannot be the name of an element"))
+            return nothing_to_break_off
         headers = {
             "content-type": "text/xml; charset=utf-8",
             "soapaction": f'"{quote(urlsplit(callback.url).path, safe=_IN_PATHS)}"',
         }
-        return await call(self._outbound, "POST", callback.url, headers, body, accept=_fault)
+        return self._begin_call(done, "POST", callback.url, headers, body, accept=_fault)
 
 
 def _fault(reply: OutboundReply) -> str:

@@ -31,9 +31,10 @@ from attrs import field, frozen
 from attrs.validators import deep_iterable, gt
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply, Signing
+from rsscloud_broker.direct import BreakOff, Done, nothing_to_break_off
+from rsscloud_broker.interfaces import IDirectNotifier, IOutbound, OutboundReply, Signing
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
-from rsscloud_broker.notifiers.calling import call, failed
+from rsscloud_broker.notifiers.calling import CallingNotifier, call, failed
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
 
@@ -63,8 +64,8 @@ class WebSubOptions:
     signature: Literal["sha1", "sha256", "sha384", "sha512"] = "sha256"
 
 
-@implementer(INotifier)
-class WebSubNotifier:
+@implementer(IDirectNotifier)
+class WebSubNotifier(CallingNotifier):
     """The notifier for ``websub``.
 
     :param outbound: makes the requests; it connects only to addresses that are allowed.
@@ -76,9 +77,9 @@ class WebSubNotifier:
     drop_after_failures = None
 
     def __init__(self, outbound: IOutbound, options: WebSubOptions) -> None:
+        super().__init__(outbound)
         self.retries = options.retries
         self._signature = options.signature
-        self._outbound = outbound
 
     async def verify(self, intent: Intent) -> Outcome:
         challenge = token_urlsafe(24)
@@ -99,10 +100,11 @@ class WebSubNotifier:
             self._outbound, "GET", url, {}, accept=confirms, redirects=0, passing=_NOT_NOW
         )
 
-    async def notify(self, notification: Notification) -> Outcome:
+    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
         content, options = notification.content, notification.options
         if content is None:
-            return failed("there is no content to deliver: it is not kept any more")
+            done(failed("there is no content to deliver: it is not kept any more"))
+            return nothing_to_break_off
         headers = {
             "content-type": _relayed(content.content_type) or _UNLABELLED,
             "link": websub.link_header(
@@ -113,8 +115,8 @@ class WebSubNotifier:
         if secret := options.get(websub.SECRET):
             signing = Signing(secret, options.get(websub.METHOD, self._signature))
         url = notification.callback.url
-        return await call(
-            self._outbound, "POST", url, headers, content.body, redirects=0, signing=signing
+        return self._begin_call(
+            done, "POST", url, headers, content.body, redirects=0, signing=signing
         )
 
     async def deny(self, denial: Denial) -> Outcome:

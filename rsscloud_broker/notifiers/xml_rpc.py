@@ -16,24 +16,25 @@ from __future__ import annotations
 
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import INotifier, OutboundReply
+from rsscloud_broker.direct import BreakOff, Done
+from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply
 from rsscloud_broker.model import Notification, Outcome
-from rsscloud_broker.notifiers.calling import RssCloudNotifier, call
+from rsscloud_broker.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.wire import xmlrpc
 from rsscloud_broker.wire.xml import MalformedXML
 
 
-@implementer(INotifier)
+@implementer(IDirectNotifier)
 class XMLRPCNotifier(RssCloudNotifier):
     """The notifier for ``xml-rpc``."""
 
     protocol = "xml-rpc"
 
-    async def notify(self, notification: Notification) -> Outcome:
+    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
         body = xmlrpc.encode_call(notification.callback.procedure, [notification.topic])
         headers = {"content-type": "text/xml; charset=utf-8"}
         url = notification.callback.url
-        return await call(self._outbound, "POST", url, headers, body, accept=_fault)
+        return self._begin_call(done, "POST", url, headers, body, accept=_fault)
 
 
 def _fault(reply: OutboundReply) -> str:

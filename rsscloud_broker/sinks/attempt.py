@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from typing import TypeAlias
 
 from attrs import define, evolve, field
-from twisted.internet.defer import Deferred
 
+from rsscloud_broker.direct import BreakOff, nothing_to_break_off
 from rsscloud_broker.model import Content, Outcome, Subscription
 from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.dispatch import Job
@@ -20,8 +20,8 @@ Done: TypeAlias = Callable[[Delivery], None]
 Began: TypeAlias = Callable[[], None]
 
 
-#: The outcome of a notification whose pushed content the store no longer keeps.
-NOT_KEPT = Outcome(False, "what was pushed is not kept any more")
+#: The outcome of a notification whose pushed content the store no longer keeps: nobody is called.
+NOT_KEPT = Outcome(False, "what was pushed is not kept any more", answered=False, refused=True)
 
 
 @define(eq=False)
@@ -37,10 +37,13 @@ class Attempt(Job):
     :ivar follows: whether it is a follower: it ends together with an earlier attempt for the same
         subscription.  A follower counts as begun.
     :ivar followers: the attempts that end together with this one.
+    :ivar break_off: stops the notification if it is under way.
+    :ivar sending: the content that counts as being sent until the call is over; None for none.
+    :ivar called: whether the call is over.
     """
 
     subscription: Subscription
-    make: Callable[[Attempt], Coroutine[Deferred[Any], Any, None]]
+    make: Callable[[Attempt], None]
     done: Done
     began: Began
     content: Content | None = None
@@ -50,9 +53,12 @@ class Attempt(Job):
     changed_again: bool = False
     follows: bool = False
     followers: list[Attempt] = field(factory=list)
+    break_off: BreakOff = nothing_to_break_off
+    sending: Content | None = None
+    called: bool = False
 
-    def begin(self) -> Deferred[None]:
-        return Deferred.fromCoroutine(self.make(self))
+    def begin(self) -> None:
+        self.make(self)
 
 
 def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.0) -> Delivery:

@@ -20,17 +20,19 @@ Pushed contents are not merged: each waits until those before it are delivered o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from random import random
+from typing import TypeAlias
 
 from attrs import define, evolve, field
-from prometheus_client import Counter
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
+from twisted.python.failure import Failure
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.direct import BreakOff, tell
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IBlocks, IClock, INotifier
+from rsscloud_broker.interfaces import IBlocks, IClock, IDirectNotifier, INotifier
 from rsscloud_broker.model import Callback, Content, Denial, Notification, Outcome, Subscription
 from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.attempt import (
@@ -46,6 +48,7 @@ from rsscloud_broker.sinks.attempt import (
 from rsscloud_broker.sinks.breakers import Breakers
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
+from rsscloud_broker.sinks.outcomes import Outcomes
 
 #: Seconds until an attempt that was not made, or was interrupted, is made again.
 SOON = 5.0
@@ -53,17 +56,14 @@ SOON = 5.0
 #: Seconds until a pushed content is tried again if an attempt for its subscriber is running.
 AFTER_ANOTHER = 1.0
 
-#: A notification that gets fresh schedules may fail for this many times the length of one.
-OVERDUE = 1.5
-
 #: The longest pause in seconds between two looks whether a missing content is there.
 LONGEST_WAIT = 600.0
 
 #: Seconds until a notification to a blocked host is due again, unless the block is lifted.
 BLOCKED = 3600.0
 
-#: The part of a delay that is added at random at most, so that retries do not come together.
-JITTER = 0.2
+#: Begins a notification, as ``IDirectNotifier.begin`` does.
+_Begin: TypeAlias = Callable[[Notification, Callable[[Outcome | Exception], object]], BreakOff]
 
 
 @define(eq=False)
@@ -89,14 +89,15 @@ class Attempts:
     _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
     stopping: bool = field(default=False, init=False)
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
-    _logged_unavailable_at: float = field(default=float("-inf"), init=False)
-    _deliveries: Callable[[str, str], Counter] = field(init=False)
+    _outcomes: Outcomes = field(init=False)
+    _beginner: Callable[[str], _Begin] = field(init=False)
     _waiting_for_idle: list[Deferred[None]] = field(factory=list, init=False)
     log = Logger()
 
     def __attrs_post_init__(self) -> None:
-        # Cached, since looking a counter up by its labels is slow.
-        self._deliveries = cache(self._counters.deliveries.labels)
+        self._outcomes = Outcomes(self._clock, self._counters, self._jitter, self._delivered)
+        # Cached, since asking what an object provides is slow.
+        self._beginner = cache(lambda protocol: _begin_by(self._notifiers[protocol]))
 
     @property
     def under_way(self) -> list[Attempt]:
@@ -155,7 +156,7 @@ class Attempts:
             return self._put_off(subscription, SOON, content_id)
         if subscription.lease.expires_at <= now:  # the sweeper deletes it within the hour
             return Delivery(subscription, None, now)
-        held = self._held(subscription, content_id)
+        held = self._held(attempt)
         if held is not None:
             return held
         earlier = subscription.id in self._under_way
@@ -213,7 +214,7 @@ class Attempts:
     def call_off(self) -> None:
         """Cancel the attempts that have begun, and put them off until the next start."""
         for attempt in self.under_way:
-            attempt.call_off()
+            attempt.break_off()
             self._finish(attempt, self._put_off(attempt.subscription, SOON, attempt.content_id))
 
     async def idle(self) -> None:
@@ -223,29 +224,142 @@ class Attempts:
             self._waiting_for_idle.append(idle)
             await idle
 
-    async def _make(self, attempt: Attempt) -> None:
+    def _make(self, attempt: Attempt) -> None:
         attempt.began()
+        instead = self._meanwhile(attempt)
+        if instead is not None:
+            self._finish(attempt, instead)
+            self._dispatcher.end(attempt)
+            return
+        try:
+            self._call(attempt)
+        except Exception as error:
+            self._called(attempt, error)
+
+    def _meanwhile(self, attempt: Attempt) -> Delivery | None:
+        """What to store instead of making a call, because of what happened since an attempt was
+        submitted; None to call.
+        """
         subscription = attempt.subscription
         until = self._breakers.stops(subscription.callback, attempt)
         if until is not None:
-            self._finish(attempt, self._hold_back(attempt, until))
+            return self._hold_back(attempt, until)
+        protocol = subscription.callback.protocol
+        if protocol in self._notifiers:
+            return self._held(attempt)
+        nobody = Outcome(False, f"no notifier for {protocol} runs here")
+        tried, now = (subscription.attempts or 0) + 1, self._clock.wall_seconds()
+        return Delivery(subscription, nobody, now, None, tried, content_id=attempt.content_id)
+
+    def _call(self, attempt: Attempt) -> None:
+        """Begin the call of an attempt; ``_called`` is told of its end.
+
+        :raises Exception: it cannot begin.
+        """
+        subscription, content = attempt.subscription, attempt.content
+        protocol = subscription.callback.protocol
+        called = partial(self._called, attempt)
+        if subscription.ended:
+            denial = self._deny(self._notifiers[protocol], subscription)
+            attempt.break_off = tell(denial, called)
             return
-        held = self._held(subscription, attempt.content_id)
-        if held is not None:  # it was blocked since the attempt was submitted
-            self._finish(attempt, held)
+        if not subscription.wants_content:
+            content = None
+        elif content is None:
+            attempt.break_off = tell(self._notify_of_newest(attempt), called)
             return
+        else:
+            self._count_sending(attempt, content)
+        begin = self._beginner(protocol)
+        attempt.break_off = begin(_notification(subscription, content), called)
+
+    async def _deny(self, notifier: INotifier, subscription: Subscription) -> Outcome:
+        topic, callback = subscription.told_topic, subscription.callback
+        denial = Denial(topic, callback, subscription.ended, subscription.options)
+        outcome: Outcome = await notifier.deny(denial)
+        return outcome
+
+    async def _notify_of_newest(self, attempt: Attempt) -> Outcome | None:
+        """Notify a subscriber of a content that the store keeps.
+
+        :returns: None if the store does not have the content yet.
+        :raises Unavailable: the store cannot be used, or too many bytes are being sent.
+        """
+        subscription, content_id = attempt.subscription, attempt.content_id
+        if content_id is None:
+            content = await self._contents.newest(subscription.moved_to or subscription.topic)
+        else:
+            content = await self._contents.pushed(content_id)
+        if content is None:
+            return None if content_id is None else NOT_KEPT
+        self._count_sending(attempt, content)
+        notifier = self._notifiers[subscription.callback.protocol]
+        outcome: Outcome = await notifier.notify(_notification(subscription, content))
+        return outcome
+
+    def _count_sending(self, attempt: Attempt, content: Content) -> None:
+        """Count a content as being sent, until the call is over.
+
+        :raises Unavailable: too many bytes are being sent.
+        """
+        is_quick = self._dispatcher.is_quick(attempt.host)
+        self._contents.under_way.enter(content, to_quick_host=is_quick)
+        attempt.sending = content
+
+    def _called(self, attempt: Attempt, result: Outcome | Exception | None) -> None:
+        """Take the end of a call; see ``_judged``."""
+        if attempt.called:
+            return  # a notifier told twice
+        attempt.called = True
+        if attempt.sending is not None:
+            self._contents.under_way.leave(attempt.sending)
         try:
-            delivery = await self._notify(subscription, attempt.content, attempt.content_id)
-        except CancelledError:  # the broker stops
-            delivery = self._put_off(subscription, SOON, attempt.content_id)
-        except Unavailable as error:  # the broker's own want, not the subscriber's fault
-            self._log_unavailable(error)
-            self._count(subscription, "unavailable")
-            delivery = self._put_off(subscription, SOON, attempt.content_id)
+            self._finish(attempt, self._judged(attempt, result))
+        finally:
+            self._dispatcher.end(attempt)
+
+    def _judged(self, attempt: Attempt, result: Outcome | Exception | None) -> Delivery:
+        """What to store of a call.
+
+        :param result: what came of it; None if there is no content to carry yet.
+        """
+        if isinstance(result, Outcome):
+            delivery = self._answered(attempt, result)
+        elif result is None:
+            delivery = self._wait_for_content(attempt.subscription)
+        elif isinstance(result, CancelledError):  # the broker stops
+            delivery = self._put_off(attempt.subscription, SOON, attempt.content_id)
+        elif isinstance(result, Unavailable):  # the broker's own want, not the subscriber's fault
+            self._outcomes.unavailable(attempt.subscription, result)
+            delivery = self._put_off(attempt.subscription, SOON, attempt.content_id)
+        else:  # a notifier's bug must not end the walk, and no breaker counts it
+            protocol = attempt.subscription.callback.protocol
+            self.log.failure("Notifier {protocol} failed.", Failure(result), protocol=protocol)
+            delivery = self._delivery(attempt, Outcome(False, f"the notifier failed: {result}"))
         attempt.went_well = delivery.outcome is not None and delivery.outcome.success
         if attempt.changed_again and delivery.outcome and not delivery.outcome.gone:
             delivery = self._again(delivery, delivery.outcome)
-        self._finish(attempt, delivery)
+        return delivery
+
+    def _answered(self, attempt: Attempt, outcome: Outcome) -> Delivery:
+        callback = attempt.subscription.callback
+        if outcome.answered:
+            self._breakers.answered(callback)
+        elif not (outcome.success or outcome.refused):
+            self._breakers.failed(callback, outcome)
+        return self._delivery(attempt, outcome)
+
+    def _delivery(self, attempt: Attempt, outcome: Outcome) -> Delivery:
+        notifier = self._notifiers[attempt.subscription.callback.protocol]
+        return self._outcomes.delivery(notifier, attempt.subscription, outcome, attempt.content_id)
+
+    def _wait_for_content(self, subscription: Subscription) -> Delivery:
+        """Put a notification off until the topic has been fetched."""
+        if subscription.attempts is None:
+            return self._put_off(subscription, SOON)
+        # The longer a subscriber has waited for a content, the longer the pause.
+        age = self._clock.wall_seconds() - subscription.lease.granted_at
+        return self._put_off(subscription, min(max(age, SOON), LONGEST_WAIT))
 
     def _again(self, delivery: Delivery, outcome: Outcome) -> Delivery:
         """Schedule another notification for a change during the attempt, unless the attempt is
@@ -253,7 +367,7 @@ class Attempts:
         """
         if delivery.retry_at is not None:
             return delivery
-        pause = 0.0 if outcome.success else SOON * self._stretch()
+        pause = 0.0 if outcome.success else SOON * self._outcomes.stretch()
         return evolve(delivery, attempts=0, retry_at=delivery.at + pause)
 
     def _finish(self, attempt: Attempt, delivery: Delivery) -> None:
@@ -279,162 +393,18 @@ class Attempts:
         retries = notifier.retries if notifier else ()
         return leave_to_the_store(subscription, now, retries[0] if retries else SOON)
 
-    async def _notify(
-        self, subscription: Subscription, content: Content | None, content_id: int | None
-    ) -> Delivery:
-        callback = subscription.callback
-        tried = (subscription.attempts or 0) + 1
-        notifier = self._notifiers.get(callback.protocol)
-        if notifier is None:
-            nobody = Outcome(False, f"no notifier for {callback.protocol} runs here")
-            now = self._clock.wall_seconds()
-            return Delivery(subscription, nobody, now, attempts=tried, content_id=content_id)
-        outcome = await self._call(notifier, subscription, content, content_id)
-        now = self._clock.wall_seconds()
-        if outcome is None:
-            if subscription.attempts is None:
-                return self._put_off(subscription, SOON)
-            # The longer a subscriber has waited for a content, the longer the pause.
-            age = now - subscription.lease.granted_at
-            return self._put_off(subscription, min(max(age, SOON), LONGEST_WAIT))
-        if tried > 1:
-            self._counters.retries.inc()
-        delivery = Delivery(
-            subscription, outcome, now, notifier.drop_after_failures, tried, content_id=content_id
-        )
-        if outcome.success and not subscription.ended:
-            self._count(subscription, "delivered")
-            self._delivered(subscription, now)
-            return delivery
-        last = outcome.success or outcome.gone or self._is_used_up(notifier, subscription, now)
-        if not last:
-            asked = outcome.retry_after
-            delay = max(notifier.retries[tried - 1], asked or 0.0)
-            delivery = evolve(
-                delivery,
-                retry_at=now + delay * self._stretch(),
-                not_before=None if asked is None else now + asked,
-            )
-        elif subscription.ended:
-            return self._ended(delivery, outcome)
-        self._log_failure(delivery, outcome)
-        return delivery
-
-    def _is_used_up(self, notifier: INotifier, subscription: Subscription, now: float) -> bool:
-        """Whether a notification has no attempt left after this one.
-
-        A further change starts a fresh schedule, so the time since the first failure counts too.
-        """
-        since = subscription.failing_since
-        longest = OVERDUE * sum(notifier.retries)
-        overdue = since is not None and now - since > longest
-        return overdue or (subscription.attempts or 0) >= len(notifier.retries)
-
-    async def _call(
-        self,
-        notifier: INotifier,
-        subscription: Subscription,
-        content: Content | None,
-        content_id: int | None,
-    ) -> Outcome | None:
-        """The outcome of a call; None if the store has no content of the topic yet."""
-        topic, callback, options = (
-            subscription.told_topic,
-            subscription.callback,
-            subscription.options,
-        )
-        try:
-            if subscription.ended:
-                outcome = await notifier.deny(Denial(topic, callback, subscription.ended, options))
-            else:
-                if subscription.wants_content and content is None:
-                    content = await self._fetch_content(subscription, content_id)
-                    if content is None:
-                        return None if content_id is None else NOT_KEPT
-                carried = content if subscription.wants_content else None
-                notification = Notification(topic, callback, options, carried)
-                outcome = await self._send(notifier, notification)
-        except (CancelledError, Unavailable):
-            raise
-        except Exception as error:  # a notifier's bug must not end the walk
-            self.log.failure("Notifier {protocol} failed.", protocol=notifier.protocol)
-            return Outcome(False, f"the notifier failed: {error}")  # and no breaker counts it
-        if outcome.answered:
-            self._breakers.answered(callback)
-        elif not (outcome.success or outcome.refused):
-            self._breakers.failed(callback, outcome)
-        return outcome
-
-    async def _send(self, notifier: INotifier, notification: Notification) -> Outcome:
-        content, host = notification.content, notification.callback.host
-        if content is None:
-            return await notifier.notify(notification)
-        is_quick = self._dispatcher.is_quick(host)
-        with self._contents.under_way.sending(content, to_quick_host=is_quick):
-            return await notifier.notify(notification)
-
-    async def _fetch_content(
-        self, subscription: Subscription, content_id: int | None
-    ) -> Content | None:
-        """The content that a notification carries; None if the store does not keep it.
-
-        :raises Unavailable: the store cannot be used.
-        """
-        if content_id is not None:
-            return await self._contents.pushed(content_id)
-        return await self._contents.newest(subscription.moved_to or subscription.topic)
-
-    def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:
-        """End a subscription whose topic has ended, whether or not its subscriber could be told."""
-        subscription = delivery.subscription
-        self._count(subscription, "gone")
-        unheard = "" if outcome.success else f"; it was not told: {outcome.reason}"
-        self.log.info(
-            "The subscription of {callback} to {topic} ends with the topic: {reason}",
-            callback=subscription.callback.url,
-            topic=subscription.topic,
-            reason=f"{subscription.ended}{unheard}",
-        )
-        return evolve(delivery, outcome=Outcome(False, subscription.ended, gone=True))
-
-    def _log_failure(self, delivery: Delivery, outcome: Outcome) -> None:
-        subscription = delivery.subscription
-        protocol = subscription.callback.protocol
-        self._count(subscription, "gone" if outcome.gone else "failed")
-        if outcome.gone:
-            what_next = "it is gone for good, so the subscription ends"
-        elif delivery.retry_at is not None:
-            what_next = f"it is tried again in {delivery.retry_at - delivery.at:.0f} s"
-        else:
-            self._counters.given_up.labels(protocol).inc()
-            what_next = f"given up, after {subscription.consecutive_errors} errors in a row"
-        self.log.warn(
-            "{callback} was not told of {topic} by {protocol}: {reason}; {what_next}",
-            callback=subscription.callback.url,
-            topic=subscription.topic,
-            protocol=protocol,
-            reason=outcome.reason,
-            what_next=what_next,
-        )
-
-    def _log_unavailable(self, error: Unavailable) -> None:
-        """Log what the broker lacks, once in ``SOON`` seconds and not for each subscriber."""
-        now = self._clock.seconds()
-        if now >= self._logged_unavailable_at + SOON:
-            self._logged_unavailable_at = now
-            self.log.error("Notifications are put off: {error}", error=error)
-
     def _hold_back(self, attempt: Attempt, until: float) -> Delivery:
         """Put an attempt off until the open breaker of its host lets it through."""
-        self._count(attempt.subscription, "put_off")
-        seconds = (until - self._clock.seconds()) * self._stretch()
+        self._outcomes.count(attempt.subscription, "put_off")
+        seconds = (until - self._clock.seconds()) * self._outcomes.stretch()
         return self._put_off(attempt.subscription, seconds, attempt.content_id)
 
-    def _held(self, subscription: Subscription, content_id: int | None) -> Delivery | None:
+    def _held(self, attempt: Attempt) -> Delivery | None:
         """Put a notification off if an administrator has blocked its host; else return None."""
-        if self._blocks is None or not self._blocks.of_host(subscription.callback.host):
+        if self._blocks is None or not self._blocks.of_host(attempt.host):
             return None
-        return self._put_off(subscription, BLOCKED * self._stretch(), content_id)
+        pause = BLOCKED * self._outcomes.stretch()
+        return self._put_off(attempt.subscription, pause, attempt.content_id)
 
     def _put_off(
         self, subscription: Subscription, seconds: float, content_id: int | None = None
@@ -443,8 +413,20 @@ class Attempts:
         due = now if self.stopping else now + seconds
         return put_off(subscription, now, due, content_id)
 
-    def _stretch(self) -> float:
-        return 1.0 + JITTER * self._jitter()
 
-    def _count(self, subscription: Subscription, outcome: str) -> None:
-        self._deliveries(subscription.callback.protocol, outcome).inc()
+def _begin_by(notifier: INotifier) -> _Begin:
+    """How notifications of a notifier begin."""
+    if IDirectNotifier.providedBy(notifier):
+        begin: _Begin = notifier.begin
+        return begin
+
+    async def notify(notification: Notification) -> Outcome:
+        outcome: Outcome = await notifier.notify(notification)
+        return outcome
+
+    return lambda notification, done: tell(notify(notification), done)
+
+
+def _notification(subscription: Subscription, content: Content | None) -> Notification:
+    topic, options = subscription.told_topic, subscription.options
+    return Notification(topic, subscription.callback, options, content)

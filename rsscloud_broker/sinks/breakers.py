@@ -182,7 +182,10 @@ class Breakers:
         :returns: None if the caller may still call; or when to ask again, by the monotonic
             clock.
         """
-        stopping = [one.retry_at for one in self._open(callback) if one.probe is not caller]
+        opened = self._open(callback)
+        if not opened:
+            return None
+        stopping = [one.retry_at for one in opened if one.probe is not caller]
         return max(stopping, default=None)
 
     def give_back(self, callback: Callback, caller: object) -> None:
@@ -249,13 +252,13 @@ class Breakers:
         self._being_saved.update(changed.keys())
         return list(changed.values())
 
-    def _open(self, callback: Callback) -> list[_Breaker]:
+    def _open(self, callback: Callback) -> Sequence[_Breaker]:
         """The open breakers of a callback.
 
         This runs for each notification, so it is quick while there are no breakers.
         """
         if not self._breakers:
-            return []
+            return ()
         found = (self._breakers.get(name) for name in (callback.host, callback.origin))
         return [breaker for breaker in found if breaker is not None and breaker.is_open]
 

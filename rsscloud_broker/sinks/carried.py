@@ -7,8 +7,6 @@ bytes do not count, since the number of notifications under way limits them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from attrs import define, field
 from twisted.internet.defer import Deferred
@@ -73,30 +71,28 @@ class UnderWay:
     # How many notifications send each content, by the content's ``id``.
     _users: dict[int, int] = field(factory=dict, init=False)
 
-    @contextmanager
-    def sending(self, content: Content, *, to_quick_host: bool) -> Iterator[None]:
-        """Count a content while the context lasts.
+    def enter(self, content: Content, *, to_quick_host: bool) -> None:
+        """Count a content, which one more notification begins to send.
 
         :param to_quick_host: whether the host answered quickly the last time.
         :raises Unavailable: too many bytes are being sent.
         """
         size, key = len(content.body), id(content)
-        counts = size > SMALL
-        if counts and key not in self._users:
+        if size <= SMALL:
+            return
+        if key not in self._users:
             limit = self._limit if to_quick_host else self._limit // 2
             if self._held and self._held + size > limit:
                 raise Unavailable("as many bytes of contents are being sent as memory is for")
             self._held += size
             self._users[key] = 0
-        if counts:
-            self._users[key] += 1
-        try:
-            yield
-        finally:
-            if counts:
-                self._release(key, size)
+        self._users[key] += 1
 
-    def _release(self, key: int, size: int) -> None:
+    def leave(self, content: Content) -> None:
+        """Say that a notification sends a content no more, which ``enter`` has counted."""
+        size, key = len(content.body), id(content)
+        if size <= SMALL:
+            return
         self._users[key] -= 1
         if not self._users[key]:
             del self._users[key]

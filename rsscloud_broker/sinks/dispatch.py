@@ -25,7 +25,6 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 
 from attrs import define, field
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.bounded_dict import BoundedDict
@@ -50,7 +49,7 @@ class Job(ABC):
     :ivar topic: the topic that has changed; topics take turns.
     :ivar begun: whether the notification has begun.
     :ivar behind_its_host: whether it waits because its host has no free slot.
-    :ivar went_well: whether it succeeded; ``begin`` sets this.
+    :ivar went_well: whether it succeeded, once it is over.
     """
 
     host: str
@@ -60,20 +59,14 @@ class Job(ABC):
     went_well: bool = field(default=False, init=False)
     _quick: bool = field(default=False, init=False)
     _since: float = field(default=0.0, init=False)
-    _running: Deferred[None] | None = field(default=None, init=False)
+    _began_at: float = field(default=0.0, init=False)
 
     @abstractmethod
-    def begin(self) -> Deferred[None]:
-        """Begin the notification.
+    def begin(self) -> None:
+        """Begin the notification, and call ``Dispatcher.end`` when it is over.
 
-        :returns: a Deferred that fires when the notification is over, and never fails.
-            Cancelling the Deferred stops the notification.
+        It raises nothing.
         """
-
-    def call_off(self) -> None:
-        """Stop the notification, if it is under way."""
-        if self._running is not None:
-            self._running.cancel()
 
 
 class _Queue:
@@ -207,6 +200,17 @@ class Dispatcher:
         self._behind -= 1
         return True
 
+    def end(self, job: Job) -> None:
+        """Give the slots of a job that is over to others."""
+        now = self._clock.seconds()
+        quick = job in self._active and self._pace.time(now) - job._since < self._pace.slow_after
+        self._remove(job)
+        if quick:
+            self._pace.took(now - job._began_at)
+        self._adjust_slots(job, well=quick and job.went_well)
+        self._leave_host(job)
+        self._begin()
+
     def stop(self) -> None:
         """Stop the timer.  The caller has stopped all jobs before."""
         self._pace.stop()
@@ -228,18 +232,21 @@ class Dispatcher:
         if self._beginning:  # a job that ends at once calls this method again
             return
         self._beginning = True
-        while (queue := self._next_queue()) is not None:
-            job = queue.pop()
-            job.begun = True
-            job._since = self._pace.time()
-            self._active[job] = None
-            self._active_quick += job._quick
-            began_at = self._clock.seconds()
-            job._running = running = job.begin()
-            running.addBoth(self._over, job, began_at)
-        self._beginning = False
+        try:
+            while (queue := self._next_queue()) is not None:
+                self._begin_job(queue.pop())
+        finally:
+            self._beginning = False
         if self._active:
             self._pace.start()
+
+    def _begin_job(self, job: Job) -> None:
+        job.begun = True
+        job._began_at = self._clock.seconds()
+        job._since = self._pace.time(job._began_at)
+        self._active[job] = None
+        self._active_quick += job._quick
+        job.begin()
 
     def _next_queue(self) -> _Queue | None:
         """The queue whose first job may begin; None if no slot is free for any job."""
@@ -253,17 +260,6 @@ class Dispatcher:
         if self._quick_queue or self._queue:
             self._pace.filled = True
         return None
-
-    def _over(self, result: object, job: Job, began_at: float) -> None:
-        job._running = None
-        seconds = self._clock.seconds() - began_at
-        quick = job in self._active and self._pace.time() - job._since < self._pace.slow_after
-        self._remove(job)
-        if quick:
-            self._pace.took(seconds)
-        self._adjust_slots(job, well=quick and job.went_well)
-        self._leave_host(job)
-        self._begin()
 
     def _remove(self, job: Job) -> None:
         if job in self._active:
@@ -305,7 +301,7 @@ class Dispatcher:
         return bool(self._active)
 
     def _free_slots_of_slow(self) -> None:
-        slow_since = self._pace.time() - self._pace.slow_after
+        slow_since = self._pace.time(self._clock.seconds()) - self._pace.slow_after
         for job in list(self._active):
             if job._since > slow_since:
                 break  # the jobs are in the order in which they began

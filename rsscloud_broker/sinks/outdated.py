@@ -22,5 +22,7 @@ class OutdatedSubscriptions:
 
     def __contains__(self, subscription: Subscription) -> bool:
         """Whether a subscription may differ from the store since it was read."""
+        if not self._options:  # as nearly always, and each notification asks
+            return False
         key = subscription.topic, subscription.callback
         return key in self._options and self._options[key] != subscription.options

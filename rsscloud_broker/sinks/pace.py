@@ -69,14 +69,16 @@ class Pace:
         self._least = min(LEAST, most)
         self.window = min(self.window, most)
 
-    def time(self) -> float:
+    def time(self, now: float) -> float:
         """Seconds on a clock that stands still while this process is too slow to look.
 
         The age of a call by this clock says how slow the called host is.
+
+        :param now: what the clock shows.
         """
         if self._timer is None:
             return self._time
-        return self._time + min(self._clock.seconds() - self._looked_at, TICK)
+        return self._time + min(now - self._looked_at, TICK)
 
     def start(self) -> None:
         """Start the timer."""
@@ -86,7 +88,7 @@ class Pace:
 
     def stop(self) -> None:
         """Stop the timer."""
-        self._time = self.time()
+        self._time = self.time(self._clock.seconds())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -97,8 +99,9 @@ class Pace:
         self._calls += 1
 
     def _tick(self) -> None:
-        self._time = self.time()
-        late = self._clock.seconds() - self._looked_at - TICK
+        now = self._clock.seconds()
+        self._time = self.time(now)
+        late = now - self._looked_at - TICK
         self._timer = None
         if late > LATE:
             self.window = max(self._least, self.window * 2 // 3)
@@ -106,8 +109,8 @@ class Pace:
             self.window = min(self._most, self.window + max(1, self.window // 4))
         self.filled = False
         if self._calls:
-            now = self._seconds / self._calls
-            self._usual = 0.7 * self._usual + 0.3 * now if self._usual else now
+            lately = self._seconds / self._calls
+            self._usual = 0.7 * self._usual + 0.3 * lately if self._usual else lately
             self._seconds, self._calls = 0.0, 0
         slow = self.window < self._most
         usual = TIMES_THE_USUAL * self._usual if slow else 0.0

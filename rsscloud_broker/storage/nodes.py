@@ -29,6 +29,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    bindparam,
     delete,
     func,
     insert,
@@ -48,6 +49,14 @@ from rsscloud_broker.tables import to_micros
 DEAD_AFTER = 8.0
 
 
+# Nearly every transaction that writes runs this: it is made once.
+_THERE = (
+    select(node.c.id)
+    .where(node.c.id == bindparam("key"))
+    .with_for_update(read=True, key_share=True)
+)
+
+
 def database_clock(conn: Connection) -> ColumnElement[int]:
     """What the clock of the database shows, in microseconds since the epoch.
 
@@ -65,10 +74,8 @@ def registered(conn: Connection, key: int | None) -> int:
     :param key: the id that the process got before; None if it was never registered.
     :returns: the id of the process.
     """
-    if key is not None:
-        there = select(node.c.id).where(node.c.id == key)
-        if conn.execute(there.with_for_update(read=True, key_share=True)).first():
-            return key
+    if key is not None and conn.execute(_THERE, {"key": key}).first():
+        return key
     if sqlite.serves(conn):
         _remove(conn, list(conn.execute(select(node.c.id)).scalars()))
     now = database_clock(conn)

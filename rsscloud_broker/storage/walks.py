@@ -16,6 +16,7 @@ from sqlalchemy import (
     Row,
     Select,
     and_,
+    bindparam,
     delete,
     func,
     insert,
@@ -71,6 +72,23 @@ def _whole(rows: Any) -> ColumnElement[int]:
 
 
 _WHOLE = _whole(fanout)
+
+# A walk saves its progress for every hundred notifications: these statements are made once.
+
+_HELD = (
+    select(fanout.c.id)
+    .where(fanout.c.id == bindparam("key"), fanout.c.node_id == bindparam("node"))
+    .with_for_update(key_share=True)
+)
+
+_MOVE = update(fanout).where(fanout.c.id == bindparam("key")).values(cursor=bindparam("reached"))
+
+_REMOVE_SLICE = delete(slice_).where(
+    slice_.c.fanout_id == bindparam("key"),
+    or_(slice_.c.node_id == bindparam("node"), slice_.c.node_id.is_(None)),
+)
+
+_ADD_SLICE = insert(slice_)
 
 
 def fanouts(conn: Connection, limit: int, node: int | None = None) -> list[Fanout]:
@@ -210,15 +228,14 @@ def record_slice(
     """
     if walk.node is not None:
         node = walk.node
-        held = select(fanout.c.id).where(fanout.c.id == walk.id, fanout.c.node_id == node)
-        if conn.execute(held.with_for_update(key_share=True)).first() is None:
+        if conn.execute(_HELD, {"key": walk.id, "node": node}).first() is None:
             return Recorded(lost=True)
     recorded = record_deliveries(conn, deliveries, node, bounds)
     if done:
         _end(conn, walk)
         remove_unneeded(conn, [walk.topic])
         return recorded
-    moved = conn.execute(update(fanout).where(fanout.c.id == walk.id).values(cursor=cursor))
+    moved = conn.execute(_MOVE, {"key": walk.id, "reached": cursor})
     if moved.rowcount:  # else a move of the topic has replaced it by another fan-out
         store_slice(conn, walk.id, outstanding, node)
     return recorded
@@ -233,11 +250,11 @@ def store_slice(
     :param outstanding: the ids of the subscriptions without an outcome.
     :param node: the node that claims the slice; None to leave it free.
     """
-    ours = or_(slice_.c.node_id == node, slice_.c.node_id.is_(None))
-    conn.execute(delete(slice_).where(slice_.c.fanout_id == walk_key, ours))
+    conn.execute(_REMOVE_SLICE, {"key": walk_key, "node": node})
     if outstanding:
         ids = json.dumps(list(outstanding), separators=(",", ":"))
-        conn.execute(insert(slice_).values(fanout_id=walk_key, node_id=node, subscription_ids=ids))
+        values = {"fanout_id": walk_key, "node_id": node, "subscription_ids": ids}
+        conn.execute(_ADD_SLICE, values)
 
 
 def read_slices(conn: Connection, walk_keys: Sequence[int]) -> dict[int, set[int]]:

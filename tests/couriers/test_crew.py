@@ -12,13 +12,15 @@ from unittest import mock
 
 from attrs import evolve
 from twisted.internet.defer import CancelledError
+from twisted.internet.task import deferLater
 
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import courier as module
 from rsscloud_broker.couriers.messages import Call
 from rsscloud_broker.couriers.spawning import megabytes
+from rsscloud_broker.direct import BreakOff
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, Unavailable
-from rsscloud_broker.interfaces import Signing
+from rsscloud_broker.interfaces import OutboundReply, Signing
 from tests.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase
 
 
@@ -157,6 +159,71 @@ class RequestTests(CrewTestCase):
         for number in range(12):
             await self.request(f"/{number}")
         self.assertEqual(sorted(each._last for each in self.crew.couriers), [0, 0, 12])
+
+
+class DirectTests(CrewTestCase):
+    """Requests whose end a function is told of."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.ends: list[OutboundReply | Exception] = []
+
+    def begin(self, path: str = "/", body: bytes = b"") -> BreakOff:
+        return self.crew.begin(self.ends.append, "POST", self.url + path, {}, body, 0)
+
+    async def until_over(self, count: int = 1) -> None:
+        while len(self.ends) < count:
+            await deferLater(REACTOR, 0.01)
+
+    async def test_answer(self) -> None:
+        self.begin()
+        self.assertEqual(self.crew.under_way, 1)
+        await self.until_over()
+        (reply,) = self.ends
+        assert isinstance(reply, OutboundReply)
+        self.assertEqual((reply.status, reply.body), (202, b"\xff\0 body"))
+        self.assertEqual(self.crew.under_way, 0)
+
+    async def test_no_answer(self) -> None:
+        self.crew.begin(self.ends.append, "GET", "http://10.0.0.1/", {}, b"", 0)
+        await self.until_over()
+        self.assertIsInstance(self.ends[0], AddressRefused)
+
+    async def test_broken_off(self) -> None:
+        break_off = self.begin("/slow")
+        gone = (await self.callback.asked).notifyFinish()
+        break_off()
+        break_off()
+        (end,) = self.ends
+        self.assertIsInstance(end, CancelledError)
+        await self.assertFailure(gone, Exception)
+
+    async def test_bug_of_one_keeps_no_other_waiting(self) -> None:
+        def broken(reply: OutboundReply | Exception) -> None:
+            raise ZeroDivisionError
+
+        await self.request()
+        self.crew.begin(broken, "GET", self.url, {}, b"", 0)
+        self.begin()
+        await self.until_over()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    async def test_while_the_courier_reads_slowly(self) -> None:
+        """They wait until it reads again."""
+        await self.request()
+        link = self.courier._link
+        assert link is not None
+        link.pauseProducing()
+        self.begin()
+        self.assertEqual(self.crew.under_way, 0)
+        link.resumeProducing()
+        await self.until_over()
+        self.assertIsInstance(self.ends[0], OutboundReply)
+
+    async def test_without_a_process(self) -> None:
+        await self.crew.stopService()
+        self.begin()
+        self.assertIsInstance(self.ends[0], Unavailable)
 
 
 class DeathTests(CrewTestCase):

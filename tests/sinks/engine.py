@@ -214,7 +214,7 @@ class EngineTestCase(SynchronousTestCase):
             blocks=self.blocks,
         )
         self.distribution = Distribution(DistributionOptions(**options), parts)
-        self.distribution._attempts._jitter = lambda: self.jitter
+        self.distribution._attempts._outcomes._jitter = lambda: self.jitter
         self.distribution.startService()
         return self.distribution
 

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from attrs import evolve
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.direct import BreakOff, Done
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.model import Callback, Content, Lease, Outcome, Subscription
+from rsscloud_broker.interfaces import IDirectNotifier
+from rsscloud_broker.model import Callback, Content, Lease, Notification, Outcome, Subscription
 from rsscloud_broker.records import Delivery, HostState
 from rsscloud_broker.sinks.attempt import Attempt
 from rsscloud_broker.sinks.attempts import (
     AFTER_ANOTHER,
-    JITTER,
     LONGEST_WAIT,
-    OVERDUE,
     SOON,
     Attempts,
 )
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD, Breakers
+from rsscloud_broker.sinks.carried import UNDER_WAY
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
+from rsscloud_broker.sinks.outcomes import JITTER, OVERDUE
 from rsscloud_broker.testing import RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
 from tests.sinks.engine import FEED, NO_ANSWER, NOW, REFUSED, ScriptedNotifier
@@ -230,6 +233,89 @@ class OutcomeTests(AttemptsTestCase):
             self.outcome(Outcome(False, "a private address", answered=False, refused=True))
         self.assertEqual(len(self.notifier.calls), 2 * THRESHOLD)
         self.assertEqual(self.breakers.take_changes(), [])
+
+
+@implementer(IDirectNotifier)
+class DirectNotifier(ScriptedNotifier):
+    """A notifier whose notifications end when the test says so.
+
+    :ivar under_way: what is told of the end of each notification, in order.
+    """
+
+    def __init__(self, clock: Clock, retries: tuple[float, ...]) -> None:
+        super().__init__(clock, retries)
+        self.under_way: list[Done[Outcome]] = []
+
+    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
+        self.under_way.append(done)
+        return lambda: done(CancelledError())
+
+
+class DirectTests(AttemptsTestCase):
+    """A notifier that tells of the end of notifications directly."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.direct = self.notifier = DirectNotifier(self.clock, RETRIES)
+        self.make(slots=1)
+
+    def test_outcome(self) -> None:
+        self.submit()
+        self.submit(subscription(2, "other.example"))
+        self.assertEqual((self.began, self.delivered), ([1], []))
+        self.direct.under_way[0](Outcome(True))
+        self.assertEqual(self.delivered, [Delivery(subscription(), Outcome(True), NOW, 3, 1)])
+        self.assertEqual(self.began, [1, 2])
+
+    def test_broker_that_cannot_call(self) -> None:
+        self.submit()
+        self.direct.under_way[0](Unavailable("too many open files"))
+        self.assertEqual(self.delivered, [Delivery(subscription(), None, NOW, None, 0, NOW + SOON)])
+
+    def test_bug_at_the_end(self) -> None:
+        self.submit()
+        self.direct.under_way[0](ZeroDivisionError("no good"))
+        self.assertEqual(self.delivered[0].outcome, Outcome(False, "the notifier failed: no good"))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    def test_bug_at_the_begin(self) -> None:
+        def broken(notification: Notification, done: Done[Outcome]) -> BreakOff:
+            raise ZeroDivisionError("no good")
+
+        self.patch(self.direct, "begin", broken)
+        self.submit()
+        self.submit(subscription(2))
+        failed = Outcome(False, "the notifier failed: no good")
+        self.assertEqual([one.outcome for one in self.delivered], [failed] * 2)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 2)
+
+    def test_told_twice(self) -> None:
+        """What comes later changes nothing, and frees no slot that others have."""
+        self.submit()
+        for _ in range(2):
+            self.direct.under_way[0](Outcome(True))
+        self.submit(subscription(2))
+        self.submit(subscription(3))
+        self.assertEqual((len(self.delivered), self.began), (1, [1, 2]))
+
+    def test_broken_off_when_the_broker_stops(self) -> None:
+        self.submit()
+        self.attempts.withdraw_all()
+        self.attempts.call_off()
+        self.assertEqual(self.delivered, [Delivery(subscription(), None, NOW, None, 0, NOW)])
+        self.assertEqual(self.count("notifications_in_flight"), 0)
+
+    def test_content_counts_until_the_end(self) -> None:
+        self.make()
+        large = [Content(bytes([number]) * UNDER_WAY) for number in range(2)]
+        for number, content in enumerate(large):
+            eager = evolve(subscription(number, f"host{number}"), wants_content=True)
+            self.attempts.submit(eager, self.delivered.append, changed=True, content=content)
+        self.assertEqual([one.outcome for one in self.delivered], [None])
+        self.direct.under_way[0](Outcome(True))
+        eager = evolve(subscription(3), wants_content=True)
+        self.attempts.submit(eager, self.delivered.append, changed=True, content=large[1])
+        self.assertEqual(len(self.direct.under_way), 2)
 
 
 class PutOffTests(AttemptsTestCase):

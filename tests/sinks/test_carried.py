@@ -46,16 +46,13 @@ class WalkRoomTests(SynchronousTestCase):
 class UnderWayTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.under_way = UnderWay(10 * LARGE)
-        self.begun: list[object] = []
 
     def begin(self, content: Content, *, quick: bool = False) -> bool:
         """Begin to send a content, without an end; return whether it was allowed."""
-        sending = self.under_way.sending(content, to_quick_host=quick)
         try:
-            sending.__enter__()
+            self.under_way.enter(content, to_quick_host=quick)
         except Unavailable:
             return False
-        self.begun.append(sending)
         return True
 
     def test_half_of_the_room_is_for_hosts_that_answer(self) -> None:
@@ -73,15 +70,21 @@ class UnderWayTests(SynchronousTestCase):
 
     def test_until_the_last_of_them_is_over(self) -> None:
         content, other = Content(b"x" * 5 * LARGE), Content(b"y" * LARGE)
-        with self.under_way.sending(content, to_quick_host=False):
-            with self.under_way.sending(content, to_quick_host=False):
-                self.assertFalse(self.begin(other))
-            self.assertFalse(self.begin(other))
+        self.begin(content)
+        self.begin(content)
+        self.assertFalse(self.begin(other))
+        self.under_way.leave(content)
+        self.assertFalse(self.begin(other))
+        self.under_way.leave(content)
         self.assertTrue(self.begin(other))
 
     def test_small_ones_do_not_count(self) -> None:
-        self.begin(Content(b"x" * 5 * LARGE))
-        self.assertTrue(self.begin(Content(b"y" * SMALL)))
+        large = Content(b"x" * 5 * LARGE)
+        self.assertTrue(self.begin(large))
+        small = Content(b"y" * SMALL)
+        self.assertTrue(self.begin(small))
+        self.under_way.leave(small)
+        self.assertFalse(self.begin(Content(b"z" * LARGE)))
 
 
 class DistributionTests(EngineTestCase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from attrs import define
-from twisted.internet.defer import CancelledError, Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.counters import Counters
@@ -18,17 +18,15 @@ from rsscloud_broker.testing.clock import Clock
 class Work(Job):
     """A job that is begun in some way."""
 
-    how: Callable[[], Deferred[None]]
+    how: Callable[[Job], object]
 
-    def begin(self) -> Deferred[None]:
-        return self.how()
+    def begin(self) -> None:
+        self.how(self)
 
 
 class DispatchTestCase(SynchronousTestCase):
     """:ivar begun: names of the jobs that began, in order.
     :ivar gates: of the jobs under way, by name.
-    :ivar called_off: names of the jobs that were called off, in order.
-    :ivar stubborn: names of the jobs that go on all the same.
     """
 
     def setUp(self) -> None:
@@ -36,8 +34,6 @@ class DispatchTestCase(SynchronousTestCase):
         self.counters = Counters()
         self.begun: list[str] = []
         self.gates: dict[str, Deferred[None]] = {}
-        self.called_off: list[str] = []
-        self.stubborn: set[str] = set()
 
     def make(self, slots: int = 200, per_host: int = 4, max_slow: int = 2000) -> None:
         self.dispatcher = Dispatcher(
@@ -52,7 +48,13 @@ class DispatchTestCase(SynchronousTestCase):
         self, name: str, host: str = "", topic: str = "topic", *, fails: bool = False
     ) -> Job:
         """Submit a job that the test ends; its host is its own where none is named."""
-        job = Work(host or name, topic, lambda: Deferred.fromCoroutine(self._work(name)))
+
+        def begin(job: Job) -> None:
+            self.begun.append(name)
+            gate = self.gates[name] = Deferred()
+            gate.addCallback(lambda _: self.dispatcher.end(job))
+
+        job = Work(host or name, topic, begin)
         job.went_well = not fails
         self.dispatcher.submit(job)
         return job
@@ -61,18 +63,6 @@ class DispatchTestCase(SynchronousTestCase):
         """Let time pass in small steps, as it does where the process is not slow."""
         for _ in range(round(seconds * 100)):
             self.clock.advance(0.01)
-
-    async def _work(self, name: str) -> None:
-        self.begun.append(name)
-        while True:
-            gate = self.gates[name] = Deferred()
-            try:
-                await gate
-            except CancelledError:
-                self.called_off.append(name)
-                if name in self.stubborn:
-                    continue
-            return
 
     def end(self, *names: str) -> None:
         for name in names:
@@ -142,9 +132,9 @@ class PlacesTests(DispatchTestCase):
         over: list[int] = []
 
         def make(number: int) -> Job:
-            def begin() -> Deferred[None]:
+            def begin(job: Job) -> None:
                 over.append(number)
-                return succeed(None)
+                self.dispatcher.end(job)
 
             return Work("host", "topic", begin)
 
@@ -160,12 +150,12 @@ class PlacesTests(DispatchTestCase):
         self.make(slots=1)
         submitted = 0
 
-        def begin() -> Deferred[None]:
+        def begin(job: Job) -> None:
             nonlocal submitted
             submitted += 1
             if submitted < 10_000:
                 self.dispatcher.submit(Work(f"host {submitted}", "topic", begin))
-            return succeed(None)
+            self.dispatcher.end(job)
 
         self.dispatcher.submit(Work("host", "topic", begin))
         self.assertEqual(submitted, 10_000)
@@ -326,22 +316,22 @@ class LingerTests(DispatchTestCase):
         self.advance(SLOW_AFTER + TICK)
         self.assertEqual(self.begun, ["a", "c", "b"])
 
-    def test_none_is_called_off_because_others_wait(self) -> None:
+    def test_those_that_linger_have_a_limit(self) -> None:
         self.make(slots=2, max_slow=4)
         for number in range(20):
             self.submit(str(number))
         self.advance(60.0)
-        self.assertEqual((len(self.begun), self.called_off), (2 + 3, []))
+        self.assertEqual(len(self.begun), 2 + 3)
         self.end("0")
         self.advance(1.0)
-        self.assertEqual((len(self.begun), self.called_off), (2 + 3 + 1, []))
+        self.assertEqual(len(self.begun), 2 + 3 + 1)
 
     def test_nobody_may_linger(self) -> None:
         self.make(slots=1, max_slow=0)
         for name in "ab":
             self.submit(name)
         self.advance(10 * SLOW_AFTER)
-        self.assertEqual((self.begun, self.called_off), (["a"], []))
+        self.assertEqual(self.begun, ["a"])
         self.end("a", "b")
         self.assertEqual(self.begun, ["a", "b"])
         self.assert_idle()

@@ -12,8 +12,8 @@ from twisted.internet.defer import Deferred, succeed
 
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.model import Lease, Notification, Outcome, SubscriptionOptions
-from rsscloud_broker.sinks.attempts import JITTER
 from rsscloud_broker.sinks.breakers import FIRST_PAUSE, THRESHOLD
+from rsscloud_broker.sinks.outcomes import JITTER
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from tests.sinks.engine import FEED, NO_ANSWER, REFUSED, EngineTestCase
 
