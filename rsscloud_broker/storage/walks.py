@@ -7,12 +7,15 @@ rollback.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
+    Integer,
     Row,
     Select,
     and_,
@@ -97,14 +100,9 @@ def fanouts(conn: Connection, limit: int, node: int | None = None) -> list[Fanou
     :param node: the node id of this process; None if it is the only one, so that nobody else can
         have claimed anything.
     """
-    query = _next_of_each_topic()
-    if node is not None:
-        query = query.where(_is_free_for(node))
-    return _read(conn, query.order_by(fanout.c.id).limit(limit))
-
-
-def _is_free_for(node: int) -> ColumnElement[bool]:
-    return or_(fanout.c.node_id.is_(None), fanout.c.node_id == node)
+    if node is None:
+        return _read(conn, _FIRST, {"most": limit})
+    return _read(conn, _FIRST_FREE, {"most": limit, "node": node})
 
 
 def _is_to_be_walked(rows: Any) -> ColumnElement[bool]:
@@ -137,8 +135,18 @@ def _next_of_each_topic() -> Select[Any]:
     return of_topics.where(_is_to_be_walked(fanout), ~before.exists())
 
 
-def _read(conn: Connection, query: Select[Any]) -> list[Fanout]:
-    rows = conn.execute(query).all()
+# They are built once, since to build them takes longer than to execute them.
+_IS_FREE = or_(fanout.c.node_id.is_(None), fanout.c.node_id == bindparam("node", type_=BigInteger))
+_NEXT = _next_of_each_topic()
+_FIRST = _NEXT.order_by(fanout.c.id).limit(bindparam("most", type_=Integer))
+_FIRST_FREE = _FIRST.where(_IS_FREE)
+_FREE_AMONG = _NEXT.where(fanout.c.id.in_(bindparam("keys", expanding=True)), _IS_FREE)
+
+
+def _read(
+    conn: Connection, query: Select[Any], given: Mapping[str, object] = MappingProxyType({})
+) -> list[Fanout]:
+    rows = conn.execute(query, given).all()
     outstanding = read_slices(conn, [row.id for row in rows])
     return [
         Fanout(
@@ -170,7 +178,7 @@ def claim_fanouts(
     # Claims of one topic wait for each other: of two fan-outs only the next is begun.
     topics = conn.execute(select(fanout.c.topic_id).where(wanted).distinct()).scalars()
     lock_rows(conn, topic.c.id, list(topics))
-    found = conn.execute(_next_of_each_topic().where(wanted, _is_free_for(node))).all()
+    found = conn.execute(_FREE_AMONG, {"keys": list(keys), "node": node}).all()
     claimed = [row.id for row in found]
     conn.execute(update(fanout).where(fanout.c.id.in_(claimed)).values(node_id=node, begun=true()))
     if part is not None:
