@@ -389,8 +389,8 @@ class HostFreed:
 class WorkHinted:
     """Another node made work, ended before its work was done, or did what this one waits for.
 
-    :ivar kind: what the hint is about, as ``storage.hints`` has it; empty for anything.
-    :ivar key: the id of what it is about; 0 if that does not matter.
+    :ivar kind: what it is about (see ``storage.hints``), such as ``job.NAME``; empty for anything.
+    :ivar key: the id of what it is about; 0 if it does not matter.
     """
 
     kind: str = ""

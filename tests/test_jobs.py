@@ -65,6 +65,9 @@ class NodeJobs:
         if self.row.node == self.node:
             self.row.node = ""
 
+    async def hint_at_job(self, name: str) -> None:
+        raise NotImplementedError("nobody hints at these jobs")
+
     async def request_job(self, name: str, since: float) -> None:
         if self.failure is not None:
             raise self.failure

@@ -50,6 +50,16 @@ class IJobs(Interface):
         :param since: the earlier time.
         """
 
+    def hint_at_job(name: str) -> Awaitable[None]:
+        """Tell all nodes that the one that does a job has something to do now.
+
+        Each publishes ``WorkHinted("job.NAME")`` on its bus, this one too.  The hint may be lost,
+        so whoever does the job also looks by itself.  Nothing happens where no other node can work
+        on the database.
+
+        :param name: the name of the job: letters, digits and underscores.
+        """
+
 
 class ISharedWork(IJobs):
     """Jobs, and documents: the files for crawlers that one node makes and all nodes serve.

@@ -226,7 +226,7 @@ class Distribution(Service):
         since = self._clock.seconds() - self._breakers_read_at
         if kind == "host" or (self._live > 1 and since >= LOOK_AT_BREAKERS):
             await self._follow_breakers()
-        if kind == "host":
+        if kind == "host" or kind.startswith("job."):
             return
         self._contents.forget_all()
         self._look()

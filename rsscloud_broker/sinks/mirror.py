@@ -196,6 +196,12 @@ class Mirror(Service):
         except OSError as error:
             self._late.put_off(document, error.strerror or str(error), error)
             return False
+        except (CancelledError, Unavailable):
+            raise
+        except Exception as error:  # log a bug; it must not keep other files waiting
+            self.log.failure("Copying {name} failed.", name=document.name)
+            self._late.put_off(document, f"{document.name} could not be copied", error)
+            return False
         newest = document if copied else await self._store.shared_document(document.name)
         if copied or newest is None or newest.id != document.id:
             self._late.over(document.name)

@@ -22,11 +22,14 @@ CHANNEL: Final = "rsscloud_broker"
 #: nodes wait.
 FANOUT, FREED, HOST, DOCUMENT, READ = "fanout", "freed", "host", "document", "read"
 
+#: How kinds of hints begin that name a job whose node has something to do.
+JOB: Final = "job."
+
 
 def hint(conn: Connection, kind: str, key: int = 0) -> None:
     """Tell all nodes of new work.
 
-    :param kind: one of the kinds above.
+    :param kind: one of the kinds above, or ``JOB`` with the name of a job.
     :param key: the id of its row.
     """
     if not sqlite.serves(conn):

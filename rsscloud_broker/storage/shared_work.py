@@ -9,7 +9,7 @@ from rsscloud_broker.database import reading
 from rsscloud_broker.shared_records import JobTurn
 from rsscloud_broker.storage import jobs, nodes
 from rsscloud_broker.storage import shared_documents as rows
-from rsscloud_broker.storage.hints import FREED, hint
+from rsscloud_broker.storage.hints import FREED, JOB, hint
 from rsscloud_broker.storage.threads import Threads
 
 
@@ -52,6 +52,11 @@ class SharedWork:
 
     def request_job(self, name: str, since: float) -> Deferred[None]:
         return self._database.write(lambda conn: jobs.request_job(conn, name, since))
+
+    def hint_at_job(self, name: str) -> Deferred[None]:
+        if self._is_alone:
+            return succeed(None)
+        return self._database.write(lambda conn: hint(conn, f"{JOB}{name}"))
 
     # documents
 

@@ -13,10 +13,12 @@ class FakeJobs:
     """The jobs of the only node, which may do each whenever it wants to.
 
     :ivar shares: what ``shares_work`` returns.
+    :ivar hinted: the names of the jobs whose nodes were told that there is something to do.
     """
 
     def __init__(self) -> None:
         self.shares = False
+        self.hinted: list[str] = []
 
     def shares_work(self) -> bool:
         return self.shares
@@ -32,6 +34,9 @@ class FakeJobs:
 
     async def release_job(self, name: str) -> None:
         pass
+
+    async def hint_at_job(self, name: str) -> None:
+        self.hinted.append(name)
 
     async def request_job(self, name: str, since: float) -> None:
         pass

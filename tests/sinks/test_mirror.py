@@ -231,6 +231,26 @@ class MirrorTests(SynchronousTestCase):
         self.wait(mirror.handle(WorkHinted("")))
         self.same(ARCHIVE)
 
+    def test_bug_with_one_document_keeps_no_others_waiting(self) -> None:
+        self.publish(b"archive", ARCHIVE)
+        archive = self.successResultOf(self.store.store.shared_document(ARCHIVE))
+        assert archive is not None
+        give = self.store.store.document_part
+
+        def fail(key: int, number: int) -> Any:
+            if key == archive.id:
+                raise ValueError("a bug")
+            return give(key, number)
+
+        self.patch(self.store.store, "document_part", fail)
+        mirror = self.start()
+        self.publish(b"list")
+        for _ in range(10):
+            self.clock.advance(1)
+            self.wait(mirror.handle(WorkHinted("")))
+        self.same(LIST)
+        self.assertEqual(len(self.flushLoggedErrors(ValueError)), 3, "after growing pauses")
+
     def damage(self, name: str) -> None:
         """Store a document whose bytes are no gzip."""
         store = self.store.store

@@ -291,6 +291,13 @@ class PulseTests(NodesTestCase):
         await self.begin()
         await self.until(events, WorkHinted("fanout"))
 
+    async def test_hints_at_a_job(self) -> None:
+        """An application tells the node that does its job."""
+        events = self.pulse(self.stores[0])
+        await self.until(events, WorkHinted())
+        await self.stores[1].hint_at_job("river")
+        await self.until(events, WorkHinted("job.river"))
+
     async def test_rates_are_written_with_the_heartbeat(self) -> None:
         one = self.stores[0]
         await self.beat(one)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from rsscloud_broker.apps.river.discovery import Discovery
 from rsscloud_broker.apps.river.door import RiverDoor
 from rsscloud_broker.apps.river.fetch_results import FetchResults
@@ -12,8 +14,9 @@ from rsscloud_broker.apps.river.pushing import Pushing
 from rsscloud_broker.apps.river.records import Bounds
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.store import RiverStore
-from rsscloud_broker.apps.river.tending import Tending
+from rsscloud_broker.apps.river.tending import JOB, Tending
 from rsscloud_broker.apps.river.threads import OneAtATime
+from rsscloud_broker.apps.river.waking import Wake
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.interfaces import App, AppParts
 from rsscloud_broker.while_held import WhileHeld
@@ -30,13 +33,22 @@ def make_river(options: RiverOptions, parts: AppParts) -> App:
     web = GuardedWeb(parts.outbound)
     pushing = Pushing(store, intake, parts.broker, web, parts.clock, parts.public_url)
     discovery = Discovery(parts.web, in_thread)
-    tending = Tending(store, intake, pushing, discovery, parts.broker, parts.topics, parts.clock)
+    tending = Tending(
+        store,
+        intake,
+        pushing,
+        discovery,
+        parts.broker,
+        parts.topics,
+        parts.clock,
+        partial(parts.jobs.hint_at_job, JOB),
+    )
     river = River(store, intake, tending, parts.clock, bounds, in_thread)
     limits = StreamLimits(options.streams, options.streams_per_account, options.streams_per_address)
     return App(
         "river",
         front_doors=[RiverDoor(river, pushing, parts), RiverPageDoor(parts, river, limits)],
-        sinks=[FetchResults(store)],
+        sinks=[FetchResults(store), Wake(tending)],
         notifiers=[intake],
-        services=[WhileHeld(tending, parts.jobs, parts.clock, name="river")],
+        services=[WhileHeld(tending, parts.jobs, parts.clock, name=JOB)],
     )

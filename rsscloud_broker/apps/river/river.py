@@ -97,7 +97,7 @@ class River:
                 record = await self._found(caller, typed, source)
         else:
             await self._follow(account_id, record)
-        self._tending.wake()
+        await self._tending.wake_whoever_tends()
         return self._shown(record, self._clock.wall_seconds())
 
     async def _found(self, caller: Caller, url: str, source: str) -> FeedRecord:
@@ -205,7 +205,7 @@ class River:
             added=imported.added,
             source=source,
         )
-        self._tending.wake()
+        await self._tending.wake_whoever_tends()
         return imported
 
     async def _import(self, caller: Caller, named: FeedList) -> Imported:

@@ -9,6 +9,8 @@ If several nodes share a database, one of them tends the feeds for all.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
 from twisted.application.service import MultiService
@@ -25,6 +27,9 @@ from rsscloud_broker.interfaces import IBroker, IClock, ITopicView
 from rsscloud_broker.timing import EachPeriod
 from rsscloud_broker.wire.text import clean
 
+#: The name of the job that the one node has which tends the feeds.
+JOB: Final = "river"
+
 #: Seconds of a subscription at the broker; it is renewed after half of them.
 LEASE: Final = 14 * 86_400
 #: Seconds until a feed that cannot be read is tried again: at first, and at most.
@@ -38,7 +43,10 @@ AT_ONCE, REMOVED_AT_ONCE = 10, 100
 
 
 class Tending(MultiService):
-    """Tends the feeds that are due."""
+    """Tends the feeds that are due.
+
+    :param hint: wakes the node that tends the feeds.
+    """
 
     log = Logger()
 
@@ -51,8 +59,10 @@ class Tending(MultiService):
         broker: IBroker,
         topics: ITopicView,
         clock: IClock,
+        hint: Callable[[], Awaitable[object]],
     ) -> None:
         super().__init__()
+        self._hint = hint
         self._store = store
         self._intake = intake
         self._pushing = pushing
@@ -87,6 +97,17 @@ class Tending(MultiService):
         """Look for feeds that are due at once, if this is the node that tends them."""
         if self.running:
             Deferred.fromCoroutine(self._look_now())
+
+    async def wake_whoever_tends(self) -> None:
+        """Have the node that tends the feeds look at once for those that are due.
+
+        If that is another one, and it cannot be told, it looks within ``PERIOD`` seconds.
+        """
+        if self.running:
+            self.wake()
+        else:
+            with suppress(Unavailable):
+                await self._hint()
 
     async def _look_now(self) -> None:
         try:
