@@ -78,7 +78,7 @@ class Limits:
     :ivar megabytes: how much memory it may use.
     """
 
-    first_sign: float = 30.0
+    first_sign: float = 60.0
     silent: float = 5.0
     megabytes: int = 512
 

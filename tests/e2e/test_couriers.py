@@ -32,7 +32,7 @@ IN_FLIGHT, SLOW = 20, 20
 UNDER_WAY = IN_FLIGHT * 3 // 2 + SLOW
 COURIERS = 8
 CONFIGURATION = (
-    f"[delivery]\nprocesses = {COURIERS}\n"
+    "[delivery]\nprocesses = {}\n"
     f"[sinks.distribution]\nslice_size = 25\nin_flight = {IN_FLIGHT}\nmax_slow = {SLOW}\n"
 )
 SUBSCRIBERS, HOSTS = 400, 24
@@ -89,8 +89,11 @@ def ended(pids: list[int]) -> bool:
 class KilledTestCase(EndToEndTestCase):
     """A broker that does not run yet, a feed, and its subscribers at many addresses.
 
+    :cvar couriers: how many couriers the broker has.
     :ivar count: how many notifications have arrived.
     """
+
+    couriers = 2
 
     def setUp(self) -> None:
         super().setUp()
@@ -100,7 +103,7 @@ class KilledTestCase(EndToEndTestCase):
         servers = ManyServers()
         servers.start()
         self.addCleanup(servers.stop)
-        self.broker = self.own_broker(CONFIGURATION)
+        self.broker = self.own_broker(CONFIGURATION.format(self.couriers))
         hosts = [
             servers.listen(f"127.0.2.{number}", lambda: Subscriber(self.hear))
             for number in range(1, HOSTS + 1)
@@ -125,6 +128,8 @@ class KilledTestCase(EndToEndTestCase):
 
 
 class KilledCouriersTests(KilledTestCase):
+    couriers = COURIERS
+
     def test_everybody_is_told(self) -> None:
         self.broker.start()
         publishers = Publishers(self.broker, self.heard, lambda: None)
