@@ -14,7 +14,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.client.any_address import AnyAddress
 from rsscloud_broker.client.web import SECONDS
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import IOutbound, OutboundReply
+from rsscloud_broker.interfaces import IOutbound, OutboundReply, Signing
 from rsscloud_broker.testing.clock import Clock
 from tests.client.recording import Answer, Server
 
@@ -96,3 +96,5 @@ class AnyAddressTests(SynchronousTestCase):
         client = client_to(Server(Answer()))
         posted = Deferred.fromCoroutine(client.request("POST", "http://a.example/", {}, b"x"))
         self.failureResultOf(posted, ValueError)
+        signed = client.request("GET", "http://a.example/", signing=Signing("s", "sha256"))
+        self.failureResultOf(Deferred.fromCoroutine(signed), ValueError)

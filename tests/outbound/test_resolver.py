@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from socket import socketpair
+import socket
 from typing import Any
 
 from pycares import AresError, Channel, errno
@@ -12,7 +12,7 @@ from twisted.internet import reactor
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
 from twisted.internet.threads import deferToThread
 from twisted.python.threadable import isInIOThread
-from twisted.trial.unittest import TestCase
+from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.outbound import Resolver, resolver
@@ -102,10 +102,19 @@ class ResolverTests(TestCase):
     async def test_who_is_told_may_ask_again_at_once(self) -> None:
         """Many answers that come together do not nest."""
 
-        def ask_again(_: object, number: int) -> Deferred[list[str]]:
-            return self.resolve(f"{number}.again.b.example")
+        is_asking = False
 
-        tell, count = self.resolve._tell, 300
+        def ask_again(_: object, number: int) -> Deferred[list[str]]:
+            nonlocal is_asking
+            self.assertFalse(is_asking)
+            is_asking = True
+            looking = self.resolve(f"{number}.again.b.example")
+            is_asking = False
+            return looking
+
+        self.patch(resolver, "TRIES", 5)
+        self.resolve = self.resolver(self.server.place)
+        tell, count = self.resolve._tell, 20
         self.patch(self.resolve, "_tell", lambda: None)
         all_asked = [
             self.resolve(f"{number}.b.example").addCallback(ask_again, number)
@@ -222,7 +231,7 @@ class ResolverTests(TestCase):
     async def test_sockets_are_watched_in_the_thread_of_the_reactor(self) -> None:
         """c-ares opens and closes some sockets in a thread of its own."""
         any_reactor: Any = reactor
-        ours, theirs = socketpair()
+        ours, theirs = socket.socketpair()
         self.addCleanup(ours.close)
         self.addCleanup(theirs.close)
         called: list[tuple[str, bool]] = []
@@ -259,3 +268,27 @@ class ResolverTests(TestCase):
         await self.problem("b.example", Unavailable)
         self.resolve.startService()
         self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])
+
+
+class PublicIPv6Tests(SynchronousTestCase):
+    """Whether this machine has a public IPv6 address, by that from which it would call one."""
+
+    def has_public_ipv6(self, source: str) -> bool:
+        class Probe(socket.socket):
+            def connect(self, place: Any) -> None:
+                if not source:
+                    raise OSError("network is unreachable")
+
+            def getsockname(self) -> Any:
+                return source, 53, 0, 0
+
+        self.patch(socket, "socket", Probe)
+        return resolver.has_public_ipv6()
+
+    def test_public(self) -> None:
+        for source in ("2001:db8::1", "3fff::1"):
+            self.assertTrue(self.has_public_ipv6(source), source)
+
+    def test_others(self) -> None:
+        for source in ("", "fd00::2", "fe80::1", "::1"):
+            self.assertFalse(self.has_public_ipv6(source), source)
