@@ -626,8 +626,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "storage/walks.py",
-        "held = select(fanout.c.id).where(fanout.c.id == walk.id, fanout.c.node_id == node)",
-        "held = select(fanout.c.id).where(fanout.c.id == walk.id)",
+        '.where(fanout.c.id == bindparam("key"), fanout.c.node_id == bindparam("node"))',
+        '.where(fanout.c.id == bindparam("key"))',
         "storage.test_nodes",
         "A process that stood still sets a walk back, or ends it too early.",
     ),
