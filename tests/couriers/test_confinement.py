@@ -205,7 +205,7 @@ _NOSY = """
 from rsscloud_broker import courier_process
 
 class Nosy(courier_process.CallbackClient):
-    async def request(self, method, url, headers, body, redirects):
+    async def request(self, method, url, headers, body, redirects, signing):
         return open(url)
 
 courier_process.CallbackClient = Nosy
