@@ -293,7 +293,7 @@ class Courier:
             self._link = link = Link[FromBroker, FromCourier](
                 self._reactor, FromCourier, self._take, self._unlinked, self._unsendable
             )
-            for message in self._greeting():
+            for message in (*self._greeting(), Beat()):  # so that it gives a sign of life at once
                 link.send(message)
             ours.setblocking(False)
             self._reactor.adoptStreamConnection(
