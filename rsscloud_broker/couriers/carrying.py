@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Protocol
+from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -18,13 +18,18 @@ from rsscloud_broker.couriers.messages import (
     Call,
     Cancel,
     Failed,
+    FeedRead,
     Forget,
     FromBroker,
     FromCourier,
     Networks,
+    Read,
+    ReadDone,
     Said,
     Setup,
+    TopicRules,
 )
+from rsscloud_broker.couriers.reading import Reader
 from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.interfaces import OutboundReply
 
@@ -46,16 +51,19 @@ class Carrier:
     """Makes the requests of one broker.
 
     :param make: makes the client, as the first message says.
-    :param block: takes the blocked hosts with the reasons.
+    :param block: takes the kinds and names of what is blocked, with the reasons.
+    :param reader: reads topics.
     """
 
     def __init__(
         self,
         make: Callable[[Setup], Client],
-        block: Callable[[Sequence[tuple[str, str]]], object],
+        block: Callable[[Sequence[tuple[str, str, str]]], object],
+        reader: Reader,
     ) -> None:
         self._make = make
         self._block = block
+        self._reader = reader
         self._client: Client | None = None
         self._bodies: dict[int, bytes] = {}
         self._under_way: dict[int, Deferred[None]] = {}
@@ -63,7 +71,9 @@ class Carrier:
 
     def refuse(self, message: FromCourier, why: str) -> None:
         """Say that an answer cannot be sent to the broker."""
-        if isinstance(message, Answered):
+        if isinstance(message, FeedRead):
+            self.link.send(FeedRead(message.number, None))
+        elif isinstance(message, Answered | ReadDone):
             self.link.send(Failed(message.number, "OutboundError", f"the answer is faulty: {why}"))
 
     def take(self, batch: Sequence[FromBroker]) -> None:
@@ -71,6 +81,8 @@ class Carrier:
         for message in batch:
             if isinstance(message, Call):
                 self._begin(message)
+            elif isinstance(message, Read):
+                self._track(message.number, self._reader.read(message, self.link))
             else:
                 self._follow(message)
 
@@ -84,11 +96,13 @@ class Carrier:
             case Forget():
                 self._bodies.pop(message.number, None)
             case Beat():
-                self.link.send(Alive(self._made.idle))
+                self.link.send(Alive(self._made.idle, self._reader.idle))
             case Networks():
                 self._made.allow(map(ip_network, message.allowed))
+            case TopicRules():
+                self._reader.follow(message)
             case Blocked():
-                self._block(message.hosts)
+                self._block(message.blocks)
             case Setup():
                 self._client = self._make(message)
 
@@ -100,9 +114,14 @@ class Carrier:
     def _begin(self, call: Call) -> None:
         # The body is looked up now: the broker may have the courier forget it at once.
         body = call.body if isinstance(call.body, bytes) else self._bodies[call.body]
-        carried = Deferred.fromCoroutine(self._carry(call, body))
-        if not carried.called:
-            self._under_way[call.number] = carried
+        self._track(call.number, self._carry(call, body))
+
+    def _track(self, number: int, work: Coroutine[Deferred[Any], Any, None]) -> None:
+        """Begin some work, which the broker may cancel by its number."""
+        working = Deferred.fromCoroutine(work)
+        if not working.called:
+            self._under_way[number] = working
+            working.addBoth(lambda _: self._under_way.pop(number, None))
 
     async def _carry(self, call: Call, body: bytes) -> None:
         try:
@@ -129,5 +148,3 @@ class Carrier:
                 ),
                 len(reply.body),
             )
-        finally:
-            self._under_way.pop(call.number, None)

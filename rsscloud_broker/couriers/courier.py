@@ -35,11 +35,16 @@ from rsscloud_broker.couriers.messages import (
     Call,
     Cancel,
     Failed,
+    FeedRead,
     Forget,
     FromBroker,
     FromCourier,
+    Read,
+    ReadDone,
     Said,
+    Unread,
 )
+from rsscloud_broker.couriers.reading import Facts
 from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.interfaces import IClock, OutboundReply
 
@@ -73,12 +78,24 @@ _ERRORS: Final[Mapping[str, type[OutboundError]]] = {
 }
 
 
+#: What a courier runs.
+PROGRAM: Final = "rsscloud_broker.courier_process"
+
+
+class CourierEnded(Unavailable):
+    """A courier has ended before it answered a request."""
+
+
 class Courier:
     """A place for one courier: at any time it has one process, or is about to start one.
 
     :param number: tells it from the others, in the log.
     :param greeting: gives the messages that every new process gets first.
-    :ivar idle: how many connections it keeps open for further requests, as it said lately.
+    :param program: the module that the process runs.
+    :param more_memory: how many megabytes it may use beside ``MEMORY``.
+    :ivar idle, idle_topics: how many connections it keeps open for further requests and for
+        further readings, as it said lately.
+    :ivar readings: how many topics it is reading.
     """
 
     log = Logger()
@@ -89,13 +106,18 @@ class Courier:
         reactor: Any,
         clock: IClock,
         greeting: Callable[[], Sequence[FromBroker]],
+        program: str = PROGRAM,
+        more_memory: Callable[[], int] = lambda: 0,
     ) -> None:
         self.number = number
+        self._program = program
+        self._more_memory = more_memory
         self._reactor = reactor
         self._clock = clock
         self._greeting = greeting
         self._last = 0
-        self._waiting: dict[int, Deferred[OutboundReply]] = {}
+        self._waiting: dict[int, Deferred[Any]] = {}
+        self._facts: dict[int, Deferred[Facts]] = {}
         self._bodies: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
         self._body_bytes = 0
         self._link: Link[FromBroker, FromCourier] | None = None
@@ -107,19 +129,46 @@ class Courier:
         self._beating = LoopingCall(self._beat)
         self._beating.clock = clock
         self._is_stopping = False
-        self.idle = 0
+        self.idle = self.idle_topics = self.readings = 0
 
     # --- requests
 
     @property
     def under_way(self) -> int:
         """How many requests it has, or will have when it has started."""
-        return len(self._waiting)
+        return len(self._waiting) - self.readings
 
     async def request(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, redirects: int
     ) -> OutboundReply:
         """See ``IOutbound.request``."""
+        link = await self._ready()
+        sent = body if len(body) < LARGE else self._crossed(link, body)
+        reply: OutboundReply = await self._ask(
+            link, lambda number: Call(number, method, url, dict(headers), sent, redirects)
+        )
+        return reply
+
+    async def read(
+        self, make: Callable[[int], Read]
+    ) -> tuple[ReadDone | Unread, Deferred[Facts] | None]:
+        """Have a topic read.
+
+        :param make: makes the message with a number.
+        :returns: what was found; and what brings the facts of the feed, if they follow.
+        :raises CourierEnded: the courier ended meanwhile, also where the facts are awaited.
+        :raises Unavailable: there is no courier just now.
+        """
+        self.readings += 1
+        try:
+            link = await self._ready()
+            done: ReadDone | Unread = await self._ask(link, make)
+            return done, self._facts.get(done.number)
+        finally:
+            self.readings -= 1
+
+    async def _ready(self) -> Link[FromBroker, FromCourier]:
+        """The connection to the process, when there is room for a request."""
         link = self._link
         if link is None:
             raise Unavailable("the process that makes requests is being started again")
@@ -127,12 +176,16 @@ class Courier:
             await link.until_there_is_room()
             if link is not self._link:
                 raise Unavailable("the process that makes requests has ended")
+        return link
+
+    def _ask(
+        self, link: Link[FromBroker, FromCourier], make: Callable[[int], FromBroker]
+    ) -> Deferred[Any]:
         self._last = number = self._last + 1
-        answer: Deferred[OutboundReply] = Deferred(lambda _: self._cancel(number))
+        answer: Deferred[Any] = Deferred(lambda _: self._cancel(number))
         self._waiting[number] = answer
-        sent = body if len(body) < LARGE else self._crossed(link, body)
-        link.send(Call(number, method, url, dict(headers), sent, redirects))
-        return await answer
+        link.send(make(number))
+        return answer
 
     def _cancel(self, number: int) -> None:
         if self._waiting.pop(number, None) is not None:
@@ -161,31 +214,44 @@ class Courier:
         return number
 
     def _unsendable(self, message: FromBroker, why: str) -> None:
-        if isinstance(message, Call) and (answer := self._waiting.pop(message.number, None)):
+        if isinstance(message, Call | Read) and (answer := self._waiting.pop(message.number, None)):
             answer.errback(OutboundError(f"the request is faulty: {why}"))
 
     def _take(self, batch: Sequence[FromCourier]) -> None:
         self._heard_at = self._clock.seconds()
         for message in batch:
             match message:
-                case Answered():
-                    if answer := self._waiting.pop(message.number, None):
-                        answer.callback(
-                            OutboundReply(
-                                message.status,
-                                message.headers,
-                                message.body,
-                                message.url,
-                                tuple(message.hops),
-                            )
-                        )
-                case Failed():
-                    if answer := self._waiting.pop(message.number, None):
-                        answer.errback(_error(message))
                 case Alive():
-                    self.idle = message.idle
+                    self.idle, self.idle_topics = message.idle, message.idle_topics
                 case Said():
                     self.log.warn("Courier {number}: {said}", number=self.number, said=message.text)
+                case FeedRead():
+                    if facts := self._facts.pop(message.number, None):
+                        facts.callback(message.facts)
+                case _:
+                    if answer := self._waiting.pop(message.number, None):
+                        self._settle(answer, message)
+
+    def _settle(
+        self, answer: Deferred[Any], message: Answered | ReadDone | Unread | Failed
+    ) -> None:
+        match message:
+            case Answered():
+                answer.callback(
+                    OutboundReply(
+                        message.status,
+                        message.headers,
+                        message.body,
+                        message.url,
+                        tuple(message.hops),
+                    )
+                )
+            case Failed():
+                answer.errback(_error(message))
+            case _:
+                if isinstance(message, ReadDone) and message.inspected:
+                    self._facts[message.number] = Deferred()
+                answer.callback(message)
 
     # --- the process
 
@@ -210,7 +276,7 @@ class Courier:
             self._process = self._reactor.spawnProcess(
                 _Watch(self._exited),
                 sys.executable,
-                [sys.executable, "-m", "rsscloud_broker.courier_process", str(_DESCRIPTOR)],
+                [sys.executable, "-m", self._program, str(_DESCRIPTOR)],
                 env=_environment(),
                 path="/",
                 childFDs={0: _null(), 1: 2, 2: 2, _DESCRIPTOR: theirs.fileno()},
@@ -260,8 +326,8 @@ class Courier:
         used = _megabytes(self._process.pid)
         if silent > SILENT:
             self._replace(f"gave no sign of life for {silent:.0f} seconds")
-        elif used > MEMORY:
-            self._replace(f"uses {used} MB of memory; {MEMORY} are the most")
+        elif used > (most := MEMORY + self._more_memory()):
+            self._replace(f"uses {used} MB of memory; {most} are the most")
         else:
             self.send(Beat())
 
@@ -293,7 +359,7 @@ class Courier:
             link.abort("")
         self._give_up()
         self._beating.stop()
-        self.idle = 0
+        self.idle = self.idle_topics = 0
         if ended is not None:
             ended.callback(None)
         if self._is_stopping:
@@ -313,9 +379,11 @@ class Courier:
         """Have all requests fail that are under way."""
         self._bodies.clear()
         self._body_bytes = 0
-        waiting, self._waiting = self._waiting, {}
-        for answer in waiting.values():
-            answer.errback(Unavailable("the process that made the request has ended"))
+        waiting = [*self._waiting.values(), *self._facts.values()]
+        self._waiting, self._facts = {}, {}
+        kind = Unavailable if self._is_stopping else CourierEnded
+        for answer in waiting:
+            answer.errback(kind("the process that made the request has ended"))
 
 
 #: The descriptor that a courier gets its end of the connection as.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 from zlib import crc32
 
 from twisted.application.service import Service
@@ -11,10 +11,19 @@ from twisted.internet.defer import Deferred, DeferredList
 from zope.interface import implementer
 
 from rsscloud_broker.admin_records import Block
-from rsscloud_broker.couriers.courier import Courier
-from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup
+from rsscloud_broker.couriers.courier import PROGRAM, Courier
+from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup, TopicRules
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply
 from rsscloud_broker.model import host_of
+
+#: How topics are read if nobody says so.
+DEFAULT_RULES: Final = TopicRules()
+
+#: For each megabyte of ``[topics] body_limit`` beyond the usual ones, a courier may use so many
+#: megabytes more: bodies that arrive, wait and are kept, twice each; and what crosses.
+USUAL: Final = 16
+FOR_LARGE: Final = 16
 
 
 @implementer(IOutbound)
@@ -26,22 +35,43 @@ class Crew(Service):
     :param processes: how many couriers there are.
     :param setup: what couriers are told at first.
     :param networks: the networks (CIDRs) that may be called beside public addresses.
+    :param rules: how topics are read.
+    :param program: the module that couriers run.
     """
 
     name = "couriers"
 
     def __init__(
-        self, reactor: Any, clock: IClock, processes: int, setup: Setup, networks: Iterable[str]
+        self,
+        reactor: Any,
+        clock: IClock,
+        processes: int,
+        setup: Setup,
+        networks: Iterable[str],
+        rules: TopicRules = DEFAULT_RULES,
+        program: str = PROGRAM,
     ) -> None:
+        self._reactor = reactor
+        self._clock = clock
+        self._program = program
         self._setup = setup
+        self._rules = rules
         self._networks = Networks([*networks])
         self._blocked = Blocked([])
-        self.couriers = [
-            Courier(number, reactor, clock, self._greeting) for number in range(processes)
-        ]
+        self.couriers = [self._courier(number) for number in range(processes)]
+        self._further: list[Courier] = []
+
+    def _courier(self, number: int) -> Courier:
+        return Courier(
+            number, self._reactor, self._clock, self._greeting, self._program, self._more_memory
+        )
 
     def _greeting(self) -> list[FromBroker]:
-        return [self._setup, self._networks, self._blocked]
+        return [self._setup, self._networks, self._rules, self._blocked]
+
+    def _more_memory(self) -> int:
+        """How many megabytes couriers need beside the usual ones, for large contents."""
+        return FOR_LARGE * max(0, self._rules.body_limit // 2**20 - USUAL)
 
     def startService(self) -> None:
         super().startService()
@@ -50,7 +80,33 @@ class Crew(Service):
 
     def stopService(self) -> Deferred[Any]:
         super().stopService()
-        return DeferredList([Deferred.fromCoroutine(each.stop()) for each in self.couriers])
+        return DeferredList([Deferred.fromCoroutine(each.stop()) for each in self._all])
+
+    @property
+    def _all(self) -> list[Courier]:
+        return [*self.couriers, *self._further]
+
+    def engage(self) -> Courier:
+        """Start a further courier, which belongs to no host.
+
+        :raises Unavailable: the crew is not at work.
+        """
+        if not self.running:
+            raise Unavailable("the broker stops")
+        courier = self._courier(len(self._all))
+        self._further.append(courier)
+        courier.start()
+        return courier
+
+    def has(self, courier: Courier) -> bool:
+        """Whether a further courier is still engaged."""
+        return courier in self._further
+
+    async def dismiss(self, courier: Courier) -> None:
+        """End a further courier."""
+        if courier in self._further:
+            self._further.remove(courier)
+            await courier.stop()
 
     @property
     def under_way(self) -> int:
@@ -68,12 +124,34 @@ class Crew(Service):
         self._tell(self._networks)
 
     def block(self, blocks: Iterable[Block]) -> None:
-        """Have these hosts not called from now on, and no others."""
-        self._blocked = Blocked([(one.object, one.reason) for one in blocks if one.kind == "host"])
+        """Have these hosts and topics not called from now on, and no others."""
+        self._blocked = Blocked(
+            [(one.kind, one.object, one.reason) for one in blocks if one.kind != "source"]
+        )
         self._tell(self._blocked)
 
+    @property
+    def readings(self) -> int:
+        """How many topics are being read."""
+        return sum(each.readings for each in self._all)
+
+    @property
+    def idle_topics(self) -> int:
+        """How many connections are kept open for further readings."""
+        return sum(each.idle_topics for each in self._all)
+
+    def read_by(self, rules: TopicRules) -> None:
+        """Have topics read by these rules from now on."""
+        self._rules = rules
+        self._tell(rules)
+
+    @property
+    def rules(self) -> TopicRules:
+        """How topics are read now."""
+        return self._rules
+
     def _tell(self, message: FromBroker) -> None:
-        for courier in self.couriers:
+        for courier in self._all:
             courier.send(message)
 
     async def request(
@@ -84,5 +162,8 @@ class Crew(Service):
         body: bytes = b"",
         redirects: int = 0,
     ) -> OutboundReply:
-        courier = self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]
-        return await courier.request(method, url, headers or {}, body, redirects)
+        return await self.courier_of(url).request(method, url, headers or {}, body, redirects)
+
+    def courier_of(self, url: str) -> Courier:
+        """The courier to which the host of a URL belongs."""
+        return self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]
