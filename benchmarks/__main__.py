@@ -43,6 +43,7 @@ ROWS: dict[str, Row] = {
     "couriers": couriers.plain,
     "couriers-tls": couriers.tls,
     "couriers-websub": couriers.websub,
+    "couriers-pings": couriers.pings,
     "xmlrpc-pings": pings.xmlrpc,
     "postgresql-notify": cluster.notify,
     "postgresql-pings": cluster.accept,

@@ -85,6 +85,9 @@ class RowTests(SynchronousTestCase):
     def test_couriers_websub(self) -> None:
         self.run_row("couriers-websub")
 
+    def test_couriers_pings(self) -> None:
+        self.run_row("couriers-pings")
+
     def test_xmlrpc_pings(self) -> None:
         self.run_row("xmlrpc-pings")
 
