@@ -117,7 +117,7 @@ class FeedInspector:
                 "The summary of the feed {url} is not stored: {error}", url=url, error=error
             )
         except Exception:  # log a bug
-            self.log.failure("The summary of the feed {url} is not stored.", url=url)
+            self.log.failure("Reading {url} as a feed failed.", url=url)
 
 
 def _parsed(content: Content) -> Mapping[str, Any]:

@@ -1,11 +1,14 @@
 """Child processes that make outbound requests for the broker, so that it can use every core.
 
 A *courier* is a process that the broker starts.  It gets requests from the broker over a pair of
-connected sockets, makes them, and sends the outcomes back.  It opens no database and no file of
-the data directory.
+connected sockets, makes them, and sends the outcomes back.  It also reads topics.  It opens no
+database and no file of the data directory.
 
 ``messages``  what the broker and a courier send each other
 ``link``      sends and takes batches of messages over the sockets
 ``crew``      the broker's side: starts couriers, watches them, hands requests to them
 ``carrying``  the courier's side: makes the requests
+``reading``   the courier's side: reads topics
+``fetching``  the broker's side: has topics read
+``suspects``  the broker's side: finds the document that ends couriers
 """

@@ -111,7 +111,7 @@ class Suspects:
         self._hosts[host_of(url)] = now + PAUSE
         self._suspected[url] = True
         self.log.error(
-            "{url} ends the couriers that read it: it is not read for an hour.  Please report it "
+            "{url} ends the couriers that read it: it is not read for an hour. Please report it "
             "to the makers of the broker.",
             url=url,
         )
