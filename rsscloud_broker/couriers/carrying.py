@@ -105,6 +105,7 @@ class Carrier:
                 self._block(message.blocks)
             case Setup():
                 self._client = self._make(message)
+                self.link.send(Alive(0))  # from now on the broker expects signs of life
 
     @property
     def _made(self) -> Client:

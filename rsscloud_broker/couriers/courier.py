@@ -52,6 +52,10 @@ from rsscloud_broker.interfaces import IClock, OutboundReply
 BEAT: Final = 1.0
 SILENT: Final = 5.0
 
+#: Seconds until a new process must have given its first sign: on a busy machine it takes long to
+#: load its modules.
+STARTING: Final = 60.0
+
 #: Megabytes that a courier may use before it is replaced.
 MEMORY: Final = 512
 
@@ -83,7 +87,7 @@ PROGRAM: Final = "rsscloud_broker.courier_process"
 
 
 class CourierEnded(Unavailable):
-    """A courier has ended before it answered a request."""
+    """A courier has ended, by itself or because it was replaced, while it worked on a request."""
 
 
 class Courier:
@@ -128,7 +132,7 @@ class Courier:
         self._started_at = self._heard_at = 0.0
         self._beating = LoopingCall(self._beat)
         self._beating.clock = clock
-        self._is_stopping = False
+        self._is_stopping = self._has_spoken = False
         self.idle = self.idle_topics = self.readings = 0
 
     # --- requests
@@ -218,7 +222,7 @@ class Courier:
             answer.errback(OutboundError(f"the request is faulty: {why}"))
 
     def _take(self, batch: Sequence[FromCourier]) -> None:
-        self._heard_at = self._clock.seconds()
+        self._heard_at, self._has_spoken = self._clock.seconds(), True
         for message in batch:
             match message:
                 case Alive():
@@ -292,6 +296,7 @@ class Courier:
                 ours.fileno(), socket.AF_UNIX, Factory.forProtocol(lambda: link)
             )
         self._started_at = self._heard_at = self._clock.seconds()
+        self._has_spoken = False
         self._beating.start(BEAT, now=False)
 
     def _next_pause(self, lived: float) -> float:
@@ -324,7 +329,7 @@ class Courier:
     def _beat(self) -> None:
         silent = self._clock.seconds() - self._heard_at
         used = _megabytes(self._process.pid)
-        if silent > SILENT:
+        if silent > (SILENT if self._has_spoken else STARTING):
             self._replace(f"gave no sign of life for {silent:.0f} seconds")
         elif used > (most := MEMORY + self._more_memory()):
             self._replace(f"uses {used} MB of memory; {most} are the most")
@@ -381,7 +386,8 @@ class Courier:
         self._body_bytes = 0
         waiting = [*self._waiting.values(), *self._facts.values()]
         self._waiting, self._facts = {}, {}
-        kind = Unavailable if self._is_stopping else CourierEnded
+        was_at_work = self._has_spoken and not self._is_stopping
+        kind = CourierEnded if was_at_work else Unavailable
         for answer in waiting:
             answer.errback(kind("the process that made the request has ended"))
 

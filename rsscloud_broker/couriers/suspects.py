@@ -1,9 +1,10 @@
 """Finds the topic whose document ends the courier that reads it.
 
 When a courier ends, each topic that it was reading or parsing is *suspect*.  Suspects are read
-again one after the other, in a further courier that does nothing else.  If that one ends as well,
-the topic is to blame: it is not read for ``PAUSE`` seconds, and then alone again.  Meanwhile the
-other topics of its host are suspect too, since whoever made one such document may make more.
+again one after the other, in a further courier that does nothing else.  If that one ends twice
+while it reads a topic, the topic is to blame: it is not read for ``PAUSE`` seconds, and then alone
+again.  Meanwhile the other topics of its host are suspect too, since whoever made one such document
+may make more.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ from rsscloud_broker.model import host_of
 
 T = TypeVar("T")
 
-#: Seconds for which a topic is not read that has ended two couriers.
+#: How many couriers must end that read a topic alone: one may end for other reasons, for instance
+#: since the machine is so busy that it gives no sign of life.
+ALONE: Final = 2
+
+#: Seconds for which a topic is not read that has ended so many.
 PAUSE: Final = 3600.0
 
 #: Seconds for which the further courier stays when no suspect is left.
@@ -43,7 +48,7 @@ class Suspects:
     def __init__(self, crew: Crew, clock: IClock) -> None:
         self._crew = crew
         self._clock = clock
-        self._suspected: BoundedDict[str, bool] = BoundedDict(MOST)
+        self._suspected: BoundedDict[str, int] = BoundedDict(MOST)  # how many it has ended alone
         self._blamed: BoundedDict[str, tuple[float, str] | None] = BoundedDict(MOST)
         self._hosts: BoundedDict[str, float] = BoundedDict(MOST)
         self._turn = DeferredLock()
@@ -51,12 +56,14 @@ class Suspects:
         self._leaving: IDelayedCall | None = None
 
     def __contains__(self, url: str) -> bool:
+        if not self._suspected:
+            return False  # whatever is to blame is suspected too
         now = self._clock.seconds()
-        return self._suspected.get(url, False) or self._hosts.get(host_of(url), now) > now
+        return self._suspected.get(url, -1) >= 0 or self._hosts.get(host_of(url), now) > now
 
     def add(self, url: str) -> None:
         """Suspect a topic: a courier has ended while it read or parsed it."""
-        self._suspected[url] = True
+        self._suspected[url] = self._suspected.get(url, 0)
 
     def check(self, url: str) -> None:
         """Return, unless a topic is to blame and must not be read now.
@@ -71,7 +78,8 @@ class Suspects:
         """Read a suspect while no other one is read.
 
         :param read: reads it by a courier.
-        :raises TopicUnreadable: the courier ended, so the topic is to blame.
+        :raises TopicUnreadable: the topic is to blame.
+        :raises CourierEnded: the courier ended, and the topic may be to blame.
         """
         async with self._turn:
             self.check(url)
@@ -79,13 +87,16 @@ class Suspects:
             try:
                 result = await read(courier)
             except CourierEnded:
+                self._suspected[url] = ended = self._suspected.get(url, 0) + 1
+                if ended < ALONE:
+                    raise
                 raise self._blame(url) from None
             except TopicUnreadable:
-                self._suspected.pop(url, False)
+                self._suspected.pop(url, 0)
                 raise
             finally:
                 self._leaving = self._clock.callLater(STAYS, self._dismiss)
-            self._suspected.pop(url, False)
+            self._suspected.pop(url, 0)
             return result
 
     def _engaged(self) -> Courier:
@@ -109,7 +120,7 @@ class Suspects:
         )
         self._blamed[url] = now + PAUSE, reason
         self._hosts[host_of(url)] = now + PAUSE
-        self._suspected[url] = True
+        self._suspected[url] = ALONE - 1  # after the pause one more is enough
         self.log.error(
             "{url} ends the couriers that read it: it is not read for an hour. Please report it "
             "to the makers of the broker.",

@@ -223,6 +223,25 @@ class DeathTests(CrewTestCase):
         await self.assertFailure(answer, Unavailable)
         await self.until_restarted()
 
+    async def test_starts_slowly(self) -> None:
+        """On a busy machine it may take long until it gives its first sign."""
+        pid = self.courier._process.pid
+        os.kill(pid, signal.SIGSTOP)
+        answer = self.request()
+        for _ in range(int(module.SILENT) + 2):
+            self.clock.advance(module.BEAT)
+        os.kill(pid, signal.SIGCONT)
+        self.assertEqual((await answer).status, 202)
+        self.assertEqual(self.courier._process.pid, pid)
+
+    async def test_never_starts(self) -> None:
+        os.kill(self.courier._process.pid, signal.SIGSTOP)
+        answer = self.request()
+        for _ in range(int(module.STARTING) + 2):
+            self.clock.advance(module.BEAT)
+        error = await self.assertFailure(answer, Unavailable)
+        self.assertNotIsInstance(error, module.CourierEnded)
+
     async def test_beats_while_it_lives(self) -> None:
         """A courier that answers is not replaced, however long it has nothing to do."""
         pid = self.courier._process.pid

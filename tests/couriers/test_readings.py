@@ -310,6 +310,18 @@ class DeadlyTests(ReadingTestCase):
         self.assertEqual((await self.refused("/deadly")).reason, reason)
         self.assertEqual(len(self.pages.seen), seen, "its server is not called any more")
 
+    async def test_one_courier_may_end_for_other_reasons(self) -> None:
+        """Such as an operator who kills it."""
+        await self.assertFailure(self.fetch("/deadly"), Unavailable)
+        self.pages.answers["/deadly"], self.pages.asked = silence, Deferred()
+        reading = self.fetch("/deadly")
+        await self.pages.asked
+        (further,) = self.further()
+        further.kill()
+        await self.assertFailure(reading, Unavailable)
+        self.pages.answers["/deadly"] = page(200, RSS)
+        self.assertEqual((await self.again("/deadly")).size, SIZE)
+
     async def test_innocent_ones_are_suspect_no_more(self) -> None:
         await self.assertFailure(self.fetch("/deadly"), Unavailable)
         self.pages.answers["/deadly"] = page(200, RSS)
