@@ -45,6 +45,7 @@ ROWS: dict[str, Row] = {
     "couriers-websub": couriers.websub,
     "couriers-latency": couriers.latency,
     "couriers-model": couriers.model,
+    "couriers-pings": couriers.pings,
     "xmlrpc-pings": pings.xmlrpc,
     "postgresql-notify": cluster.notify,
     "postgresql-pings": cluster.accept,

@@ -20,11 +20,13 @@ from statistics import median
 from benchmarks.broker import Broker, Data
 from benchmarks.certificates import Authority
 from benchmarks.notify import Audience, check_counts, expect, fan_out, floor
+from benchmarks.pings import CONNECTIONS, topics
 from benchmarks.processes import Deadline, Helper, Sample
 from benchmarks.report import Line, Target, middle, ratio
 from benchmarks.rows import Settings
 
 _COUNT = 10_000
+_TOPICS, _TIMES = 1000, 3
 _MEMORY = 260.0
 
 #: The processor time of all processes may be so many times that of a broker without couriers.
@@ -195,3 +197,37 @@ def model(settings: Settings) -> list[Line]:
 def _cost(sample: Sample, count: int) -> Sample:
     """The microseconds of processor time for one of ``count`` notifications."""
     return Sample(max(sample.cpu or 0.0, 1e-9) / count * 1e6, sample.cpu)
+
+
+def pings(settings: Settings) -> list[Line]:
+    """Pings by rssCloud of topics that have not changed; the courier reads each."""
+    deadline = settings.deadline()
+    count = settings.count or _TOPICS
+    ours: list[Sample] = []
+    partners: list[Sample] = []
+    with (
+        Helper("receiver", deadline) as origin,
+        _both(settings, deadline, lambda data: None) as (with_couriers, without),
+    ):
+        for broker in (with_couriers, without):  # the first fetch of each counts as a change
+            topics(origin, broker, broker.port, "/rsscloud/ping", count, 1, deadline)
+        for _ in range(settings.rounds):
+            for broker, samples in ((without, partners), (with_couriers, ours)):
+                samples.append(
+                    topics(origin, broker, broker.port, "/rsscloud/ping", count, _TIMES, deadline)
+                )
+        peak = with_couriers.peak_megabytes()
+    work = f"rssCloud pings of {count:,} unchanged topics, {CONNECTIONS} connections"
+    return [
+        Line(
+            f"{work}, with couriers (floor: without)",
+            "pings/s",
+            ours,
+            peak,
+            partners,
+            [
+                Target.at_least(ratio(ours, partners), 1.6),
+                Target.at_most(peak, _MEMORY, "MB"),
+            ],
+        )
+    ]

@@ -104,12 +104,12 @@ def _cloud(settings: Settings, *, validating: bool) -> list[Line]:
     ):
         if validating:
             origin.ask("validate")
-        _topics(origin, broker, broker.port, "/rsscloud/ping", count, 1, deadline)
+        topics(origin, broker, broker.port, "/rsscloud/ping", count, 1, deadline)
         changed = data.count("ping")  # the first fetch of each topic counts as a change
         for _ in range(settings.rounds):
-            bare.append(_topics(origin, fetching, fetching.port, "/bare", count, 3, deadline))
-            agent.append(_topics(origin, fetching, fetching.port, "/agent", count, 3, deadline))
-            ours.append(_topics(origin, broker, broker.port, "/rsscloud/ping", count, 3, deadline))
+            bare.append(topics(origin, fetching, fetching.port, "/bare", count, 3, deadline))
+            agent.append(topics(origin, fetching, fetching.port, "/agent", count, 3, deadline))
+            ours.append(topics(origin, broker, broker.port, "/rsscloud/ping", count, 3, deadline))
             if validating and origin.ask("counts")["not_modified"] != 3 * count:
                 raise Failed("topics were sent in full to who had them")
         peak = broker.peak_megabytes()
@@ -124,7 +124,7 @@ def _cloud(settings: Settings, *, validating: bool) -> list[Line]:
     ]
 
 
-def _topics(
+def topics(
     origin: Helper,
     server: Running,
     port: int,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from ipaddress import ip_network
 from socket import AF_UNIX
 from typing import Any, Final
 
@@ -22,15 +23,23 @@ from rsscloud_broker.blocks import Blocks
 from rsscloud_broker.couriers.carrying import Carrier
 from rsscloud_broker.couriers.confinement import Confinement
 from rsscloud_broker.couriers.link import Link
-from rsscloud_broker.couriers.messages import FromBroker, FromCourier, Said, Setup
+from rsscloud_broker.couriers.messages import FromBroker, FromCourier, Said, Setup, TopicRules
+from rsscloud_broker.couriers.reading import Means, Reader
+from rsscloud_broker.feed_parsing import FeedParser
 from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,
     CallbackClient,
     Resolver,
     TLSContext,
+    TopicClient,
+    TopicFetcher,
 )
-from rsscloud_broker.timing import use_monotonic_timers
+from rsscloud_broker.outbound.decoding import AT_A_TIME
+from rsscloud_broker.timing import SystemClock, use_monotonic_timers
+from rsscloud_broker.wire.feed_facts import FeedFacts
+from rsscloud_broker.wire.feed_summary import facts_of
+from rsscloud_broker.workers import Workers
 
 #: The longest line that a courier logs, in characters.
 _MAX_LINE: Final = 1000
@@ -39,29 +48,12 @@ _MAX_LINE: Final = 1000
 def run(descriptor: int, reactor: Any, confinement: Confinement) -> None:
     """Carry requests out until the broker closes the connection."""
     use_monotonic_timers(reactor)
-    blocks = Blocks()
-
-    def make(setup: Setup) -> CallbackClient:
-        resolver = Resolver(reactor, setup.name_servers)
-        client = CallbackClient(
-            reactor,
-            resolver,
-            AddressGuard((), setup.own, blocks),
-            TLSContext(),
-            user_agent=setup.user_agent,
-            deadline=setup.deadline,
-            body_limit=setup.body_limit,
-            budget=AnswerBudget.of_callbacks(),
-            blocks=blocks,
-        )
-        resolver.startService()
-        client.startService()
-        return client
-
-    def block(hosts: Sequence[tuple[str, str]]) -> None:
-        blocks.change(Block("host", host, reason, "", 0.0) for host, reason in hosts)
-
-    carrier = Carrier(make, block, confinement.outdated)
+    clients = _Clients(reactor)
+    parsing = Workers(reactor, "feeds", 1)
+    parsing.startService()
+    parser: FeedParser[FeedFacts | str] = FeedParser(facts_of, parsing)
+    reader = Reader(clients.of_topics, parser.take)
+    carrier = Carrier(clients.of_callbacks, clients.block, reader, confinement.outdated)
     link: Link[FromCourier, FromBroker] = Link(
         reactor, FromBroker, carrier.take, lambda why: reactor.stop(), carrier.refuse
     )
@@ -72,6 +64,60 @@ def run(descriptor: int, reactor: Any, confinement: Confinement) -> None:
     reactor.adoptStreamConnection(descriptor, AF_UNIX, Factory.forProtocol(lambda: link))
     os.close(descriptor)
     reactor.run(installSignalHandlers=False)
+
+
+class _Clients:
+    """Makes the clients of a courier, as the broker says."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+        self._blocks = Blocks()
+        self._tls = TLSContext()
+        self._setup: Setup
+        self._resolver: Resolver
+
+    def of_callbacks(self, setup: Setup) -> CallbackClient:
+        self._setup = setup
+        self._resolver = Resolver(self._reactor, setup.name_servers)
+        client = CallbackClient(
+            self._reactor,
+            self._resolver,
+            AddressGuard((), setup.own, self._blocks),
+            self._tls,
+            user_agent=setup.user_agent,
+            deadline=setup.deadline,
+            body_limit=setup.body_limit,
+            budget=AnswerBudget.of_callbacks(),
+            blocks=self._blocks,
+        )
+        self._resolver.startService()
+        client.startService()
+        return client
+
+    def of_topics(self, rules: TopicRules) -> Means:
+        """The client of topics; it shares the names and the TLS sessions of the other one."""
+        reactor, setup = self._reactor, self._setup
+        decoding = Workers(reactor, "decoding", AT_A_TIME)
+        decoding.startService()
+        budget = AnswerBudget.of_topics(rules.body_limit, reactor.callFromThread)
+        client = TopicClient(
+            reactor,
+            self._resolver,
+            AddressGuard(map(ip_network, rules.allowed), setup.own, self._blocks),
+            self._tls,
+            user_agent=setup.user_agent,
+            deadline=rules.deadline,
+            body_limit=rules.body_limit,
+            budget=budget,
+            in_thread=decoding,
+            blocks=self._blocks,
+        )
+        client.startService()
+        fetcher = TopicFetcher(client, SystemClock(reactor), rules.product, rules.page, budget)
+        return Means(client, fetcher)
+
+    def block(self, blocks: Sequence[tuple[str, str, str]]) -> None:
+        self._blocks.change(Block(kind, name, reason, "", 0.0) for kind, name, reason in blocks)
 
 
 @implementer(ILogObserver)

@@ -1,4 +1,4 @@
-"""The configuration of deliveries, ``[delivery]``: how many couriers carry them out."""
+"""The configuration of couriers, ``[delivery]``: how many of them make calls for the broker."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ def _is_count(_: object, key: Attribute[Any], number: int | str) -> None:
 
 @frozen
 class Delivery:
-    """``[delivery]``: who carries notifications out.
+    """``[delivery]``: who carries notifications out and reads topics.
 
-    :ivar processes: how many couriers there are, child processes that call the callbacks;
-        ``auto`` is one for each processor but one, up to eight.  With 0 the broker calls itself.
+    :ivar processes: how many couriers there are, child processes that call the callbacks and read
+        the topics; ``auto`` is one for each processor but one, up to eight.  With 0 the broker
+        does it itself.
     """
 
     processes: int | Literal["auto"] = field(default=0, validator=_is_count)

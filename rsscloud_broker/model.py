@@ -7,8 +7,8 @@ epoch (UTC) as floats; durations are seconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from enum import StrEnum
+from collections.abc import Awaitable, Mapping
+from enum import IntEnum, StrEnum
 from hashlib import sha256
 from typing import Any
 
@@ -190,23 +190,12 @@ class Validators:
 NO_VALIDATORS = Validators()
 
 
-@frozen
-class Fetched:
-    """The response of a topic's server to a fetch.
-
-    :ivar content: None if the content has not changed since the server sent the validators.
-    :ivar moved_to: the URL to which the topic has moved permanently, as its server says; empty
-        if it has not moved.
-    :ivar fresh_seconds: for how long the content stays fresh (RFC 9111); None if the server
-        does not say.
-    :ivar result: the response in a few words, for people.
+class Need(IntEnum):
+    """Who fetches a topic needs only its digest and facts; its content if that has changed; or its
+    content in any case.
     """
 
-    content: Content | None
-    validators: Validators = NO_VALIDATORS
-    moved_to: str = ""
-    fresh_seconds: float | None = None
-    result: str = ""
+    FACTS, CHANGES, CONTENT = 0, 1, 2
 
 
 class Way(StrEnum):
@@ -229,8 +218,8 @@ class FetchResult:
     :ivar size: the number of bytes of the content.
     :ivar started_at: when the fetch began.  It does not satisfy checks requested later.
     :ivar content: the content, for subscribers that want it; None if the server did not send it
-        because it had not changed.
-    :ivar fresh_seconds: see ``Fetched``.
+        because it had not changed, or if nobody needs it.
+    :ivar fresh_seconds, facts: see ``Fetched``.
     :ivar pinged: whether somebody said that the topic changed.
     :ivar origin: of the ping; see ``Ping``.
     :ivar result: the response of the server in a few words, for people.
@@ -252,6 +241,7 @@ class FetchResult:
     seconds: float = 0.0
     origin: str = ""
     way: Way = Way.FETCH
+    facts: Awaitable[Mapping[str, Any] | None] | None = field(default=None, eq=False, repr=False)
 
 
 @frozen
@@ -265,6 +255,7 @@ class Topic:
     :ivar ended: why the topic has ended, for people; empty if it has not.
     :ivar validators: the validators that came with the content.
     :ivar subscribers: the number of its subscriptions, counted up to 10,000.
+    :ivar need: how much its subscriptions need of its content.
     """
 
     url: str
@@ -275,6 +266,7 @@ class Topic:
     ended: str = ""
     validators: Validators = NO_VALIDATORS
     subscribers: int = 0
+    need: Need = field(default=Need.FACTS, eq=False)
 
 
 @frozen

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from attrs import frozen
 from sqlalchemy import make_url
@@ -16,7 +16,6 @@ from rsscloud_broker import __version__
 from rsscloud_broker.bus import EventBus
 from rsscloud_broker.config import Config
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.couriers.crew import Crew
 from rsscloud_broker.front_doors.access_log import AccessLog
 from rsscloud_broker.front_doors.certificates import Certificate
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
@@ -30,10 +29,20 @@ from rsscloud_broker.monitoring.measuring import (
     add_process_metrics,
     database_sizes,
 )
-from rsscloud_broker.outbound import CallbackClient, Resolver, TopicClient
+from rsscloud_broker.outbound import Resolver
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.disk_space import DiskSpace
 from rsscloud_broker.workers import Workers
+
+
+class Outgoing(Protocol):
+    """What calls other servers, here or in couriers."""
+
+    @property
+    def under_way(self) -> int: ...
+
+    @property
+    def idle(self) -> int: ...
 
 
 @frozen
@@ -89,8 +98,8 @@ def make_monitoring(
     bus: EventBus,
     space: DiskSpace,
     resolver: Resolver,
-    callbacks: CallbackClient | Crew,
-    topics: TopicClient,
+    callbacks: Outgoing,
+    topics: Outgoing,
 ) -> Monitoring:
     """Make what watches the broker.
 
@@ -145,9 +154,7 @@ def _tokens_of(accounts: IAccounts) -> TokenCheck:
     return check
 
 
-def _count_outgoing(
-    counters: Counters, name: str, client: CallbackClient | Crew | TopicClient
-) -> None:
+def _count_outgoing(counters: Counters, name: str, client: Outgoing) -> None:
     """Have counters show the requests and connections of an outbound client."""
     counters.outgoing.labels(name).set_function(lambda: client.under_way)
     counters.idle.labels(name).set_function(lambda: client.idle)

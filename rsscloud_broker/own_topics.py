@@ -27,7 +27,8 @@ from rsscloud_broker.interfaces import (
     IURLPolicy,
     ServedTopics,
 )
-from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Validators
+from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
+from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.wire.text import in_bytes
 
 #: Where the documents of the broker's own ResourceSync source are: the source description, at
@@ -98,12 +99,16 @@ class OwnTopics:
         self._served += topics
 
     async def fetch(
-        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+        self,
+        url: str,
+        known: Validators = NO_VALIDATORS,
+        subscribers: int = 0,
+        wanted: Wanted = EVERYTHING,
     ) -> Fetched:
         if served := self._of_app(url):
             return _fetched(url, await served.read(url))
         if not url.startswith(self._prefix):
-            return await self._fetcher.fetch(url, known, subscribers)
+            return await self._fetcher.fetch(url, known, subscribers, wanted)
         file = self._file(url)
         try:
             if self._copy_file is not None:

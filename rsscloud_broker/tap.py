@@ -73,6 +73,7 @@ from rsscloud_broker.observing import make_monitoring
 from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound_parts import make_outbound
 from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
+from rsscloud_broker.records import History
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.self_test import SelfTest
 from rsscloud_broker.service import REST, BrokerService, CannotStart
@@ -190,6 +191,7 @@ def make_broker(
             limiter,
             PushedTopics(prefixes),
             blocks=blocks,
+            keeps=(history or History()).has_content,
         ),
         FeedInspector(store, filing),
         bus,
@@ -337,7 +339,7 @@ def make_broker(
         space=space,
         resolver=outbound.resolver,
         callbacks=outbound.callbacks,
-        topics=outbound.topics,
+        topics=outbound.topic_clients,
     )
     root = Root([*monitoring.doors, AssetsDoor(), *doors, *apps.front_doors], public_url)
     pages.link_to(root.pages if has_hub else root.pages - {"/websub"})
@@ -352,7 +354,7 @@ def make_broker(
     service.reloading = Reloading(
         config,
         Parts(
-            topics=outbound.topics,
+            topics=outbound.topic_clients,
             callbacks=outbound.callbacks,
             http=limits,
             admission=admission,

@@ -91,6 +91,9 @@ class RowTests(SynchronousTestCase):
     def test_couriers_model(self) -> None:
         self.run_row("couriers-model", 2)
 
+    def test_couriers_pings(self) -> None:
+        self.run_row("couriers-pings")
+
     def test_xmlrpc_pings(self) -> None:
         self.run_row("xmlrpc-pings")
 

@@ -442,8 +442,8 @@ class ChangeDetector(Service):
             self._bus.publish(TopicChanged(record.topic.url, now))
         if record.content_awaited:
             self._bus.publish(ContentFetched(record.topic.url))
-        if record.changed and fetched.content is not None:
-            self._feeds.take(record.topic.url, fetched.content)
+        if record.changed:
+            self._feeds.take(record.topic.url, fetched)
 
     def _tell_fetched(self, fetched: FetchResult, topic: str, *, changed: bool) -> None:
         now = self._clock.wall_seconds()

@@ -20,7 +20,6 @@ from twisted.internet.defer import CancelledError, Deferred
 from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.feed_inspector import hints_of
 from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.core.polling_plan import Pace, PollState, plan
 from rsscloud_broker.core.topic_reader import NOT_READ
@@ -30,6 +29,7 @@ from rsscloud_broker.model import TopicStatus, host_of
 from rsscloud_broker.records import PollPlan
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.wire.feed_summary import hints_of
 
 #: Seconds between two looks.
 PERIOD = 1.0

@@ -20,7 +20,8 @@ from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, IStore, ITopicFetcher
-from rsscloud_broker.model import NO_VALIDATORS, Fetched, FetchResult, Topic, host_of
+from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Need, Topic, host_of
+from rsscloud_broker.readings import Fetched, Wanted
 from rsscloud_broker.urls import normal_form
 
 T = TypeVar("T")
@@ -58,6 +59,7 @@ class TopicReader:
     :param max_of_host: how many topics are fetched from one host at the same time.
     :param blocks: the topics that administrators have blocked, which are not fetched; None if none
         ever are.
+    :param keeps: whether the store keeps the contents of a topic for the feeds of the broker.
     """
 
     log = Logger()
@@ -73,8 +75,10 @@ class TopicReader:
         pushed: Container[str] = (),
         max_of_host: int = MAX_OF_HOST,
         blocks: IBlocks | None = None,
+        keeps: Callable[[str], bool] = lambda url: False,
     ) -> None:
         self._blocks = blocks
+        self._keeps = keeps
         self._store = store
         self._fetcher = fetcher
         self._bus = bus
@@ -161,8 +165,9 @@ class TopicReader:
     async def _read(self, topic: Topic, *, is_known: bool) -> FetchResult:
         known = NO_VALIDATORS if topic.digest is None else topic.validators
         started_at, began = self._clock.wall_seconds(), self._clock.seconds()
+        wanted = Wanted(self._need(topic), topic.digest, topic.size)
         try:
-            fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers)
+            fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers, wanted)
         except TopicUnreadable as error:
             self._fetches.labels("failed").inc()
             seconds = self._clock.seconds() - began
@@ -176,7 +181,13 @@ class TopicReader:
         new_url = normal_form(fetched.moved_to)
         if is_known and new_url and await self._move(url, new_url):
             url = new_url
+            changed = fetched.digest not in {None, topic.digest}
+            if changed and fetched.content is None and self._keeps(url):
+                fetched = await self._fetcher.fetch(url)  # the content is needed after all
         return _result(topic, url, started_at, fetched, seconds)
+
+    def _need(self, topic: Topic) -> Need:
+        return max(topic.need, Need.CHANGES if self._keeps(topic.url) else Need.FACTS)
 
     async def _record_failure(self, url: str, at: float, error: TopicUnreadable) -> None:
         """Store why a fetch failed, and end the topic if its server says that it has ended."""
@@ -203,7 +214,9 @@ def _result(
     topic: Topic, url: str, started_at: float, fetched: Fetched, seconds: float
 ) -> FetchResult:
     content = fetched.content
-    if content is not None:
+    if fetched.digest is not None:
+        digest, size = fetched.digest, fetched.size
+    elif content is not None:
         digest, size = content.digest, len(content.body)
     elif topic.digest is not None:
         digest, size = topic.digest, topic.size or 0
@@ -220,4 +233,5 @@ def _result(
         fresh_seconds=fetched.fresh_seconds,
         result=fetched.result,
         seconds=seconds,
+        facts=fetched.facts,
     )

@@ -126,6 +126,8 @@ class Verifier:
             digest,
             key,
         )
+        if subscription.wants_content:
+            self._detector.forget(intent.topic)  # the next fetch has to bring content
         if is_read and subscription.attempts is not None and subscription.wants_content:
             await self._bring_content(intent)
         self._bus.publish(SubscriptionStored(subscription, intent.source))
@@ -177,7 +179,6 @@ class Verifier:
         The store has stored a check of the topic.
         """
         topic = intent.topic
-        self._detector.forget(topic)
         try:
             await self._detector.check_now(topic, source=intent.source)
         except (TopicUnreadable, Unavailable):

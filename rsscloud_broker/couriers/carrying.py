@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Protocol
+from typing import Any, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -18,13 +18,18 @@ from rsscloud_broker.couriers.messages import (
     Call,
     Cancel,
     Failed,
+    FeedRead,
     Forget,
     FromBroker,
     FromCourier,
     Networks,
+    Read,
+    ReadDone,
     Said,
     Setup,
+    TopicRules,
 )
+from rsscloud_broker.couriers.reading import Reader
 from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.interfaces import OutboundReply, Signing
 
@@ -52,18 +57,21 @@ class Carrier:
     """Makes the requests of one broker.
 
     :param make: makes the client, as the first message says.
-    :param block: takes the blocked hosts with the reasons.
+    :param block: takes the kinds and names of what is blocked, with the reasons.
+    :param reader: reads topics.
     :param outdated: says why another courier has to take over; empty if none has to.
     """
 
     def __init__(
         self,
         make: Callable[[Setup], Client],
-        block: Callable[[Sequence[tuple[str, str]]], object],
+        block: Callable[[Sequence[tuple[str, str, str]]], object],
+        reader: Reader,
         outdated: Callable[[], str],
     ) -> None:
         self._make = make
         self._block = block
+        self._reader = reader
         self._outdated = outdated
         self._client: Client | None = None
         self._bodies: dict[int, bytes] = {}
@@ -72,7 +80,9 @@ class Carrier:
 
     def refuse(self, message: FromCourier, why: str) -> None:
         """Say that an answer cannot be sent to the broker."""
-        if isinstance(message, Answered):
+        if isinstance(message, FeedRead):
+            self.link.send(FeedRead(message.number, None))
+        elif isinstance(message, Answered | ReadDone):
             self.link.send(Failed(message.number, "OutboundError", f"the answer is faulty: {why}"))
 
     def take(self, batch: Sequence[FromBroker]) -> None:
@@ -84,6 +94,9 @@ class Carrier:
         for message in batch:
             if isinstance(message, Call):
                 self._begin(message)
+                continue
+            if isinstance(message, Read):
+                self._track(message.number, self._reader.read(message, self.link))
                 continue
             try:
                 self._follow(message)
@@ -105,17 +118,20 @@ class Carrier:
                 self._answer_beat()
             case Networks():
                 self._made.allow(map(ip_network, message.allowed))
+            case TopicRules():
+                self._reader.follow(message)
             case Blocked():
-                self._block(message.hosts)
+                self._block(message.blocks)
             case Setup():
                 self._client = self._make(message)
+                self.link.send(Alive(0))  # from now on the broker expects signs of life
 
     def _answer_beat(self) -> None:
         if why := self._outdated():
             self.link.send(Said(why))
             self.link.close()
         else:
-            self.link.send(Alive(self._made.idle))
+            self.link.send(Alive(self._made.idle, self._reader.idle))
 
     @property
     def _made(self) -> Client:
@@ -125,9 +141,14 @@ class Carrier:
     def _begin(self, call: Call) -> None:
         # The body is looked up now: the broker may have the courier forget it at once.
         body = call.body if isinstance(call.body, bytes) else self._bodies.get(call.body)
-        carried = Deferred.fromCoroutine(self._carry(call, body))
-        if not carried.called:
-            self._under_way[call.number] = carried
+        self._track(call.number, self._carry(call, body))
+
+    def _track(self, number: int, work: Coroutine[Deferred[Any], Any, None]) -> None:
+        """Begin some work, which the broker may cancel by its number."""
+        working = Deferred.fromCoroutine(work)
+        if not working.called:
+            self._under_way[number] = working
+            working.addBoth(lambda _: self._under_way.pop(number, None))
 
     async def _carry(self, call: Call, body: bytes | None) -> None:
         signing = None if call.key is None else Signing(call.key.secret, call.key.method)
@@ -157,5 +178,3 @@ class Carrier:
                 ),
                 len(reply.body),
             )
-        finally:
-            self._under_way.pop(call.number, None)

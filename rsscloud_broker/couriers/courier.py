@@ -8,7 +8,6 @@ whether they arrived.
 from __future__ import annotations
 
 import socket
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -23,21 +22,25 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rsscloud_broker import errors
+from rsscloud_broker.couriers.bodies import SentBodies
 from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import (
     Alive,
     Answered,
     Beat,
-    Body,
     Call,
     Cancel,
     Failed,
-    Forget,
+    FeedRead,
     FromBroker,
     FromCourier,
     Key,
+    Read,
+    ReadDone,
     Said,
+    Unread,
 )
+from rsscloud_broker.couriers.reading import Facts
 from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
 from rsscloud_broker.direct import BreakOff, Done, tell, told
 from rsscloud_broker.errors import OutboundError, Unavailable
@@ -54,12 +57,6 @@ RAN_WELL: Final = 10.0
 
 #: The longest line that a courier has logged, in characters.
 MAX_LINE: Final = 1000
-
-#: A body of so many bytes crosses once for all requests that have it.
-LARGE: Final = 1024
-#: How many large bodies a courier keeps, and how many bytes they may have together.
-KEPT: Final = 100
-KEPT_BYTES: Final = 32 * 1024 * 1024
 
 _ERRORS: Final[Mapping[str, type[OutboundError]]] = {
     name: kind
@@ -83,13 +80,20 @@ class Limits:
     megabytes: int = 512
 
 
+class CourierEnded(Unavailable):
+    """A courier has ended, by itself or because it was replaced, while it worked on a request."""
+
+
 class Courier:
     """A place for one courier: at any time it has one process, or is about to start one.
 
     :param number: tells it from the others, in the log.
     :param greeting: gives the messages that every new process gets first.
     :param command: the command line of the process, without the number of its descriptor.
-    :ivar idle: how many connections it keeps open for further requests, as it said lately.
+    :param more_memory: how many megabytes it may use beside ``limits``.
+    :ivar idle, idle_topics: how many connections it keeps open for further requests and for
+        further readings, as it said lately.
+    :ivar readings: how many topics it is reading.
     """
 
     log = Logger()
@@ -102,17 +106,19 @@ class Courier:
         greeting: Callable[[], Sequence[FromBroker]],
         limits: Limits = Limits(),
         command: Sequence[str] = COMMAND,
+        more_memory: Callable[[], int] = lambda: 0,
     ) -> None:
         self.number = number
+        self._more_memory = more_memory
         self._reactor = reactor
         self._clock = clock
         self._greeting = greeting
         self._limits = limits
         self._command = command
         self._last = 0
-        self._waiting: dict[int, Done[OutboundReply]] = {}
-        self._bodies: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
-        self._body_bytes = 0
+        self._waiting: dict[int, Done[Any]] = {}
+        self._facts: dict[int, Deferred[Facts]] = {}
+        self._bodies = SentBodies()
         self._link: Link[FromBroker, FromCourier] | None = None
         self._process: Any = None
         self._ended: Deferred[None] | None = None
@@ -125,14 +131,14 @@ class Courier:
         self._beating = LoopingCall(self._beat)
         self._beating.clock = clock
         self._is_stopping = False
-        self.idle = 0
+        self.idle = self.idle_topics = self.readings = 0
 
     # --- requests
 
     @property
     def under_way(self) -> int:
         """How many requests it has, or will have when it has started."""
-        return len(self._waiting) + len(self._for_start)
+        return max(0, len(self._waiting) + len(self._for_start) - self.readings)
 
     async def request(
         self,
@@ -144,14 +150,53 @@ class Courier:
         signing: Signing | None,
     ) -> OutboundReply:
         """See ``IOutbound.request``."""
+        link = await self._ready()
+        return await told(
+            lambda done: self._hand_over(link, done, method, url, headers, body, redirects, signing)
+        )
+
+    async def read(
+        self, make: Callable[[int], Read]
+    ) -> tuple[ReadDone | Unread, Deferred[Facts] | None]:
+        """Have a topic read.
+
+        :param make: makes the message with a number.
+        :returns: what was found; and what brings the facts of the feed, if they follow.
+        :raises CourierEnded: the courier ended meanwhile, also where the facts are awaited.
+        :raises Unavailable: no courier can be started, or the broker stops.
+        """
+        self.readings += 1
+        try:
+            link = await self._ready()
+            done: ReadDone | Unread = await told(lambda done: self._ask(link, done, make))
+            return done, self._facts.get(done.number)
+        finally:
+            self.readings -= 1
+
+    async def _ready(self) -> Link[FromBroker, FromCourier]:
+        """The connection to the process, when there is room for a request."""
         link = self._link or await self._next_link()
         if link.is_full:
             await link.until_there_is_room()
             if link is not self._link:
                 raise Unavailable("the process that makes requests has ended")
-        return await told(
-            lambda done: self._hand_over(link, done, method, url, headers, body, redirects, signing)
-        )
+        return link
+
+    def _ask(
+        self,
+        link: Link[FromBroker, FromCourier],
+        done: Done[Any],
+        make: Callable[[int], FromBroker],
+    ) -> BreakOff:
+        number = self._number_for(done)
+        link.send(make(number))
+        return partial(self._break_off, number)
+
+    def _number_for(self, done: Done[Any]) -> int:
+        """The number of a request of whose end a function is told."""
+        self._last = number = self._last + 1
+        self._waiting[number] = done
+        return number
 
     def begin(
         self,
@@ -180,9 +225,8 @@ class Courier:
         redirects: int,
         signing: Signing | None,
     ) -> BreakOff:
-        self._last = number = self._last + 1
-        self._waiting[number] = done
-        sent = body if len(body) < LARGE else self._crossed(link, body)
+        number = self._number_for(done)
+        sent = self._bodies.sent(body, link)
         key = None if signing is None else Key(signing.secret, signing.method)
         link.send(Call(number, method, url, dict(headers), sent, redirects, key))
         return partial(self._break_off, number)
@@ -203,7 +247,7 @@ class Courier:
             self.send(Cancel(number))
             self._tell(number, CancelledError())
 
-    def _tell(self, number: int, result: OutboundReply | Exception) -> None:
+    def _tell(self, number: int, result: object) -> None:
         """Tell who waits for the end of a request; nobody may wait any more."""
         if done := self._waiting.pop(number, None):
             try:
@@ -216,25 +260,8 @@ class Courier:
         if self._link is not None:
             self._link.send(message)
 
-    def _crossed(self, link: Link[FromBroker, FromCourier], body: bytes) -> int:
-        """The number of a body that the courier has; it is sent if it has it not."""
-        # The same content is the same object for all subscribers of a walk.  While it is kept
-        # here, no other object can get its id.
-        if kept := self._bodies.get(id(body)):
-            self._bodies.move_to_end(id(body))
-            return kept[0]
-        self._last = number = self._last + 1
-        self._bodies[id(body)] = number, body
-        self._body_bytes += len(body)
-        link.send(Body(number, body), len(body))
-        while len(self._bodies) > 1 and (len(self._bodies) > KEPT or self._body_bytes > KEPT_BYTES):
-            _, (oldest, data) = self._bodies.popitem(last=False)
-            self._body_bytes -= len(data)
-            link.send(Forget(oldest))
-        return number
-
     def _unsendable(self, message: FromBroker, why: str) -> None:
-        if isinstance(message, Call):
+        if isinstance(message, Call | Read):
             self._tell(message.number, OutboundError(f"the request is faulty: {why}"))
 
     def _take(self, batch: Sequence[FromCourier]) -> None:
@@ -253,9 +280,21 @@ class Courier:
                 case Failed():
                     self._tell(message.number, _error(message))
                 case Alive():
-                    self.idle = message.idle
+                    self.idle, self.idle_topics = message.idle, message.idle_topics
                 case Said():
                     self._log_said(message.text)
+                case ReadDone() | Unread():
+                    if isinstance(message, ReadDone) and message.inspected:
+                        self._expect_facts(message.number)
+                    self._tell(message.number, message)
+                case FeedRead():
+                    if facts := self._facts.pop(message.number, None):
+                        facts.callback(message.facts)
+
+    def _expect_facts(self, number: int) -> None:
+        """What a feed says follows; nobody may wait for it any more."""
+        if number in self._waiting:
+            self._facts[number] = Deferred()
 
     def _log_said(self, text: str) -> None:
         said = text[:MAX_LINE]  # whoever broke into the courier may have written it
@@ -338,11 +377,11 @@ class Courier:
         # Questions count and not the time, for it may have been the broker that stood still.
         silent = self._unanswered * BEAT
         limits = self._limits
-        used = megabytes(self._process.pid)
+        used, most = megabytes(self._process.pid), limits.megabytes + self._more_memory()
         if silent >= (limits.silent if self._has_lived else limits.first_sign):
             self._replace(f"gave no sign of life for {silent:.0f} seconds")
-        elif used > limits.megabytes:
-            self._replace(f"uses {used} MB of memory; {limits.megabytes} are the most")
+        elif used > most:
+            self._replace(f"uses {used} MB of memory; {most} are the most")
         else:
             self._unanswered += 1
             self.send(Beat())
@@ -375,7 +414,7 @@ class Courier:
             link.abort("")
         self._give_up()
         self._beating.stop()
-        self.idle = 0
+        self.idle = self.idle_topics = 0
         if ended is not None:
             ended.callback(None)
         if self._is_stopping:
@@ -394,9 +433,13 @@ class Courier:
     def _give_up(self) -> None:
         """Have all requests fail that are under way."""
         self._bodies.clear()
-        self._body_bytes = 0
+        was_at_work = self._has_lived and not self._is_stopping
+        kind = CourierEnded if was_at_work else Unavailable
+        facts, self._facts = self._facts, {}
         for number in list(self._waiting):
-            self._tell(number, Unavailable("the process that made the request has ended"))
+            self._tell(number, kind("the process that made the request has ended"))
+        for each in facts.values():
+            each.errback(kind("the process that read the topic has ended"))
 
 
 def _error(message: Failed) -> Exception:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 from zlib import crc32
 
 from twisted.application.service import Service
@@ -14,10 +14,20 @@ from zope.interface import implementer
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import confinement
 from rsscloud_broker.couriers.courier import Courier
-from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup
+from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup, TopicRules
+from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.direct import BreakOff, Done
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, IDirectOutbound, OutboundReply, Signing
 from rsscloud_broker.model import host_of
+
+#: How topics are read if nobody says so.
+DEFAULT_RULES: Final = TopicRules()
+
+#: For each megabyte of ``[topics] body_limit`` beyond the usual ones, a courier may use so many
+#: megabytes more: bodies that arrive, wait and are kept, twice each; and what crosses.
+USUAL: Final = 16
+FOR_LARGE: Final = 16
 
 
 @implementer(IDirectOutbound)
@@ -29,23 +39,49 @@ class Crew(Service):
     :param processes: how many couriers there are.
     :param setup: what couriers are told at first.
     :param networks: the networks (CIDRs) that may be called beside public addresses.
+    :param rules: how topics are read.
+    :param command: see ``Courier``.
     """
 
     name = "couriers"
     log = Logger()
 
     def __init__(
-        self, reactor: Any, clock: IClock, processes: int, setup: Setup, networks: Iterable[str]
+        self,
+        reactor: Any,
+        clock: IClock,
+        processes: int,
+        setup: Setup,
+        networks: Iterable[str],
+        rules: TopicRules = DEFAULT_RULES,
+        command: Sequence[str] = COMMAND,
     ) -> None:
+        self._reactor = reactor
+        self._clock = clock
+        self._command = command
         self._setup = setup
+        self._rules = rules
         self._networks = Networks([*networks])
         self._blocked = Blocked([])
-        self.couriers = [
-            Courier(number, reactor, clock, self._greeting) for number in range(processes)
-        ]
+        self.couriers = [self._courier(number) for number in range(processes)]
+        self._further: list[Courier] = []
+
+    def _courier(self, number: int) -> Courier:
+        return Courier(
+            number,
+            self._reactor,
+            self._clock,
+            self._greeting,
+            command=self._command,
+            more_memory=self._more_memory,
+        )
 
     def _greeting(self) -> list[FromBroker]:
-        return [self._setup, self._networks, self._blocked]
+        return [self._setup, self._networks, self._rules, self._blocked]
+
+    def _more_memory(self) -> int:
+        """How many megabytes couriers need beside the usual ones, for large contents."""
+        return FOR_LARGE * max(0, self._rules.body_limit // 2**20 - USUAL)
 
     def startService(self) -> None:
         super().startService()
@@ -56,7 +92,33 @@ class Crew(Service):
 
     def stopService(self) -> Deferred[Any]:
         super().stopService()
-        return DeferredList([Deferred.fromCoroutine(each.stop()) for each in self.couriers])
+        return DeferredList([Deferred.fromCoroutine(each.stop()) for each in self._all])
+
+    @property
+    def _all(self) -> list[Courier]:
+        return [*self.couriers, *self._further]
+
+    def engage(self) -> Courier:
+        """Start a further courier, which belongs to no host.
+
+        :raises Unavailable: the crew is not at work.
+        """
+        if not self.running:
+            raise Unavailable("the broker stops")
+        courier = self._courier(len(self._all))
+        self._further.append(courier)
+        courier.start()
+        return courier
+
+    def has(self, courier: Courier) -> bool:
+        """Whether a further courier is still engaged."""
+        return courier in self._further
+
+    async def dismiss(self, courier: Courier) -> None:
+        """End a further courier."""
+        if courier in self._further:
+            self._further.remove(courier)
+            await courier.stop()
 
     @property
     def under_way(self) -> int:
@@ -74,12 +136,34 @@ class Crew(Service):
         self._tell(self._networks)
 
     def block(self, blocks: Iterable[Block]) -> None:
-        """Have these hosts not called from now on, and no others."""
-        self._blocked = Blocked([(one.object, one.reason) for one in blocks if one.kind == "host"])
+        """Have these hosts and topics not called from now on, and no others."""
+        self._blocked = Blocked(
+            [(one.kind, one.object, one.reason) for one in blocks if one.kind != "source"]
+        )
         self._tell(self._blocked)
 
+    @property
+    def readings(self) -> int:
+        """How many topics are being read."""
+        return sum(each.readings for each in self._all)
+
+    @property
+    def idle_topics(self) -> int:
+        """How many connections are kept open for further readings."""
+        return sum(each.idle_topics for each in self._all)
+
+    def read_by(self, rules: TopicRules) -> None:
+        """Have topics read by these rules from now on."""
+        self._rules = rules
+        self._tell(rules)
+
+    @property
+    def rules(self) -> TopicRules:
+        """How topics are read now."""
+        return self._rules
+
     def _tell(self, message: FromBroker) -> None:
-        for courier in self.couriers:
+        for courier in self._all:
             courier.send(message)
 
     async def request(
@@ -91,7 +175,7 @@ class Crew(Service):
         redirects: int = 0,
         signing: Signing | None = None,
     ) -> OutboundReply:
-        return await self._of_host(url).request(
+        return await self.courier_of(url).request(
             method, url, headers or {}, body, redirects, signing
         )
 
@@ -105,7 +189,8 @@ class Crew(Service):
         redirects: int,
         signing: Signing | None = None,
     ) -> BreakOff:
-        return self._of_host(url).begin(done, method, url, headers, body, redirects, signing)
+        return self.courier_of(url).begin(done, method, url, headers, body, redirects, signing)
 
-    def _of_host(self, url: str) -> Courier:
+    def courier_of(self, url: str) -> Courier:
+        """The courier to which the host of a URL belongs."""
         return self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]

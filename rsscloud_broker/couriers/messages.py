@@ -7,9 +7,11 @@ link, since the two are of the same version and nothing else can be on the other
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from rsscloud_broker.wire.feed_facts import FeedFacts
 
 
 class _Message(Struct, frozen=True, array_like=True, tag=True, gc=False):
@@ -41,10 +43,29 @@ class Networks(_Message, frozen=True):
     allowed: list[str]
 
 
-class Blocked(_Message, frozen=True):
-    """The hosts that administrators have blocked, each with the reason; and no others."""
+class TopicRules(_Message, frozen=True):
+    """How topics are read; it comes again when something of it has changed.
 
-    hosts: list[tuple[str, str]]
+    :ivar product, page: see ``TopicFetcher``.
+    :ivar deadline: seconds for a reading.
+    :ivar body_limit: how many bytes a content may have.
+    :ivar allowed: the networks (CIDRs) that may be called for topics, beside public addresses.
+    """
+
+    product: str = ""
+    page: str = ""
+    deadline: float = 30.0
+    body_limit: int = 5 * 1024 * 1024
+    allowed: list[str] = []
+
+
+class Blocked(_Message, frozen=True):
+    """The hosts and topics that administrators have blocked, and no others.
+
+    :ivar blocks: the kind of each, its name, and the reason.
+    """
+
+    blocks: list[tuple[str, str, str]]
 
 
 class Body(_Message, frozen=True):
@@ -87,6 +108,22 @@ class Call(_Message, frozen=True):
     key: Key | None = None
 
 
+class Read(_Message, frozen=True):
+    """A topic to read: see ``ITopicFetcher``.
+
+    :ivar need, digest, size: see ``Wanted``.
+    """
+
+    number: int
+    url: str
+    etag: str
+    last_modified: str
+    subscribers: int
+    need: int
+    digest: bytes | None
+    size: int | None
+
+
 class Cancel(_Message, frozen=True):
     """Nobody waits for the answer to a request any more."""
 
@@ -111,6 +148,50 @@ class Answered(_Message, frozen=True):
     hops: list[tuple[int, str]]
 
 
+class ReadDone(_Message, frozen=True):
+    """A topic has been read: see ``Fetched``.
+
+    :ivar digest: None if the server has sent no content.
+    :ivar body: None if the content is not wanted.
+    :ivar inspected: whether a ``FeedRead`` follows.
+    """
+
+    number: int
+    digest: Annotated[bytes, Meta(min_length=32, max_length=32)] | None
+    size: Annotated[int, Meta(ge=0, lt=2**32)]
+    body: bytes | None
+    content_type: str
+    etag: str
+    last_modified: str
+    moved_to: str
+    fresh_seconds: float | None
+    result: str
+    inspected: bool
+
+
+class FeedRead(_Message, frozen=True):
+    """What a topic says of itself that was read before.
+
+    :ivar facts: see ``facts_of``; None if the topic was not parsed, since others came too fast.
+    """
+
+    number: int
+    facts: FeedFacts | str | None
+
+
+class Unread(_Message, frozen=True):
+    """A topic could not be read: see ``TopicUnreadable``.
+
+    :ivar ended: whether the error is a ``TopicEnded``.
+    """
+
+    number: int
+    reason: str
+    ended: bool
+    refused: bool
+    lasting: bool
+
+
 class Failed(_Message, frozen=True):
     """There was no answer.
 
@@ -127,9 +208,11 @@ class Alive(_Message, frozen=True):
     """The answer to ``Beat``.
 
     :ivar idle: how many connections the courier keeps open for further requests.
+    :ivar idle_topics: and how many for further readings.
     """
 
     idle: int
+    idle_topics: int = 0
 
 
 class Said(_Message, frozen=True):
@@ -139,5 +222,7 @@ class Said(_Message, frozen=True):
 
 
 #: What the broker sends, and what a courier sends.
-FromBroker: TypeAlias = Setup | Networks | Blocked | Body | Forget | Call | Cancel | Beat
-FromCourier: TypeAlias = Answered | Failed | Alive | Said
+FromBroker: TypeAlias = (
+    Setup | Networks | TopicRules | Blocked | Body | Forget | Call | Read | Cancel | Beat
+)
+FromCourier: TypeAlias = Answered | ReadDone | FeedRead | Unread | Failed | Alive | Said

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from attrs import field, frozen
 from zope.interface import Interface
 
-from rsscloud_broker.model import Fetched, Validators
+from rsscloud_broker.model import Validators
+from rsscloud_broker.readings import Fetched, Wanted
 
 
 @frozen
@@ -118,11 +119,15 @@ class IURLPolicy(Interface):
 class ITopicFetcher(Interface):
     """Fetches topics."""
 
-    def fetch(url: str, known: Validators = ..., subscribers: int = ...) -> Awaitable[Fetched]:
+    def fetch(
+        url: str, known: Validators = ..., subscribers: int = ..., wanted: Wanted = ...
+    ) -> Awaitable[Fetched]:
         """Fetch the content at a URL, unless it has not changed.
 
         :param known: the validators of the content fetched before.
         :param subscribers: the number of subscriptions, which the request tells the publisher.
+        :param wanted: how much of the content is wanted; the fetcher may bring more.
         :raises TopicUnreadable: there was no 2xx response with a body of an allowed size.
         :raises errors.TopicEnded: the server says that the topic is gone for good.
+        :raises Unavailable: the broker lacks what it needs for a fetch just now.
         """

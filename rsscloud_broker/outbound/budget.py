@@ -16,7 +16,7 @@ from weakref import finalize
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.budget import Budget
-from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.errors import OutboundError, TopicUnreadable
 from rsscloud_broker.model import Content
 
 #: The limit in bytes of each kind: answers that arrive, answers that wait to be decoded, and
@@ -87,6 +87,15 @@ class AnswerBudget(Budget):
     def has_capacity(self, size: int) -> bool:
         """Whether an uncompressed content of ``size`` bytes fits."""
         return size <= self._small or self.kept + size <= UNCOMPRESSED_FACTOR * self._limit
+
+    def admit(self, url: str, content: Content) -> None:
+        """Count the content of a topic until the last reference to it is gone.
+
+        :raises TopicUnreadable: it does not fit.
+        """
+        if not self.has_capacity(len(content.body)):
+            raise TopicUnreadable(url, NO_MEMORY)
+        self.keep(content)
 
     def keep(self, content: Content) -> None:
         """Count a content until the last reference to it is gone."""

@@ -24,9 +24,10 @@ from rsscloud_broker.errors import (
     TopicUnreadable,
 )
 from rsscloud_broker.interfaces import IClock, IOutbound, ITopicFetcher, OutboundReply
-from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Validators
+from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
 from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
 from rsscloud_broker.outbound.urls import check_circle, redirected
+from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.wire.feed import xml_redirect
 from rsscloud_broker.wire.http_dates import freshness, http_date
 from rsscloud_broker.wire.text import in_bytes
@@ -87,7 +88,11 @@ class TopicFetcher:
         self._too_large: BoundedDict[str, bool] = BoundedDict(_MANY)
 
     async def fetch(
-        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+        self,
+        url: str,
+        known: Validators = NO_VALIDATORS,
+        subscribers: int = 0,
+        wanted: Wanted = EVERYTHING,
     ) -> Fetched:
         try:
             reply = await self._last_answer(url, known, subscribers)

@@ -17,7 +17,7 @@ from attrs import frozen
 from sqlalchemy import Connection, Row, false, select, update
 
 from rsscloud_broker.database import Batched, in_turns
-from rsscloud_broker.model import FetchResult, Ping
+from rsscloud_broker.model import FetchResult, Need, Ping
 from rsscloud_broker.records import Bounds, Check, FetchRecord
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, told
@@ -316,6 +316,7 @@ def _topic_now(found: _Found) -> Any:
         read_at=to_seconds_or_none(read_at),
         changed_at=to_seconds_or_none(read_at if found.changed else row.changed_at),
         validators=fetched.validators,
+        need=min(Need(row.need), Need.CHANGES),  # whoever lacks content yet requests it
     )
 
 

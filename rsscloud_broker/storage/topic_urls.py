@@ -24,12 +24,16 @@ from sqlalchemy import (
     case,
     func,
     literal,
+    or_,
     select,
 )
 
-from rsscloud_broker.model import Topic, Validators
+from rsscloud_broker.model import Need, Topic, Validators
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.schema import (
+    content,
+    fanout,
+    pending,
     subscription,
     topic,
 )
@@ -99,10 +103,28 @@ _COUNTED = (
     .subquery()
 )
 
+#: Whether a subscription of a topic wants its content, and whether the store lacks a content that
+#: notifications wait for.
+_WANTS = (
+    select(subscription.c.id)
+    .where(subscription.c.topic_id == topic.c.id, subscription.c.wants_content)
+    .correlate(topic)
+    .exists()
+)
+_WAITS = select(pending.c.subscription_id).where(pending.c.content_topic_id == topic.c.id)
+_LATER = select(fanout.c.id).where(fanout.c.topic_id == topic.c.id, fanout.c.later)
+_KEPT = select(content.c.id).where(content.c.topic_id == topic.c.id)
+_LACKS = and_(
+    or_(_WAITS.correlate(topic).exists(), _LATER.correlate(topic).exists()),
+    ~_KEPT.correlate(topic).exists(),
+)
+_NEED = case((~_WANTS, Need.FACTS), (_LACKS, Need.CONTENT), else_=Need.CHANGES)
+
 #: Selects topics in the form that ``as_topic`` takes.
 TOPICS = select(
     topic,
     select(func.count()).select_from(_COUNTED).correlate(topic).scalar_subquery().label("counted"),
+    _NEED.label("need"),
 )
 
 
@@ -128,4 +150,5 @@ def as_topic(row: Row[Any]) -> Topic:
         ended=row.ended,
         validators=Validators(row.etag, row.last_modified),
         subscribers=row.counted,
+        need=Need(row.need),
     )

@@ -35,7 +35,6 @@ from rsscloud_broker.model import (
     Callback,
     Content,
     Denial,
-    Fetched,
     Intent,
     Lease,
     Notification,
@@ -47,6 +46,7 @@ from rsscloud_broker.model import (
     Validators,
     Way,
 )
+from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_store
 from rsscloud_broker.wire.websub import SIGNATURE, sign
@@ -137,6 +137,7 @@ class FakeFetcher:
     :ivar failures: the exceptions to raise, by URL.
     :ivar fetched: the URLs that were fetched, in order.
     :ivar asked: the validators and the number of subscribers of each fetch, in order.
+    :ivar wanted: what was wanted of each fetch, in order.
     :ivar held: None; or a list, to which each fetch adds a Deferred and waits until the test
         fires it.
     """
@@ -148,13 +149,19 @@ class FakeFetcher:
         self.failures: dict[str, Exception] = {}
         self.fetched: list[str] = []
         self.asked: list[tuple[Validators, int]] = []
+        self.wanted: list[Wanted] = []
         self.held: list[Deferred[None]] | None = None
 
     async def fetch(
-        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+        self,
+        url: str,
+        known: Validators = NO_VALIDATORS,
+        subscribers: int = 0,
+        wanted: Wanted = EVERYTHING,
     ) -> Fetched:
         self.fetched.append(url)
         self.asked.append((known, subscribers))
+        self.wanted.append(wanted)
         if self.held is not None:
             gate: Deferred[None] = Deferred()
             self.held.append(gate)

@@ -14,12 +14,12 @@ from rsscloud_broker.errors import TooMany, TopicUnreadable
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Callback,
-    Fetched,
     Intent,
     Outcome,
     Validators,
     host_of,
 )
+from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.testing import FakeFetcher
 from tests.core.house import CALLBACK, FEED, BrokerTestCase
 
@@ -79,7 +79,11 @@ class FairnessTests(BrokerTestCase):
         return True
 
     async def fetch(
-        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+        self,
+        url: str,
+        known: Validators = NO_VALIDATORS,
+        subscribers: int = 0,
+        wanted: Wanted = EVERYTHING,
     ) -> Fetched:
         if not await self.answer(url):
             raise TopicUnreadable(url, "no answer within 30 s")

@@ -9,14 +9,10 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.core.feed_inspector import (
-    MAX_BYTES,
-    MAX_SUMMARY,
-    MAX_WAITING,
-    FeedInspector,
-    summary,
-)
-from rsscloud_broker.model import Content
+from rsscloud_broker.core.feed_inspector import FeedInspector
+from rsscloud_broker.feed_parsing import MAX_BYTES, MAX_WAITING
+from rsscloud_broker.model import Content, FetchResult
+from rsscloud_broker.wire.feed_summary import MAX_SUMMARY, facts_of, summary
 
 
 def a_feed(entries: int = 1, text: str = "x", title: str = "A title") -> Content:
@@ -24,6 +20,10 @@ def a_feed(entries: int = 1, text: str = "x", title: str = "A title") -> Content
     return Content(
         f"<rss version='2.0'><channel><title>{title}</title>{items}</channel></rss>".encode()
     )
+
+
+def found(content: Content) -> FetchResult:
+    return FetchResult("http://feeds.example/", content.digest, len(content.body), 0.0, content)
 
 
 class WaitingTests(SynchronousTestCase):
@@ -47,7 +47,7 @@ class WaitingTests(SynchronousTestCase):
 
     def take(self, count: int, content: Content) -> None:
         for number in range(count):
-            self.reading.take(f"http://feeds.example/{number}", content)
+            self.reading.take(f"http://feeds.example/{number}", found(content))
 
     def test_those_that_wait_longest_are_left_out(self) -> None:
         self.take(MAX_WAITING + 10, Content(b"x"))
@@ -58,15 +58,15 @@ class WaitingTests(SynchronousTestCase):
     def test_bytes_that_wait_are_bounded(self) -> None:
         content = Content(b"x" * (MAX_BYTES // 4))
         self.take(10, content)
-        self.assertEqual(self.reading._size, MAX_BYTES)
+        self.assertEqual(self.reading._parser._size, MAX_BYTES)
         self.finish()
         self.assertEqual(len(self.recorded), 1 + 4)
-        self.assertEqual(self.reading._size, 0)
+        self.assertEqual(self.reading._parser._size, 0)
 
     def test_what_is_replaced_is_not_counted(self) -> None:
         self.take(2, Content(b"x"))
         for size in (MAX_BYTES, MAX_BYTES - 1, MAX_BYTES):
-            self.reading.take("http://feeds.example/1", Content(b"x" * size))
+            self.reading.take("http://feeds.example/1", found(Content(b"x" * size)))
         self.finish()
         self.assertEqual(len(self.recorded), 2)
 
@@ -79,9 +79,9 @@ class WaitingTests(SynchronousTestCase):
 
 class SummaryTests(SynchronousTestCase):
     def test_entries_are_left_out_where_they_are_too_much(self) -> None:
-        said = summary(a_feed(3))
+        said = summary(facts_of(a_feed(3)))
         self.assertEqual((said["title"], len(said["entry_ids"])), ("A title", 3))
-        said = summary(a_feed(50, "ü" * 500))
+        said = summary(facts_of(a_feed(50, "ü" * 500)))
         self.assertEqual((said["title"], said["entry_ids"]), ("A title", []))
         self.assertLess(len(json.dumps(said)), MAX_SUMMARY)
 
@@ -94,5 +94,6 @@ class SummaryTests(SynchronousTestCase):
             f"<title>A title</title>{hubs}</channel></rss>".encode()
         )
         self.assertEqual(
-            summary(content), {"unreadable": f"it says more than {MAX_SUMMARY} bytes of itself"}
+            summary(facts_of(content)),
+            {"unreadable": f"it says more than {MAX_SUMMARY} bytes of itself"},
         )

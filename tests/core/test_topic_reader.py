@@ -13,11 +13,11 @@ from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Content,
-    Fetched,
     FetchResult,
     TopicStatus,
     Validators,
 )
+from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.records import FetchRecord
 from rsscloud_broker.testing import FakeFetcher
 from tests.core.house import FEED, NOW, CoreTestCase, change_detector
@@ -74,8 +74,8 @@ class ConditionalTests(ReaderTestCase):
         self.assertTrue(self.check().changed)
 
     def test_not_modified_of_a_topic_that_is_not_known(self) -> None:
-        async def fetch(*args: object) -> object:
-            return type("F", (), {"content": None, "moved_to": "", "validators": VALIDATORS})()
+        async def fetch(*args: object) -> Fetched:
+            return Fetched(None, VALIDATORS)
 
         self.patch(self.fetcher, "fetch", fetch)
         error = self.failureResultOf(
@@ -229,7 +229,11 @@ class SilentFetcher(FakeFetcher):
     """Its fetches never end."""
 
     async def fetch(
-        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+        self,
+        url: str,
+        known: Validators = NO_VALIDATORS,
+        subscribers: int = 0,
+        wanted: Wanted = EVERYTHING,
     ) -> Fetched:
         never: Deferred[Fetched] = Deferred()
         return await never

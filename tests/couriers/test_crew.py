@@ -15,6 +15,7 @@ from twisted.internet.defer import CancelledError
 from twisted.internet.task import deferLater
 
 from rsscloud_broker.admin_records import Block
+from rsscloud_broker.couriers import bodies
 from rsscloud_broker.couriers import courier as module
 from rsscloud_broker.couriers.messages import Call
 from rsscloud_broker.couriers.spawning import megabytes
@@ -86,13 +87,13 @@ class RequestTests(CrewTestCase):
 
     async def test_bodies_are_forgotten(self) -> None:
         """The courier keeps a bounded number of them."""
-        self.patch(module, "KEPT", 2)
-        bodies = [bytes([number]) * 2000 for number in range(5)]
-        for body in [*bodies, *bodies]:
+        self.patch(bodies, "KEPT", 2)
+        some = [bytes([number]) * 2000 for number in range(5)]
+        for body in [*some, *some]:
             await self.request(method="POST", body=body)
-        self.assertEqual([got[2] for got in self.callback.got], [*bodies, *bodies])
-        self.assertEqual(len(self.courier._bodies), 2)
-        self.assertEqual(self.courier._body_bytes, 4000)
+        self.assertEqual([got[2] for got in self.callback.got], [*some, *some])
+        self.assertEqual(len(self.courier._bodies._bodies), 2)
+        self.assertEqual(self.courier._bodies._bytes, 4000)
 
     async def test_refused_addresses(self) -> None:
         for url, kind in (
@@ -277,6 +278,14 @@ class DeathTests(CrewTestCase):
             self.clock.advance(3 * LIMITS.silent)
         self.assertEqual((await self.request()).status, 202)
         self.assertEqual(self.courier._process.pid, pid)
+
+    async def test_never_starts(self) -> None:
+        os.kill(self.courier._process.pid, signal.SIGSTOP)
+        answer = self.request()
+        for _ in range(int(LIMITS.first_sign) + 2):
+            self.clock.advance(module.BEAT)
+        error = await self.assertFailure(answer, Unavailable)
+        self.assertNotIsInstance(error, module.CourierEnded)
 
     async def test_beats_while_it_lives(self) -> None:
         """A courier that answers is not replaced, however long it has nothing to do."""

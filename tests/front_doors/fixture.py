@@ -54,7 +54,7 @@ from rsscloud_broker.interfaces import (
     Signing,
     SinkParts,
 )
-from rsscloud_broker.model import NO_VALIDATORS, Content, Fetched, Ping, Subscription, Validators
+from rsscloud_broker.model import NO_VALIDATORS, Content, Ping, Subscription, Validators
 from rsscloud_broker.notifiers import (
     HttpPostNotifier,
     RssCloudOptions,
@@ -64,6 +64,7 @@ from rsscloud_broker.notifiers import (
     XMLRPCNotifier,
 )
 from rsscloud_broker.plugins import bundled
+from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.schema import metadata
@@ -120,7 +121,11 @@ class Topics:
     waiting: list[Deferred[Content]] = field(factory=list)
 
     async def fetch(
-        self, url: str, known: Validators = NO_VALIDATORS, subscribers: int = 0
+        self,
+        url: str,
+        known: Validators = NO_VALIDATORS,
+        subscribers: int = 0,
+        wanted: Wanted = EVERYTHING,
     ) -> Fetched:
         self.fetched.append(url)
         if self.silent:

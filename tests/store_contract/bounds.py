@@ -8,7 +8,7 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Content, FetchResult, Subscription
+from rsscloud_broker.model import Content, FetchResult, Need, Subscription
 from rsscloud_broker.records import Bounds, FetchRecord
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
@@ -208,12 +208,13 @@ class BoundsContract(TestCase):
         self.assertTrue(await self.store.request_content(feed(1), 2000))
         topic = await self.store.topic(feed(1))
         assert topic is not None
-        self.assertEqual(topic.validators.etag, "")
+        self.assertEqual((topic.validators.etag, topic.need), ("", Need.CONTENT))
         self.assertIn(feed(1), [check.url for check in await waiting_checks(self.store, 10)])
         record = await self.record(feed(1), content, 2001)
         self.assertEqual((record.changed, record.content_awaited), (False, True))
         self.assertEqual(await self.store.newest_content(feed(1)), content)
         self.assertEqual(await self.store.next_due(), 2001)
+        self.assertIs(record.topic.need, Need.CHANGES)
         self.assertIsNone(await self.store.newest_content(feed(0)), "it has made room")
         self.assertFalse((await self.record(feed(1), content, 2002)).content_awaited)
 

@@ -1,0 +1,153 @@
+"""Tests that a fetcher is told how much of a content is needed, and that less is enough.
+
+The fetcher here brings nothing that is not wanted, as couriers do.
+"""
+
+from __future__ import annotations
+
+from attrs import evolve
+from twisted.internet.defer import Deferred, succeed
+
+from rsscloud_broker.core import RequestedContentsSink
+from rsscloud_broker.events import ContentRequested
+from rsscloud_broker.model import NO_VALIDATORS, Callback, Content, Intent, Need, Validators
+from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted, as_wanted
+from rsscloud_broker.records import Bounds, History
+from rsscloud_broker.testing import FakeFetcher
+from rsscloud_broker.wire.feed_summary import facts_of, summary
+from tests.core.house import FEED, BrokerTestCase
+
+TYPE = "application/rss+xml"
+
+
+def rss(title: str) -> bytes:
+    return f"<rss version='2.0'><channel><title>{title}</title></channel></rss>".encode()
+
+
+class FrugalFetcher(FakeFetcher):
+    """Brings no content that is not wanted, but what the feed says.
+
+    :ivar brought: the contents that it brought, in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({FEED: rss("One")})
+        self.brought: list[bytes | None] = []
+
+    async def fetch(
+        self,
+        url: str,
+        known: Validators = NO_VALIDATORS,
+        subscribers: int = 0,
+        wanted: Wanted = EVERYTHING,
+    ) -> Fetched:
+        whole = await super().fetch(url, known, subscribers, wanted)
+        fetched = as_wanted(whole, wanted)
+        self.brought.append(fetched.content.body if fetched.content else None)
+        if whole.content is None:
+            return fetched
+        return evolve(fetched, facts=succeed(summary(facts_of(whole.content))))
+
+
+class NeedTests(BrokerTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.frugal = FrugalFetcher()
+        self.reader = self.detector._reader
+        self.reader._fetcher = self.frugal
+
+    def check(self) -> bool:
+        self.clock.advance(100)
+        return self.successResultOf(self.detector.check_now(FEED)).changed
+
+    def change(self, title: str) -> None:
+        self.frugal.contents[FEED] = rss(title)
+        self.assertTrue(self.check())
+
+    def subscribe_to_contents(self) -> None:
+        callback = Callback("http://reader.example/hook", "carrier")
+        self.result(self.verifier.subscribe(Intent(FEED, callback, 86_400)))
+
+    def title(self) -> str:
+        status = self.successResultOf(self.store.topic_status(FEED))
+        return str(status.feed.get("title", status.feed))
+
+    def test_topic_whose_contents_nobody_needs(self) -> None:
+        """What its feed says is stored all the same."""
+        self.subscribe()
+        self.change("Two")
+        self.assertFalse(self.check())
+        self.change("Three")
+        self.assertEqual(self.frugal.brought, [None] * 3)
+        self.assertEqual(self.title(), "Three")
+        self.assertEqual(self.successResultOf(self.store.topic(FEED)).size, len(rss("Three")))
+
+    def test_topic_with_a_subscriber_that_gets_contents(self) -> None:
+        self.subscribe_to_contents()
+        self.change("Two")
+        self.assertFalse(self.check())
+        self.change("Three")
+        self.assertEqual(self.frugal.brought[1:], [rss("Two"), None, rss("Three")])
+        content = self.successResultOf(self.store.newest_content(FEED))
+        self.assertEqual(content, Content(rss("Three"), TYPE))
+
+    def test_subscriber_that_comes_later(self) -> None:
+        """What is remembered of the topic is not used any more."""
+        self.subscribe()
+        self.change("Two")
+        self.subscribe_to_contents()
+        self.clock.advance(1)
+        self.frugal.contents[FEED] = rss("Three")
+        self.successResultOf(self.detector.check_now(FEED))
+        self.assertEqual(self.frugal.brought[-1], rss("Three"))
+
+    def test_content_that_notifications_wait_for(self) -> None:
+        """It is brought although it has not changed, and then no more."""
+        self.store._bounds = Bounds(contents=0)
+        self.subscribe_to_contents()
+        self.change("Two")
+        self.store._bounds = Bounds()
+        now = self.clock.wall_seconds()
+        self.assertTrue(self.successResultOf(self.store.request_content(FEED, now)))
+        self.clock.advance(2)
+        sink = RequestedContentsSink(self.detector)
+        self.successResultOf(Deferred.fromCoroutine(sink.handle(ContentRequested(FEED))))
+        self.assertEqual(self.frugal.brought[-1], rss("Two"))
+        content = self.successResultOf(self.store.newest_content(FEED))
+        self.assertEqual(content, Content(rss("Two"), TYPE))
+        for _ in range(2):
+            self.assertFalse(self.check())
+            self.assertIsNone(self.frugal.brought[-1])
+
+    def test_content_that_the_feeds_of_the_broker_keep(self) -> None:
+        history = History(contents=("http://feeds.example/",))
+        self.store._bounds = Bounds(history=history)
+        self.reader._keeps = history.has_content
+        self.change("Two")
+        self.assertFalse(self.check())
+        self.assertEqual(self.frugal.brought, [rss("Two"), None])
+        (kept,) = self.successResultOf(self.store.kept_changes(0, 10))
+        self.assertEqual(kept.content, Content(rss("Two"), TYPE))
+
+    def test_topic_that_moves_to_where_contents_are_kept(self) -> None:
+        """Only its server says so, with the answer; so it is asked again."""
+        new = "http://kept.example/feed"
+        history = History(contents=("http://kept.example/",))
+        self.store._bounds = Bounds(history=history)
+        self.reader._keeps = history.has_content
+        self.subscribe()
+        self.check()
+        self.frugal.moves[FEED] = new
+        self.frugal.contents[new] = rss("New")
+        self.assertTrue(self.check())
+        kept = self.successResultOf(self.store.kept_changes(0, 10))[-1]
+        self.assertEqual((kept.url, kept.content), (new, Content(rss("New"), TYPE)))
+
+    def test_what_is_known_is_told(self) -> None:
+        self.subscribe()
+        self.check()
+        self.check()
+        digest = Content(rss("One")).digest
+        self.assertEqual(
+            self.frugal.wanted, [Wanted(Need.FACTS), Wanted(Need.FACTS, digest, len(rss("One")))]
+        )
