@@ -47,11 +47,15 @@ def couriers_of(broker: Broker) -> list[int]:
     return [int(each) for each in told.split()]
 
 
+def at_work(broker: Broker) -> list[int]:
+    """The couriers of a broker that have loaded and confined themselves."""
+    return [pid for pid in couriers_of(broker) if "NoNewPrivs:\t1" in status_of(pid)]
+
+
 def ready(broker: Broker, count: int) -> list[int]:
-    """The couriers of a broker, if there are so many, and all are at work; else an empty list."""
-    couriers = couriers_of(broker)
-    confined = [pid for pid in couriers if "NoNewPrivs:\t1" in status_of(pid)]
-    return couriers if len(confined) == count else []
+    """The couriers of a broker, if so many are at work; else an empty list."""
+    couriers = at_work(broker)
+    return couriers if len(couriers) == count else []
 
 
 def status_of(pid: int) -> str:
@@ -174,10 +178,8 @@ class KilledCouriersTests(KilledTestCase):
     def fault(self, *, is_stop: bool) -> int:
         """Stop or kill at least half of the couriers; how many."""
         # A new courier that is stopped before its first sign of life has a minute for that.
-        choose = (
-            partial(ready, self.broker, COURIERS) if is_stop else partial(couriers_of, self.broker)
-        )
-        there = until(choose, "couriers")
+        choose = at_work if is_stop else couriers_of
+        there = until(partial(choose, self.broker), "couriers")
         chosen = self.random.sample(there, self.random.randint((len(there) + 1) // 2, len(there)))
         for courier in chosen:
             os.kill(courier, signal.SIGSTOP if is_stop else signal.SIGKILL)
