@@ -30,7 +30,7 @@ def lines_of_the_code(path: Path) -> Iterator[tuple[str, str]]:
             continue
         logger = node.func.value
         name = logger.attr if isinstance(logger, ast.Attribute) else getattr(logger, "id", "")
-        if name == "log" and node.func.attr in METHODS:
+        if name in {"log", "_log"} and node.func.attr in METHODS:
             text = node.args[0]
             if isinstance(text, ast.Name):  # a constant of the module
                 written = getattr(module_at(path), text.id)

@@ -124,7 +124,6 @@ class Carrier:
                 self._block(message.blocks)
             case Setup():
                 self._client = self._make(message)
-                self.link.send(Alive(0))  # from now on the broker expects signs of life
 
     def _answer_beat(self) -> None:
         if why := self._outdated():

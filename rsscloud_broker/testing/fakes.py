@@ -51,8 +51,6 @@ from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_store
 from rsscloud_broker.wire.websub import SIGNATURE, sign
 
-# --- outbound ---------------------------------------------------------------
-
 
 @frozen
 class OutboundRequest:
@@ -179,9 +177,6 @@ class FakeFetcher:
         return Fetched(content, validators, moved_to, result="it came")
 
 
-# --- notifiers, sinks, the bus ------------------------------------------------
-
-
 @implementer(INotifier)
 class FakeNotifier:
     """A notifier that calls nobody: it records its calls, and takes the outcomes from a table.
@@ -273,9 +268,6 @@ class RecordingBus:
     def publish(self, event: Event) -> None:
         self.events.append(event)
         self.on_publish(event)
-
-
-# --- the broker ---------------------------------------------------------------
 
 
 @implementer(IBroker)
@@ -414,9 +406,6 @@ class FakeTopicView:
             ping for ping in self.listed if before is None or (ping.received_at, ping.id) < before
         ]
         return older[:limit]
-
-
-# --- parts --------------------------------------------------------------------
 
 
 def front_door_parts(**parts: Any) -> FrontDoorParts:

@@ -22,7 +22,6 @@ from twisted.web.server import Site
 
 import rsscloud_broker
 from rsscloud_broker.couriers import confinement
-from rsscloud_broker.couriers import courier as module
 from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.errors import Unavailable
@@ -254,8 +253,6 @@ class ConfinedCourierTests(CrewTestCase):
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
         with capturedLogs() as events:
             courier.start()
-            await courier.request("GET", self.url, {}, b"", 0, None)
-            self.clock.advance(module.BEAT)
             await self.until_ended(courier)
         self.assertIn("Courier 0: a file was replaced", map(formatEvent, events))
 

@@ -132,7 +132,7 @@ class RequestTests(CrewTestCase):
 
     async def test_body_that_the_courier_has_not(self) -> None:
         """It is an error of this request alone."""
-        with mock.patch.object(self.courier, "_crossed", lambda link, body: 4711):
+        with mock.patch.object(self.courier._bodies, "sent", lambda body, link: 4711):
             answer = self.request(method="POST", body=bytes(2000))
             await self.assertFailure(answer, Unavailable)
         self.assertEqual((await self.request(method="POST", body=bytes(2000))).status, 202)
