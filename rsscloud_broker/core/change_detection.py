@@ -305,14 +305,15 @@ class ChangeDetector(Service):
         """How many of the stored checks this process handles."""
         return len(self._retries) + sum(pending.requested for pending in self._fetches)
 
-    def lose_claims(self) -> None:
-        """Forget the checks that this process had claimed, as other nodes have them now.
-
-        What callers wait for is fetched all the same.
+    async def lose_claims(self) -> None:
+        """Forget the checks that other nodes have claimed, and release those claimed since.  What
+        callers wait for is fetched all the same.
         """
         self._retries.forget()
         self._fetches.lose_claims()
         self._waiting.forget()
+        await self._release()
+        self._waiting.wake()
 
     def take_over(self) -> None:
         """Look for checks that wait, because another node has left them."""

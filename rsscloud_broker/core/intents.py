@@ -95,19 +95,31 @@ class IntentQueue(Service):
         """Begin with the intents that wait in the store."""
         super().startService()
         self._store_retry.stopped = False
-        self._resuming = Deferred.fromCoroutine(self._resume())
+        self._begin()
 
     def stopService(self) -> None:
         """Stop verifying.  Intents that are not settled wait in the store."""
         super().stopService()
         self._store_retry.stop()
+        self._forget()
+
+    def lose_claims(self) -> None:
+        """Forget the intents that this process had claimed, as other nodes have them now.
+
+        It may have claimed others since it lost those, and goes on with them.
+        """
+        self._forget()
+        if self.running:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._resuming = Deferred.fromCoroutine(self._resume())
+
+    def _forget(self) -> None:
         if self._resuming is not None:
             self._resuming.cancel()
-        self.forget()
-
-    def forget(self) -> None:
-        """Stop verifying what is under way, as other nodes have claimed it; or nobody has now."""
-        for settling in tuple(self._settling.values()):
+        # The last first: each that is under way leaves its place to one that waits.
+        for settling in reversed(tuple(self._settling.values())):
             settling.cancel()
 
     async def add(

@@ -42,8 +42,8 @@ class TakingOverSink:
             for share in self._share:
                 share(event.live)
         elif isinstance(event, ClaimsLost):
-            self._detector.lose_claims()
-            self._intents.forget()
+            self._intents.lose_claims()
+            await self._detector.lose_claims()
         elif isinstance(event, WorkHinted) and event.kind in {"", "freed"}:
             self._detector.take_over()
             with suppress(Unavailable):  # the next hint comes in a second

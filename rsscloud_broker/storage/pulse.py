@@ -224,9 +224,10 @@ class Pulse(Service):
         key = self._store.node
         gone = key is not None and not nodes.touch(connection, key, self._work.done())
         # The row of a node that has just registered may not be committed yet: only one that was
-        # there at the heartbeat before, or has been looked for then, can be lost.
-        lost = gone and key == self._known
-        self._known = key
+        # there at the heartbeat before, or has been looked for then, can be lost.  After a pause
+        # some other work may have registered the process anew before this heartbeat.
+        lost = self._known is not None and (gone or key != self._known)
+        self._known = None if lost else key
         now = time.monotonic()
         if now - self._beat_at > _GAP:
             self._steady_since = now

@@ -140,6 +140,7 @@ class LostClaimsTests(BrokerTestCase):
         self.free_claims()
         if elsewhere:
             self.patch(self.store, "claim_checks", lambda wanted: succeed(NONE))
+            self.patch(self.store, "intents", lambda after, limit: succeed([]))
         self.handle(ClaimsLost())
         self.store.register()
 
@@ -210,6 +211,25 @@ class LostClaimsTests(BrokerTestCase):
         self.clock.advance(5)
         self.assertEqual(self.fetcher.fetched, [FEED])
         self.assertEqual(self.due(), [FEED])
+
+    def test_checks_that_were_claimed_since_are_released(self) -> None:
+        """Other work had registered the process anew before it heard of its loss."""
+        self.free_claims()
+        self.successResultOf(self.store.check_writable())
+        self.ping(FEED)
+        self.patch(self.store, "claim_checks", lambda wanted: succeed(NONE))
+        self.handle(ClaimsLost())
+        self.assertEqual(self.due(), [FEED])
+        self.end_fetches()
+
+    def test_intents_that_were_claimed_since_are_verified(self) -> None:
+        self.result(self.intents.add(WANTED))
+        (pending,) = self.successResultOf(self.store.intents())
+        self.fetcher.held = None
+        self.patch(self.store, "intents", lambda after, limit: succeed([pending]))
+        self.handle(ClaimsLost())
+        self.end_fetches()
+        self.assertEqual(len(self.subscriptions()), 1)
 
     def test_intents_are_forgotten_and_claimed_anew(self) -> None:
         self.result(self.intents.add(WANTED))

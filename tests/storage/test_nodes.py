@@ -340,6 +340,23 @@ class PulseTests(NodesTestCase):
         self.assertNotEqual(one.node, earlier)
         self.assertTrue(await self.beat(one))
 
+    async def test_other_work_comes_before_the_heartbeat(self) -> None:
+        """It registers the process anew; all the same its earlier claims are lost."""
+        (one, _) = self.stores
+        events = self.pulse(one)
+        await self.beat(one)
+        await self.until(events, WorkHinted())
+        events.clear()
+        await self.until(events, WorkHinted())  # a heartbeat that knows the node
+        with self.engine.begin() as conn:
+            nodes.leave(conn, one.node)
+        await one.check_writable()
+        await self.until(events, ClaimsLost())
+        events.clear()
+        for _ in range(2):
+            await self.until(events, WorkHinted())
+        self.assertEqual(self.published.count(ClaimsLost()), 1)
+
     async def test_row_that_is_not_committed_yet_is_not_lost(self) -> None:
         """The id is known before the transaction ends that makes the row."""
         events = self.pulse(self.stores[0])
