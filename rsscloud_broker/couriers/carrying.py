@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Protocol
 
+from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.couriers.link import Link
@@ -28,6 +29,7 @@ from rsscloud_broker.couriers.messages import (
     Said,
     Setup,
     TopicRules,
+    Unread,
 )
 from rsscloud_broker.couriers.reading import Reader
 from rsscloud_broker.errors import OutboundError, Unavailable
@@ -84,6 +86,8 @@ class Carrier:
             self.link.send(FeedRead(message.number, None))
         elif isinstance(message, Answered | ReadDone):
             self.link.send(Failed(message.number, "OutboundError", f"the answer is faulty: {why}"))
+        elif isinstance(message, Failed | Unread):
+            self.link.send(replace(message, reason=ascii(message.reason)))
 
     def take(self, batch: Sequence[FromBroker]) -> None:
         """Do what the broker asks for.

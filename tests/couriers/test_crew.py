@@ -159,7 +159,7 @@ class RequestTests(CrewTestCase):
         self.crew = self.made(3)
         for number in range(12):
             await self.request(f"/{number}")
-        self.assertEqual(sorted(each._last for each in self.crew.couriers), [0, 0, 12])
+        self.assertEqual(sorted(each._pending.last for each in self.crew.couriers), [0, 0, 12])
 
 
 class DirectTests(CrewTestCase):
@@ -299,7 +299,8 @@ class DeathTests(CrewTestCase):
         """A courier that what it was sent has made too large is replaced; no other is."""
         await self.request()
         pid = self.courier._process.pid
-        self.courier._limits = evolve(LIMITS, megabytes=megabytes(pid) + 16)
+        limits = evolve(LIMITS, megabytes=megabytes(pid) + 16)
+        self.courier._limits = lambda: limits
         self.clock.advance(module.BEAT)
         await self.request()
         self.assertEqual(self.courier._process.pid, pid)
