@@ -265,10 +265,10 @@ class ConfinedCourierTests(CrewTestCase):
         """OpenSSL opens its files when it needs them; they may be links to anywhere."""
         needs_landlock()
         file = self.file(authority().trusted.dumpPEM().decode())
-        directory = Path(self.mktemp())
-        directory.mkdir()
+        directory = self.mktemp()  # a relative name
+        os.mkdir(directory)
         name = f"{authority().trusted.original.subject_name_hash():08x}.0"
-        (directory / name).symlink_to(file)
+        os.symlink(file, f"{directory}/{name}")
         both = f"/none{os.pathsep}{directory}"
         with mock.patch.dict(os.environ, {"SSL_CERT_DIR": both, "SSL_CERT_FILE": "/none"}):
             self.assertEqual((await self.over_tls(COMMAND)).status, 202)
