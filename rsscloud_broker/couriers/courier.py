@@ -166,11 +166,8 @@ class Courier:
 
     async def _ready(self) -> Link[FromBroker, FromCourier]:
         """The connection to the process, when there is room for a request."""
-        link = self._link or await self._next_link()
-        if link.is_full:
+        while (link := self._link or await self._next_link()).is_full:
             await link.until_there_is_room()
-            if link is not self._link:
-                raise Unavailable("the process that makes requests has ended")
         return link
 
     def _ask(
@@ -223,9 +220,13 @@ class Courier:
         """
         if self._is_stopping:
             raise Unavailable("the broker stops")
-        started: Deferred[Link[FromBroker, FromCourier]] = Deferred()
+        started: Deferred[Link[FromBroker, FromCourier]] = Deferred(self._no_longer)
         self._for_start.append(started)
         return await started
+
+    def _no_longer(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
+        with suppress(ValueError):  # it is being told
+            self._for_start.remove(started)
 
     def _break_off(self, number: int) -> None:
         if number in self._pending:
@@ -293,17 +294,26 @@ class Courier:
         with ours, theirs:
             self._process = spawn(self._reactor, self._command, theirs.fileno(), self._exited)
             self._ended = Deferred()
-            self._link = link = Link[FromBroker, FromCourier](
+            self._started_at = self._clock.seconds()
+            self._has_lived, self._unanswered = False, 0
+            link = Link[FromBroker, FromCourier](
                 self._reactor, FromCourier, self._take, self._unlinked, self._unsendable
             )
             for message in (*self._greeting(), Beat()):  # so that it gives a sign of life at once
                 link.send(message)
             ours.setblocking(False)
-            self._reactor.adoptStreamConnection(
-                ours.fileno(), socket.AF_UNIX, Factory.forProtocol(lambda: link)
-            )
-        self._started_at = self._clock.seconds()
-        self._has_lived, self._unanswered = False, 0
+            try:
+                self._reactor.adoptStreamConnection(
+                    ours.fileno(), socket.AF_UNIX, Factory.forProtocol(lambda: link)
+                )
+            except OSError as error:
+                self.log.error(
+                    "Courier {number} has no connection: {error}", number=self.number, error=error
+                )
+                self.kill()  # when it has ended, another one is started
+                self._disappoint(f"the process that makes requests has no connection: {error}")
+                return
+        self._link = link
         self._beating.start(BEAT, now=False)
         waiting, self._for_start = self._for_start, []
         for started in waiting:
@@ -375,15 +385,16 @@ class Courier:
     def _exited(self, reason: str) -> None:
         lived = self._clock.seconds() - self._started_at
         ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.callback(None)
         link, self._link = self._link, None
         count = len(self._pending)
         if link is not None:
             link.abort("")
         self._give_up()
-        self._beating.stop()
+        if self._beating.running:
+            self._beating.stop()
         self.idle = self.idle_topics = 0
-        if ended is not None:
-            ended.callback(None)
         if self._is_stopping:
             return
         seconds = self._next_pause(lived)

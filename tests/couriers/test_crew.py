@@ -256,6 +256,7 @@ class DeathTests(CrewTestCase):
         self.assertEqual(self.crew.under_way, 20)
         answers[7].cancel()
         await self.assertFailure(answers.pop(7), CancelledError)
+        self.assertEqual(self.crew.under_way, 19)
         self.clock.advance(module.FIRST_PAUSE)
         for answer in answers:
             self.assertEqual((await answer).status, 202)
@@ -343,6 +344,46 @@ class DeathTests(CrewTestCase):
             self.clock.advance(1)
             await self.assertFailure(answer, Unavailable)
         await self.until_restarted()
+
+    async def test_no_room_for_its_connection(self) -> None:
+        """The process that has no connection is ended, and another one is started later."""
+        await self.request()
+        self.courier.kill()
+        await self.until_ended()
+        full = OSError(errno.EMFILE, "no descriptor is left")
+        with mock.patch.object(REACTOR, "adoptStreamConnection", side_effect=full):
+            answer = self.request()
+            self.clock.advance(module.FIRST_PAUSE)
+            pid = self.courier._process.pid
+            await self.assertFailure(answer, Unavailable)
+            self.assertIsNone(self.courier._link)
+            await self.until_ended()
+        self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+        await self.until_restarted()
+
+    async def test_ends_while_requests_wait_for_room(self) -> None:
+        """They go on with the next process."""
+        await self.request()
+        link = self.courier._link
+        assert link is not None
+        link.pauseProducing()
+        answers = [self.request(), self.request()]
+        self.courier.kill()
+        await self.until_ended()
+        self.clock.advance(module.FIRST_PAUSE)
+        for answer in answers:
+            self.assertEqual((await answer).status, 202)
+
+    async def test_closes_while_requests_wait_for_room(self) -> None:
+        await self.request()
+        link = self.courier._link
+        assert link is not None
+        link.pauseProducing()
+        answer = self.request()
+        link.abort("it was a test")
+        await self.until_ended()
+        self.clock.advance(module.FIRST_PAUSE)
+        self.assertEqual((await answer).status, 202)
 
     async def test_stopped(self) -> None:
         """When the crew has stopped, its processes have ended, and nothing is under way."""
