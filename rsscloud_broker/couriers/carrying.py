@@ -23,6 +23,7 @@ from rsscloud_broker.couriers.messages import (
     Forget,
     FromBroker,
     FromCourier,
+    Leaving,
     Networks,
     Read,
     ReadDone,
@@ -105,8 +106,7 @@ class Carrier:
             try:
                 self._follow(message)
             except Exception as error:
-                self.link.send(Said(f"{type(message).__name__} failed, so it ends: {error!r}"))
-                self.link.close()
+                self._leave(f"{type(message).__name__} failed, so it ends: {error!r}")
                 return
 
     def _follow(self, message: FromBroker) -> None:
@@ -131,10 +131,13 @@ class Carrier:
 
     def _answer_beat(self) -> None:
         if why := self._outdated():
-            self.link.send(Said(why))
-            self.link.close()
+            self._leave(why)
         else:
             self.link.send(Alive(self._made.idle, self._reader.idle))
+
+    def _leave(self, why: str) -> None:
+        self.link.send(Leaving(why))
+        self.link.close()
 
     @property
     def _made(self) -> Client:

@@ -31,6 +31,7 @@ from rsscloud_broker.couriers.messages import (
     FromBroker,
     FromCourier,
     Key,
+    Leaving,
     Read,
     ReadDone,
     Said,
@@ -74,7 +75,10 @@ class Limits:
 
 
 class CourierEnded(Unavailable):
-    """A courier has ended, by itself or because it was replaced, while it worked on a request."""
+    """A courier has ended, or was replaced, while it worked on a request, which may be why.
+
+    It is not raised if the courier has said why it ends, or if the broker has no more need of it.
+    """
 
 
 class Courier:
@@ -119,7 +123,7 @@ class Courier:
         self._unanswered = 0
         self._beating = LoopingCall(self._beat)
         self._beating.clock = clock
-        self._is_stopping = False
+        self._is_stopping = self._is_leaving = False
         self.idle = self.idle_topics = self.readings = 0
 
     # --- requests
@@ -250,6 +254,9 @@ class Courier:
                     self.idle, self.idle_topics = message.idle, message.idle_topics
                 case Said():
                     self._log_said(message.text)
+                case Leaving():
+                    self._log_said(message.reason)
+                    self._is_leaving = True
                 case _:
                     try:
                         self._pending.take(message)
@@ -295,7 +302,7 @@ class Courier:
             self._process = spawn(self._reactor, self._command, theirs.fileno(), self._exited)
             self._ended = Deferred()
             self._started_at = self._clock.seconds()
-            self._has_lived, self._unanswered = False, 0
+            self._has_lived, self._unanswered, self._is_leaving = False, 0, False
             link = Link[FromBroker, FromCourier](
                 self._reactor, FromCourier, self._take, self._unlinked, self._unsendable
             )
@@ -411,5 +418,5 @@ class Courier:
     def _give_up(self) -> None:
         """Have all requests fail that are under way."""
         self._bodies.clear()
-        was_at_work = self._has_lived and not self._is_stopping
+        was_at_work = self._has_lived and not self._is_stopping and not self._is_leaving
         self._pending.give_up(CourierEnded if was_at_work else Unavailable)

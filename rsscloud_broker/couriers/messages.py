@@ -221,8 +221,14 @@ class Said(_Message, frozen=True):
     text: str
 
 
+class Leaving(_Message, frozen=True):
+    """The courier ends now, for a reason that has nothing to do with its requests."""
+
+    reason: str
+
+
 #: What the broker sends, and what a courier sends.
 FromBroker: TypeAlias = (
     Setup | Networks | TopicRules | Blocked | Body | Forget | Call | Read | Cancel | Beat
 )
-FromCourier: TypeAlias = Answered | ReadDone | FeedRead | Unread | Failed | Alive | Said
+FromCourier: TypeAlias = Answered | ReadDone | FeedRead | Unread | Failed | Alive | Said | Leaving

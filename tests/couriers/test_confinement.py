@@ -22,7 +22,7 @@ from twisted.web.server import Site
 
 import rsscloud_broker
 from rsscloud_broker.couriers import confinement
-from rsscloud_broker.couriers.courier import Courier
+from rsscloud_broker.couriers.courier import Courier, CourierEnded
 from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import OutboundReply
@@ -295,7 +295,12 @@ class ConfinedCourierTests(CrewTestCase):
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
         with capturedLogs() as events:
             courier.start()
+            answer = Deferred.fromCoroutine(
+                courier.request("GET", f"{self.url}/slow", {}, b"", 0, None)
+            )
+            error = await self.assertFailure(answer, Unavailable)
             await self.until_ended(courier)
+        self.assertNotIsInstance(error, CourierEnded)  # what it did is not to blame
         self.assertIn("Courier 0: a file was replaced", map(formatEvent, events))
 
     async def test_no_landlock(self) -> None:
