@@ -45,10 +45,10 @@ from rsscloud_broker.workers import Workers
 _MAX_LINE: Final = 1000
 
 
-def run(descriptor: int, reactor: Any, confinement: Confinement) -> None:
+def run(descriptor: int, reactor: Any, tls: TLSContext, confinement: Confinement) -> None:
     """Carry requests out until the broker closes the connection."""
     use_monotonic_timers(reactor)
-    clients = _Clients(reactor)
+    clients = _Clients(reactor, tls)
     parsing = Workers(reactor, "feeds", 1)
     parsing.startService()
     parser: FeedParser[FeedFacts | str] = FeedParser(facts_of, parsing)
@@ -69,10 +69,10 @@ def run(descriptor: int, reactor: Any, confinement: Confinement) -> None:
 class _Clients:
     """Makes the clients of a courier, as the broker says."""
 
-    def __init__(self, reactor: Any) -> None:
+    def __init__(self, reactor: Any, tls: TLSContext) -> None:
         self._reactor = reactor
         self._blocks = Blocks()
-        self._tls = TLSContext()
+        self._tls = tls
         self._setup: Setup
         self._resolver: Resolver
 
@@ -137,7 +137,9 @@ def main() -> None:
     from twisted.internet import reactor  # noqa: PLC0415 # the process is made for it
 
     os.chdir("/")
-    run(int(sys.argv[1]), reactor, Confinement())
+    # OpenSSL reads the trusted certificates first, wherever it finds them.
+    tls = TLSContext()
+    run(int(sys.argv[1]), reactor, tls, Confinement())
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any, Protocol
 
+from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.couriers.link import Link
@@ -22,12 +23,14 @@ from rsscloud_broker.couriers.messages import (
     Forget,
     FromBroker,
     FromCourier,
+    Leaving,
     Networks,
     Read,
     ReadDone,
     Said,
     Setup,
     TopicRules,
+    Unread,
 )
 from rsscloud_broker.couriers.reading import Reader
 from rsscloud_broker.errors import OutboundError, Unavailable
@@ -84,6 +87,8 @@ class Carrier:
             self.link.send(FeedRead(message.number, None))
         elif isinstance(message, Answered | ReadDone):
             self.link.send(Failed(message.number, "OutboundError", f"the answer is faulty: {why}"))
+        elif isinstance(message, Failed | Unread):
+            self.link.send(replace(message, reason=ascii(message.reason)))
 
     def take(self, batch: Sequence[FromBroker]) -> None:
         """Do what the broker asks for.
@@ -101,8 +106,7 @@ class Carrier:
             try:
                 self._follow(message)
             except Exception as error:
-                self.link.send(Said(f"{type(message).__name__} failed, so it ends: {error!r}"))
-                self.link.close()
+                self._leave(f"{type(message).__name__} failed, so it ends: {error!r}")
                 return
 
     def _follow(self, message: FromBroker) -> None:
@@ -127,10 +131,13 @@ class Carrier:
 
     def _answer_beat(self) -> None:
         if why := self._outdated():
-            self.link.send(Said(why))
-            self.link.close()
+            self._leave(why)
         else:
             self.link.send(Alive(self._made.idle, self._reader.idle))
+
+    def _leave(self, why: str) -> None:
+        self.link.send(Leaving(why))
+        self.link.close()
 
     @property
     def _made(self) -> Client:

@@ -33,16 +33,23 @@ from typing import Any, Final
 #: Files of the system that c-ares reads again from time to time, and other programs replace.
 _REPLACED: Final = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf")
 
+#: Directories of trusted certificates, where systems have them.
+_CERTIFICATES: Final = ("/etc/ssl/certs", "/etc/pki/tls/certs")
+
 #: Further files and directories that couriers may read, where they exist: libraries, trusted
 #: certificates on Debian, Fedora and their kin, and time zones.
 _READABLE: Final = (
     *("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"),
-    *("/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/ca-certificates"),
-    *("/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf"),
+    *("/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ssl/openssl.cnf"),
+    *("/etc/pki/tls/cert.pem", "/etc/pki/tls/cacert.pem", "/etc/pki/tls/openssl.cnf"),
+    *_CERTIFICATES,
+    "/etc/ca-certificates",
     *("/etc/pki/ca-trust", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates"),
     *("/usr/share/pki", "/usr/share/zoneinfo", "/etc/localtime"),
     *("/dev/null", "/dev/urandom"),
 )
+
+_READABLE_BELOW: Final = tuple(f"{path}/" for path in _READABLE)
 
 #: How much sooner than the broker the kernel ends a courier: as if it had used three tenths of all
 #: memory more.
@@ -234,11 +241,28 @@ def _allow(libc: Any, ruleset: int, path: str) -> None:
 
 
 def _certificates() -> Iterator[str]:
-    """Where OpenSSL looks for certificates: by the environment, or as it was built."""
+    """Where OpenSSL looks for certificates: by the environment, or as it was built.
+
+    It opens a file of a directory when it needs it, and such files may be links to elsewhere.
+    """
     paths = ssl.get_default_verify_paths()
-    for path in (paths.cafile, paths.capath):
-        if path:
-            yield path
+    if paths.cafile:
+        yield paths.cafile
+    named = os.environ.get(paths.openssl_capath_env, "").split(os.pathsep)
+    for directory in (*named, paths.capath, *_CERTIFICATES):
+        if directory and os.path.isdir(directory):
+            yield directory
+            targets = map(os.path.realpath, _links(directory))
+            yield from (path for path in targets if not path.startswith(_READABLE_BELOW))
+
+
+def _links(directory: str) -> list[str]:
+    """The links in a directory; none if nobody here can read it."""
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.path for entry in entries if entry.is_symlink()]
+    except OSError:
+        return []
 
 
 def _libraries() -> Iterator[str]:

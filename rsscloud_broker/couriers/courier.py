@@ -21,25 +21,23 @@ from twisted.internet.protocol import Factory
 from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
-from rsscloud_broker import errors
 from rsscloud_broker.couriers.bodies import SentBodies
 from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import (
     Alive,
-    Answered,
     Beat,
     Call,
     Cancel,
-    Failed,
-    FeedRead,
     FromBroker,
     FromCourier,
     Key,
+    Leaving,
     Read,
     ReadDone,
     Said,
     Unread,
 )
+from rsscloud_broker.couriers.pending import TO_CALL, TO_READ, Pending, WrongAnswer
 from rsscloud_broker.couriers.reading import Facts
 from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
 from rsscloud_broker.direct import BreakOff, Done, tell, told
@@ -58,12 +56,6 @@ RAN_WELL: Final = 10.0
 #: The longest line that a courier has logged, in characters.
 MAX_LINE: Final = 1000
 
-_ERRORS: Final[Mapping[str, type[OutboundError]]] = {
-    name: kind
-    for name, kind in vars(errors).items()
-    if isinstance(kind, type) and issubclass(kind, OutboundError)
-}
-
 
 @frozen
 class Limits:
@@ -73,15 +65,20 @@ class Limits:
         program first, which takes long while the machine is busy.
     :ivar silent: seconds for which it may give none after that.
     :ivar megabytes: how much memory it may use.
+    :ivar answer: seconds that it has for the answer to a request.
     """
 
     first_sign: float = 60.0
     silent: float = 5.0
     megabytes: int = 512
+    answer: float = 60.0
 
 
 class CourierEnded(Unavailable):
-    """A courier has ended, by itself or because it was replaced, while it worked on a request."""
+    """A courier has ended, or was replaced, while it worked on a request, which may be why.
+
+    It is not raised if the courier has said why it ends, or if the broker has no more need of it.
+    """
 
 
 class Courier:
@@ -90,7 +87,7 @@ class Courier:
     :param number: tells it from the others, in the log.
     :param greeting: gives the messages that every new process gets first.
     :param command: the command line of the process, without the number of its descriptor.
-    :param more_memory: how many megabytes it may use beside ``limits``.
+    :param limits: says when it is replaced; it is asked each time.
     :ivar idle, idle_topics: how many connections it keeps open for further requests and for
         further readings, as it said lately.
     :ivar readings: how many topics it is reading.
@@ -104,20 +101,16 @@ class Courier:
         reactor: Any,
         clock: IClock,
         greeting: Callable[[], Sequence[FromBroker]],
-        limits: Limits = Limits(),
+        limits: Callable[[], Limits] = Limits,
         command: Sequence[str] = COMMAND,
-        more_memory: Callable[[], int] = lambda: 0,
     ) -> None:
         self.number = number
-        self._more_memory = more_memory
         self._reactor = reactor
         self._clock = clock
         self._greeting = greeting
         self._limits = limits
         self._command = command
-        self._last = 0
-        self._waiting: dict[int, Done[Any]] = {}
-        self._facts: dict[int, Deferred[Facts]] = {}
+        self._pending = Pending()
         self._bodies = SentBodies()
         self._link: Link[FromBroker, FromCourier] | None = None
         self._process: Any = None
@@ -130,7 +123,7 @@ class Courier:
         self._unanswered = 0
         self._beating = LoopingCall(self._beat)
         self._beating.clock = clock
-        self._is_stopping = False
+        self._is_stopping = self._is_leaving = False
         self.idle = self.idle_topics = self.readings = 0
 
     # --- requests
@@ -138,7 +131,7 @@ class Courier:
     @property
     def under_way(self) -> int:
         """How many requests it has, or will have when it has started."""
-        return max(0, len(self._waiting) + len(self._for_start) - self.readings)
+        return max(0, len(self._pending) + len(self._for_start) - self.readings)
 
     async def request(
         self,
@@ -169,17 +162,16 @@ class Courier:
         try:
             link = await self._ready()
             done: ReadDone | Unread = await told(lambda done: self._ask(link, done, make))
-            return done, self._facts.get(done.number)
+            return done, self._pending.facts(done.number)
+        except OutboundError as error:  # the question or the answer cannot be sent
+            return Unread(0, str(error), ended=False, refused=False, lasting=False), None
         finally:
             self.readings -= 1
 
     async def _ready(self) -> Link[FromBroker, FromCourier]:
         """The connection to the process, when there is room for a request."""
-        link = self._link or await self._next_link()
-        if link.is_full:
+        while (link := self._link or await self._next_link()).is_full:
             await link.until_there_is_room()
-            if link is not self._link:
-                raise Unavailable("the process that makes requests has ended")
         return link
 
     def _ask(
@@ -188,15 +180,9 @@ class Courier:
         done: Done[Any],
         make: Callable[[int], FromBroker],
     ) -> BreakOff:
-        number = self._number_for(done)
+        number = self._pending.add(done, TO_READ)
         link.send(make(number))
         return partial(self._break_off, number)
-
-    def _number_for(self, done: Done[Any]) -> int:
-        """The number of a request of whose end a function is told."""
-        self._last = number = self._last + 1
-        self._waiting[number] = done
-        return number
 
     def begin(
         self,
@@ -225,7 +211,7 @@ class Courier:
         redirects: int,
         signing: Signing | None,
     ) -> BreakOff:
-        number = self._number_for(done)
+        number = self._pending.add(done, TO_CALL)
         sent = self._bodies.sent(body, link)
         key = None if signing is None else Key(signing.secret, signing.method)
         link.send(Call(number, method, url, dict(headers), sent, redirects, key))
@@ -238,22 +224,18 @@ class Courier:
         """
         if self._is_stopping:
             raise Unavailable("the broker stops")
-        started: Deferred[Link[FromBroker, FromCourier]] = Deferred()
+        started: Deferred[Link[FromBroker, FromCourier]] = Deferred(self._no_longer)
         self._for_start.append(started)
         return await started
 
-    def _break_off(self, number: int) -> None:
-        if number in self._waiting:
-            self.send(Cancel(number))
-            self._tell(number, CancelledError())
+    def _no_longer(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
+        with suppress(ValueError):  # it is being told
+            self._for_start.remove(started)
 
-    def _tell(self, number: int, result: object) -> None:
-        """Tell who waits for the end of a request; nobody may wait any more."""
-        if done := self._waiting.pop(number, None):
-            try:
-                done(result)
-            except Exception:  # a bug, which must not keep the others waiting
-                self.log.failure("The end of a request was not understood.")
+    def _break_off(self, number: int) -> None:
+        if number in self._pending:
+            self.send(Cancel(number))
+            self._pending.tell(number, CancelledError())
 
     def send(self, message: FromBroker) -> None:
         """Send a message, if there is a process; a new one gets the greeting."""
@@ -262,39 +244,29 @@ class Courier:
 
     def _unsendable(self, message: FromBroker, why: str) -> None:
         if isinstance(message, Call | Read):
-            self._tell(message.number, OutboundError(f"the request is faulty: {why}"))
+            self._pending.tell(message.number, OutboundError(f"the request is faulty: {why}"))
 
     def _take(self, batch: Sequence[FromCourier]) -> None:
         self._has_lived, self._unanswered = True, 0
         for message in batch:
             match message:
-                case Answered():
-                    reply = OutboundReply(
-                        message.status,
-                        message.headers,
-                        message.body,
-                        message.url,
-                        tuple(message.hops),
-                    )
-                    self._tell(message.number, reply)
-                case Failed():
-                    self._tell(message.number, _error(message))
                 case Alive():
                     self.idle, self.idle_topics = message.idle, message.idle_topics
                 case Said():
                     self._log_said(message.text)
-                case ReadDone() | Unread():
-                    if isinstance(message, ReadDone) and message.inspected:
-                        self._expect_facts(message.number)
-                    self._tell(message.number, message)
-                case FeedRead():
-                    if facts := self._facts.pop(message.number, None):
-                        facts.callback(message.facts)
+                case Leaving():
+                    self._log_said(message.reason)
+                    self._is_leaving = True
+                case _:
+                    try:
+                        self._pending.take(message)
+                    except WrongAnswer as error:
+                        self._abort(str(error))
+                        return
 
-    def _expect_facts(self, number: int) -> None:
-        """What a feed says follows; nobody may wait for it any more."""
-        if number in self._waiting:
-            self._facts[number] = Deferred()
+    def _abort(self, why: str) -> None:
+        if self._link is not None:
+            self._link.abort(why)
 
     def _log_said(self, text: str) -> None:
         said = text[:MAX_LINE]  # whoever broke into the courier may have written it
@@ -329,17 +301,26 @@ class Courier:
         with ours, theirs:
             self._process = spawn(self._reactor, self._command, theirs.fileno(), self._exited)
             self._ended = Deferred()
-            self._link = link = Link[FromBroker, FromCourier](
+            self._started_at = self._clock.seconds()
+            self._has_lived, self._unanswered, self._is_leaving = False, 0, False
+            link = Link[FromBroker, FromCourier](
                 self._reactor, FromCourier, self._take, self._unlinked, self._unsendable
             )
             for message in (*self._greeting(), Beat()):  # so that it gives a sign of life at once
                 link.send(message)
             ours.setblocking(False)
-            self._reactor.adoptStreamConnection(
-                ours.fileno(), socket.AF_UNIX, Factory.forProtocol(lambda: link)
-            )
-        self._started_at = self._clock.seconds()
-        self._has_lived, self._unanswered = False, 0
+            try:
+                self._reactor.adoptStreamConnection(
+                    ours.fileno(), socket.AF_UNIX, Factory.forProtocol(lambda: link)
+                )
+            except OSError as error:
+                self.log.error(
+                    "Courier {number} has no connection: {error}", number=self.number, error=error
+                )
+                self.kill()  # when it has ended, another one is started
+                self._disappoint(f"the process that makes requests has no connection: {error}")
+                return
+        self._link = link
         self._beating.start(BEAT, now=False)
         waiting, self._for_start = self._for_start, []
         for started in waiting:
@@ -376,12 +357,15 @@ class Courier:
     def _beat(self) -> None:
         # Questions count and not the time, for it may have been the broker that stood still.
         silent = self._unanswered * BEAT
-        limits = self._limits
-        used, most = megabytes(self._process.pid), limits.megabytes + self._more_memory()
+        limits = self._limits()
+        used, most = megabytes(self._process.pid), limits.megabytes
+        is_late = self._pending.beat(limits.answer / BEAT)
         if silent >= (limits.silent if self._has_lived else limits.first_sign):
             self._replace(f"gave no sign of life for {silent:.0f} seconds")
         elif used > most:
             self._replace(f"uses {used} MB of memory; {most} are the most")
+        elif is_late:
+            self._replace("did not answer a request")
         else:
             self._unanswered += 1
             self.send(Beat())
@@ -392,7 +376,7 @@ class Courier:
             "way are put off.",
             number=self.number,
             why=why,
-            count=len(self._waiting),
+            count=len(self._pending),
         )
         self.kill()
 
@@ -408,15 +392,16 @@ class Courier:
     def _exited(self, reason: str) -> None:
         lived = self._clock.seconds() - self._started_at
         ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.callback(None)
         link, self._link = self._link, None
-        count = len(self._waiting)
+        count = len(self._pending)
         if link is not None:
             link.abort("")
         self._give_up()
-        self._beating.stop()
+        if self._beating.running:
+            self._beating.stop()
         self.idle = self.idle_topics = 0
-        if ended is not None:
-            ended.callback(None)
         if self._is_stopping:
             return
         seconds = self._next_pause(lived)
@@ -433,17 +418,5 @@ class Courier:
     def _give_up(self) -> None:
         """Have all requests fail that are under way."""
         self._bodies.clear()
-        was_at_work = self._has_lived and not self._is_stopping
-        kind = CourierEnded if was_at_work else Unavailable
-        facts, self._facts = self._facts, {}
-        for number in list(self._waiting):
-            self._tell(number, kind("the process that made the request has ended"))
-        for each in facts.values():
-            each.errback(kind("the process that read the topic has ended"))
-
-
-def _error(message: Failed) -> Exception:
-    kind = _ERRORS.get(message.kind)
-    if kind is None:
-        return Unavailable(message.reason)
-    return kind(message.reason, port_only=message.port_only)
+        was_at_work = self._has_lived and not self._is_stopping and not self._is_leaving
+        self._pending.give_up(CourierEnded if was_at_work else Unavailable)

@@ -13,7 +13,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import confinement
-from rsscloud_broker.couriers.courier import Courier
+from rsscloud_broker.couriers.courier import Courier, Limits
 from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup, TopicRules
 from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.direct import BreakOff, Done
@@ -28,6 +28,10 @@ DEFAULT_RULES: Final = TopicRules()
 #: megabytes more: bodies that arrive, wait and are kept, twice each; and what crosses.
 USUAL: Final = 16
 FOR_LARGE: Final = 16
+
+#: Seconds that a courier has for an answer beyond the longest deadline: it may have to wait for
+#: memory, and for the broker to read.
+MARGIN: Final = 30.0
 
 
 @implementer(IDirectOutbound)
@@ -72,16 +76,18 @@ class Crew(Service):
             self._reactor,
             self._clock,
             self._greeting,
-            command=self._command,
-            more_memory=self._more_memory,
+            self._limits,
+            self._command,
         )
 
     def _greeting(self) -> list[FromBroker]:
         return [self._setup, self._networks, self._rules, self._blocked]
 
-    def _more_memory(self) -> int:
-        """How many megabytes couriers need beside the usual ones, for large contents."""
-        return FOR_LARGE * max(0, self._rules.body_limit // 2**20 - USUAL)
+    def _limits(self) -> Limits:
+        """When couriers are replaced: they need more memory for large contents."""
+        more = FOR_LARGE * max(0, self._rules.body_limit // 2**20 - USUAL)
+        longest = max(self._setup.deadline, self._rules.deadline)
+        return Limits(megabytes=Limits().megabytes + more, answer=longest + MARGIN)
 
     def startService(self) -> None:
         super().startService()

@@ -126,7 +126,7 @@ class Link(Protocol, Generic[S, T]):
         self._let_in()
 
     def stopProducing(self) -> None:
-        self.resumeProducing()
+        """Do nothing: the transport has closed, and ``connectionLost`` follows."""
 
     def _let_in(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -175,5 +175,5 @@ class Link(Protocol, Generic[S, T]):
         self._flushing = None
         self._batch = []
         self._received.clear()
-        self._let_in()
         self._lost(self._why)
+        self._let_in()  # who waits for room finds out that this is no link any more

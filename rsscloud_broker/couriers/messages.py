@@ -7,11 +7,19 @@ link, since the two are of the same version and nothing else can be on the other
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
 from rsscloud_broker.wire.feed_facts import FeedFacts
+from rsscloud_broker.wire.http_dates import MAX_SECONDS
+
+#: The longest text that a courier says of a topic, in characters; a validator of 1000 characters
+#: may have four bytes for each.
+MAX_TEXT: Final = 4000
+
+#: What a database can store.
+_Text: TypeAlias = Annotated[str, Meta(max_length=MAX_TEXT, pattern=r"^[^\x00]*$")]
 
 
 class _Message(Struct, frozen=True, array_like=True, tag=True, gc=False):
@@ -160,12 +168,12 @@ class ReadDone(_Message, frozen=True):
     digest: Annotated[bytes, Meta(min_length=32, max_length=32)] | None
     size: Annotated[int, Meta(ge=0, lt=2**32)]
     body: bytes | None
-    content_type: str
-    etag: str
-    last_modified: str
-    moved_to: str
-    fresh_seconds: float | None
-    result: str
+    content_type: _Text
+    etag: _Text
+    last_modified: _Text
+    moved_to: _Text
+    fresh_seconds: Annotated[float, Meta(ge=0, le=MAX_SECONDS)] | None
+    result: _Text
     inspected: bool
 
 
@@ -221,8 +229,14 @@ class Said(_Message, frozen=True):
     text: str
 
 
+class Leaving(_Message, frozen=True):
+    """The courier ends now, for a reason that has nothing to do with its requests."""
+
+    reason: str
+
+
 #: What the broker sends, and what a courier sends.
 FromBroker: TypeAlias = (
     Setup | Networks | TopicRules | Blocked | Body | Forget | Call | Read | Cancel | Beat
 )
-FromCourier: TypeAlias = Answered | ReadDone | FeedRead | Unread | Failed | Alive | Said
+FromCourier: TypeAlias = Answered | ReadDone | FeedRead | Unread | Failed | Alive | Said | Leaving

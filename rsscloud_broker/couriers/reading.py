@@ -16,6 +16,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import (
+    MAX_TEXT,
     Failed,
     FeedRead,
     FromBroker,
@@ -127,7 +128,7 @@ def _done(number: int, brought: Fetched, inspected: bool) -> ReadDone:
         brought.digest,
         brought.size,
         None if content is None else content.body,
-        "" if content is None else content.content_type,
+        "" if content is None else content.content_type[:MAX_TEXT],
         brought.validators.etag,
         brought.validators.last_modified,
         brought.moved_to,

@@ -25,6 +25,9 @@ _DESCRIPTOR: Final = 3
 _ENVIRONMENT: Final = ("LANG", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ")
 
 
+#: Which of these are the names of files and directories.
+_PATHS: Final = frozenset({"SSL_CERT_DIR", "SSL_CERT_FILE"})
+
 #: Signals to the group of processes, such as that of Ctrl-C, are for the broker alone.  A courier
 #: goes on, since the broker may still wait for outcomes.
 _FOR_THE_BROKER: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
@@ -70,6 +73,9 @@ class _Watch(ProcessProtocol):
 def _environment() -> dict[str, str]:
     """The environment of a courier: what it needs to run, and nothing of the operator's else."""
     kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    for name in _PATHS & kept.keys():  # a courier runs elsewhere
+        paths = kept[name].split(os.pathsep)
+        kept[name] = os.pathsep.join(path and os.path.abspath(path) for path in paths)
     return {**kept, "PYTHONPATH": str(Path(rsscloud_broker.__file__).parent.parent)}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from ast import literal_eval
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from subprocess import PIPE, run
 from typing import Any
@@ -22,7 +22,7 @@ from twisted.web.server import Site
 
 import rsscloud_broker
 from rsscloud_broker.couriers import confinement
-from rsscloud_broker.couriers.courier import Courier
+from rsscloud_broker.couriers.courier import Courier, CourierEnded
 from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import OutboundReply
@@ -243,6 +243,48 @@ class ConfinedCourierTests(CrewTestCase):
         reply: OutboundReply = await crew.request("GET", f"https://localhost:{port.getHost().port}")
         self.assertEqual(reply.status, 202)
 
+    async def test_certificates_elsewhere(self) -> None:
+        """A bundle that OpenSSL finds where no rule allows to read it is read all the same."""
+        file = self.file(authority().trusted.dumpPEM().decode())
+        program = (
+            "from OpenSSL import SSL; from rsscloud_broker import courier_process; "
+            "SSL.Context.set_default_verify_paths = "
+            f"lambda self: self.load_verify_locations({str(file)!r}); courier_process.main()"
+        )
+        self.assertEqual((await self.over_tls([*COMMAND[:2], "-c", program])).status, 202)
+
+    async def test_relative_names_of_certificates(self) -> None:
+        """They are meant from where the broker runs, and may be links to anywhere."""
+        file = self.file(authority().trusted.dumpPEM().decode())
+        link = self.mktemp()  # a relative name
+        os.symlink(file, link)
+        with mock.patch.dict(os.environ, {"SSL_CERT_FILE": link}):
+            self.assertEqual((await self.over_tls(COMMAND)).status, 202)
+
+    async def test_directory_of_certificates(self) -> None:
+        """OpenSSL opens its files when it needs them; they may be links to anywhere."""
+        needs_landlock()
+        file = self.file(authority().trusted.dumpPEM().decode())
+        directory = self.mktemp()  # a relative name
+        os.mkdir(directory)
+        name = f"{authority().trusted.original.subject_name_hash():08x}.0"
+        os.symlink(file, f"{directory}/{name}")
+        both = f"/none{os.pathsep}{directory}"
+        with mock.patch.dict(os.environ, {"SSL_CERT_DIR": both, "SSL_CERT_FILE": "/none"}):
+            self.assertEqual((await self.over_tls(COMMAND)).status, 202)
+
+    async def over_tls(self, command: Sequence[str]) -> OutboundReply:
+        """What a courier with a command gets from a server of the tests' authority."""
+        options: CertificateOptions = authority().server("localhost")
+        port = REACTOR.listenSSL(0, Site(self.callback), options, interface="127.0.0.1")
+        self.addCleanup(port.stopListening)
+        courier = Courier(0, REACTOR, self.clock, self.crew._greeting, command=command)
+        self.crew.allow(["127.0.0.0/8", "::1/128"])
+        courier.start()
+        self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
+        url = f"https://localhost:{port.getHost().port}"
+        return await courier.request("GET", url, {}, b"", 0, None)
+
     async def test_another_takes_over(self) -> None:
         """A courier that cannot read what it needs says so and ends."""
         program = "from rsscloud_broker import courier_process as program; " + (
@@ -253,7 +295,12 @@ class ConfinedCourierTests(CrewTestCase):
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
         with capturedLogs() as events:
             courier.start()
+            answer = Deferred.fromCoroutine(
+                courier.request("GET", f"{self.url}/slow", {}, b"", 0, None)
+            )
+            error = await self.assertFailure(answer, Unavailable)
             await self.until_ended(courier)
+        self.assertNotIsInstance(error, CourierEnded)  # what it did is not to blame
         self.assertIn("Courier 0: a file was replaced", map(formatEvent, events))
 
     async def test_no_landlock(self) -> None:

@@ -159,7 +159,7 @@ class RequestTests(CrewTestCase):
         self.crew = self.made(3)
         for number in range(12):
             await self.request(f"/{number}")
-        self.assertEqual(sorted(each._last for each in self.crew.couriers), [0, 0, 12])
+        self.assertEqual(sorted(each._pending.last for each in self.crew.couriers), [0, 0, 12])
 
 
 class DirectTests(CrewTestCase):
@@ -256,6 +256,7 @@ class DeathTests(CrewTestCase):
         self.assertEqual(self.crew.under_way, 20)
         answers[7].cancel()
         await self.assertFailure(answers.pop(7), CancelledError)
+        self.assertEqual(self.crew.under_way, 19)
         self.clock.advance(module.FIRST_PAUSE)
         for answer in answers:
             self.assertEqual((await answer).status, 202)
@@ -299,7 +300,8 @@ class DeathTests(CrewTestCase):
         """A courier that what it was sent has made too large is replaced; no other is."""
         await self.request()
         pid = self.courier._process.pid
-        self.courier._limits = evolve(LIMITS, megabytes=megabytes(pid) + 16)
+        limits = evolve(LIMITS, megabytes=megabytes(pid) + 16)
+        self.courier._limits = lambda: limits
         self.clock.advance(module.BEAT)
         await self.request()
         self.assertEqual(self.courier._process.pid, pid)
@@ -342,6 +344,46 @@ class DeathTests(CrewTestCase):
             self.clock.advance(1)
             await self.assertFailure(answer, Unavailable)
         await self.until_restarted()
+
+    async def test_no_room_for_its_connection(self) -> None:
+        """The process that has no connection is ended, and another one is started later."""
+        await self.request()
+        self.courier.kill()
+        await self.until_ended()
+        full = OSError(errno.EMFILE, "no descriptor is left")
+        with mock.patch.object(REACTOR, "adoptStreamConnection", side_effect=full):
+            answer = self.request()
+            self.clock.advance(module.FIRST_PAUSE)
+            pid = self.courier._process.pid
+            await self.assertFailure(answer, Unavailable)
+            self.assertIsNone(self.courier._link)
+            await self.until_ended()
+        self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+        await self.until_restarted()
+
+    async def test_ends_while_requests_wait_for_room(self) -> None:
+        """They go on with the next process."""
+        await self.request()
+        link = self.courier._link
+        assert link is not None
+        link.pauseProducing()
+        answers = [self.request(), self.request()]
+        self.courier.kill()
+        await self.until_ended()
+        self.clock.advance(module.FIRST_PAUSE)
+        for answer in answers:
+            self.assertEqual((await answer).status, 202)
+
+    async def test_closes_while_requests_wait_for_room(self) -> None:
+        await self.request()
+        link = self.courier._link
+        assert link is not None
+        link.pauseProducing()
+        answer = self.request()
+        link.abort("it was a test")
+        await self.until_ended()
+        self.clock.advance(module.FIRST_PAUSE)
+        self.assertEqual((await answer).status, 202)
 
     async def test_stopped(self) -> None:
         """When the crew has stopped, its processes have ended, and nothing is under way."""

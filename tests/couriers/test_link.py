@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+from math import inf, nan
 from time import process_time
 from typing import Any
 
 from msgspec import msgpack
+from msgspec.structs import replace
 from twisted.internet.defer import Deferred
 from twisted.internet.testing import StringTransport
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.couriers import link as module
 from rsscloud_broker.couriers.link import Link
-from rsscloud_broker.couriers.messages import Alive, Body, Call, Failed, Forget, FromBroker, Said
+from rsscloud_broker.couriers.messages import (
+    MAX_TEXT,
+    Alive,
+    Body,
+    Call,
+    Failed,
+    Forget,
+    FromBroker,
+    FromCourier,
+    ReadDone,
+    Said,
+)
 from rsscloud_broker.testing import Clock
 
 
 class LinkTests(SynchronousTestCase):
     """Two ends of a link, and what is on the way between them."""
 
-    def setUp(self) -> None:
+    def setUp(self, takes: Any = FromBroker) -> None:
         self.clock = Clock()
         self.taken: list[Any] = []
         self.refused: list[tuple[Any, str]] = []
         self.lost: list[str] = []
         self.link: Link[Any, Any] = Link(
             self.clock,
-            FromBroker,
+            takes,
             self.taken.append,
             self.lost.append,
             lambda message, why: self.refused.append((message, why)),
@@ -95,6 +108,23 @@ class LinkTests(SynchronousTestCase):
             self.link.connectionLost()
             self.assertEqual(self.taken, [])
             self.assertIn(said, self.lost[0])
+
+    def test_values_that_the_store_cannot_hold(self) -> None:
+        """A courier that sends them has been broken into."""
+        good = ReadDone(1, bytes(32), 3, b"abc", "text/xml", "1", "2", "", 2.0, "200", False)
+        bad: list[dict[str, Any]] = [
+            *({"fresh_seconds": value} for value in (inf, nan, -1.0, 1e300)),
+            *({name: "\0"} for name in ("content_type", "etag", "last_modified", "result")),
+            *({name: "x" * (MAX_TEXT + 1)} for name in ("moved_to", "result", "etag")),
+            {"digest": b"1"},
+            {"size": -1},
+        ]
+        for changes in ({}, *bad):
+            self.setUp(FromCourier)
+            frame = msgpack.encode([replace(good, **changes)])
+            self.link.dataReceived(len(frame).to_bytes(4, "big") + frame)
+            self.assertEqual(self.taken, [] if changes else [[good]], changes)
+            self.assertEqual(self.transport.disconnecting, bool(changes))
 
     def test_too_long_a_frame(self) -> None:
         """It is noticed by its length, before its bytes are there."""

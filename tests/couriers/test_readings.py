@@ -134,6 +134,12 @@ class WantedTests(ReadingTestCase):
         self.pages.answers["/feed"] = page(200, b"hello")
         self.assertIn("unreadable", await said(await self.fetch()) or {})
 
+    async def test_question_that_cannot_be_sent(self) -> None:
+        """The topic cannot be read then, as by a fetcher without couriers."""
+        with self.assertRaises(TopicUnreadable) as raised:
+            await self.fetcher.fetch("http://127.0.0.1/\ud800")
+        self.assertIn("the request is faulty", raised.exception.reason)
+
     async def test_text_that_is_not_unicode(self) -> None:
         """It cannot cross; the rest of the reading does."""
         body = b'{"version": "https://jsonfeed.org/version/1.1", "title": "\\ud800", "items": []}'

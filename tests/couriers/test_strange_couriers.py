@@ -7,6 +7,7 @@ import socket
 import sys
 from subprocess import Popen
 
+from attrs import evolve
 from msgspec import msgpack
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
@@ -16,6 +17,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.couriers import courier as module
 from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.messages import (
+    Alive,
     Answered,
     Beat,
     Failed,
@@ -87,6 +89,25 @@ class StrangeProgramTests(CrewTestCase):
                 await deferLater(REACTOR, 0.01)
         self.assertNoResult(answer)
         self.assertEqual(formatEvent(events[0]), f"Courier 0: {'x' * module.MAX_LINE}")
+        await courier.stop()
+
+    async def test_answers_nothing_but_beats(self) -> None:
+        """It is replaced when a request has waited for too many beats, and not before."""
+        frame = msgpack.encode([Alive(0)])
+        sent = len(frame).to_bytes(4, "big") + frame
+        courier = self.with_program(f"[s.sendall({sent!r}) for _ in iter(lambda: s.recv(99), b'')]")
+        courier._limits = lambda: evolve(LIMITS, answer=10 * module.BEAT)
+        with capturedLogs() as events:
+            courier.start()
+            answer = self.request()
+            for _ in range(10):
+                self.clock.advance(module.BEAT)
+                while courier._unanswered:
+                    await deferLater(REACTOR, 0.01)
+            self.assertNoResult(answer)
+            self.clock.advance(module.BEAT)
+            await self.assertFailure(answer, module.CourierEnded)
+        self.assertIn("did not answer a request", str(formatEvent(events[0])))
         await courier.stop()
 
     async def test_closes_the_connection_and_lives_on(self) -> None:

@@ -1,0 +1,137 @@
+"""What a courier was asked for and has not answered yet.
+
+How long something waits is counted in beats and not in seconds: it may have been the broker that
+stood still, and then the answers are there and only nobody has read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from twisted.internet.defer import Deferred
+from twisted.logger import Logger
+
+from rsscloud_broker import errors
+from rsscloud_broker.couriers.messages import Answered, Failed, FeedRead, ReadDone, Unread
+from rsscloud_broker.couriers.reading import Facts
+from rsscloud_broker.direct import Done
+from rsscloud_broker.errors import OutboundError, Unavailable
+from rsscloud_broker.interfaces import OutboundReply
+
+Answer: TypeAlias = Answered | Failed | FeedRead | ReadDone | Unread
+
+#: The answers that a call may have, and a reading.
+TO_CALL: Final = (Answered, Failed)
+TO_READ: Final = (ReadDone, Unread, Failed)
+
+_ERRORS: Final[Mapping[str, type[OutboundError]]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, OutboundError)
+}
+
+
+class WrongAnswer(Exception):
+    """A courier has sent an answer that its question cannot have; the text says which."""
+
+
+class Pending:
+    """The requests of one courier that are under way, the oldest first."""
+
+    log = Logger()
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._beats = 0
+        self._waiting: dict[int, tuple[Done[Any], tuple[type, ...], int]] = {}
+        self._facts: dict[int, tuple[Deferred[Facts], int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._waiting
+
+    def add(self, done: Done[Any], answers: tuple[type, ...]) -> int:
+        """The number of a further request.
+
+        :param done: is told of its end.
+        :param answers: the messages that may answer it.
+        """
+        self.last = number = self.last + 1
+        self._waiting[number] = done, answers, self._beats
+        return number
+
+    def tell(self, number: int, result: object) -> None:
+        """Tell who waits for the end of a request; nobody may wait any more."""
+        if waiting := self._waiting.pop(number, None):
+            try:
+                waiting[0](result)
+            except Exception:  # a bug, which must not keep the others waiting
+                self.log.failure("The end of a request was not understood.")
+
+    def beat(self, longest: float) -> bool:
+        """Count a beat.
+
+        :param longest: for how many beats something may wait.
+        :returns: whether a request has waited longer.  Facts that have are given up.
+        """
+        self._beats += 1
+        for number, (facts, since) in list(self._facts.items()):
+            if self._beats - since <= longest:
+                break
+            del self._facts[number]
+            facts.errback(Unavailable("a courier did not say what the feed says"))
+        oldest = next(iter(self._waiting.values()), None)
+        return oldest is not None and self._beats - oldest[2] > longest
+
+    def facts(self, number: int) -> Deferred[Facts] | None:
+        """What brings the facts of a feed, if they follow the reading with this number."""
+        following = self._facts.get(number)
+        return following and following[0]
+
+    def take(self, message: Answer) -> None:
+        """Tell who waits for an answer.
+
+        :raises WrongAnswer: the request cannot have it.
+        """
+        if isinstance(message, FeedRead):
+            if following := self._facts.pop(message.number, None):
+                following[0].callback(message.facts)
+            return
+        waiting = self._waiting.get(message.number)
+        if waiting is None:
+            return  # it was broken off
+        if not isinstance(message, waiting[1]):
+            raise WrongAnswer(f"it sent {type(message).__name__} as the answer to something else")
+        if isinstance(message, ReadDone):
+            if message.body is not None and len(message.body) != message.size:
+                raise WrongAnswer("it sent a content that has not the size which it says")
+            if message.inspected:
+                self._facts[message.number] = Deferred(), self._beats
+        self.tell(message.number, _result(message))
+
+    def give_up(self, kind: type[Unavailable]) -> None:
+        """Have all fail that is under way."""
+        following, self._facts = self._facts, {}
+        for number in list(self._waiting):
+            self.tell(number, kind("the process that made the request has ended"))
+        for facts, _ in following.values():
+            facts.errback(kind("the process that read the topic has ended"))
+
+
+def _result(message: Answered | Failed | ReadDone | Unread) -> object:
+    """What who made a request is told."""
+    match message:
+        case Answered():
+            return OutboundReply(
+                message.status, message.headers, message.body, message.url, tuple(message.hops)
+            )
+        case Failed():
+            kind = _ERRORS.get(message.kind)
+            if kind is None:
+                return Unavailable(message.reason)
+            return kind(message.reason, port_only=message.port_only)
+        case _:
+            return message

@@ -1,0 +1,86 @@
+"""Tests what the broker does with the answers of a courier, and with those that do not come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.couriers.courier import CourierEnded
+from rsscloud_broker.couriers.messages import Answered, Failed, FeedRead, ReadDone, Unread
+from rsscloud_broker.couriers.pending import TO_CALL, TO_READ, Answer, Pending, WrongAnswer
+from rsscloud_broker.errors import AddressRefused, Unavailable
+from rsscloud_broker.interfaces import OutboundReply
+
+
+def read_done(number: int, body: bytes | None = None, size: int = 3) -> ReadDone:
+    return ReadDone(number, bytes(32), size, body, "", "", "", "", None, "200", inspected=True)
+
+
+class PendingTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.pending = Pending()
+        self.ends: list[Any] = []
+
+    def add(self, answers: tuple[type, ...] = TO_CALL) -> int:
+        return self.pending.add(self.ends.append, answers)
+
+    def test_answers(self) -> None:
+        self.pending.take(Answered(self.add(), 200, {}, b"1", "http://a/", [(301, "http://b/")]))
+        self.pending.take(Failed(self.add(), "AddressRefused", "no", port_only=True))
+        self.pending.take(Failed(self.add(), "Nonsense", "no"))
+        unread = Unread(self.add(TO_READ), "gone", ended=True, refused=False, lasting=False)
+        self.pending.take(unread)
+        reply, refused, unavailable, last = self.ends
+        self.assertEqual(reply, OutboundReply(200, {}, b"1", "http://a/", ((301, "http://b/"),)))
+        self.assertEqual((type(refused), refused.port_only), (AddressRefused, True))
+        self.assertIs(type(unavailable), Unavailable)
+        self.assertIs(last, unread)
+        self.assertEqual(len(self.pending), 0)
+
+    def test_wrong_answers(self) -> None:
+        """They are noticed before anybody takes them for what was asked for."""
+        call, read = self.add(), self.add(TO_READ)
+        wrong: list[Answer] = [
+            read_done(call),
+            Unread(call, "", ended=False, refused=False, lasting=False),
+            Answered(read, 200, {}, b"", "", []),
+            read_done(read, b"four"),
+        ]
+        for answer in wrong:
+            with self.assertRaises(WrongAnswer):
+                self.pending.take(answer)
+        self.assertEqual((self.ends, len(self.pending)), ([], 2))
+
+    def test_what_nobody_waits_for(self) -> None:
+        """No facts are expected of it either."""
+        for answer in (read_done(7), FeedRead(7, None), Failed(7, "Unavailable", "")):
+            self.pending.take(answer)
+        self.assertIsNone(self.pending.facts(7))
+
+    def test_requests_that_wait_too_long(self) -> None:
+        self.pending.beat(2)
+        first = self.add()
+        self.assertFalse(self.pending.beat(2))
+        self.add()
+        self.assertFalse(self.pending.beat(2))
+        self.assertTrue(self.pending.beat(2))
+        self.pending.take(Failed(first, "Unavailable", ""))
+        self.assertFalse(self.pending.beat(3))
+
+    def test_facts_that_do_not_come(self) -> None:
+        """They are no reason to replace the courier, and others come later all the same."""
+        late, later = self.add(TO_READ), self.add(TO_READ)
+        self.pending.take(read_done(late))
+        facts = self.pending.facts(late)
+        assert facts is not None
+        self.pending.beat(2)
+        self.pending.take(read_done(later))
+        for _ in range(2):
+            self.assertFalse(self.pending.beat(2))
+        self.assertNotIsInstance(self.failureResultOf(facts, Unavailable).value, CourierEnded)
+        self.assertIsNone(self.pending.facts(late))
+        following = self.pending.facts(later)
+        assert following is not None
+        self.pending.take(FeedRead(later, "no feed"))
+        self.assertEqual(self.successResultOf(following), "no feed")
