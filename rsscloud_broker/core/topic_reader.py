@@ -7,6 +7,7 @@ validators, so that a server need not send content that has not changed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Container
+from functools import partial
 from typing import TypeVar
 
 from attrs import frozen
@@ -49,6 +50,19 @@ class _Recorded:
     topic: Topic
     at: float
     pinged: bool
+
+
+@frozen
+class _Answer:
+    """What a server answered.
+
+    :ivar started_at: when it was called, by the wall clock.
+    :ivar seconds: how long it took.
+    """
+
+    fetched: Fetched
+    started_at: float
+    seconds: float
 
 
 class TopicReader:
@@ -164,27 +178,35 @@ class TopicReader:
 
     async def _read(self, topic: Topic, *, is_known: bool) -> FetchResult:
         known = NO_VALIDATORS if topic.digest is None else topic.validators
-        started_at, began = self._clock.wall_seconds(), self._clock.seconds()
         wanted = Wanted(self._need(topic), topic.digest, topic.size)
-        try:
-            fetched = await self._fetcher.fetch(topic.url, known, topic.subscribers, wanted)
-        except TopicUnreadable as error:
-            self._fetches.labels("failed").inc()
-            seconds = self._clock.seconds() - began
-            if is_known:
-                await self._record_failure(topic.url, started_at, error)
-            now = self._clock.wall_seconds()
-            self._bus.publish(events.TopicFetchFailed(topic.url, error.reason, seconds, now))
-            raise
-        seconds = self._clock.seconds() - began
-        url = topic.url
+        asked = partial(self._fetcher.fetch, topic.url, known, topic.subscribers, wanted)
+        answer = await self._fetch(topic.url, asked, is_known=is_known)
+        url, fetched = topic.url, answer.fetched
         new_url = normal_form(fetched.moved_to)
         if is_known and new_url and await self._move(url, new_url):
             url = new_url
             changed = fetched.digest not in {None, topic.digest}
             if changed and fetched.content is None and self._keeps(url):
-                fetched = await self._fetcher.fetch(url)  # the content is needed after all
-        return _result(topic, url, started_at, fetched, seconds)
+                # the content is needed after all
+                answer = await self._fetch(url, partial(self._fetcher.fetch, url), is_known=True)
+        return _result(topic, url, answer)
+
+    async def _fetch(
+        self, url: str, fetch: Callable[[], Awaitable[Fetched]], *, is_known: bool
+    ) -> _Answer:
+        """Call the server of a topic, and store and publish why that failed, if it does."""
+        started_at, began = self._clock.wall_seconds(), self._clock.seconds()
+        try:
+            fetched = await fetch()
+        except TopicUnreadable as error:
+            self._fetches.labels("failed").inc()
+            seconds = self._clock.seconds() - began
+            if is_known:
+                await self._record_failure(url, started_at, error)
+            now = self._clock.wall_seconds()
+            self._bus.publish(events.TopicFetchFailed(url, error.reason, seconds, now))
+            raise
+        return _Answer(fetched, started_at, self._clock.seconds() - began)
 
     def _need(self, topic: Topic) -> Need:
         return max(topic.need, Need.CHANGES if self._keeps(topic.url) else Need.FACTS)
@@ -210,9 +232,8 @@ class TopicReader:
         return moved
 
 
-def _result(
-    topic: Topic, url: str, started_at: float, fetched: Fetched, seconds: float
-) -> FetchResult:
+def _result(topic: Topic, url: str, answer: _Answer) -> FetchResult:
+    fetched = answer.fetched
     content = fetched.content
     if fetched.digest is not None:
         digest, size = fetched.digest, fetched.size
@@ -227,11 +248,11 @@ def _result(
         url=url,
         digest=digest,
         size=size,
-        started_at=started_at,
+        started_at=answer.started_at,
         content=content,
         validators=fetched.validators,
         fresh_seconds=fetched.fresh_seconds,
         result=fetched.result,
-        seconds=seconds,
+        seconds=answer.seconds,
         facts=fetched.facts,
     )

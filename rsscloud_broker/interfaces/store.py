@@ -400,7 +400,7 @@ class IStore(
     def waiting_checks() -> Awaitable[Mapping[str, int]]:
         """How many topics wait in the database to be fetched, and no process has them in memory.
 
-        Counted to a hundred thousand each.
+        Counted to ten thousand each.
 
         :returns: ``ready``, which any process may claim; and ``put_off``, which are fetched again
             later, as a fetch has failed.

@@ -330,18 +330,21 @@ class Distribution(Service):
         changes = self._breakers.take_changes()
         try:
             await self._store.record_hosts(changes)
-        except Unavailable as error:
+        except Exception as error:
             self._breakers.not_saved(changes)
-            if not self._are_breakers_late:
-                self._are_breakers_late = True
-                self.log.error(
-                    "The states of circuit breakers are not stored: {error}", error=error
-                )
+            self._log_late_breakers(error)
             if self.running:
                 self._breakers_changed(SAVE_AGAIN)
         else:
             self._breakers.saved(changes)
             self._are_breakers_late = False
+
+    def _log_late_breakers(self, error: Exception) -> None:
+        if not isinstance(error, Unavailable):
+            self.log.failure("Storing the states of circuit breakers failed.")
+        elif not self._are_breakers_late:
+            self._are_breakers_late = True
+            self.log.error("The states of circuit breakers are not stored: {error}", error=error)
 
     def _look(self) -> None:
         """Read fan-outs from the store and start walks; if that is running, do it once more

@@ -50,8 +50,8 @@ from rsscloud_broker.storage.topic_urls import TOPIC_ID, key_of, named
 #: The value of the column ``host`` for pushed contents.
 _PUSHED = "pushed"
 
-#: Contents of so many hosts are evicted at most to make room for one.
-_LARGEST = 100
+#: Contents are evicted of so many hosts at a time to make room for one, and so many times at most.
+_LARGEST, _TIMES = 100, 20
 
 #: So many contents are evicted by one statement.
 _EVICTED = 1000
@@ -159,14 +159,28 @@ def _evict(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
     excess = total + size - bounds.contents
     if excess <= 0:
         return True
-    largest = select(content_sum.c.host).where(
-        content_sum.c.host.not_in((TOTAL, _PUSHED)), content_sum.c.size > 0
-    )
-    some = largest.order_by(content_sum.c.size.desc()).limit(_LARGEST)
-    for other in conn.execute(some).scalars().all():
-        excess -= _remove_oldest(conn, other, excess)
-        if excess <= 0:
-            return True
+    return _evict_of_largest(conn, excess)
+
+
+def _evict_of_largest(conn: Connection, excess: int) -> bool:
+    """Evict contents of one host after the other, of those with the most bytes first.
+
+    :returns: whether so many bytes were removed.
+    """
+    size, host = content_sum.c.size, content_sum.c.host
+    hosts = select(host, size).where(host.not_in((TOTAL, _PUSHED)), size > 0)
+    some = hosts.order_by(size.desc(), host).limit(_LARGEST)
+    portion = some
+    for _ in range(_TIMES):
+        largest = conn.execute(portion).tuples().all()
+        for name, _size in largest:
+            excess -= _remove_oldest(conn, name, excess)
+            if excess <= 0:
+                return True
+        if len(largest) < _LARGEST:
+            return False
+        name, last = largest[-1]  # the sizes of the hosts behind it are as they were
+        portion = some.where(or_(size < last, and_(size == last, host > name)))
     return False
 
 

@@ -9,6 +9,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred, succeed
 
 from rsscloud_broker.core import RequestedContentsSink
+from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import ContentRequested
 from rsscloud_broker.model import NO_VALIDATORS, Callback, Content, Intent, Need, Validators
 from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted, as_wanted
@@ -142,6 +143,18 @@ class NeedTests(BrokerTestCase):
         self.assertTrue(self.check())
         kept = self.successResultOf(self.store.kept_changes(0, 10))[-1]
         self.assertEqual((kept.url, kept.content), (new, Content(rss("New"), TYPE)))
+
+    def test_failure_at_the_place_where_contents_are_kept(self) -> None:
+        new = "http://kept.example/feed"
+        self.reader._keeps = History(contents=("http://kept.example/",)).has_content
+        self.subscribe()
+        self.check()
+        self.frugal.moves[FEED] = new
+        self.frugal.contents[new] = rss("New")
+        self.frugal.failures[new] = TopicUnreadable(new, "status 503")
+        self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)
+        status = self.successResultOf(self.store.topic_status(new))
+        self.assertEqual((status.failures, status.result), (1, "status 503"))
 
     def test_what_is_known_is_told(self) -> None:
         self.subscribe()

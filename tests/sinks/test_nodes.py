@@ -6,7 +6,7 @@ from typing import Any
 
 from attrs import evolve
 from sqlalchemy import Connection, update
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred, fail, succeed
 
 from rsscloud_broker.events import ClaimsLost, NodesCounted, WorkHinted
 from rsscloud_broker.model import Content, FetchResult
@@ -125,6 +125,21 @@ class OtherNodesTests(EngineTestCase):
         self.advance(SAVE_AGAIN)
         (found,) = self.successResultOf(self.store.hosts())
         self.assertEqual((found.host, len(urls)), ("dead.example", 5))
+
+    def test_breakers_are_stored_after_a_bug_in_storing_them(self) -> None:
+        self.subscribe_many(5, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start()
+        record = self.store.record_hosts
+        self.store.record_hosts = lambda states: fail(ZeroDivisionError())
+        self.change()
+        self.advance(5)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.store.record_hosts = record
+        self.advance(SAVE_AGAIN)
+        (found,) = self.successResultOf(self.store.hosts())
+        self.assertEqual(found.host, "dead.example")
+        self.assertEqual(self.distribution._breakers.own_changes(), set())
 
     def test_limits_are_shared(self) -> None:
         urls = self.subscribe_many(8)

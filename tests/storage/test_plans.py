@@ -38,6 +38,7 @@ from rsscloud_broker.storage import (
     pings,
     polls,
     recording,
+    sizes,
     statistics,
     subscriptions,
     summaries,
@@ -202,6 +203,19 @@ class PlanTests(SynchronousTestCase):
                 plan = conn.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given).all()
                 self.assertEqual(len(plan), 1, plan)  # it does not sort
                 self.assertIn("INDEX ix_pending_notification_due_at", plan[0][-1])
+
+    def test_waiting_checks_are_counted_by_indexes_alone_on_postgresql(self) -> None:
+        engine = open_engine(self.enterContext(borrowed_database()))
+        self.addCleanup(engine.dispose)
+        with engine.begin() as conn:
+            for other in ("seqscan", "bitmapscan"):
+                conn.execute(text(f"SET LOCAL enable_{other} = off"))
+            with _statements(conn) as statements:
+                sizes.waiting_checks(conn)
+            self.assertEqual(len(statements), 2)
+            for statement, given in statements:
+                plan = conn.exec_driver_sql(f"EXPLAIN {statement}", given).scalars().all()
+                self.assertIn("Index Only Scan using ix_topic_check_", "".join(plan))
 
     def test_postgresql(self) -> None:
         """With few rows PostgreSQL prefers to read all of them, unless it is told not to."""

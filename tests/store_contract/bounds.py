@@ -10,6 +10,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Content, FetchResult, Need, Subscription
 from rsscloud_broker.records import Bounds, FetchRecord
+from rsscloud_broker.storage import contents
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     DAY,
@@ -179,6 +180,18 @@ class BoundsContract(TestCase):
             await self.bring(url, 700 if url == feeds[0] else 450)
             await self.let_wait(url)
         self.assertEqual(await self.kept(*feeds), [feeds[0], *feeds[2:]])
+
+    async def test_many_hosts_with_little_make_room_together(self) -> None:
+        self.patch(contents, "_LARGEST", 2)
+        feeds = [feed(number, f"small{number}.example") for number in range(10)]
+        for url in feeds:
+            await self.wanting(url)
+            await self.bring(url, 150)
+            await self.let_wait(url)
+        await self.wanting(feed(0))
+        await self.bring(feed(0), 900)
+        self.assertEqual(await self.kept(feed(0)), [feed(0)])
+        self.assertTrue(await self.kept(*feeds), "no more is evicted than need be")
 
     async def test_what_walks_carry_stays_and_no_more_is_kept(self) -> None:
         feeds = [feed(number) for number in range(3)]
