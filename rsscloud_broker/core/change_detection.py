@@ -306,9 +306,7 @@ class ChangeDetector(Service):
         return len(self._retries) + sum(pending.requested for pending in self._fetches)
 
     async def lose_claims(self) -> None:
-        """Forget the checks that other nodes have claimed, and release those claimed since.  What
-        callers wait for is fetched all the same.
-        """
+        """Forget the checks that others have claimed, but not what callers wait for."""
         self._retries.forget()
         self._fetches.lose_claims()
         self._waiting.forget()
