@@ -43,6 +43,7 @@ from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
 from rsscloud_broker.direct import BreakOff, Done, tell, told
 from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
+from rsscloud_broker.wire.text import clean
 
 #: Seconds between two questions whether a courier is alive.
 BEAT: Final = 1.0
@@ -53,8 +54,9 @@ FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 5.0
 RAN_WELL: Final = 10.0
 
-#: The longest line that a courier has logged, in characters.
+#: The longest line that a courier has logged, in characters; and how many lines in a beat.
 MAX_LINE: Final = 1000
+MAX_LINES: Final = 10
 
 
 @frozen
@@ -120,7 +122,7 @@ class Courier:
         self._for_start: list[Deferred[Link[FromBroker, FromCourier]]] = []
         self._started_at = 0.0
         self._has_lived = False
-        self._unanswered = 0
+        self._unanswered = self._lines = 0
         self._beating = LoopingCall(self._beat)
         self._beating.clock = clock
         self._is_stopping = self._is_leaving = False
@@ -269,7 +271,13 @@ class Courier:
             self._link.abort(why)
 
     def _log_said(self, text: str) -> None:
-        said = text[:MAX_LINE]  # whoever broke into the courier may have written it
+        """Log what a courier says; whoever broke into it may have written it."""
+        self._lines += 1
+        if self._lines > MAX_LINES:
+            return
+        said = clean(text[:MAX_LINE])
+        if self._lines == MAX_LINES:
+            said += " (what it says until the next beat is left out)"
         self.log.warn("Courier {number}: {said}", number=self.number, said=said)
 
     # --- the process
@@ -359,6 +367,7 @@ class Courier:
         silent = self._unanswered * BEAT
         limits = self._limits()
         used, most = megabytes(self._process.pid), limits.megabytes
+        self._lines = 0
         is_late = self._pending.beat(limits.answer / BEAT)
         if silent >= (limits.silent if self._has_lived else limits.first_sign):
             self._replace(f"gave no sign of life for {silent:.0f} seconds")

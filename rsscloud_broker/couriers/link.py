@@ -8,9 +8,9 @@ MessagePack.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Annotated, Any, Final, Generic, TypeVar, cast
 
-from msgspec import DecodeError, msgpack
+from msgspec import DecodeError, Meta, msgpack
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer, ITransport
 from twisted.internet.protocol import Protocol
@@ -22,6 +22,9 @@ T = TypeVar("T")
 
 #: The longest frame in bytes: a content of the largest size allowed, and what is sent with it.
 LONGEST: Final = 80 * 1024 * 1024
+
+#: How many messages a frame may have.  A few bytes can be one, and each takes much more memory.
+MOST: Final = 4096
 
 #: How many bytes before a frame say how long it is.
 _PREFIX: Final = 4
@@ -52,7 +55,7 @@ class Link(Protocol, Generic[S, T]):
     ) -> None:
         self._reactor = reactor
         self._encode = msgpack.Encoder().encode
-        self._decode = msgpack.Decoder(list[takes]).decode
+        self._decode = msgpack.Decoder(Annotated[list[takes], Meta(max_length=MOST)]).decode
         self._take = take
         self._lost = lost
         self._refuse = refuse
@@ -86,8 +89,8 @@ class Link(Protocol, Generic[S, T]):
         if not self.connected:
             return  # they are sent when the connection is made
         batch, self._batch, self._size = self._batch, [], 0
-        if batch:
-            self._send(batch)
+        for start in range(0, len(batch), MOST):
+            self._send(batch[start : start + MOST])
 
     def _send(self, batch: Sequence[S]) -> None:
         try:
@@ -147,17 +150,22 @@ class Link(Protocol, Generic[S, T]):
             elif len(received) < _PREFIX + length:
                 return
             else:
-                frame = bytes(received[_PREFIX : _PREFIX + length])
+                try:
+                    batch = self._decoded(length)
+                except DecodeError as error:
+                    self.abort(f"it sent a frame that cannot be read: {error}")
+                    return
                 del received[: _PREFIX + length]
-                self._take_frame(frame)
+                self._take(batch)
 
-    def _take_frame(self, frame: bytes) -> None:
-        try:
-            batch = self._decode(frame)
-        except DecodeError as error:
-            self.abort(f"it sent a frame that cannot be read: {error}")
-        else:
-            self._take(batch)
+    def _decoded(self, length: int) -> Sequence[T]:
+        """The messages of the frame that has come first, of so many bytes, which is not copied.
+
+        :raises DecodeError: they cannot be read.
+        """
+        with memoryview(self._received) as received, received[_PREFIX : _PREFIX + length] as frame:
+            batch: Sequence[T] = self._decode(frame)
+            return batch
 
     def abort(self, why: str) -> None:
         """End the connection at once.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import site
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,7 +23,9 @@ _DESCRIPTOR: Final = 3
 
 #: What a courier needs of the operator's environment: where its time zone, certificates and
 #: libraries are.
-_ENVIRONMENT: Final = ("LANG", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ")
+_ENVIRONMENT: Final = (
+    *("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ"),
+)
 
 
 #: Which of these are the names of files and directories.
@@ -76,7 +79,10 @@ def _environment() -> dict[str, str]:
     for name in _PATHS & kept.keys():  # a courier runs elsewhere
         paths = kept[name].split(os.pathsep)
         kept[name] = os.pathsep.join(path and os.path.abspath(path) for path in paths)
-    return {**kept, "PYTHONPATH": str(Path(rsscloud_broker.__file__).parent.parent)}
+    package = Path(rsscloud_broker.__file__).parent.parent
+    if str(package) in site.getsitepackages():
+        return kept  # Python finds it; to name it would put it before the standard library
+    return {**kept, "PYTHONPATH": str(package)}
 
 
 def _null() -> int:

@@ -126,6 +126,21 @@ class LinkTests(SynchronousTestCase):
             self.assertEqual(self.taken, [] if changes else [[good]], changes)
             self.assertEqual(self.transport.disconnecting, bool(changes))
 
+    def test_too_many_messages(self) -> None:
+        """A frame is refused before they are decoded, and nobody sends so many in one."""
+        most = module.MOST
+        for number in range(most + 1):
+            self.link.send(Forget(number))
+        self.clock.advance(0)
+        first, second = self.frames()
+        for frame in (first, second):
+            self.link.dataReceived(len(frame).to_bytes(4, "big") + frame)
+        self.assertEqual([len(batch) for batch in self.taken], [most, 1])
+        frame = msgpack.encode([Forget(1)] * (most + 1))
+        self.link.dataReceived(len(frame).to_bytes(4, "big") + frame)
+        self.assertEqual(len(self.taken), 2)
+        self.assertTrue(self.transport.disconnecting)
+
     def test_too_long_a_frame(self) -> None:
         """It is noticed by its length, before its bytes are there."""
         self.link.dataReceived((module.LONGEST + 1).to_bytes(4, "big"))

@@ -110,6 +110,21 @@ class StrangeProgramTests(CrewTestCase):
         self.assertIn("did not answer a request", str(formatEvent(events[0])))
         await courier.stop()
 
+    async def test_says_too_much(self) -> None:
+        """The log has a few lines of it in each beat, without control characters."""
+        frame = msgpack.encode([Said("\x1b[2Jone\ntwo")] * 1000 + [Alive(7)])
+        courier = self.with_program(
+            f"s.sendall(({len(frame)}).to_bytes(4, 'big') + {frame!r}); time.sleep(60)"
+        )
+        with capturedLogs() as events:
+            courier.start()
+            while courier.idle != 7:
+                await deferLater(REACTOR, 0.01)
+        lines = [formatEvent(event) for event in events if "said" in event]
+        self.assertEqual(lines[:-1], ["Courier 0: [2Jone two"] * (module.MAX_LINES - 1))
+        self.assertIn("left out", str(lines[-1]))
+        await courier.stop()
+
     async def test_closes_the_connection_and_lives_on(self) -> None:
         courier = self.with_program("s.close(); time.sleep(60)")
         courier.start()
