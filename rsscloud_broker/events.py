@@ -380,9 +380,12 @@ class HostFreed:
     """An administrator closed the circuit breakers of a host, or lifted its block.
 
     :ivar host: the name of the host.
+    :ivar before_start: whether that was before this process started.  Circuit breakers may have
+        opened since, and stay open.
     """
 
     host: str
+    before_start: bool = False
 
 
 @frozen

@@ -129,7 +129,7 @@ class Distribution(Service):
             parts.clock,
             parts.counters,
             self._breakers_changed,
-            self._breaker_closed,
+            self._make_due,
             first_pause=options.breaker_pause,
             publish=parts.bus.publish,
         )
@@ -183,6 +183,8 @@ class Distribution(Service):
         self._walked: set[int] = set()
         self._queue: dict[str, Fanout] = {}  # by topic; the one that waits longest first
         self._ended: set[int] = set()
+        self._freed: dict[tuple[str, str], None] = {}  # hosts and ports; first come, first done
+        self._is_making_due = False
         self._hinted = False
         self._looking: Deferred[None] | None = None
         parts.counters.fan_outs.set_function(lambda: len(self._walks))
@@ -211,8 +213,9 @@ class Distribution(Service):
             self._attempts.withdraw_of(event.topic, event.callback)
             self._reconsider(event.topic, event.callback, None)
         elif isinstance(event, HostFreed):
-            self._breakers.free(event.host)
-            await self._make_due(event.host, "")
+            if not event.before_start:
+                self._breakers.free(event.host)
+            self._make_due(event.host)
         elif isinstance(event, WorkHinted):
             await self._follow(event.kind)
         elif isinstance(event, NodesCounted):
@@ -311,19 +314,32 @@ class Distribution(Service):
                 pause, lambda: Deferred.fromCoroutine(self._save_breakers())
             )
 
-    def _breaker_closed(self, host: str, origin: str) -> None:
-        Deferred.fromCoroutine(self._make_due(host, origin))
+    def _make_due(self, host: str, origin: str = "") -> None:
+        """Make the notifications due that were put off while a host did not answer.
 
-    async def _make_due(self, host: str, origin: str) -> None:
-        """Make the notifications due that were put off while a host did not answer."""
-        try:
-            now = self._clock.wall_seconds()
-            if await self._store.make_due(host, origin, now):
-                self._retries.wake_at(now)
-        except Unavailable:
-            pass  # they stay due at their time
-        except Exception:  # they stay due at their time; log the bug
-            self.log.failure("Making notifications for {host} due failed.", host=host)
+        Hosts take turns, so that a store that comes back is not asked for all of them at once.
+        """
+        self._freed[host, origin] = None
+        if not self._is_making_due:
+            Deferred.fromCoroutine(self._make_due_of_freed())
+
+    async def _make_due_of_freed(self) -> None:
+        self._is_making_due = True
+        while self._freed:
+            host, origin = next(iter(self._freed))
+            del self._freed[host, origin]  # it may be freed once more meanwhile
+            try:
+                await self._store_retry(partial(self._make_due_of, host, origin), host)
+            except CancelledError:  # the service stops; they stay due at their time
+                self._freed.clear()
+            except Exception:  # they stay due at their time; log the bug
+                self.log.failure("Making notifications for {host} due failed.", host=host)
+        self._is_making_due = False
+
+    async def _make_due_of(self, host: str, origin: str) -> None:
+        now = self._clock.wall_seconds()
+        if await self._store.make_due(host, origin, now):
+            self._retries.wake_at(now)
 
     async def _save_breakers(self) -> None:
         self._saving_breakers = None
