@@ -17,7 +17,7 @@ its walk together cause one more walk after it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import ClassVar
@@ -129,7 +129,7 @@ class Distribution(Service):
             parts.clock,
             parts.counters,
             self._breakers_changed,
-            self._make_due,
+            self._free,
             first_pause=options.breaker_pause,
             publish=parts.bus.publish,
         )
@@ -183,7 +183,8 @@ class Distribution(Service):
         self._walked: set[int] = set()
         self._queue: dict[str, Fanout] = {}  # by topic; the one that waits longest first
         self._ended: set[int] = set()
-        self._freed: dict[tuple[str, str], None] = {}  # hosts and ports; first come, first done
+        #: By host, port or topic that notifications waited for; first come, first done.
+        self._to_make_due: dict[str, Callable[[float], Awaitable[bool]]] = {}
         self._is_making_due = False
         self._hinted = False
         self._looking: Deferred[None] | None = None
@@ -205,8 +206,8 @@ class Distribution(Service):
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
             self._look()
-        elif isinstance(event, ContentFetched):  # the notifications that waited for it are due
-            self._retries.wake_at(self._clock.wall_seconds())
+        elif isinstance(event, ContentFetched):
+            self._make_due(event.topic, partial(self._store.make_due_for_content, event.topic))
         elif isinstance(event, SubscriptionStored):
             self._renewed(event.subscription)
         elif isinstance(event, SubscriptionRemoved):
@@ -215,7 +216,7 @@ class Distribution(Service):
         elif isinstance(event, HostFreed):
             if not event.before_start:
                 self._breakers.free(event.host)
-            self._make_due(event.host)
+            self._free(event.host)
         elif isinstance(event, WorkHinted):
             await self._follow(event.kind)
         elif isinstance(event, NodesCounted):
@@ -314,31 +315,39 @@ class Distribution(Service):
                 pause, lambda: Deferred.fromCoroutine(self._save_breakers())
             )
 
-    def _make_due(self, host: str, origin: str = "") -> None:
-        """Make the notifications due that were put off while a host did not answer.
+    def _free(self, host: str, origin: str = "") -> None:
+        """Make the notifications due that were put off while a host did not answer."""
 
-        Hosts take turns, so that a store that comes back is not asked for all of them at once.
+        def make(now: float) -> Awaitable[bool]:
+            return self._store.make_due(host, origin, now)
+
+        self._make_due(origin or host, make)
+
+    def _make_due(self, what: str, make: Callable[[float], Awaitable[bool]]) -> None:
+        """Make notifications due that waited for a host or a topic, beside all else.
+
+        They take turns, so that a store that comes back is not asked for all of them at once.
         """
-        self._freed[host, origin] = None
+        self._to_make_due[what] = make
         if not self._is_making_due:
-            Deferred.fromCoroutine(self._make_due_of_freed())
+            Deferred.fromCoroutine(self._make_all_due())
 
-    async def _make_due_of_freed(self) -> None:
+    async def _make_all_due(self) -> None:
         self._is_making_due = True
-        while self._freed:
-            host, origin = next(iter(self._freed))
-            del self._freed[host, origin]  # it may be freed once more meanwhile
+        while self._to_make_due:
+            what = next(iter(self._to_make_due))
+            make = self._to_make_due.pop(what)  # it may be asked for once more meanwhile
             try:
-                await self._store_retry(partial(self._make_due_of, host, origin), host)
+                await self._store_retry(partial(self._make_some_due, make), what)
             except CancelledError:  # the service stops; they stay due at their time
-                self._freed.clear()
+                self._to_make_due.clear()
             except Exception:  # they stay due at their time; log the bug
-                self.log.failure("Making notifications for {host} due failed.", host=host)
+                self.log.failure("Making notifications for {what} due failed.", what=what)
         self._is_making_due = False
 
-    async def _make_due_of(self, host: str, origin: str) -> None:
+    async def _make_some_due(self, make: Callable[[float], Awaitable[bool]]) -> None:
         now = self._clock.wall_seconds()
-        if await self._store.make_due(host, origin, now):
+        if await make(now):
             self._retries.wake_at(now)
 
     async def _save_breakers(self) -> None:
