@@ -177,9 +177,7 @@ class TopicMoved:
 
 @frozen
 class ContentRequested:
-    """A check of a topic was requested, since a notification is due and the store does not have
-    its content.
-    """
+    """A check of a topic was requested, since a due notification lacks the content."""
 
     topic: str
 
@@ -380,9 +378,11 @@ class HostFreed:
     """An administrator closed the circuit breakers of a host, or lifted its block.
 
     :ivar host: the name of the host.
+    :ivar before_start: whether this process started later; breakers opened since stay open.
     """
 
     host: str
+    before_start: bool = False
 
 
 @frozen

@@ -277,7 +277,7 @@ class FetchRecord:
     :ivar changed: whether the content differs from that of the last fetch.
     :ivar ping: the record of the ping that caused the fetch, if the topic had changed.
     :ivar content_awaited: whether notifications waited for the content, which the store did not
-        have before this fetch.  Those without an attempt so far are now due.
+        have before this fetch.  ``make_due_for_content`` makes them due.
     :ivar stored: whether the store keeps the content.
     :ivar asked_again: the check that another node has requested since the fetch began, and that
         this process has claimed; None if there is none.

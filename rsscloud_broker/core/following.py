@@ -32,6 +32,10 @@ AT_ONCE, AGAIN = 200, 50
 #: How many announcements there may be.
 MAX_ANNOUNCEMENTS: Final = 100
 
+#: Seconds for which, at a start, hosts that were freed before are freed once more: the process
+#: that was told may have ended before it made due what waited, which waits no longer than this.
+FREED_BEFORE: Final = 7200.0
+
 #: The verbs whose object is the URL of a topic; for ``move``, the URL that the topic has left.
 _OF_TOPICS: Final = frozenset({"revive", "end", "take down", "move"})
 
@@ -97,6 +101,7 @@ class Following(EachPeriod):
             last = await self._store.last_change()
             known = await self._store.changes_after(last - AGAIN, AT_ONCE)
             await self._load()
+            self._follow_earlier(known)
             self._seen.update(change.id for change in known)
             self._last = max(self._seen, default=0)
         elif changes := await self._new_changes(self._last):
@@ -127,11 +132,24 @@ class Following(EachPeriod):
         if change.verb in _OF_TOPICS:
             for url in change.object.split():  # ``move`` names both URLs
                 self._forget(url)
-        elif change.verb == "close breaker":
-            self._bus.publish(HostFreed(change.object))
-        elif change.verb == "unblock" and change.object.startswith("host "):
-            self._bus.publish(HostFreed(change.object.removeprefix("host ")))
+        elif host := _freed_by(change):
+            self._bus.publish(HostFreed(host))
+
+    def _follow_earlier(self, changes: Sequence[Change]) -> None:
+        """Follow those changes from before the start that may have been followed by half."""
+        since = self._clock.wall_seconds() - FREED_BEFORE
+        for host in {_freed_by(change): None for change in changes if change.at >= since}:
+            if host:
+                self._bus.publish(HostFreed(host, before_start=True))
 
     async def _publish(self) -> None:
         for one in await self._store.claim_unpublished():
             self._bus.publish(Administered(one.account, one.verb, one.object, one.reason, one.at))
+
+
+def _freed_by(change: Change) -> str:
+    """The host that may be called again because of a change; empty if there is none."""
+    if change.verb == "close breaker":
+        return change.object
+    is_of_host = change.verb == "unblock" and change.object.startswith("host ")
+    return change.object.removeprefix("host ") if is_of_host else ""

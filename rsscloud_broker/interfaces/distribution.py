@@ -91,3 +91,11 @@ class IDistributionStore(Interface):
             empty for all ports of the host.
         :returns: whether there are such notifications.
         """
+
+    def make_due_for_content(url: str, at: float) -> Awaitable[bool]:
+        """Make those pending notifications of a topic due that wait for its content, which is
+        stored now, and have had no attempt.  They may be a million, in several transactions.
+
+        :param at: when they become due, unless they are due earlier.
+        :returns: whether there are such notifications.
+        """

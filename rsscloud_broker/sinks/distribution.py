@@ -17,7 +17,7 @@ its walk together cause one more walk after it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import ClassVar
@@ -129,7 +129,7 @@ class Distribution(Service):
             parts.clock,
             parts.counters,
             self._breakers_changed,
-            self._breaker_closed,
+            self._free,
             first_pause=options.breaker_pause,
             publish=parts.bus.publish,
         )
@@ -183,6 +183,9 @@ class Distribution(Service):
         self._walked: set[int] = set()
         self._queue: dict[str, Fanout] = {}  # by topic; the one that waits longest first
         self._ended: set[int] = set()
+        #: By host, port or topic that notifications waited for; first come, first done.
+        self._to_make_due: dict[str, Callable[[float], Awaitable[bool]]] = {}
+        self._is_making_due = False
         self._hinted = False
         self._looking: Deferred[None] | None = None
         parts.counters.fan_outs.set_function(lambda: len(self._walks))
@@ -203,16 +206,17 @@ class Distribution(Service):
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
             self._look()
-        elif isinstance(event, ContentFetched):  # the notifications that waited for it are due
-            self._retries.wake_at(self._clock.wall_seconds())
+        elif isinstance(event, ContentFetched):
+            self._make_due(event.topic, partial(self._store.make_due_for_content, event.topic))
         elif isinstance(event, SubscriptionStored):
             self._renewed(event.subscription)
         elif isinstance(event, SubscriptionRemoved):
             self._attempts.withdraw_of(event.topic, event.callback)
             self._reconsider(event.topic, event.callback, None)
         elif isinstance(event, HostFreed):
-            self._breakers.free(event.host)
-            await self._make_due(event.host, "")
+            if not event.before_start:
+                self._breakers.free(event.host)
+            self._free(event.host)
         elif isinstance(event, WorkHinted):
             await self._follow(event.kind)
         elif isinstance(event, NodesCounted):
@@ -311,19 +315,40 @@ class Distribution(Service):
                 pause, lambda: Deferred.fromCoroutine(self._save_breakers())
             )
 
-    def _breaker_closed(self, host: str, origin: str) -> None:
-        Deferred.fromCoroutine(self._make_due(host, origin))
-
-    async def _make_due(self, host: str, origin: str) -> None:
+    def _free(self, host: str, origin: str = "") -> None:
         """Make the notifications due that were put off while a host did not answer."""
-        try:
-            now = self._clock.wall_seconds()
-            if await self._store.make_due(host, origin, now):
-                self._retries.wake_at(now)
-        except Unavailable:
-            pass  # they stay due at their time
-        except Exception:  # they stay due at their time; log the bug
-            self.log.failure("Making notifications for {host} due failed.", host=host)
+
+        def make(now: float) -> Awaitable[bool]:
+            return self._store.make_due(host, origin, now)
+
+        self._make_due(origin or host, make)
+
+    def _make_due(self, what: str, make: Callable[[float], Awaitable[bool]]) -> None:
+        """Make notifications due that waited for a host or a topic, beside all else.
+
+        They take turns, so that a store that comes back is not asked for all of them at once.
+        """
+        self._to_make_due[what] = make
+        if not self._is_making_due:
+            Deferred.fromCoroutine(self._make_all_due())
+
+    async def _make_all_due(self) -> None:
+        self._is_making_due = True
+        while self._to_make_due:
+            what = next(iter(self._to_make_due))
+            make = self._to_make_due.pop(what)  # it may be asked for once more meanwhile
+            try:
+                await self._store_retry(partial(self._make_some_due, make), what)
+            except CancelledError:  # the service stops; they stay due at their time
+                self._to_make_due.clear()
+            except Exception:  # they stay due at their time; log the bug
+                self.log.failure("Making notifications for {what} due failed.", what=what)
+        self._is_making_due = False
+
+    async def _make_some_due(self, make: Callable[[float], Awaitable[bool]]) -> None:
+        now = self._clock.wall_seconds()
+        if await make(now):
+            self._retries.wake_at(now)
 
     async def _save_breakers(self) -> None:
         self._saving_breakers = None

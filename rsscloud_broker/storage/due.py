@@ -209,10 +209,8 @@ async def make_due(read: Run, write: Run, host: str, origin: str, now: float) ->
     return found
 
 
-async def make_due_for_content(read: Run, write: Run, url: str, at: float) -> None:
-    """Make those pending notifications of a topic due that wait for its content, which is stored
-    now, and have had no attempt.
-    """
+async def make_due_for_content(read: Run, write: Run, url: str, at: float) -> bool:
+    """See ``IStore.make_due_for_content``."""
     due_at = to_micros(at)
 
     def find(conn: Connection, after: int) -> tuple[list[int], int | None]:
@@ -237,15 +235,14 @@ async def make_due_for_content(read: Run, write: Run, url: str, at: float) -> No
             update(pending).where(among, *_waits_for_content(due_at)).values(due_at=due_at)
         )
 
-    async def portion(after: int) -> int | None:
-        waiting, last = await read(lambda conn: find(conn, after))
-        for begin in range(0, len(waiting), _MADE_DUE_AT_ONCE):
-            await write(partial(make, waiting[begin : begin + _MADE_DUE_AT_ONCE]))
-        return last
-
+    found = False
     last: int | None = 0
     while last is not None:
-        last = await portion(last)
+        waiting, last = await read(partial(find, after=last))
+        for begin in range(0, len(waiting), _MADE_DUE_AT_ONCE):
+            await write(partial(make, waiting[begin : begin + _MADE_DUE_AT_ONCE]))
+            found = True
+    return found
 
 
 def _waits_for_content(at: int) -> tuple[ColumnElement[bool], ...]:

@@ -5,14 +5,9 @@ The SQL is in ``counting``, ``due``, ``due_times``, ``statistics`` and ``sweepin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from twisted.internet.defer import Deferred
 
-from twisted.internet.defer import Deferred, succeed
-
-from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.model import FetchResult
-from rsscloud_broker.records import Bounds, FetchRecord, Swept
+from rsscloud_broker.records import Bounds, Swept
 from rsscloud_broker.storage import counting, due, due_times, statistics, sweeping
 from rsscloud_broker.storage.threads import Threads
 
@@ -42,25 +37,9 @@ class PortionMethods:
         read, write = self._database.read, self._database.write
         return Deferred.fromCoroutine(due.make_due(read, write, host, origin, now))
 
-    def _woken(
-        self, records: Sequence[FetchRecord], fetched: Sequence[FetchResult]
-    ) -> Deferred[None]:
-        """Make the notifications due that waited for contents which are stored now.
-
-        If that fails, they are due at their time.
-        """
-        awaited = [
-            (record.topic.url, each.started_at)
-            for record, each in zip(records, fetched, strict=True)
-            if record.content_awaited
-        ]
-        return Deferred.fromCoroutine(self._wake(awaited)) if awaited else succeed(None)
-
-    async def _wake(self, awaited: Sequence[tuple[str, float]]) -> None:
+    def make_due_for_content(self, url: str, at: float) -> Deferred[bool]:
         read, write = self._database.read, self._database.write
-        with suppress(Unavailable):
-            for url, at in awaited:
-                await due.make_due_for_content(read, write, url, at)
+        return Deferred.fromCoroutine(due.make_due_for_content(read, write, url, at))
 
     def set_back(self, seconds: float, now: float) -> Deferred[None]:
         return Deferred.fromCoroutine(due_times.set_back(self._database.write, seconds, now))

@@ -391,8 +391,8 @@ def _has_fanout_without_content(conn: Connection, key: int) -> bool:
 def _use_content(conn: Connection, key: int, content_key: int | None, fetched: FetchResult) -> None:
     """Give a content to the fan-outs that lack it.
 
-    The pending notifications that wait for it may be a million, so ``due.make_due_for_content``
-    makes them due after this transaction.
+    The pending notifications that wait for it may be a million, so the distribution calls
+    ``make_due_for_content`` after this transaction.
     """
     conn.execute(
         update(fanout)

@@ -231,19 +231,13 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
 
         lean, whole = storing(evolve(fetched, content=None)), storing(fetched)
         heavy = Heavy(whole, lambda record: whole if record.stored else lean)
-        recorded = self._database.write(heavy)
-        return recorded.addCallback(
-            lambda record: self._woken([record], [fetched]).addCallback(lambda _: record)
-        )
+        return self._database.write(heavy)
 
     def publish(
         self, fetched: Sequence[FetchResult], ping: Ping, operation: Operation[T]
     ) -> Deferred[tuple[T, list[FetchRecord]]]:
         asked = recording.Publishing(fetched, ping, operation)
-        published = self._database.write(Batched(self._publish, asked))
-        return published.addCallback(
-            lambda result: self._woken(result[1], fetched).addCallback(lambda _: result)
-        )
+        return self._database.write(Batched(self._publish, asked))
 
     def _publish(
         self, conn: Connection, asked: Sequence[recording.Publishing]

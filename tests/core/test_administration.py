@@ -13,7 +13,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.admin_records import STATES, Change, SubscriptionFilter
 from rsscloud_broker.core import Administration, Blocks
 from rsscloud_broker.core.administration import MAX_LIMIT
-from rsscloud_broker.core.following import AT_ONCE, MAX_ANNOUNCEMENTS
+from rsscloud_broker.core.following import AT_ONCE, FREED_BEFORE, MAX_ANNOUNCEMENTS
 from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable, Unavailable
 from rsscloud_broker.events import Administered, HostFreed, SubscriptionRemoved, TopicEnded
 from rsscloud_broker.interfaces import IAdministration, IAnnouncements, ServedTopics
@@ -382,7 +382,23 @@ class OtherProcessTests(AdministrationTestCase):
         bus = RecordingBus()
         self.make(bus, Blocks())
         self.assertEqual(len(self.published(Administered, bus)), 1)
-        self.assertEqual(self.published(HostFreed, bus), [])  # the store has no open breaker
+        self.assertEqual(self.published(HostFreed, bus), [])  # nothing waits any more
+
+    def test_hosts_that_were_freed_shortly_before_the_start(self) -> None:
+        """The process that was told may have crashed before it made due what waited."""
+        now = self.clock.wall_seconds()
+        for verb, what, at in (
+            ("unblock", "host long.example", now - FREED_BEFORE - 1),
+            ("unblock", "topic http://feeds.example/", now - 5),
+            ("close breaker", "closed.example", now - 4),
+            ("unblock", "host *.free.example", now - 3),
+            ("close breaker", "closed.example", now - 2),
+        ):
+            self.successResultOf(self.store.record_change(Change("bob", verb, what, "", at)))
+        bus = RecordingBus()
+        self.make(bus, Blocks())
+        freed = [HostFreed(name, True) for name in ("closed.example", "*.free.example")]
+        self.assertEqual(self.published(HostFreed, bus), freed)
 
     def test_a_store_that_cannot_be_read(self) -> None:
         working = self.store.changes_after

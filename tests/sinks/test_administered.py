@@ -88,6 +88,40 @@ class AdministeredTests(EngineTestCase):
         self.advance(1)
         self.assertEqual((self.called(), self.waiting()), ([URL], {}))
 
+    def test_hosts_that_are_freed_while_the_store_is_away(self) -> None:
+        other = self.subscribe("http://other.example/")
+        self.subscribe(URL)
+        self.start()
+        self._watch("make_due")
+        hosts = (HOST, other.callback.host)
+        self.blocks.change([Block("host", host, "spam", "alice", 1000.0) for host in hosts])
+        self.change()
+        self.advance(10)
+        self.blocks.change([])
+        self.unavailable.add("make_due")
+        for host in hosts:
+            self.hint(HostFreed(host))
+        self.advance(5)
+        self.assertEqual(self.called(), [])
+        self.unavailable.clear()
+        self.advance(11)
+        self.assertEqual(sorted(self.called()), sorted([URL, other.callback.url]))
+
+    def test_making_due_ends_with_the_service(self) -> None:
+        self.start()
+        self._watch("make_due")
+        self.unavailable.add("make_due")
+        self.hint(HostFreed(HOST))
+        self.stop()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_breaker_that_opened_after_its_host_was_freed_stays_open(self) -> None:
+        self.open_breaker()
+        self.hint(HostFreed(HOST, before_start=True))
+        self.assertEqual(self.count("open_breakers"), 1.0)
+        self.advance(5)
+        self.assertEqual(self.called(), [])
+
     def test_a_block_stops_what_waits_for_a_slot(self) -> None:
         urls = self.subscribe_many(3, host=HOST)
         self.start(per_host=1)

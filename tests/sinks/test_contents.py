@@ -153,6 +153,19 @@ class LaterTests(EngineTestCase):
         self.advance(3600, 10.0)
         self.assertTrue(5 <= len(self.missed()) <= 15, len(self.missed()))
 
+    def test_content_is_told_although_the_store_is_away_when_it_comes(self) -> None:
+        self._watch("make_due_for_content")
+        self.change()
+        self.advance(7200, 10.0)
+        del self.notifier.contents[:]
+        self.unavailable.add("make_due_for_content")
+        self.read_again()
+        self.advance(2)
+        self.assertEqual(self.notifier.contents, [])
+        self.unavailable.clear()
+        self.advance(11)
+        self.assertEqual(self.notifier.contents, [b"1", b"1"])
+
     def test_content_is_told_once_it_is_there(self) -> None:
         self.change()
         self.advance(7200, 10.0)

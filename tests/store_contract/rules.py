@@ -201,6 +201,7 @@ class PingsAndTopics(RuleBasedStateMachine):
             self.model.walks.append(Walk(current, started_at, key, lacks_content=lacks_content))
         assert record.content_awaited == (key is not None and not record.changed)
         if record.content_awaited:
+            self.call(self.store.make_due_for_content, current, started_at)
             self.model.use_content(current, key, started_at)
 
     def _record_content(self, url: str, found: Content | None, changed: bool) -> int | None:
