@@ -148,7 +148,8 @@ class WantedTests(ReadingTestCase):
         self.assertEqual(self.budget.kept, LIMIT)
         del fetched
         self.budget.kept += 10**9
-        self.assertEqual((await self.refused("/large")).reason, NO_MEMORY)
+        error = await self.assertFailure(self.fetch("/large"), Unavailable)
+        self.assertIn(NO_MEMORY, str(error))
 
 
 class RuleTests(ReadingTestCase):
