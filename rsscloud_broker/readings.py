@@ -46,7 +46,8 @@ class Fetched:
         no content.
     :ivar size: the number of bytes of that.
     :ivar facts: brings what a feed says of itself that has changed, or that was parsed anew, as
-        ``wire.feed_summary.summary`` gives it, or None; it never fails.  None if whoever needs that has to parse the content.
+        ``wire.feed_summary.summary`` gives it, or None; it never fails.  None if whoever needs
+        that has to parse the content.
     """
 
     content: Content | None
