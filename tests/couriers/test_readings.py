@@ -26,7 +26,7 @@ from rsscloud_broker.outbound import AnswerBudget
 from rsscloud_broker.outbound.budget import NO_MEMORY
 from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.testing import Clock
-from tests.couriers.crashing import PARSING, READING
+from tests.couriers.crashing import HANGING, PARSING, READING
 from tests.outbound.servers import Pages, half, page, serve, silence
 
 _reactor: Any = reactor
@@ -367,6 +367,13 @@ class DeadlyTests(ReadingTestCase):
         self.assertIsNone(await said(fetched))
         with self.assertRaises(TopicUnreadable):
             await self.again("/parsed")
+
+    async def test_document_whose_parsing_never_ends(self) -> None:
+        """The courier gives signs of life meanwhile, and ends all the same."""
+        self.pages.answers["/endless"] = page(200, RSS + HANGING)
+        self.assertIsNone(await said(await self.fetch("/endless")))
+        with self.assertRaises(TopicUnreadable):
+            await self.again("/endless")
 
     async def test_deadly_document_that_is_known_by_now(self) -> None:
         """Its digest and validators are stored, but it is parsed all the same."""
