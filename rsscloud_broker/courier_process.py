@@ -24,7 +24,7 @@ from rsscloud_broker.couriers.carrying import Carrier
 from rsscloud_broker.couriers.confinement import Confinement
 from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import FromBroker, FromCourier, Said, Setup, TopicRules
-from rsscloud_broker.couriers.reading import Means, Reader
+from rsscloud_broker.couriers.reading import Means, Reader, watched
 from rsscloud_broker.feed_parsing import FeedParser
 from rsscloud_broker.outbound import (
     AddressGuard,
@@ -44,6 +44,10 @@ from rsscloud_broker.workers import Workers
 #: The longest line that a courier logs, in characters.
 _MAX_LINE: Final = 1000
 
+#: Seconds in which a feed must be parsed.  The reactor, which gives the signs of life, does not
+#: notice that the thread hangs.
+PARSING: Final = 30.0
+
 
 def run(descriptor: int, reactor: Any, tls: TLSContext, confinement: Confinement) -> None:
     """Carry requests out until the broker closes the connection."""
@@ -51,7 +55,14 @@ def run(descriptor: int, reactor: Any, tls: TLSContext, confinement: Confinement
     clients = _Clients(reactor, tls)
     parsing = Workers(reactor, "feeds", 1)
     parsing.startService()
-    parser: FeedParser[FeedFacts | str] = FeedParser(facts_of, parsing)
+
+    def overdue() -> None:
+        link.send(Said(f"a feed is not parsed after {PARSING:.0f} seconds, so it ends"))
+        link.close()  # the broker ends this process then, whatever the thread does
+
+    parser: FeedParser[FeedFacts | str] = FeedParser(
+        facts_of, watched(parsing, reactor, PARSING, overdue)
+    )
     reader = Reader(clients.of_topics, parser.take)
     carrier = Carrier(clients.of_callbacks, clients.block, reader, confinement.outdated)
     link: Link[FromCourier, FromBroker] = Link(

@@ -45,8 +45,9 @@ class Fetched:
     :ivar digest: the digest of what the server sent, if ``content`` does not tell; None if it sent
         no content.
     :ivar size: the number of bytes of that.
-    :ivar facts: brings what a changed feed says of itself, as ``wire.feed_summary.summary`` gives
-        it, or None; it never fails.  None if whoever needs that has to parse the content.
+    :ivar facts: brings what a feed says of itself that has changed, or that was parsed anew, as
+        ``wire.feed_summary.summary`` gives it, or None; it never fails.  None if whoever needs
+        that has to parse the content.
     """
 
     content: Content | None

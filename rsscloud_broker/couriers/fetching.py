@@ -46,25 +46,14 @@ class CourierFetcher:
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
-        def make(number: int) -> Read:
-            return Read(
-                number,
-                url,
-                known.etag,
-                known.last_modified,
-                subscribers,
-                wanted.need,
-                wanted.digest,
-                wanted.size,
-            )
-
         self._suspects.check(url)
         if url in self._suspects:
+            make = _question(url, NO_VALIDATORS, subscribers, Wanted(wanted.need))
             done, facts = await self._suspects.alone(
-                url, lambda courier: _whole(url, courier, make)
+                url, lambda courier: self._whole(url, courier, make)
             )
         else:
-            done, facts = await self._read(url, make)
+            done, facts = await self._read(url, _question(url, known, subscribers, wanted))
         content = None if done.body is None else Content(done.body, done.content_type)
         if content is not None:
             self._memory.admit(url, content)
@@ -96,14 +85,41 @@ class CourierFetcher:
             raise
         return _found(url, done), facts and facts.addErrback(lost)
 
+    async def _whole(
+        self, url: str, courier: Courier, make: Callable[[int], Read]
+    ) -> tuple[ReadDone, Deferred[Facts] | None]:
+        """Read a topic, and wait until it has been parsed too: only then is it innocent.
 
-async def _whole(
-    url: str, courier: Courier, make: Callable[[int], Read]
-) -> tuple[ReadDone, Deferred[Facts] | None]:
-    """Read a topic, and wait until it has been parsed too."""
-    done, facts = await courier.read(make)
-    found = _found(url, done)
-    return found, succeed(await facts) if facts is not None else None
+        :param make: asks for the topic as if nothing were known of it.  Otherwise a content that
+            is deadly to parse would not be parsed again, for its digest has been recorded.
+        """
+        done, facts = await courier.read(make)
+        found = _found(url, done)
+        if facts is None:
+            return found, None
+        said = await facts
+        self._suspects.clear(url)
+        return found, succeed(said)
+
+
+def _question(
+    url: str, known: Validators, subscribers: int, wanted: Wanted
+) -> Callable[[int], Read]:
+    """What makes the message that asks for a topic."""
+
+    def make(number: int) -> Read:
+        return Read(
+            number,
+            url,
+            known.etag,
+            known.last_modified,
+            subscribers,
+            wanted.need,
+            wanted.digest,
+            wanted.size,
+        )
+
+    return make
 
 
 def _found(url: str, done: ReadDone | Unread) -> ReadDone:

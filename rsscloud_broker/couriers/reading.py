@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from attrs import frozen
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import (
@@ -32,6 +33,8 @@ from rsscloud_broker.interfaces import ITopicFetcher
 from rsscloud_broker.model import Content, Need, Validators
 from rsscloud_broker.readings import Fetched, Wanted, as_wanted
 from rsscloud_broker.wire.feed_facts import FeedFacts
+
+T = TypeVar("T")
 
 Facts: TypeAlias = FeedFacts | str | None
 
@@ -56,6 +59,32 @@ class Means:
 
     client: TopicServers
     fetcher: ITopicFetcher
+
+
+def watched(
+    in_thread: Callable[..., Deferred[T]],
+    clock: IReactorTime,
+    seconds: float,
+    overdue: Callable[[], object],
+) -> Callable[..., Deferred[T]]:
+    """Call functions in a thread, and notice when one takes too long.
+
+    :param seconds: how long one may take.
+    :param overdue: is called when one takes longer.
+    :returns: what takes the place of ``in_thread``.
+    """
+
+    def call(*args: Any) -> Deferred[T]:
+        watching = clock.callLater(seconds, overdue)
+
+        def finished(result: T) -> T:
+            if watching.active():
+                watching.cancel()
+            return result
+
+        return in_thread(*args).addBoth(finished)
+
+    return call
 
 
 class Reader:

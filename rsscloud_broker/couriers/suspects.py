@@ -65,6 +65,10 @@ class Suspects:
         """Suspect a topic: a courier has ended while it read or parsed it."""
         self._suspected[url] = self._suspected.get(url, 0)
 
+    def clear(self, url: str) -> None:
+        """Suspect a topic no more: a courier has read and parsed it, and lives."""
+        self._suspected.pop(url, 0)
+
     def check(self, url: str) -> None:
         """Return, unless a topic is to blame and must not be read now.
 
@@ -85,19 +89,14 @@ class Suspects:
             self.check(url)
             courier = self._engaged()
             try:
-                result = await read(courier)
+                return await read(courier)
             except CourierEnded:
                 self._suspected[url] = ended = self._suspected.get(url, 0) + 1
                 if ended < ALONE:
                     raise
                 raise self._blame(url) from None
-            except TopicUnreadable:
-                self._suspected.pop(url, 0)
-                raise
             finally:
                 self._leaving = self._clock.callLater(STAYS, self._dismiss)
-            self._suspected.pop(url, 0)
-            return result
 
     def _engaged(self) -> Courier:
         if self._leaving is not None and self._leaving.active():

@@ -29,11 +29,13 @@ class FrugalFetcher(FakeFetcher):
     """Brings no content that is not wanted, but what the feed says.
 
     :ivar brought: the contents that it brought, in order.
+    :ivar loses: whether it loses what the feed says, as a process does that ends meanwhile.
     """
 
     def __init__(self) -> None:
         super().__init__({FEED: rss("One")})
         self.brought: list[bytes | None] = []
+        self.loses = False
 
     async def fetch(
         self,
@@ -47,7 +49,8 @@ class FrugalFetcher(FakeFetcher):
         self.brought.append(fetched.content.body if fetched.content else None)
         if whole.content is None:
             return fetched
-        return evolve(fetched, facts=succeed(summary(facts_of(whole.content))))
+        said = None if self.loses else summary(facts_of(whole.content))
+        return evolve(fetched, facts=succeed(said))
 
 
 class NeedTests(BrokerTestCase):
@@ -82,6 +85,16 @@ class NeedTests(BrokerTestCase):
         self.assertEqual(self.frugal.brought, [None] * 3)
         self.assertEqual(self.title(), "Three")
         self.assertEqual(self.successResultOf(self.store.topic(FEED)).size, len(rss("Three")))
+
+    def test_summary_that_was_lost(self) -> None:
+        """It is stored when it comes, though the content has not changed since."""
+        self.subscribe()
+        self.frugal.loses = True
+        self.change("Two")
+        self.assertNotEqual(self.title(), "Two")
+        self.frugal.loses = False
+        self.assertFalse(self.check())
+        self.assertEqual(self.title(), "Two")
 
     def test_topic_with_a_subscriber_that_gets_contents(self) -> None:
         self.subscribe_to_contents()

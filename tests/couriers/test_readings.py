@@ -26,7 +26,7 @@ from rsscloud_broker.outbound import AnswerBudget
 from rsscloud_broker.outbound.budget import NO_MEMORY
 from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.testing import Clock
-from tests.couriers.crashing import PARSING, READING
+from tests.couriers.crashing import HANGING, PARSING, READING
 from tests.outbound.servers import Pages, half, page, serve, silence
 
 _reactor: Any = reactor
@@ -154,7 +154,8 @@ class WantedTests(ReadingTestCase):
         self.assertEqual(self.budget.kept, LIMIT)
         del fetched
         self.budget.kept += 10**9
-        self.assertEqual((await self.refused("/large")).reason, NO_MEMORY)
+        error = await self.assertFailure(self.fetch("/large"), Unavailable)
+        self.assertIn(NO_MEMORY, str(error))
 
 
 class RuleTests(ReadingTestCase):
@@ -287,10 +288,12 @@ class DeadlyTests(ReadingTestCase):
             "/slow": silence,
         }
 
-    async def again(self, path: str) -> Fetched:
+    async def again(
+        self, path: str, known: Validators = NO_VALIDATORS, wanted: Wanted = EVERYTHING
+    ) -> Fetched:
         """Fetch a topic as often as it is put off, while the pauses pass."""
         while True:
-            fetching = self.fetch(path)
+            fetching = self.fetch(path, known, wanted)
             while not fetching.called:
                 self.clock.advance(0.1)
                 await deferLater(_reactor, 0.01)
@@ -370,6 +373,42 @@ class DeadlyTests(ReadingTestCase):
         self.assertIsNone(await said(fetched))
         with self.assertRaises(TopicUnreadable):
             await self.again("/parsed")
+
+    async def test_document_whose_parsing_never_ends(self) -> None:
+        """The courier gives signs of life meanwhile, and ends all the same."""
+        self.pages.answers["/endless"] = page(200, RSS + HANGING)
+        self.assertIsNone(await said(await self.fetch("/endless")))
+        with self.assertRaises(TopicUnreadable):
+            await self.again("/endless")
+
+    async def test_deadly_document_that_is_known_by_now(self) -> None:
+        """Its digest and validators are stored, but it is parsed all the same."""
+
+        def tagged(request: Any) -> bytes:
+            return b"" if request.setETag(b'"1"') else RSS + PARSING
+
+        self.pages.answers["/parsed"] = tagged
+        fetched = await self.fetch("/parsed", wanted=Wanted(Need.FACTS))
+        self.assertIsNone(await said(fetched))
+        with self.assertRaises(TopicUnreadable):
+            await self.again(
+                "/parsed", fetched.validators, Wanted(Need.FACTS, fetched.digest, fetched.size)
+            )
+
+    async def test_suspect_that_cannot_be_read_stays_one(self) -> None:
+        await self.assertFailure(self.fetch("/deadly"), Unavailable)
+        self.pages.answers["/deadly"] = page(503)
+        with self.assertRaises(TopicUnreadable):
+            await self.again("/deadly")
+        self.assertIn(self.url("/deadly"), self.fetcher._suspects)
+
+    async def test_summary_of_a_suspect_that_has_not_changed(self) -> None:
+        """It was lost with the courier, so it comes again."""
+        await self.assertFailure(self.fetch("/deadly"), Unavailable)
+        self.pages.answers["/deadly"] = page(200, RSS)
+        fetched = await self.again("/deadly", wanted=Wanted(Need.FACTS, DIGEST, SIZE))
+        self.assertEqual((fetched.content, fetched.digest), (None, DIGEST))
+        self.assertEqual((await said(fetched) or {})["title"], "One")
 
     async def test_suspects_are_read_one_by_one(self) -> None:
         slow = [self.fetch(f"/slow?{number}") for number in range(3)]
