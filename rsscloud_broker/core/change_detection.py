@@ -372,7 +372,7 @@ class ChangeDetector(Service):
             if topic is not None:
                 self._counted.labels("unchanged").inc()
                 self._tell_fetched(result, topic.url, changed=False)
-                self._inspect(topic.url, result, changed=False)
+                self._feeds.inspect(topic.url, result, changed=False)
                 return FetchRecord(topic, changed=False)
         return await self.record(result)
 
@@ -442,14 +442,7 @@ class ChangeDetector(Service):
             self._bus.publish(TopicChanged(record.topic.url, now))
         if record.content_awaited:
             self._bus.publish(ContentFetched(record.topic.url))
-        self._inspect(record.topic.url, fetched, changed=record.changed)
-
-    def _inspect(self, topic: str, fetched: FetchResult, *, changed: bool) -> None:
-        """Have the summary stored of a feed that has changed, or that was parsed all the same: its
-        summary was lost when the process ended that parsed it first.
-        """
-        if changed or fetched.facts is not None:
-            self._feeds.take(topic, fetched)
+        self._feeds.inspect(record.topic.url, fetched, changed=record.changed)
 
     def _tell_fetched(self, fetched: FetchResult, topic: str, *, changed: bool) -> None:
         now = self._clock.wall_seconds()

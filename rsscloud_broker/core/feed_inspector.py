@@ -1,6 +1,6 @@
 """Parses changed topics as feeds and stores a summary: title, entries, polling hints, links.
 
-``ChangeDetector`` hands each changed topic to ``FeedInspector.take`` and does not wait: changes
+``ChangeDetector`` hands each changed topic to ``FeedInspector.inspect`` and does not wait: changes
 are stored and subscribers notified without the summary.  A summary that is too large is not stored.
 A fetcher that reads topics in another process has them parsed there.
 """
@@ -31,6 +31,13 @@ class FeedInspector:
     def __init__(self, store: IStore, in_thread: Callable[..., Awaitable[Any]]) -> None:
         self._store = store
         self._parser = FeedParser(_parsed, in_thread)
+
+    def inspect(self, url: str, fetched: FetchResult, *, changed: bool) -> None:
+        """Store the summary of a topic that has changed, or that was parsed all the same: its
+        summary was lost when the process ended that parsed it first.
+        """
+        if changed or fetched.facts is not None:
+            self.take(url, fetched)
 
     def take(self, url: str, fetched: FetchResult) -> None:
         """Store the summary of a changed topic, once it is there.
