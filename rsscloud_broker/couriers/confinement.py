@@ -112,6 +112,7 @@ class Confinement:
         libc = ctypes.CDLL(None, use_errno=True)
         for give_up, problem in (
             (_give_up_users, "it can become the user again who started the broker"),
+            (_end_with_the_broker, "it may outlive the broker"),
             (_give_up_capabilities, "it keeps capabilities"),
             (_give_up_files, "it can read the files that the broker can"),
         ):
@@ -119,8 +120,6 @@ class Confinement:
                 give_up(libc)
             except OSError as error:
                 self.problems.append(f"{problem}: {error.strerror}")
-        # The kernel forgets this when the user changes, so it comes last.
-        libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
     def outdated(self) -> str:
         """Why another courier has to take over; empty if none has to."""
@@ -168,6 +167,13 @@ def _give_up_users(libc: Any) -> None:
         os.setresgid(group, group, group)
     if os.getresuid() != (user, user, user):
         os.setresuid(user, user, user)
+
+
+def _end_with_the_broker(libc: Any) -> None:
+    """End when the broker ends.  The kernel forgets this when the user changes, but not when
+    capabilities are given up.
+    """
+    _check(libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
 
 
 def _give_up_capabilities(libc: Any) -> None:
