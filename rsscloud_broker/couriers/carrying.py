@@ -154,7 +154,13 @@ class Carrier:
         working = Deferred.fromCoroutine(work)
         if not working.called:
             self._under_way[number] = working
-            working.addBoth(lambda _: self._under_way.pop(number, None))
+
+            # A callback must not return the Deferred that it belongs to.
+            def over(result: object) -> object:
+                del self._under_way[number]
+                return result
+
+            working.addBoth(over)
 
     async def _carry(self, call: Call, body: bytes | None) -> None:
         signing = None if call.key is None else Signing(call.key.secret, call.key.method)

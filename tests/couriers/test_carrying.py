@@ -1,4 +1,4 @@
-"""Tests what a courier does with answers that cannot be sent to the broker."""
+"""Tests how a courier carries requests out, and what it does with answers that cannot be sent."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Any
 from unittest.mock import Mock
 
 from msgspec import msgpack
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.couriers.carrying import Carrier
-from rsscloud_broker.couriers.messages import Answered, Failed, Unread
+from rsscloud_broker.couriers.messages import Answered, Call, Failed, Setup, Unread
+from rsscloud_broker.interfaces import OutboundReply
 
 
 class RefusalTests(SynchronousTestCase):
@@ -35,3 +37,21 @@ class RefusalTests(SynchronousTestCase):
             ],
         )
         self.assertEqual(len(msgpack.decode(msgpack.encode(sent))), 3)
+
+
+class TrackingTests(SynchronousTestCase):
+    def test_request_that_is_over_leaves_nothing_behind(self) -> None:
+        """Neither its number nor a Deferred that waits for itself."""
+        answer: Deferred[OutboundReply] = Deferred()
+        client = Mock(request=Mock(return_value=answer))
+        carrier = Carrier(Mock(return_value=client), Mock(), Mock(), str)
+        carrier.link = Mock()
+        carrier.take([Setup("tests/1.0", [], [], 15.0, 65_536)])
+        carrier.take([Call(7, "GET", "http://reader.example/", {}, b"", 0)])
+        under_way = carrier._under_way[7]
+        answer.callback(OutboundReply(200, {}, b"", "http://reader.example/"))
+        (sent,) = [call.args[0] for call in carrier.link.send.call_args_list]
+        self.assertEqual((sent.number, sent.status), (7, 200))
+        self.assertEqual(carrier._under_way, {})
+        self.assertIsNone(self.successResultOf(under_way))
+        self.assertEqual(self.flushWarnings(), [])
