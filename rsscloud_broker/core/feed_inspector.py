@@ -33,19 +33,13 @@ class FeedInspector:
         self._parser = FeedParser(_parsed, in_thread)
 
     def inspect(self, url: str, fetched: FetchResult, *, changed: bool) -> None:
-        """Store the summary of a topic that has changed, or that was parsed all the same: its
-        summary was lost when the process ended that parsed it first.
-        """
-        if changed or fetched.facts is not None:
-            self.take(url, fetched)
-
-    def take(self, url: str, fetched: FetchResult) -> None:
-        """Store the summary of a changed topic, once it is there.
+        """Store the summary of a topic, once it is there, if the topic has changed, or if it was
+        parsed all the same: its summary was lost when the process ended that parsed it first.
 
         :param fetched: has the content, or brings what the feed says.
         """
         facts = fetched.facts
-        if facts is None and fetched.content is not None:
+        if facts is None and changed and fetched.content is not None:
             facts = self._parser.take(url, fetched.content)
         if facts is not None:
             Deferred.fromCoroutine(self._record(url, facts))

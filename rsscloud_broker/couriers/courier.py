@@ -145,9 +145,9 @@ class Courier:
         signing: Signing | None,
     ) -> OutboundReply:
         """See ``IOutbound.request``."""
-        link = await self._ready()
+        await self._ready()
         return await told(
-            lambda done: self._hand_over(link, done, method, url, headers, body, redirects, signing)
+            lambda done: self.begin(done, method, url, headers, body, redirects, signing)
         )
 
     async def read(
@@ -200,19 +200,6 @@ class Courier:
         link = self._link
         if link is None or link.is_full:
             return tell(self.request(method, url, headers, body, redirects, signing), done)
-        return self._hand_over(link, done, method, url, headers, body, redirects, signing)
-
-    def _hand_over(
-        self,
-        link: Link[FromBroker, FromCourier],
-        done: Done[OutboundReply],
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        redirects: int,
-        signing: Signing | None,
-    ) -> BreakOff:
         number = self._pending.add(done, TO_CALL)
         sent = self._bodies.sent(body, link)
         key = None if signing is None else Key(signing.secret, signing.method)

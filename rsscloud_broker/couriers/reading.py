@@ -140,13 +140,13 @@ class Reader:
         if brought.content is not None:
             await link.until_there_is_room()
         has_changed = (brought.digest, brought.size) != (asked.digest, asked.size)
-        inspected = fetched.content is not None and has_changed
+        inspected = fetched.content if has_changed else None
         link.send(
-            _done(asked.number, brought, inspected),
+            _done(asked.number, brought, inspected is not None),
             len(brought.content.body) if brought.content else 0,
         )
-        if fetched.content is not None and has_changed:
-            facts = self._parse(asked.url, fetched.content)
+        if inspected is not None:
+            facts = self._parse(asked.url, inspected)
             facts.addCallback(lambda said: link.send(FeedRead(asked.number, said)))
 
 

@@ -47,7 +47,7 @@ class WaitingTests(SynchronousTestCase):
 
     def take(self, count: int, content: Content) -> None:
         for number in range(count):
-            self.reading.take(f"http://feeds.example/{number}", found(content))
+            self.reading.inspect(f"http://feeds.example/{number}", found(content), changed=True)
 
     def test_those_that_wait_longest_are_left_out(self) -> None:
         self.take(MAX_WAITING + 10, Content(b"x"))
@@ -66,7 +66,9 @@ class WaitingTests(SynchronousTestCase):
     def test_what_is_replaced_is_not_counted(self) -> None:
         self.take(2, Content(b"x"))
         for size in (MAX_BYTES, MAX_BYTES - 1, MAX_BYTES):
-            self.reading.take("http://feeds.example/1", found(Content(b"x" * size)))
+            self.reading.inspect(
+                "http://feeds.example/1", found(Content(b"x" * size)), changed=True
+            )
         self.finish()
         self.assertEqual(len(self.recorded), 2)
 

@@ -179,6 +179,12 @@ class MirrorTests(SynchronousTestCase):
 
     # --- troubles
 
+    def look(self, mirror: Mirror, seconds: int) -> None:
+        """Have the mirror look each second."""
+        for _ in range(seconds):
+            self.clock.advance(1)
+            self.wait(mirror.handle(WorkHinted("")))
+
     def test_file_that_cannot_be_written_keeps_no_others_waiting(self) -> None:
         in_the_way = self.other.public_directory
         in_the_way.makedirs()
@@ -186,9 +192,7 @@ class MirrorTests(SynchronousTestCase):
         self.publish(b"archive", ARCHIVE)
         mirror = self.start()
         self.publish(b"list")
-        for _ in range(20):
-            self.clock.advance(1)
-            self.wait(mirror.handle(WorkHinted("")))
+        self.look(mirror, 20)
         self.same(LIST)
         self.assertEqual(len(self.logged("cannot be copied")), 1)
         in_the_way.child("2026").remove()
@@ -208,9 +212,7 @@ class MirrorTests(SynchronousTestCase):
         self.patch(Copy, "begin", fail)
         self.publish(b"list")
         mirror = self.start()
-        for _ in range(40):
-            self.clock.advance(1)
-            self.wait(mirror.handle(WorkHinted("")))
+        self.look(mirror, 40)
         self.assertEqual(attempts, [0, 2, 6, 14, 30])
         self.assertEqual(len(self.logged("cannot be copied")), 1)
 
@@ -219,9 +221,7 @@ class MirrorTests(SynchronousTestCase):
         self.publish(b"another", "/2026/09/29/11.xml")
         mirror = self.start()
         self.publish(b"list")
-        for _ in range(10):
-            self.clock.advance(1)
-            self.wait(mirror.handle(WorkHinted("")))
+        self.look(mirror, 10)
         self.same(LIST)
         self.same("/2026/09/29/11.xml")
         self.assertFalse(self.file(self.other, ARCHIVE).exists())
@@ -245,9 +245,7 @@ class MirrorTests(SynchronousTestCase):
         self.patch(self.store.store, "document_part", fail)
         mirror = self.start()
         self.publish(b"list")
-        for _ in range(10):
-            self.clock.advance(1)
-            self.wait(mirror.handle(WorkHinted("")))
+        self.look(mirror, 10)
         self.same(LIST)
         self.assertEqual(len(self.flushLoggedErrors(ValueError)), 3, "after growing pauses")
 

@@ -23,6 +23,7 @@ from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.portions import Run
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.threads import StoreThreads
+from tests.postgresql import borrowed_database
 
 T = TypeVar("T")
 
@@ -88,3 +89,15 @@ def memory_database() -> Iterator[Connection]:
     with for_writing(engine).begin() as conn:
         yield conn
     engine.dispose()
+
+
+@contextmanager
+def postgresql_database() -> Iterator[Connection]:
+    """Begin a transaction on an empty database of a PostgreSQL."""
+    with borrowed_database() as url:
+        engine = open_engine(url)
+        try:
+            with for_writing(engine).begin() as conn:
+                yield conn
+        finally:
+            engine.dispose()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -15,7 +14,6 @@ from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.content_sums import TOTAL, correct_sums
 from rsscloud_broker.storage.contents import find_unneeded
 from rsscloud_broker.storage.due import make_due, make_due_for_content
-from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.portions import LOOKED_AT
@@ -30,8 +28,7 @@ from rsscloud_broker.storage.schema import (
 from rsscloud_broker.storage.statistic_schema import busy_topic, statistic
 from rsscloud_broker.storage.statistics import HOUR, MINUTE, prune
 from rsscloud_broker.tables import to_micros
-from tests.postgresql import borrowed_database
-from tests.storage.databases import memory_database, result_of
+from tests.storage.databases import memory_database, postgresql_database, result_of
 
 T = TypeVar("T")
 
@@ -95,10 +92,7 @@ def contents(conn: Connection, topic_id: int, host: str, *sizes: int) -> list[in
 class PortionTests(SynchronousTestCase):
     """The tests for either kind of database."""
 
-    @contextmanager
-    def database(self) -> Iterator[Connection]:
-        with memory_database() as conn:
-            yield conn
+    database = staticmethod(memory_database)
 
     # counting
 
@@ -324,12 +318,4 @@ class PortionTests(SynchronousTestCase):
 class PostgreSQLPortionTests(PortionTests):
     """The same on PostgreSQL."""
 
-    @contextmanager
-    def database(self) -> Iterator[Connection]:
-        with borrowed_database() as url:
-            engine = open_engine(url)
-            try:
-                with for_writing(engine).begin() as conn:
-                    yield conn
-            finally:
-                engine.dispose()
+    database = staticmethod(postgresql_database)

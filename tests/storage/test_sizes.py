@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, text, update
@@ -12,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Callback, FetchResult, Ping
 from rsscloud_broker.storage.due import claim_found, find_due
-from rsscloud_broker.storage.engine import for_writing, open_engine
+from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.moves import MAX_AT_ONCE, move_topic
 from rsscloud_broker.storage.nodes import registered
@@ -21,7 +20,7 @@ from rsscloud_broker.storage.recording import record_fetch
 from rsscloud_broker.storage.schema import pending, subscription, topic
 from rsscloud_broker.storage.subscriptions import has_subscription, subscriptions
 from tests.postgresql import borrowed_database
-from tests.storage.databases import memory_database
+from tests.storage.databases import memory_database, postgresql_database
 
 HERE, THERE, THIRD = (f"http://feeds.example/{name}" for name in ("here", "there", "third"))
 BUSY, OTHER = "busy.example", "other.example"
@@ -63,10 +62,7 @@ def _changed(conn: Connection, table: Any, column: Any) -> Sequence[Any]:
 class SizeTests(SynchronousTestCase):
     """The tests for either kind of database."""
 
-    @contextmanager
-    def database(self) -> Iterator[Connection]:
-        with memory_database() as conn:
-            yield conn
+    database = staticmethod(memory_database)
 
     # moves
 
@@ -178,15 +174,7 @@ class SizeTests(SynchronousTestCase):
 class PostgreSQLSizeTests(SizeTests):
     """The same on PostgreSQL."""
 
-    @contextmanager
-    def database(self) -> Iterator[Connection]:
-        with borrowed_database() as url:
-            engine = open_engine(url)
-            try:
-                with for_writing(engine).begin() as conn:
-                    yield conn
-            finally:
-                engine.dispose()
+    database = staticmethod(postgresql_database)
 
     def test_pings_of_two_nodes_do_not_wait_for_each_other(self) -> None:
         with borrowed_database() as url:
