@@ -130,9 +130,14 @@ class MakersTests(EndToEndTestCase):
         killed.start()
         for path in (*self.archives, "/resourcesync/resourcelist.xml"):
             self.same(joined, killed, path)
+        # A list that a node stores at this moment is not whole either, so wait for it.
+        until(lambda: self.unfinished() == 0, "no document to be left unfinished")
+
+    def unfinished(self) -> int:
+        """How many documents in the database are not whole."""
+        found = select(func.count()).select_from(document).where(~document.c.whole)
         with open_database(self.url, writes=False) as connection:
-            unfinished = select(func.count()).select_from(document).where(~document.c.whole)
-            self.assertEqual(connection.execute(unfinished).scalar_one(), 0)
+            return int(connection.execute(found).scalar_one())
 
     def nodes(self) -> dict[int, dict[str, Any]]:
         """What the command says of the nodes that live, by their process ids."""
