@@ -237,11 +237,11 @@ def _waits(data: Filled, deadline: Deadline) -> Iterator[Line]:
     idle = waits_for(data, "nothing", deadline)
     for work, name in _TIDYING.items():
         found = waits_for(data, work, deadline)
-        removed = f" ({found['removed']:,} in {found['seconds']:.0f} s)" if found["removed"] else ""
+        how_long = "" if found["done"] else f" (the first {found['seconds']:.0f} s)"
         for key, of in (("longest", "the longest wait"), ("most", "99 % of the waits")):
             target = Target.at_most(found[key] - idle[key], 50, "ms more")
             ours, floor = [Sample(found[key])], [Sample(idle[key])]
-            yield Line(f"{of} of a ping while {name}{removed}", "ms", ours, 0.0, floor, [target])
+            yield Line(f"{of} of a ping while {name}{how_long}", "ms", ours, 0.0, floor, [target])
 
 
 def waits_for(data: Filled, work: str, deadline: Deadline) -> Message:

@@ -8,7 +8,7 @@ whether they arrived.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -90,6 +90,7 @@ class Courier:
     :param greeting: gives the messages that every new process gets first.
     :param command: the command line of the process, without the number of its descriptor.
     :param limits: says when it is replaced; it is asked each time.
+    :param ended: is told which callbacks it was calling when it ended, before who waits for them.
     :ivar idle, idle_topics: how many connections it keeps open for further requests and for
         further readings, as it said lately.
     :ivar readings: how many topics it is reading.
@@ -105,6 +106,7 @@ class Courier:
         greeting: Callable[[], Sequence[FromBroker]],
         limits: Callable[[], Limits] = Limits,
         command: Sequence[str] = COMMAND,
+        ended: Callable[[Iterable[str]], object] = list,
     ) -> None:
         self.number = number
         self._reactor = reactor
@@ -112,6 +114,7 @@ class Courier:
         self._greeting = greeting
         self._limits = limits
         self._command = command
+        self._tell_ended = ended
         self._pending = Pending()
         self._bodies = SentBodies()
         self._link: Link[FromBroker, FromCourier] | None = None
@@ -200,7 +203,7 @@ class Courier:
         link = self._link
         if link is None or link.is_full:
             return tell(self.request(method, url, headers, body, redirects, signing), done)
-        number = self._pending.add(done, TO_CALL)
+        number = self._pending.add(done, TO_CALL, url)
         sent = self._bodies.sent(body, link)
         key = None if signing is None else Key(signing.secret, signing.method)
         link.send(Call(number, method, url, dict(headers), sent, redirects, key))
@@ -415,4 +418,6 @@ class Courier:
         """Have all requests fail that are under way."""
         self._bodies.clear()
         was_at_work = self._has_lived and not self._is_stopping and not self._is_leaving
+        if was_at_work:
+            self._tell_ended(self._pending.called())
         self._pending.give_up(CourierEnded if was_at_work else Unavailable)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 from zlib import crc32
 
@@ -16,7 +17,8 @@ from rsscloud_broker.couriers import confinement
 from rsscloud_broker.couriers.courier import Courier, Limits
 from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup, TopicRules
 from rsscloud_broker.couriers.spawning import COMMAND
-from rsscloud_broker.direct import BreakOff, Done
+from rsscloud_broker.couriers.suspect_calls import SuspectCalls
+from rsscloud_broker.direct import BreakOff, Done, tell, told
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, IDirectOutbound, OutboundReply, Signing
 from rsscloud_broker.model import host_of
@@ -67,6 +69,7 @@ class Crew(Service):
         self._rules = rules
         self._networks = Networks([*networks])
         self._blocked = Blocked([])
+        self._suspects = SuspectCalls(self, clock)
         self.couriers = [self._courier(number) for number in range(processes)]
         self._further: list[Courier] = []
 
@@ -78,6 +81,7 @@ class Crew(Service):
             self._greeting,
             self._limits,
             self._command,
+            self._suspects.add,
         )
 
     def _greeting(self) -> list[FromBroker]:
@@ -111,7 +115,8 @@ class Crew(Service):
         """
         if not self.running:
             raise Unavailable("the broker stops")
-        courier = self._courier(len(self._all))
+        taken = {each.number for each in self._all}
+        courier = self._courier(next(number for number in count() if number not in taken))
         self._further.append(courier)
         courier.start()
         return courier
@@ -129,12 +134,12 @@ class Crew(Service):
     @property
     def under_way(self) -> int:
         """How many requests are under way."""
-        return sum(each.under_way for each in self.couriers)
+        return sum(each.under_way for each in self._all)
 
     @property
     def idle(self) -> int:
         """How many connections are kept open for further requests."""
-        return sum(each.idle for each in self.couriers)
+        return sum(each.idle for each in self._all)
 
     def allow(self, networks: Iterable[object]) -> None:
         """Have these networks called from now on, beside public addresses, and no others."""
@@ -181,8 +186,8 @@ class Crew(Service):
         redirects: int = 0,
         signing: Signing | None = None,
     ) -> OutboundReply:
-        return await self.courier_of(url).request(
-            method, url, headers or {}, body, redirects, signing
+        return await told(
+            lambda done: self.begin(done, method, url, headers or {}, body, redirects, signing)
         )
 
     def begin(
@@ -195,6 +200,14 @@ class Crew(Service):
         redirects: int,
         signing: Signing | None = None,
     ) -> BreakOff:
+        if self._suspects:  # hardly ever
+            if url in self._suspects:
+
+                def call(courier: Courier) -> Awaitable[OutboundReply]:
+                    return courier.request(method, url, headers, body, redirects, signing)
+
+                return tell(self._suspects.alone(url, call), done)
+            done = self._suspects.watched(url, done)
         return self.courier_of(url).begin(done, method, url, headers, body, redirects, signing)
 
     def courier_of(self, url: str) -> Courier:

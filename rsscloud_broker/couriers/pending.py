@@ -44,7 +44,7 @@ class Pending:
     def __init__(self) -> None:
         self.last = 0
         self._beats = 0
-        self._waiting: dict[int, tuple[Done[Any], tuple[type, ...], int]] = {}
+        self._waiting: dict[int, tuple[Done[Any], tuple[type, ...], int, str]] = {}
         self._facts: dict[int, tuple[Deferred[Facts], int]] = {}
 
     def __len__(self) -> int:
@@ -53,15 +53,20 @@ class Pending:
     def __contains__(self, number: int) -> bool:
         return number in self._waiting
 
-    def add(self, done: Done[Any], answers: tuple[type, ...]) -> int:
+    def add(self, done: Done[Any], answers: tuple[type, ...], url: str = "") -> int:
         """The number of a further request.
 
         :param done: is told of its end.
         :param answers: the messages that may answer it.
+        :param url: that of the callback which is called; empty for a reading.
         """
         self.last = number = self.last + 1
-        self._waiting[number] = done, answers, self._beats
+        self._waiting[number] = done, answers, self._beats, url
         return number
+
+    def called(self) -> set[str]:
+        """The URLs of the callbacks that are being called."""
+        return {url for *_, url in self._waiting.values() if url}
 
     def tell(self, number: int, result: object) -> None:
         """Tell who waits for the end of a request; nobody may wait any more."""

@@ -1,10 +1,10 @@
 """Finds the topic whose document ends the courier that reads it.
 
 When a courier ends, each topic that it was reading or parsing is *suspect*.  Suspects are read
-again one after the other, in a further courier that does nothing else.  If that one ends twice
-while it reads a topic, the topic is to blame: it is not read for ``PAUSE`` seconds, and then alone
-again.  Meanwhile the other topics of its host are suspect too, since whoever made one such document
-may make more.
+again one after the other, in a further courier that does nothing else; their hosts take turns.  If
+that one ends twice while it reads a topic, the topic is to blame: it is not read for ``PAUSE``
+seconds, and then alone again.  Meanwhile the other topics of its host are suspect too, since
+whoever made one such document may make more.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from twisted.internet.defer import Deferred, DeferredLock
-from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.couriers.courier import Courier, CourierEnded
-from rsscloud_broker.couriers.crew import Crew
+from rsscloud_broker.couriers.further import Engaging, FurtherCourier
+from rsscloud_broker.couriers.turns import Turns
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import host_of
@@ -33,9 +32,6 @@ ALONE: Final = 2
 #: Seconds for which a topic is not read that has ended so many.
 PAUSE: Final = 3600.0
 
-#: Seconds for which the further courier stays when no suspect is left.
-STAYS: Final = 60.0
-
 #: How many suspects are remembered, and how many topics and hosts that are to blame.
 MOST: Final = 10_000
 
@@ -45,15 +41,13 @@ class Suspects:
 
     log = Logger()
 
-    def __init__(self, crew: Crew, clock: IClock) -> None:
-        self._crew = crew
+    def __init__(self, crew: Engaging, clock: IClock) -> None:
         self._clock = clock
         self._suspected: BoundedDict[str, int] = BoundedDict(MOST)  # how many it has ended alone
         self._blamed: BoundedDict[str, tuple[float, str] | None] = BoundedDict(MOST)
         self._hosts: BoundedDict[str, float] = BoundedDict(MOST)
-        self._turn = DeferredLock()
-        self._courier: Courier | None = None
-        self._leaving: IDelayedCall | None = None
+        self._turns = Turns(clock)
+        self._further = FurtherCourier(crew, clock)
 
     def __contains__(self, url: str) -> bool:
         if not self._suspected:
@@ -84,10 +78,11 @@ class Suspects:
         :param read: reads it by a courier.
         :raises TopicUnreadable: the topic is to blame.
         :raises CourierEnded: the courier ended, and the topic may be to blame.
+        :raises Unavailable: too many suspects wait, or the broker stops.
         """
-        async with self._turn:
+        async with self._turns.of(host_of(url)):
             self.check(url)
-            courier = self._engaged()
+            courier = self._further.taken()
             try:
                 return await read(courier)
             except CourierEnded:
@@ -96,19 +91,7 @@ class Suspects:
                     raise
                 raise self._blame(url) from None
             finally:
-                self._leaving = self._clock.callLater(STAYS, self._dismiss)
-
-    def _engaged(self) -> Courier:
-        if self._leaving is not None and self._leaving.active():
-            self._leaving.cancel()
-        if self._courier is None or not self._crew.has(self._courier):
-            self._courier = self._crew.engage()
-        return self._courier
-
-    def _dismiss(self) -> None:
-        courier, self._courier = self._courier, None
-        if courier is not None:
-            Deferred.fromCoroutine(self._crew.dismiss(courier))
+                self._further.given_back()
 
     def _blame(self, url: str) -> TopicUnreadable:
         now = self._clock.seconds()

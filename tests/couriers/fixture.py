@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from twisted.internet import reactor
@@ -17,6 +18,7 @@ from rsscloud_broker.couriers.crew import Crew
 from rsscloud_broker.couriers.messages import (
     Setup,
 )
+from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.testing import Clock
@@ -32,6 +34,7 @@ class Callback(Resource):
     """A callback: answers at once, or when the test says so.
 
     :ivar got: the method, the headers and the body of each request.
+    :ivar bodies: the answers at certain paths.
     :ivar asked: fires at the next request of ``/slow``, which is never answered.
     """
 
@@ -40,6 +43,7 @@ class Callback(Resource):
     def __init__(self) -> None:
         super().__init__()
         self.got: list[tuple[bytes, Request, bytes]] = []
+        self.bodies: dict[bytes, bytes] = {}
         self.asked: Deferred[Request] = Deferred()
 
     def render(self, request: Request) -> Any:
@@ -53,13 +57,17 @@ class Callback(Resource):
             return b""
         request.setHeader(b"X-Seen", b"1")
         request.setResponseCode(202)
-        return b"\xff\0 body"
+        return self.bodies.get(request.path or b"", b"\xff\0 body")
 
 
 class CrewTestCase(TestCase):
-    """A crew of one courier whose timers the test moves, and a callback."""
+    """A crew of one courier whose timers the test moves, and a callback.
+
+    :cvar command: what the courier runs.
+    """
 
     timeout = 60
+    command: Sequence[str] = COMMAND
 
     def setUp(self) -> None:
         self.clock = Clock()
@@ -73,7 +81,7 @@ class CrewTestCase(TestCase):
     def made(self, processes: int = 1) -> Crew:
         """A crew that has started, and stops with the test."""
         setup = Setup("tests/1.0", [], [("127.0.0.1", OWN_PORT)], 15.0, 65_536)
-        crew = Crew(REACTOR, self.clock, processes, setup, ["127.0.0.0/8"])
+        crew = Crew(REACTOR, self.clock, processes, setup, ["127.0.0.0/8"], command=self.command)
         crew.startService()
         self.addCleanup(lambda: crew.running and crew.stopService())
         return crew

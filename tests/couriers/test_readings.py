@@ -17,9 +17,10 @@ from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.crew import Crew
 from rsscloud_broker.couriers.fetching import CourierFetcher
+from rsscloud_broker.couriers.further import STAYS
 from rsscloud_broker.couriers.messages import Setup, TopicRules
 from rsscloud_broker.couriers.spawning import COMMAND
-from rsscloud_broker.couriers.suspects import PAUSE, STAYS
+from rsscloud_broker.couriers.suspects import PAUSE
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable, Unavailable
 from rsscloud_broker.model import NO_VALIDATORS, Content, Need, Validators
 from rsscloud_broker.outbound import AnswerBudget
