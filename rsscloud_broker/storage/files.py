@@ -10,6 +10,8 @@ files, and all that the broker has acknowledged would be gone with the process. 
   acknowledges anything.
 - At most a second after a commit the writer calls ``checkpoint``: this makes a checkpoint, so that
   all acknowledged changes are in the main file too, and then reads the main file without the log.
+  A checkpoint waits for short reads.  While somebody reads for long, it can copy a part only, and
+  the main file makes no sense without the log.
 
 The engine's events call this module for each connection.  What it does about damage:
 
@@ -22,7 +24,8 @@ the log was removed or replaced   all connections are closed, the last of which 
                                   whole log into the main file; new connections go on
 the log was truncated             all connections are closed; new ones go on after the last
                                   checkpoint, and the writer runs the operations again that
-                                  were committed since then: see ``losses``
+                                  were committed since then, or in the last two seconds if a
+                                  long read is in the way: see ``losses``
 ================================  ========================================================
 """
 
@@ -44,6 +47,10 @@ from twisted.logger import Logger
 
 #: Seconds after a commit at which the writer makes a checkpoint and examines the main file.
 CHECKPOINT_AFTER = 1.0
+
+#: Milliseconds for which a checkpoint waits for those who read, since they may need older pages.
+#: Nothing is written meanwhile.
+WAIT = 20
 
 #: How often the main file is read before it is called damaged, since another process may be
 #: making a checkpoint.
@@ -288,11 +295,11 @@ class Files:
     def _run_checkpoint(self) -> bool:
         connection = self._engine.raw_connection()
         try:
-            (row,) = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            # Nearly all is copied without a wait.  If the broker always reads, some reader needs
+            # older pages at any time; then the rest is copied when these readers are done.
+            return _copies_all(connection, "PASSIVE", 0) or _copies_all(connection, "FULL", WAIT)
         finally:
             connection.close()
-        busy, frames, copied = row
-        return not busy and frames == copied  # else a reader still needs older pages
 
     # --- the main file
 
@@ -324,6 +331,23 @@ class Files:
             )
         elif before and not self._damage:
             self.log.info("{file} can be read again.", file=self._path)
+
+
+def _copies_all(connection: Any, how: str, wait: int) -> bool:
+    """Make a checkpoint.
+
+    :param how: the mode (https://sqlite.org/pragma.html#pragma_wal_checkpoint).
+    :param wait: milliseconds.
+    :returns: whether the main file has all commits now.
+    """
+    (before,) = connection.execute("PRAGMA busy_timeout").fetchone()
+    connection.execute(f"PRAGMA busy_timeout = {wait}")
+    try:
+        (row,) = connection.execute(f"PRAGMA wal_checkpoint({how})").fetchall()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {before}")
+    busy, frames, copied = row
+    return not busy and frames == copied
 
 
 def _fault(address: str) -> str:

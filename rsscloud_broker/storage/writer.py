@@ -94,6 +94,7 @@ class Writer:
         self._files = sqlite.files_of(engine)
         # Operations that were committed and may be in the write-ahead log alone.
         self._unkept: deque[Operation[Any]] = deque(maxlen=UNKEPT)
+        self._checkpointed = 0  # how many of them are older than a checkpoint
         self._losses = 0
         self._at_end = at_end
         counters = counters or Counters()
@@ -206,7 +207,21 @@ class Writer:
             self._outcomes([])  # writes the lost operations again
         elif complete:
             self._unkept.clear()
+            self._checkpointed = 0
+        else:
+            self._forget_old()
         self._began_at = None
+
+    def _forget_old(self) -> None:
+        """Forget the operations of before the last checkpoint.
+
+        A checkpoint that is not complete leaves a main file that makes no sense without the log,
+        so they could not be run again on it.  Who reads for minutes, as a backup does, would have
+        the writer keep all operations meanwhile.
+        """
+        for _ in range(min(self._checkpointed, len(self._unkept))):
+            self._unkept.popleft()
+        self._checkpointed = len(self._unkept)
 
     def _waiting(self) -> Iterator[Job]:
         """The operations that are queued now, up to the mark for the end."""

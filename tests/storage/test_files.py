@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
+from twisted.internet.threads import deferToThread
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 from twisted.trial.unittest import TestCase
 
@@ -187,6 +188,33 @@ class DamageTests(TestCase):
         self.assertTrue(self.watch().checkpoint())
         self.assertEqual(await self.add_if_possible("last"), 0)
         self.assertLessEqual(self.acknowledged, self.after_a_crash())
+
+    async def test_checkpoint_waits_for_short_reads(self) -> None:
+        """Under load somebody reads at any time, and the log must not grow for ever."""
+        await self.add("first")
+        self.patch(files, "WAIT", 20_000)
+        with closing(sqlite3.connect(self.file, check_same_thread=False)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM ping").fetchone()
+            await self.add("second")
+            ending = running.callLater(0.05, running.callInThread, reader.rollback)
+            self.addCleanup(lambda: ending.active() and ending.cancel())
+            complete = await deferToThread(self.watch().checkpoint)
+        self.assertTrue(complete)
+
+    async def test_long_read_keeps_no_operations(self) -> None:
+        """They could not be run again on what a part of a checkpoint leaves."""
+        writer = self.store._database._writer  # type: ignore[attr-defined] # it is there
+        await self.add("first")
+        with closing(sqlite3.connect(self.file)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM ping").fetchone()
+            for number in range(5):
+                await self.add(*(f"{number} {letter}" for letter in "abcde"))
+                self.assertGreater(len(writer._unkept), 0)
+                writer._checkpoint()
+        self.assertLess(len(writer._unkept), 10)
+        self.assertTrue(self.watch().checkpoint())
 
     def copy_first_page(self) -> None:
         """Copy the newest first page from the log into the main file, and find no space for the

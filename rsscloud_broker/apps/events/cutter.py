@@ -125,10 +125,21 @@ class Cutter(Service):
             now = self._clock.wall_seconds()
             await self._database.write(partial(rows.open_feeds, feeds=self._feeds, at=now))
             self._opened = True
-        while await self._cut_changes() and self.running:
-            pass
-        while await self._cut_pings() and self.running:
-            pass
+        for some in (self._cut_changes, self._cut_pings):
+            while await self._gently(some) and self.running:
+                pass
+
+    async def _gently(self, some: Callable[[], Awaitable[bool]]) -> bool:
+        """Cut some rows, and rest for as long as that took if there may be more.
+
+        There may be millions, if the feeds are new or nothing was cut for days, and others need
+        the process too.
+        """
+        began_at = self._clock.seconds()
+        more = await some()
+        if more and (seconds := self._clock.seconds() - began_at):
+            await self._rest(seconds)
+        return more
 
     async def _source(self, name: str) -> int:
         """The id of the last row that is cut."""
