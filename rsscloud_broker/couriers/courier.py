@@ -22,7 +22,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rsscloud_broker.couriers.bodies import SentBodies
-from rsscloud_broker.couriers.link import Link
+from rsscloud_broker.couriers.link import LONGEST, Link
 from rsscloud_broker.couriers.messages import (
     Alive,
     Beat,
@@ -68,12 +68,14 @@ class Limits:
     :ivar silent: seconds for which it may give none after that.
     :ivar megabytes: how much memory it may use.
     :ivar answer: seconds that it has for the answer to a request.
+    :ivar frame: how many bytes a frame that it sends may have.
     """
 
     first_sign: float = 60.0
     silent: float = 5.0
     megabytes: int = 512
     answer: float = 60.0
+    frame: int = LONGEST
 
 
 class CourierEnded(Unavailable):
@@ -299,7 +301,12 @@ class Courier:
             self._started_at = self._clock.seconds()
             self._has_lived, self._unanswered, self._is_leaving = False, 0, False
             link = Link[FromBroker, FromCourier](
-                self._reactor, FromCourier, self._take, self._unlinked, self._unsendable
+                self._reactor,
+                FromCourier,
+                self._take,
+                self._unlinked,
+                self._unsendable,
+                lambda: self._limits().frame,
             )
             for message in (*self._greeting(), Beat()):  # so that it gives a sign of life at once
                 link.send(message)

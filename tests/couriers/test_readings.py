@@ -17,6 +17,7 @@ from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.crew import Crew
 from rsscloud_broker.couriers.fetching import CourierFetcher
+from rsscloud_broker.couriers.link import BESIDES
 from rsscloud_broker.couriers.messages import Setup, TopicRules
 from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.couriers.suspects import PAUSE, STAYS
@@ -178,6 +179,20 @@ class RuleTests(ReadingTestCase):
         self.assertIn("too large to be read", error.reason)
         self.crew.read_by(TopicRules(body_limit=3 * LIMIT, allowed=["127.0.0.0/8"]))
         self.assertEqual((await self.fetch("/large")).size, 2 * LIMIT)
+
+    async def test_content_of_the_largest_size(self) -> None:
+        """Frames that a courier sends may have no more, and what was allowed earlier."""
+        largest = 5 * LIMIT
+        self.pages.answers["/large"] = page(200, b"x" * largest, **TYPE)
+        self.crew.read_by(TopicRules(body_limit=largest, allowed=["127.0.0.0/8"]))
+        (courier,) = self.crew.couriers
+        self.assertEqual(courier._limits().frame, largest + BESIDES)
+        readings = [self.fetch("/large") for _ in range(3)]
+        for reading in readings:
+            fetched = await reading
+            self.assertEqual(fetched.content, Content(b"x" * largest, "text/xml"))
+        self.crew.read_by(TopicRules(body_limit=LIMIT, allowed=["127.0.0.0/8"]))
+        self.assertEqual(courier._limits().frame, largest + BESIDES)
 
     async def test_networks_are_those_of_topics(self) -> None:
         """Callbacks may call none beside public ones here."""

@@ -39,7 +39,7 @@ class StrangeProgramTests(CrewTestCase):
     def with_program(self, program: str) -> Courier:
         """A courier that runs a program, instead of the only one of the crew."""
         command = [sys.executable, "-c", f"{_WAIT} {program}"]
-        courier = Courier(0, REACTOR, self.clock, list, command=command)
+        courier = Courier(0, REACTOR, self.clock, list, self.crew._limits, command)
         self.crew.couriers[:] = [self.courier] = [courier]
         return courier
 
@@ -67,6 +67,14 @@ class StrangeProgramTests(CrewTestCase):
             "s.sendall(b'GET / HTTP/1.1'); time.sleep(60)", "a frame of 1,195,725,856"
         )
         await self.logged("s.sendall(b'\\0\\0\\0\\3abc'); time.sleep(60)", "cannot be read")
+
+    async def test_frame_that_is_longer_than_any_content(self) -> None:
+        longest = self.crew._limits().frame
+        self.assertLess(longest, 8 * 1024 * 1024)  # by default, five of them are for a content
+        sent = (longest + 1).to_bytes(4, "big")
+        await self.logged(
+            f"s.sendall({sent!r}); time.sleep(60)", f"{longest + 1:,} bytes; {longest:,} are"
+        )
 
     async def test_messages_of_the_broker(self) -> None:
         """A courier may not send what the broker sends."""
