@@ -40,6 +40,7 @@ from rsscloud_broker.couriers.messages import (
 from rsscloud_broker.couriers.pending import TO_CALL, TO_READ, Pending, WrongAnswer
 from rsscloud_broker.couriers.reading import Facts
 from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
+from rsscloud_broker.couriers.standard_error import StandardError
 from rsscloud_broker.direct import BreakOff, Done, tell, told
 from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
@@ -118,6 +119,7 @@ class Courier:
         self._bodies = SentBodies()
         self._link: Link[FromBroker, FromCourier] | None = None
         self._process: Any = None
+        self._standard_error: StandardError
         self._ended: Deferred[None] | None = None
         self._pause = FIRST_PAUSE
         self._again: IDelayedCall | None = None
@@ -269,6 +271,10 @@ class Courier:
             said += " (what it says until the next beat is left out)"
         self.log.warn("Courier {number}: {said}", number=self.number, said=said)
 
+    def _log_standard_error(self) -> None:
+        for line in self._standard_error.lines():
+            self._log_said(line)
+
     # --- the process
 
     def start(self) -> None:
@@ -296,10 +302,13 @@ class Courier:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._process = spawn(self._reactor, self._command, theirs.fileno(), self._exited)
+            self._process, self._standard_error = spawn(
+                self._reactor, self._command, theirs.fileno(), self._exited
+            )
             self._ended = Deferred()
             self._started_at = self._clock.seconds()
-            self._has_lived, self._unanswered, self._is_leaving = False, 0, False
+            self._has_lived, self._is_leaving = False, False
+            self._unanswered = self._lines = 0
             link = Link[FromBroker, FromCourier](
                 self._reactor,
                 FromCourier,
@@ -362,6 +371,7 @@ class Courier:
         limits = self._limits()
         used, most = megabytes(self._process.pid), limits.megabytes
         self._lines = 0
+        self._log_standard_error()
         is_late = self._pending.beat(limits.answer / BEAT)
         if silent >= (limits.silent if self._has_lived else limits.first_sign):
             self._replace(f"gave no sign of life for {silent:.0f} seconds")
@@ -394,6 +404,8 @@ class Courier:
 
     def _exited(self, reason: str) -> None:
         lived = self._clock.seconds() - self._started_at
+        self._log_standard_error()
+        self._standard_error.close()
         ended, self._ended = self._ended, None
         if ended is not None:
             ended.callback(None)

@@ -11,6 +11,7 @@ from typing import Any
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.admin_records import Block
@@ -409,6 +410,15 @@ class DeadlyTests(ReadingTestCase):
             await self.again(
                 "/parsed", fetched.validators, Wanted(Need.FACTS, fetched.digest, fetched.size)
             )
+
+    async def test_last_words_of_a_crash(self) -> None:
+        """The log says where in the program it was."""
+        with capturedLogs() as events:
+            await self.assertFailure(self.fetch("/deadly"), Unavailable)
+        lines = [str(formatEvent(event)) for event in events]
+        (first,) = [line for line in lines if "Fatal Python error: Aborted" in line]
+        (place,) = [line for line in lines if "crashing.py" in line and "_redirect" in line]
+        self.assertLess(lines.index(first), lines.index(place))
 
     async def test_suspect_that_cannot_be_read_stays_one(self) -> None:
         await self.assertFailure(self.fetch("/deadly"), Unavailable)
