@@ -209,6 +209,16 @@ class LinkTests(SynchronousTestCase):
         self.link.dataReceived(sent)
         self.assertEqual(self.taken, [])
 
+    def test_what_the_process_may_die_of_afterwards(self) -> None:
+        """Messages are with the transport at once, which writes at the end of a turn."""
+        self.link.send(Said("first"))
+        waiting = Deferred.fromCoroutine(self.link.until_handed_over())
+        self.assertEqual(self.frames(), [msgpack.encode([Said("first")])])
+        self.assertNoResult(waiting)
+        for _ in range(2):
+            self.clock.advance(0)
+        self.assertIsNone(self.successResultOf(waiting))
+
     def test_who_reads_slowly(self) -> None:
         """Whoever asks first waits until there is room, or until the link has ended."""
         self.assertTrue(self.transport.streaming)
