@@ -84,3 +84,15 @@ class PendingTests(SynchronousTestCase):
         assert following is not None
         self.pending.take(FeedRead(later, "no feed"))
         self.assertEqual(self.successResultOf(following), "no feed")
+
+    def test_process_that_has_ended(self) -> None:
+        """Everybody is told, also who waits for the facts of a feed."""
+        self.add()
+        read = self.add(TO_READ)
+        self.pending.take(read_done(read))
+        facts = self.pending.facts(read)
+        assert facts is not None
+        self.pending.give_up(CourierEnded)
+        self.failureResultOf(facts, CourierEnded)
+        self.assertIsInstance(self.ends[-1], CourierEnded)
+        self.assertEqual((len(self.ends), len(self.pending)), (2, 0))
