@@ -1,8 +1,8 @@
 """One courier, as the broker sees it: a process that is started, watched, and replaced.
 
 A courier is replaced if it has died, gives no sign of life, or uses too much memory.  The requests
-that it had under way fail with ``Unavailable``: whoever made them tries again, since nobody knows
-whether they arrived.
+that it had under way fail with ``CallsUnavailable``: whoever made them tries again, since nobody
+knows whether they arrived.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from rsscloud_broker.couriers.reading import Facts
 from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
 from rsscloud_broker.couriers.standard_error import StandardError
 from rsscloud_broker.direct import BreakOff, Done, tell, told
-from rsscloud_broker.errors import OutboundError, Unavailable
+from rsscloud_broker.errors import CallsUnavailable, OutboundError
 from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
 from rsscloud_broker.wire.text import clean
 
@@ -79,11 +79,13 @@ class Limits:
     frame: int = LONGEST
 
 
-class CourierEnded(Unavailable):
+class CourierEnded(CallsUnavailable):
     """A courier has ended, or was replaced, while it worked on a request, which may be why.
 
     It is not raised if the courier has said why it ends, or if the broker has no more need of it.
     """
+
+    told = "The part of the broker that was calling the server has ended, and is being replaced."
 
 
 class Courier:
@@ -162,7 +164,7 @@ class Courier:
         :param make: makes the message with a number.
         :returns: what was found; and what brings the facts of the feed, if they follow.
         :raises CourierEnded: the courier ended meanwhile, also where the facts are awaited.
-        :raises Unavailable: no courier can be started, or the broker stops.
+        :raises CallsUnavailable: no courier can be started, or the broker stops.
         """
         self.readings += 1
         try:
@@ -213,10 +215,10 @@ class Courier:
     async def _next_link(self) -> Link[FromBroker, FromCourier]:
         """Wait for the next process, which starts within ``LONGEST_PAUSE`` seconds.
 
-        :raises Unavailable: it cannot be started, or the broker stops.
+        :raises CallsUnavailable: it cannot be started, or the broker stops.
         """
         if self._is_stopping:
-            raise Unavailable("the broker stops")
+            raise CallsUnavailable("the broker stops")
         started: Deferred[Link[FromBroker, FromCourier]] = Deferred(self._no_longer)
         self._for_start.append(started)
         return await started
@@ -297,7 +299,7 @@ class Courier:
         """Have the requests fail that wait for a process."""
         waiting, self._for_start = self._for_start, []
         for started in waiting:
-            started.errback(Unavailable(why))
+            started.errback(CallsUnavailable(why))
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
@@ -434,4 +436,4 @@ class Courier:
         """Have all requests fail that are under way."""
         self._bodies.clear()
         was_at_work = self._has_lived and not self._is_stopping and not self._is_leaving
-        self._pending.give_up(CourierEnded if was_at_work else Unavailable)
+        self._pending.give_up(CourierEnded if was_at_work else CallsUnavailable)
