@@ -7,6 +7,7 @@ see ``couriers.confinement``.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 from collections.abc import Sequence
@@ -147,6 +148,8 @@ def main() -> None:
     """Run a courier on the descriptor that is named on the command line."""
     from twisted.internet import reactor  # noqa: PLC0415 # the process is made for it
 
+    # Should C code crash, the broker's log has where.
+    faulthandler.enable(all_threads=False)
     os.chdir("/")
     # OpenSSL reads the trusted certificates first, wherever it finds them.
     tls = TLSContext()

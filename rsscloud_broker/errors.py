@@ -7,6 +7,8 @@ the form of its protocol.  ``Unavailable`` means that the broker itself lacks a 
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class ClaimLost(Exception):
     """The process does not hold the claim of its work any more, so nothing was recorded."""
@@ -129,13 +131,36 @@ class ForgedForm(Refused):
 class Unavailable(Exception):
     """The broker lacks a resource that it needs for a request; nothing was changed.
 
-    The store raises this when the database cannot be used, and the outbound client when no file
-    descriptors are left.
+    The text of the error is for the log, since it may name hosts and files.
+
+    :cvar told: what callers are told instead.
     """
 
+    told: ClassVar[str] = "The broker cannot do this right now."
 
-class DiskFull(Unavailable):
+
+class StoreUnavailable(Unavailable):
+    """The database cannot be used."""
+
+    told = "The broker cannot use its database right now, so it stores nothing."
+
+
+class DiskFull(StoreUnavailable):
     """The disk has too little space for anything new.  Somebody must make room."""
+
+    told = "The broker has too little space on its disk to store anything."
+
+
+class MemoryUnavailable(Unavailable):
+    """The broker has as many bytes from strangers in memory as it may."""
+
+    told = "The broker has no memory left for this right now."
+
+
+class CallsUnavailable(Unavailable):
+    """The broker cannot call other servers, for instance since no file descriptors are left."""
+
+    told = "The broker cannot call other servers right now."
 
 
 class OutboundError(Exception):

@@ -9,6 +9,7 @@ database and no file of the data directory.
 ``crew``      the broker's side: hands each request to the courier of its host
 ``courier``   the broker's side of one courier: a process that is watched and replaced
 ``spawning``  starts that process
+``standard_error``  the broker's side: reads the last words of that process
 ``bodies``    the broker's side: sends each large body once
 ``carrying``  the courier's side: makes the requests
 ``reading``   the courier's side: reads topics

@@ -1,8 +1,8 @@
 """One courier, as the broker sees it: a process that is started, watched, and replaced.
 
 A courier is replaced if it has died, gives no sign of life, or uses too much memory.  The requests
-that it had under way fail with ``Unavailable``: whoever made them tries again, since nobody knows
-whether they arrived.
+that it had under way fail with ``CallsUnavailable``: whoever made them tries again, since nobody
+knows whether they arrived.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rsscloud_broker.couriers.bodies import SentBodies
-from rsscloud_broker.couriers.link import Link
+from rsscloud_broker.couriers.link import LONGEST, Link
 from rsscloud_broker.couriers.messages import (
     Alive,
     Beat,
@@ -40,8 +40,9 @@ from rsscloud_broker.couriers.messages import (
 from rsscloud_broker.couriers.pending import TO_CALL, TO_READ, Pending, WrongAnswer
 from rsscloud_broker.couriers.reading import Facts
 from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
+from rsscloud_broker.couriers.standard_error import StandardError
 from rsscloud_broker.direct import BreakOff, Done, tell, told
-from rsscloud_broker.errors import OutboundError, Unavailable
+from rsscloud_broker.errors import CallsUnavailable, OutboundError
 from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
 from rsscloud_broker.wire.text import clean
 
@@ -68,19 +69,23 @@ class Limits:
     :ivar silent: seconds for which it may give none after that.
     :ivar megabytes: how much memory it may use.
     :ivar answer: seconds that it has for the answer to a request.
+    :ivar frame: how many bytes a frame that it sends may have.
     """
 
     first_sign: float = 60.0
     silent: float = 5.0
     megabytes: int = 512
     answer: float = 60.0
+    frame: int = LONGEST
 
 
-class CourierEnded(Unavailable):
+class CourierEnded(CallsUnavailable):
     """A courier has ended, or was replaced, while it worked on a request, which may be why.
 
     It is not raised if the courier has said why it ends, or if the broker has no more need of it.
     """
+
+    told = "The part of the broker that was calling the server has ended, and is being replaced."
 
 
 class Courier:
@@ -119,6 +124,7 @@ class Courier:
         self._bodies = SentBodies()
         self._link: Link[FromBroker, FromCourier] | None = None
         self._process: Any = None
+        self._standard_error: StandardError
         self._ended: Deferred[None] | None = None
         self._pause = FIRST_PAUSE
         self._again: IDelayedCall | None = None
@@ -161,7 +167,7 @@ class Courier:
         :param make: makes the message with a number.
         :returns: what was found; and what brings the facts of the feed, if they follow.
         :raises CourierEnded: the courier ended meanwhile, also where the facts are awaited.
-        :raises Unavailable: no courier can be started, or the broker stops.
+        :raises CallsUnavailable: no courier can be started, or the broker stops.
         """
         self.readings += 1
         try:
@@ -212,10 +218,10 @@ class Courier:
     async def _next_link(self) -> Link[FromBroker, FromCourier]:
         """Wait for the next process, which starts within ``LONGEST_PAUSE`` seconds.
 
-        :raises Unavailable: it cannot be started, or the broker stops.
+        :raises CallsUnavailable: it cannot be started, or the broker stops.
         """
         if self._is_stopping:
-            raise Unavailable("the broker stops")
+            raise CallsUnavailable("the broker stops")
         started: Deferred[Link[FromBroker, FromCourier]] = Deferred(self._no_longer)
         self._for_start.append(started)
         return await started
@@ -270,6 +276,10 @@ class Courier:
             said += " (what it says until the next beat is left out)"
         self.log.warn("Courier {number}: {said}", number=self.number, said=said)
 
+    def _log_standard_error(self) -> None:
+        for line in self._standard_error.lines():
+            self._log_said(line)
+
     # --- the process
 
     def start(self) -> None:
@@ -292,17 +302,25 @@ class Courier:
         """Have the requests fail that wait for a process."""
         waiting, self._for_start = self._for_start, []
         for started in waiting:
-            started.errback(Unavailable(why))
+            started.errback(CallsUnavailable(why))
 
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._process = spawn(self._reactor, self._command, theirs.fileno(), self._exited)
+            self._process, self._standard_error = spawn(
+                self._reactor, self._command, theirs.fileno(), self._exited
+            )
             self._ended = Deferred()
             self._started_at = self._clock.seconds()
-            self._has_lived, self._unanswered, self._is_leaving = False, 0, False
+            self._has_lived, self._is_leaving = False, False
+            self._unanswered = self._lines = 0
             link = Link[FromBroker, FromCourier](
-                self._reactor, FromCourier, self._take, self._unlinked, self._unsendable
+                self._reactor,
+                FromCourier,
+                self._take,
+                self._unlinked,
+                self._unsendable,
+                lambda: self._limits().frame,
             )
             for message in (*self._greeting(), Beat()):  # so that it gives a sign of life at once
                 link.send(message)
@@ -358,6 +376,7 @@ class Courier:
         limits = self._limits()
         used, most = megabytes(self._process.pid), limits.megabytes
         self._lines = 0
+        self._log_standard_error()
         is_late = self._pending.beat(limits.answer / BEAT)
         if silent >= (limits.silent if self._has_lived else limits.first_sign):
             self._replace(f"gave no sign of life for {silent:.0f} seconds")
@@ -390,6 +409,8 @@ class Courier:
 
     def _exited(self, reason: str) -> None:
         lived = self._clock.seconds() - self._started_at
+        self._log_standard_error()
+        self._standard_error.close()
         ended, self._ended = self._ended, None
         if ended is not None:
             ended.callback(None)
@@ -420,4 +441,4 @@ class Courier:
         was_at_work = self._has_lived and not self._is_stopping and not self._is_leaving
         if was_at_work:
             self._tell_ended(self._pending.called())
-        self._pending.give_up(CourierEnded if was_at_work else Unavailable)
+        self._pending.give_up(CourierEnded if was_at_work else CallsUnavailable)

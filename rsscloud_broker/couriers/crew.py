@@ -15,11 +15,12 @@ from zope.interface import implementer
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import confinement
 from rsscloud_broker.couriers.courier import Courier, Limits
+from rsscloud_broker.couriers.link import BESIDES
 from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup, TopicRules
 from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.couriers.suspect_calls import SuspectCalls
 from rsscloud_broker.direct import BreakOff, Done, tell, told
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import CallsUnavailable
 from rsscloud_broker.interfaces import IClock, IDirectOutbound, OutboundReply, Signing
 from rsscloud_broker.model import host_of
 
@@ -67,6 +68,7 @@ class Crew(Service):
         self._command = command
         self._setup = setup
         self._rules = rules
+        self._largest = max(setup.body_limit, rules.body_limit)
         self._networks = Networks([*networks])
         self._blocked = Blocked([])
         self._suspects = SuspectCalls(self, clock)
@@ -88,10 +90,17 @@ class Crew(Service):
         return [self._setup, self._networks, self._rules, self._blocked]
 
     def _limits(self) -> Limits:
-        """When couriers are replaced: they need more memory for large contents."""
+        """When couriers are replaced: they need more memory for large contents.
+
+        A content that is on its way when ``body_limit`` is lowered may still come.
+        """
         more = FOR_LARGE * max(0, self._rules.body_limit // 2**20 - USUAL)
         longest = max(self._setup.deadline, self._rules.deadline)
-        return Limits(megabytes=Limits().megabytes + more, answer=longest + MARGIN)
+        return Limits(
+            megabytes=Limits().megabytes + more,
+            answer=longest + MARGIN,
+            frame=self._largest + BESIDES,
+        )
 
     def startService(self) -> None:
         super().startService()
@@ -111,10 +120,10 @@ class Crew(Service):
     def engage(self) -> Courier:
         """Start a further courier, which belongs to no host.
 
-        :raises Unavailable: the crew is not at work.
+        :raises CallsUnavailable: the crew is not at work.
         """
         if not self.running:
-            raise Unavailable("the broker stops")
+            raise CallsUnavailable("the broker stops")
         taken = {each.number for each in self._all}
         courier = self._courier(next(number for number in count() if number not in taken))
         self._further.append(courier)
@@ -166,6 +175,7 @@ class Crew(Service):
     def read_by(self, rules: TopicRules) -> None:
         """Have topics read by these rules from now on."""
         self._rules = rules
+        self._largest = max(self._largest, rules.body_limit)
         self._tell(rules)
 
     @property

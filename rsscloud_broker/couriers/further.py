@@ -34,7 +34,7 @@ class FurtherCourier:
     def taken(self) -> Courier:
         """The courier, until it is given back.
 
-        :raises Unavailable: the crew is not at work.
+        :raises CallsUnavailable: the crew is not at work.
         """
         if self._courier is None or not self._crew.has(self._courier):
             self._courier = self._crew.engage()

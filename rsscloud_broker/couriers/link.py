@@ -14,13 +14,14 @@ from msgspec import DecodeError, Meta, msgpack
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer, ITransport
 from twisted.internet.protocol import Protocol
+from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
 S = TypeVar("S")
 T = TypeVar("T")
 
-#: The longest frame in bytes: a content of the largest size allowed, and what is sent with it.
+#: The longest frame in bytes that a courier takes from its broker.
 LONGEST: Final = 80 * 1024 * 1024
 
 #: How many messages a frame may have.  A few bytes can be one, and each takes much more memory.
@@ -32,6 +33,9 @@ _PREFIX: Final = 4
 #: A frame is sent when so many bytes of bodies have come together in one turn, and then another.
 ENOUGH: Final = 1024 * 1024
 
+#: A frame has at most so many bytes beside its last body: those of other bodies, and all else.
+BESIDES: Final = 2 * ENOUGH
+
 
 @implementer(IPushProducer)
 class Link(Protocol, Generic[S, T]):
@@ -42,6 +46,8 @@ class Link(Protocol, Generic[S, T]):
     :param lost: is called when the connection has ended, with the reason, in words.
     :param refuse: is called with a message that cannot be encoded, such as one with a text that is
         not Unicode, and the reason.
+    :param longest: says how many bytes a frame that comes may have.  It is asked only about one of
+        more than ``BESIDES``.
     :ivar is_full: whether the other end reads more slowly than this one sends.
     """
 
@@ -52,6 +58,7 @@ class Link(Protocol, Generic[S, T]):
         take: Callable[[Sequence[T]], object],
         lost: Callable[[str], object],
         refuse: Callable[[S, str], object],
+        longest: Callable[[], int] = lambda: LONGEST,
     ) -> None:
         self._reactor = reactor
         self._encode = msgpack.Encoder().encode
@@ -59,6 +66,7 @@ class Link(Protocol, Generic[S, T]):
         self._take = take
         self._lost = lost
         self._refuse = refuse
+        self._longest = longest
         self._size = 0
         self._why = ""
         self._batch: list[S] = []
@@ -88,11 +96,16 @@ class Link(Protocol, Generic[S, T]):
         self._flushing = None
         if not self.connected:
             return  # they are sent when the connection is made
-        batch, self._batch, self._size = self._batch, [], 0
+        batch, self._batch = self._batch, []
+        size, self._size = self._size, 0
         for start in range(0, len(batch), MOST):
-            self._send(batch[start : start + MOST])
+            self._send(batch[start : start + MOST], size)
 
-    def _send(self, batch: Sequence[S]) -> None:
+    def _send(self, batch: Sequence[S], size: int) -> None:
+        """Send messages in one frame, or in several ones if it were too long.
+
+        :param size: how many bytes their bodies have at most.
+        """
         try:
             frame = self._encode(batch)
         except (UnicodeError, OverflowError, TypeError) as error:
@@ -100,8 +113,13 @@ class Link(Protocol, Generic[S, T]):
                 self._refuse(batch[0], f"it cannot be sent: {error}")
             else:
                 for message in batch:
-                    self._send([message])
+                    self._send([message], size)
         else:
+            if len(frame) - size > ENOUGH and len(batch) > 1:
+                half = len(batch) // 2
+                self._send(batch[:half], size)
+                self._send(batch[half:], size)
+                return
             length = len(frame).to_bytes(_PREFIX, "big")
             cast(ITransport, self.transport).writeSequence([length, frame])
 
@@ -109,6 +127,15 @@ class Link(Protocol, Generic[S, T]):
         """End the connection when the messages until now are sent."""
         self.flush()
         cast(ITransport, self.transport).loseConnection()
+
+    async def until_handed_over(self) -> None:
+        """Send all messages now, and wait until the system has them, if it has room for them.
+
+        What ends the process afterwards does not end them.
+        """
+        self.flush()
+        await deferLater(self._reactor, 0)  # in this turn the transport learns of them
+        await deferLater(self._reactor, 0)  # and at the end of that it has written
 
     async def until_there_is_room(self) -> None:
         """Wait until the other end has read what was sent."""
@@ -145,8 +172,8 @@ class Link(Protocol, Generic[S, T]):
         received += data
         while not self._why and len(received) >= _PREFIX:
             length = int.from_bytes(received[:_PREFIX], "big")
-            if length > LONGEST:
-                self.abort(f"it sent a frame of {length:,} bytes; {LONGEST:,} are the most")
+            if length > BESIDES and length > (most := self._longest()):
+                self.abort(f"it sent a frame of {length:,} bytes; {most:,} are the most")
             elif len(received) < _PREFIX + length:
                 return
             else:

@@ -16,7 +16,7 @@ from rsscloud_broker import errors
 from rsscloud_broker.couriers.messages import Answered, Failed, FeedRead, ReadDone, Unread
 from rsscloud_broker.couriers.reading import Facts
 from rsscloud_broker.direct import Done
-from rsscloud_broker.errors import OutboundError, Unavailable
+from rsscloud_broker.errors import CallsUnavailable, MemoryUnavailable, OutboundError, Unavailable
 from rsscloud_broker.interfaces import OutboundReply
 
 Answer: TypeAlias = Answered | Failed | FeedRead | ReadDone | Unread
@@ -30,6 +30,8 @@ _ERRORS: Final[Mapping[str, type[OutboundError]]] = {
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, OutboundError)
 }
+
+_LACKS: Final[Mapping[str, type[Unavailable]]] = {"MemoryUnavailable": MemoryUnavailable}
 
 
 class WrongAnswer(Exception):
@@ -87,7 +89,7 @@ class Pending:
             if self._beats - since <= longest:
                 break
             del self._facts[number]
-            facts.errback(Unavailable("a courier did not say what the feed says"))
+            facts.errback(CallsUnavailable("a courier did not say what the feed says"))
         oldest = next(iter(self._waiting.values()), None)
         return oldest is not None and self._beats - oldest[2] > longest
 
@@ -136,7 +138,7 @@ def _result(message: Answered | Failed | ReadDone | Unread) -> object:
         case Failed():
             kind = _ERRORS.get(message.kind)
             if kind is None:
-                return Unavailable(message.reason)
+                return _LACKS.get(message.kind, CallsUnavailable)(message.reason)
             return kind(message.reason, port_only=message.port_only)
         case _:
             return message

@@ -146,6 +146,7 @@ class Reader:
             len(brought.content.body) if brought.content else 0,
         )
         if inspected is not None:
+            await link.until_handed_over()  # the feed may be one that ends the process
             facts = self._parse(asked.url, inspected)
             facts.addCallback(lambda said: link.send(FeedRead(asked.number, said)))
 

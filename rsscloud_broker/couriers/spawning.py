@@ -14,6 +14,7 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
 
 import rsscloud_broker
+from rsscloud_broker.couriers.standard_error import StandardError
 
 #: What a courier runs.  ``-P`` keeps Python from looking for modules in the working directory.
 COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.courier_process")
@@ -38,39 +39,54 @@ _FOR_THE_BROKER: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.S
 
 def spawn(
     reactor: Any, command: Sequence[str], descriptor: int, exited: Callable[[str], object]
-) -> Any:
+) -> tuple[Any, StandardError]:
     """Start a process.
 
     :param command: its command line, but for the last argument, the number of its descriptor.
     :param descriptor: its end of the connection.
-    :param exited: is called with the reason when it has ended.
-    :returns: an ``IProcessTransport``.
+    :param exited: is called with the reason when it has ended, and not before this has returned.
+    :returns: an ``IProcessTransport``, and what the process writes to its standard error.
     :raises OSError: the system has no room for a process.
     """
+    standard_error = StandardError()
     # A process keeps the mask of signals of the one that starts it, so there is no moment in which
     # they can end it.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_BROKER)
     try:
         # Without a path Twisted need not fork, which takes long for a broker with much memory.
-        return reactor.spawnProcess(
-            _Watch(exited),
+        # Without pipes of its own it notices the end of the process at once, also if that has
+        # left a process of its own behind that keeps them open.
+        process = reactor.spawnProcess(
+            _Watch(reactor, exited),
             command[0],
             [*command, str(_DESCRIPTOR)],
             env=_environment(),
-            childFDs={0: _null(), 1: 2, 2: 2, _DESCRIPTOR: descriptor},
+            childFDs={
+                0: _null(),
+                1: _null(),
+                2: standard_error.theirs,
+                _DESCRIPTOR: descriptor,
+            },
         )
+    except BaseException:
+        standard_error.close()
+        raise
     finally:
+        standard_error.handed_over()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process, standard_error
 
 
 class _Watch(ProcessProtocol):
     """Says when the process has ended."""
 
-    def __init__(self, exited: Callable[[str], object]) -> None:
+    def __init__(self, reactor: Any, exited: Callable[[str], object]) -> None:
+        self._reactor = reactor
         self._exited = exited
 
     def processEnded(self, reason: Failure) -> None:
-        self._exited(reason.getErrorMessage())
+        # A process may end so soon that Twisted says so while it is still starting it.
+        self._reactor.callLater(0, self._exited, reason.getErrorMessage())
 
 
 def _environment() -> dict[str, str]:

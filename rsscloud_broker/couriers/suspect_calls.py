@@ -85,7 +85,7 @@ class SuspectCalls:
 
         :param call: calls it by a courier.
         :raises OutboundError: there is no answer, and perhaps the courier ended.
-        :raises Unavailable: too many suspects wait, or the broker stops.
+        :raises CallsUnavailable: too many suspects wait, or the broker stops.
         """
         async with self._turns.of(host_of(url)):
             courier = self._further.taken()

@@ -78,7 +78,7 @@ class Suspects:
         :param read: reads it by a courier.
         :raises TopicUnreadable: the topic is to blame.
         :raises CourierEnded: the courier ended, and the topic may be to blame.
-        :raises Unavailable: too many suspects wait, or the broker stops.
+        :raises CallsUnavailable: too many suspects wait, or the broker stops.
         """
         async with self._turns.of(host_of(url)):
             self.check(url)

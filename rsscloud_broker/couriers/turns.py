@@ -10,7 +10,7 @@ from attrs import define, field
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import CallsUnavailable
 
 #: How many may wait in all, and how many of one host.  The others are told to come again.
 MOST: Final = 50
@@ -34,7 +34,7 @@ class Turns:
     def of(self, host: str) -> AbstractAsyncContextManager[None]:
         """Wait for a turn, which lasts as long as the context.
 
-        :raises Unavailable: as it is entered: too many wait.
+        :raises CallsUnavailable: as it is entered: too many wait.
         """
         return _Turn(self, host)
 
@@ -44,7 +44,7 @@ class Turns:
             return
         waiting = sum(map(len, self._hosts.values()))
         if waiting >= MOST or len(self._hosts.get(turn.host, ())) >= OF_A_HOST:
-            raise Unavailable("too much that may have ended a courier waits to be tried alone")
+            raise CallsUnavailable("too much that may have ended a courier waits to be tried alone")
         self._hosts.setdefault(turn.host, {})[turn] = None
         try:
             await turn.ready

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
@@ -21,19 +21,19 @@ from rsscloud_broker.front_doors.requests import plain
 
 log = Logger()
 
-#: Seconds between two log lines that say that the store is unavailable.
+#: Seconds between two log lines that say that something is unavailable.
 _LOG_INTERVAL: Final = 60.0
 
 
 class _UnavailableLog:
-    """Logs that the store is unavailable, at most once a minute: more lines could fill a disk."""
+    """Logs that something is unavailable, at most once a minute: more lines could fill a disk."""
 
     def __init__(self) -> None:
         self._logged_at = -_LOG_INTERVAL
         self._unlogged = 0
 
     def add(self, error: Unavailable, now: float) -> None:
-        """Log that a request failed for want of the store, or count the request.
+        """Log that a request failed for the broker's own want, or count the request.
 
         :param now: seconds, by a monotonic clock.
         """
@@ -47,17 +47,24 @@ class _UnavailableLog:
 
 _unavailable_log = _UnavailableLog()
 
-#: Seconds after which a client may try again when the store is unavailable.
+#: Seconds after which a client may try again when something is unavailable.
 RETRY_AFTER = "30"
 
 
-def answer(request: Request, body: Awaitable[bytes]) -> int:
+class Say(Protocol):
+    """Sets the status and the headers of an answer, and writes why a request failed as its body."""
+
+    def __call__(self, request: Request, status: int, text: str, **headers: str) -> bytes: ...
+
+
+def answer(request: Request, body: Awaitable[bytes], say: Say = plain) -> int:
     """Answer a request with a body as soon as the body has been made.
 
     If the client hangs up, the work still goes on, since the request was made.  ``TooMany`` is
     answered with 429, unless the front door answers it by its own protocol; ``Unavailable`` and
     a broker that is stopping with 503; any other exception is logged and answered with 500.
 
+    :param say: writes those answers in the form of a protocol.
     :returns: ``NOT_DONE_YET``, as ``twisted.web`` wants it.
     """
 
@@ -65,21 +72,17 @@ def answer(request: Request, body: Awaitable[bytes]) -> int:
         try:
             content = await body
         except CancelledError:
-            content = plain(request, 503, "The broker is stopping.", retry_after=RETRY_AFTER)
+            content = say(request, 503, "The broker is stopping.", retry_after=RETRY_AFTER)
         except TooMany as error:
             text = f"This was not accepted: {error}."
-            content = plain(request, 429, text, retry_after=str(error.retry_after))
+            content = say(request, 429, text, retry_after=str(error.retry_after))
         except Unavailable as error:
             _unavailable_log.add(error, time.monotonic())
-            content = plain(
-                request,
-                503,
-                "The broker cannot store anything right now. Please try again later.",
-                retry_after=RETRY_AFTER,
-            )
+            text = f"{error.told} Please try again later."
+            content = say(request, 503, text, retry_after=RETRY_AFTER)
         except Exception:  # a bug: log it, and still answer
             log.failure("A request to {path} failed.", path=request.path)
-            content = plain(request, 500, "The broker made a mistake. It has been logged.")
+            content = say(request, 500, "The broker made a mistake. It has been logged.")
         if request.channel is not None:  # otherwise the client has hung up
             if request.code != NO_CONTENT:  # a 204 must not have a Content-Length
                 request.setHeader("content-length", str(len(content)))
@@ -96,13 +99,15 @@ class Page(Resource):
     """A resource whose answers one async function makes, for every HTTP method.
 
     :param respond: takes the request, sets status and headers, and returns the body.
+    :param say: see ``answer``.
     """
 
     isLeaf = True
 
-    def __init__(self, respond: Callable[[Request], Awaitable[bytes]]) -> None:
+    def __init__(self, respond: Callable[[Request], Awaitable[bytes]], say: Say = plain) -> None:
         super().__init__()
         self._respond = respond
+        self._say = say
 
     def render(self, request: Request) -> int:
-        return answer(request, self._respond(request))
+        return answer(request, self._respond(request), self._say)

@@ -46,7 +46,7 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.requests import all_parameters, caller, parameters, passage
-from rsscloud_broker.front_doors.rsscloud_answers import rest_answer
+from rsscloud_broker.front_doors.rsscloud_answers import failure_of, rest_answer
 from rsscloud_broker.front_doors.rsscloud_pages import RssCloudPages
 from rsscloud_broker.front_doors.xmlrpc import procedure
 from rsscloud_broker.interfaces import (
@@ -271,7 +271,8 @@ class RssCloudDoor:
         self._pages = RssCloudPages(parts)
 
     def routes(self) -> Sequence[Route]:
-        register, ping = Page(self._rest_please_notify), Page(self._rest_ping)
+        register = Page(self._rest_please_notify, failure_of("notifyResult"))
+        ping = Page(self._rest_ping, failure_of("result"))
         return [
             *self._pages.routes(),
             *(

@@ -1,6 +1,6 @@
 """Answers the requests of the REST interface of rssCloud, to programs and to browsers.
 
-Programs get XML or JSON, always with status 200; browsers get a page.
+Programs get XML or JSON, with status 200 unless the broker is at fault; browsers get a page.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 from attrs import frozen
 from twisted.web.server import Request
 
+from rsscloud_broker.front_doors.answering import Say
 from rsscloud_broker.front_doors.requests import header, plain, respond
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.negotiation import preferred, wants_page
@@ -76,7 +77,30 @@ async def rest_answer(
         return await page(request, result)
     if result.reason:
         request.setHeader("rsscloud-reason", result.reason)
+    return _for_programs(request, 200, kind, result)
+
+
+def failure_of(root: str) -> Say:
+    """What writes why the broker could not perform a request: to browsers as a page says it.
+
+    :param root: the name of the root element of an XML answer.
+    """
+
+    def failure(request: Request, status: int, text: str, **headers: str) -> bytes:
+        accept = header(request, "accept")
+        if wants_page(accept, _KINDS):
+            return plain(request, status, text, **headers)
+        result = RestResult(root, text, BadRegistration(text))
+        return _for_programs(request, status, preferred(accept, _KINDS), result, **headers)
+
+    return failure
+
+
+def _for_programs(
+    request: Request, status: int, kind: str | None, result: RestResult, **headers: str
+) -> bytes:
+    """Answer with a result as JSON or XML."""
     if kind == "application/json":
         answer = {"success": result.error is None, "msg": result.msg}
-        return respond(request, 200, "application/json", json.dumps(answer).encode())
-    return respond(request, 200, XML, result.document())
+        return respond(request, status, kind, json.dumps(answer).encode(), **headers)
+    return respond(request, status, XML, result.document(), **headers)

@@ -36,6 +36,11 @@ def fault_document(request: Request, code: str, text: str) -> bytes:
     return respond(request, 500, CONTENT_TYPE, soap.encode_fault(code, text))
 
 
+def _failure(request: Request, status: int, text: str, **headers: str) -> bytes:
+    """Answer with a fault that is not the caller's, with an HTTP status that says so too."""
+    return respond(request, status, CONTENT_TYPE, soap.encode_fault("Server", text), **headers)
+
+
 class SoapRoot:
     """Answers the calls of all SOAP operations that the front doors offer; ``site`` calls it."""
 
@@ -56,7 +61,7 @@ class SoapRoot:
 
     def render_document(self, request: Request, root: etree._Element) -> int:
         """Answer a call whose document has been parsed."""
-        return answer(request, self._answer_document(request, root))
+        return answer(request, self._answer_document(request, root), _failure)
 
     async def _answer_document(self, request: Request, root: etree._Element) -> bytes:
         try:

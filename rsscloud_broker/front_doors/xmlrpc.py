@@ -38,6 +38,12 @@ def fault_document(request: Request, code: int, text: str) -> bytes:
     return respond(request, 200, CONTENT_TYPE, xmlrpc.encode_fault(code, text))
 
 
+def _failure(request: Request, status: int, text: str, **headers: str) -> bytes:
+    """Answer with a fault that is not the caller's, with an HTTP status that says so too."""
+    document = xmlrpc.encode_fault(xmlrpc.INTERNAL_ERROR, text)
+    return respond(request, status, CONTENT_TYPE, document, **headers)
+
+
 def procedure(
     *signatures: list[str],
 ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
@@ -100,7 +106,7 @@ class XMLRPCRoot(XMLRPC):
 
     def render_call(self, request: Request, method: str, params: Sequence[Any]) -> int:
         """Answer a call."""
-        return answer(request, self._answer_call(request, method, params))
+        return answer(request, self._answer_call(request, method, params), _failure)
 
     async def _answer_call(self, request: Request, method: str, params: Sequence[Any]) -> bytes:
         try:
@@ -115,7 +121,7 @@ class XMLRPCRoot(XMLRPC):
         :param method: the name of the procedure, with its prefix.
         :returns: the result of the procedure.
         :raises Fault: the call failed, for any reason but the next.
-        :raises Unavailable: the store cannot be used.
+        :raises Unavailable: the broker lacks what it needs for the call.
         """
         function = self.lookupProcedure(method)
         arguments = [request, *params] if getattr(function, "withRequest", False) else params

@@ -16,7 +16,7 @@ from weakref import finalize
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.budget import Budget
-from rsscloud_broker.errors import OutboundError, Unavailable
+from rsscloud_broker.errors import MemoryUnavailable, OutboundError
 from rsscloud_broker.model import Content
 
 #: The limit in bytes of each kind: answers that arrive, answers that wait to be decoded, and
@@ -91,10 +91,10 @@ class AnswerBudget(Budget):
     def admit(self, url: str, content: Content) -> None:
         """Count the content of a topic until the last reference to it is gone.
 
-        :raises Unavailable: it does not fit.  The topic is not to blame.
+        :raises MemoryUnavailable: it does not fit.  The topic is not to blame.
         """
         if not self.has_capacity(len(content.body)):
-            raise Unavailable(f"{url}: {NO_MEMORY}")
+            raise MemoryUnavailable(f"{url}: {NO_MEMORY}")
         self.keep(content)
 
     def keep(self, content: Content) -> None:

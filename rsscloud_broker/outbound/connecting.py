@@ -11,7 +11,7 @@ from twisted.internet.protocol import ClientFactory, Factory
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 
-from rsscloud_broker.errors import OutboundError, Unavailable
+from rsscloud_broker.errors import CallsUnavailable, OutboundError
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, NotConnected
 from rsscloud_broker.twisted_overrides import tcp_client
@@ -73,10 +73,10 @@ class _OneConnection(ClientFactory):
         self._connection.fail(_refusal(reason.value, self._address))
 
 
-def _refusal(problem: BaseException | None, address: str) -> NotConnected | Unavailable:
+def _refusal(problem: BaseException | None, address: str) -> NotConnected | CallsUnavailable:
     """What an error in connecting to an address means for the request."""
     number = problem.errno if isinstance(problem, OSError) else getattr(problem, "osError", None)
     text = " ".join(str(problem).split())
     if number in (_WANT_OVER_IPV6 if ":" in address else OUR_OWN_WANT):
-        return Unavailable(f"no connection can be made just now: {text}")
+        return CallsUnavailable(f"no connection can be made just now: {text}")
     return NotConnected(text, port_only=number == ECONNREFUSED)

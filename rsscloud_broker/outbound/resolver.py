@@ -31,11 +31,11 @@ from twisted.python.failure import Failure
 from twisted.python.threadable import isInIOThread
 from zope.interface import implementer
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import CallsUnavailable
 from rsscloud_broker.outbound.names import Names
 
 #: Gives every address of a host name.  The Deferred fails with OSError if the name has no address,
-#: and with Unavailable if the broker cannot look it up for want of its own means.
+#: and with CallsUnavailable if the broker cannot look it up for want of its own means.
 Resolve: TypeAlias = Callable[[str], Deferred[list[str]]]
 
 #: Seconds until c-ares asks a name server again, at most; it learns how fast the server is, and
@@ -140,12 +140,12 @@ class Resolver(Service):
     def check(self) -> None:
         """Return if names can be looked up, by what the latest lookups have shown.
 
-        :raises Unavailable: they cannot; the text says why.
+        :raises CallsUnavailable: they cannot; the text says why.
         """
         if self._channel is None:
-            raise Unavailable("names cannot be looked up: the resolver does not run")
+            raise CallsUnavailable("names cannot be looked up: the resolver does not run")
         if self._want and self._reactor.seconds() < self._wanted_at + WANT_LASTS:
-            raise Unavailable(self._want)
+            raise CallsUnavailable(self._want)
 
     def __call__(self, host: str) -> Deferred[list[str]]:
         """Look up a host: a name in its ASCII form, or an address."""
@@ -155,7 +155,7 @@ class Resolver(Service):
         if _NUMBER.fullmatch(host):
             return _ipv4(host)
         if self._channel is None:
-            return fail(Unavailable("names cannot be looked up: the broker stops"))
+            return fail(CallsUnavailable("names cannot be looked up: the broker stops"))
         looking: Deferred[list[str]] = Deferred()
         others = self._looking.get(host)
         if others is not None:
@@ -261,7 +261,7 @@ class Resolver(Service):
         elif found in _OUR_OWN_WANT:
             want = f"names cannot be looked up just now: {_OUR_OWN_WANT[found]}"
             self._want, self._wanted_at = want, self._reactor.seconds()
-            problem = Unavailable(want)
+            problem = CallsUnavailable(want)
         else:
             problem = OSError(_PROBLEMS.get(found) or errno.strerror(found))
         for looking in self._looking.pop(host):

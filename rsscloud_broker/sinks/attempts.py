@@ -323,8 +323,9 @@ class Attempts:
 
         :param result: what came of it; None if there is no content to carry yet.
         """
-        if isinstance(result, Outcome):
+        if isinstance(result, Outcome):  # all else says nothing of the host
             delivery = self._answered(attempt, result)
+            attempt.went_well = result.success
         elif result is None:
             delivery = self._wait_for_content(attempt.subscription)
         elif isinstance(result, CancelledError):  # the broker stops
@@ -336,7 +337,6 @@ class Attempts:
             protocol = attempt.subscription.callback.protocol
             self.log.failure("Notifier {protocol} failed.", Failure(result), protocol=protocol)
             delivery = self._delivery(attempt, Outcome(False, f"the notifier failed: {result}"))
-        attempt.went_well = delivery.outcome is not None and delivery.outcome.success
         if attempt.changed_again and delivery.outcome and not delivery.outcome.gone:
             delivery = self._again(delivery, delivery.outcome)
         return delivery

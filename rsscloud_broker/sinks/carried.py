@@ -11,7 +11,7 @@ from collections import OrderedDict
 from attrs import define, field
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import MemoryUnavailable
 from rsscloud_broker.model import Content
 
 #: A content of up to so many bytes does not count.
@@ -75,7 +75,7 @@ class UnderWay:
         """Count a content, which one more notification begins to send.
 
         :param to_quick_host: whether the host answered quickly the last time.
-        :raises Unavailable: too many bytes are being sent.
+        :raises MemoryUnavailable: too many bytes are being sent.
         """
         size, key = len(content.body), id(content)
         if size <= SMALL:
@@ -83,7 +83,7 @@ class UnderWay:
         if key not in self._users:
             limit = self._limit if to_quick_host else self._limit // 2
             if self._held and self._held + size > limit:
-                raise Unavailable("as many bytes of contents are being sent as memory is for")
+                raise MemoryUnavailable("as many bytes of contents are being sent as memory is for")
             self._held += size
             self._users[key] = 0
         self._users[key] += 1

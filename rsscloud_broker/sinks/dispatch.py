@@ -6,7 +6,8 @@ slot for it, and then in the common queue.  In the common queue topics take turn
 with many subscribers does not delay the other topics.
 
 A host that answers quickly and without errors earns further slots, one after another.  It loses
-all that it earned at its first failure or slow answer.
+all that it earned at its first failure or slow answer.  A job that was not carried out, for want of
+the broker's own means, changes neither.
 
 A notification that has no answer after a moment becomes *slow*: it goes on, but gives its slot in
 the total to the next notification.  The number of slow notifications is limited.  The dispatcher
@@ -49,14 +50,14 @@ class Job(ABC):
     :ivar topic: the topic that has changed; topics take turns.
     :ivar begun: whether the notification has begun.
     :ivar behind_its_host: whether it waits because its host has no free slot.
-    :ivar went_well: whether it succeeded, once it is over.
+    :ivar went_well: whether it succeeded, once it is over; None if it says nothing of its host.
     """
 
     host: str
     topic: str
     begun: bool = field(default=False, init=False)
     behind_its_host: bool = field(default=False, init=False)
-    went_well: bool = field(default=False, init=False)
+    went_well: bool | None = field(default=None, init=False)
     _quick: bool = field(default=False, init=False)
     _since: float = field(default=0.0, init=False)
     _began_at: float = field(default=0.0, init=False)
@@ -205,9 +206,10 @@ class Dispatcher:
         now = self._clock.seconds()
         quick = job in self._active and self._pace.time(now) - job._since < self._pace.slow_after
         self._remove(job)
-        if quick:
-            self._pace.took(now - job._began_at)
-        self._adjust_slots(job, well=quick and job.went_well)
+        if job.went_well is not None:
+            if quick:
+                self._pace.took(now - job._began_at)
+            self._adjust_slots(job, well=quick and job.went_well)
         self._leave_host(job)
         self._begin()
 

@@ -1,4 +1,4 @@
-"""Opens a database, and turns its failures into ``Unavailable``.
+"""Opens a database, and turns its failures into ``StoreUnavailable``.
 
 An engine is for reading as it is made; ``for_writing(engine)`` is for writing.  Both share
 their connections.
@@ -20,7 +20,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from rsscloud_broker.errors import DiskFull, Unavailable
+from rsscloud_broker.errors import DiskFull, StoreUnavailable
 from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.silence import limit_silence
 
@@ -74,7 +74,7 @@ def wait_for_others(connection: Connection) -> None:
         postgresql.lock(connection)
 
 
-def as_unavailable(error: BaseException) -> Unavailable | None:
+def as_unavailable(error: BaseException) -> StoreUnavailable | None:
     """The error to raise instead, if the database cannot be used.
 
     None if the error has another cause, such as a fault in a statement.
@@ -84,7 +84,7 @@ def as_unavailable(error: BaseException) -> Unavailable | None:
     if not is_unusable and type(error) is not DatabaseError:
         return None
     reason = error.orig if isinstance(error, DBAPIError) else error
-    kind = DiskFull if _is_full(reason) else Unavailable
+    kind = DiskFull if _is_full(reason) else StoreUnavailable
     unavailable = kind(
         f"the database cannot be used right now: {reason}. Nothing was changed. {_advice(reason)}"
     )
@@ -107,7 +107,7 @@ def _is_full(reason: BaseException | None) -> bool:
 
 @contextmanager
 def database_errors() -> Iterator[None]:
-    """Turn failures of the database into ``Unavailable``."""
+    """Turn failures of the database into ``StoreUnavailable``."""
     try:
         yield
     except Exception as error:
@@ -123,7 +123,7 @@ def open_database(url: str, *, writes: bool = True) -> Iterator[Connection]:
 
     :param url: the URL of a database for which ``migrate`` was called.
     :param writes: False to read only, which does not block the broker.
-    :raises Unavailable: the database cannot be used.
+    :raises StoreUnavailable: the database cannot be used.
     """
     engine = open_engine(url)
     try:

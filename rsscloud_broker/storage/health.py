@@ -15,7 +15,7 @@ from tempfile import NamedTemporaryFile
 from attrs import frozen
 from sqlalchemy import create_engine, make_url, text
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.storage.engine import database_errors
 from rsscloud_broker.storage.examination import TIMEOUT
 
@@ -43,7 +43,7 @@ def file_health(file: Path, seconds: float) -> FileHealth:
     """Measure an SQLite file, and look for damage in it (``PRAGMA quick_check``).
 
     :param seconds: how long the search for damage may take.
-    :raises Unavailable: the file cannot be read, or is no database.
+    :raises StoreUnavailable: the file cannot be read, or is no database.
     """
     with _file_errors(file), closing(_opened(file)) as connection:
         pages, free, size = (
@@ -69,7 +69,7 @@ def try_backup(file: Path, directory: Path) -> int:
     :param directory: where the temporary copy is made.
     :returns: the bytes of the copy.
     :raises OSError: the copy cannot be written.
-    :raises Unavailable: the file cannot be read, or the copy is damaged.
+    :raises StoreUnavailable: the file cannot be read, or the copy is damaged.
     """
     with (
         NamedTemporaryFile(dir=directory, prefix="doctor-", suffix=".part") as copy,
@@ -89,11 +89,11 @@ def _opened(file: Path) -> sqlite3.Connection:
 
 @contextmanager
 def _file_errors(file: Path) -> Iterator[None]:
-    """Turn errors of SQLite's driver into ``Unavailable``."""
+    """Turn errors of SQLite's driver into ``StoreUnavailable``."""
     try:
         yield
     except sqlite3.Error as error:
-        raise Unavailable(f"{file}: {error}") from error
+        raise StoreUnavailable(f"{file}: {error}") from error
 
 
 @frozen
@@ -119,7 +119,7 @@ def server_health(url: str) -> ServerHealth:
     """Ask a PostgreSQL server for its state.
 
     :param url: an SQLAlchemy URL of a PostgreSQL database.
-    :raises Unavailable: the server cannot be asked.
+    :raises StoreUnavailable: the server cannot be asked.
     """
     engine = create_engine(make_url(url), connect_args={"connect_timeout": TIMEOUT})
     query = text(

@@ -17,7 +17,7 @@ from sqlalchemy import URL, Connection, Engine, ExceptionContext, Table, event, 
 from sqlalchemy.exc import DBAPIError
 from twisted.logger import Logger
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import StoreUnavailable
 
 DIALECT: Final = "postgresql"
 
@@ -222,7 +222,7 @@ def copy_in(connection: Connection, table: Table, rows: Iterable[Sequence[Any]])
 
     :param rows: the values of all columns, in the order of the table.
     :returns: how many there were.
-    :raises Unavailable: the server does not take a row.
+    :raises StoreUnavailable: the server does not take a row.
     """
     quoter = connection.dialect.identifier_preparer
     columns = ", ".join(quoter.quote(column.name) for column in table.columns)
@@ -236,7 +236,7 @@ def copy_in(connection: Connection, table: Table, rows: Iterable[Sequence[Any]])
                     copying.write_row(row)
             return int(cursor.rowcount)
     except refused as error:
-        raise Unavailable(f"rows of {table.name} cannot be written: {error}") from error
+        raise StoreUnavailable(f"rows of {table.name} cannot be written: {error}") from error
 
 
 def analyze(connection: Connection, table: Table) -> None:

@@ -25,7 +25,7 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import Batched
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import StoreUnavailable, Unavailable
 from rsscloud_broker.storage.engine import database_errors
 from rsscloud_broker.storage.operations import (
     HANGS_AFTER,
@@ -51,7 +51,7 @@ BATCH_LIMIT = 100
 def read_once(engine: Engine, operation: Operation[T]) -> T:
     """Run an operation in a transaction that only reads.
 
-    :raises Unavailable: the database cannot be used.
+    :raises StoreUnavailable: the database cannot be used.
     """
     with database_errors(), engine.begin() as connection:
         return operation(connection)
@@ -82,7 +82,7 @@ class Readers:
     def read(self, operation: Operation[T]) -> Deferred[T]:
         """Run an operation.
 
-        The Deferred fails with ``Unavailable`` if the database cannot be used.
+        The Deferred fails with ``StoreUnavailable`` if the database cannot be used.
         """
         if not isinstance(operation, Batched):
             return self._in_thread(self._read, time.monotonic(), operation)
@@ -114,7 +114,7 @@ class Readers:
                 outcomes = failed(batch, error)
             fire(outcomes)
         del self._waiting[function]
-        fire(failed(waiting, Unavailable("the store is being shut down")))
+        fire(failed(waiting, StoreUnavailable("the store is being shut down")))
 
     def _in_thread(self, function: Callable[..., T], *args: Any) -> Deferred[T]:
         return deferToThreadPool(self._reactor, self._pool, function, *args)
@@ -127,7 +127,7 @@ class Readers:
         :param asked_at: a time of the monotonic clock.
         """
         if asked_at < self._hung_until:
-            raise Unavailable("the database has not answered for some seconds")
+            raise StoreUnavailable("the database has not answered for some seconds")
         began_at = time.monotonic()
         try:
             return read_once(self._engine, operation)

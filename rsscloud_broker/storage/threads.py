@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IReactorFromThreads
 from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.interfaces import IDatabase
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.readers import Readers
@@ -70,12 +70,12 @@ class StoreThreads:
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
         if not self._running:
-            return fail(Unavailable("the store is not running"))
+            return fail(StoreUnavailable("the store is not running"))
         return self._readers.read(operation)
 
     def write(self, operation: Operation[T]) -> Deferred[T]:
         if not self._running:
-            return fail(Unavailable("the store is not running"))
+            return fail(StoreUnavailable("the store is not running"))
         return self._writer.write(operation)
 
     def writes_waiting(self) -> int:

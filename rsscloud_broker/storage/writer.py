@@ -40,7 +40,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import Batched
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.storage import postgresql, sqlite
 from rsscloud_broker.storage.engine import as_unavailable, for_writing
 from rsscloud_broker.storage.operations import (
@@ -113,11 +113,11 @@ class Writer:
     def write(self, operation: Operation[T]) -> Deferred[T]:
         """Queue an operation.  The Deferred fires when its changes are on disk.
 
-        The Deferred fails with ``Unavailable`` if the database cannot be used, or with the
+        The Deferred fails with ``StoreUnavailable`` if the database cannot be used, or with the
         exception that the operation raised.  Then nothing of the operation is stored.
         """
         if self._stopped is not None:
-            return fail(Unavailable("the store is being shut down"))
+            return fail(StoreUnavailable("the store is being shut down"))
         done: Deferred[T] = Deferred()
         if not self._gathered:
             self._reactor.callFromThread(self._gather_on, 0, TURNS)

@@ -76,8 +76,8 @@ class Answers(Resource):
             answer = _error(429, f"This was not accepted: {error}.", str(error.retry_after))
         except DiskFull:
             answer = _error(507, DISK_IS_FULL)
-        except Unavailable:
-            text = "The broker cannot read its database right now. Please try again later."
+        except Unavailable as error:
+            text = f"{error.told} Please try again later."
             answer = _error(503, text, _RETRY_AFTER)
         except Exception:  # a bug: log it, and still answer
             self.log.failure("A request to {path} failed.", path=request.path)

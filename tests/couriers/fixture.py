@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -123,3 +124,29 @@ class CrewTestCase(TestCase):
         """
         while (courier or self.courier)._again is None:
             await deferLater(REACTOR, 0.01)
+
+
+class StrangeProgramTestCase(CrewTestCase):
+    """A crew whose courier runs something else than a courier does.
+
+    :cvar beginning: what each program does first: ``s`` is its end of the connection.
+    """
+
+    beginning = "import os, sys, time; from socket import *; s = socket(fileno=int(sys.argv[1]));"
+
+    def setUp(self) -> None:
+        super().setUp()
+        # The crew has started its own one.
+        ours = self.courier
+        self.addCleanup(lambda: Deferred.fromCoroutine(ours.stop()))
+
+    def with_program(self, program: str) -> Courier:
+        """A courier that runs a program, instead of the only one of the crew."""
+        return self.with_command(sys.executable, "-c", f"{self.beginning} {program}")
+
+    def with_command(self, *command: str) -> Courier:
+        """A courier with a command line, instead of the only one of the crew."""
+        courier = Courier(0, REACTOR, self.clock, list, self.crew._limits, command)
+        self.crew.couriers[:] = [self.courier] = [courier]
+        self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
+        return courier

@@ -415,7 +415,12 @@ class IsolationTests(CrewTestCase):
         named = {
             each for each in open_files if each.startswith("/") and not each.startswith("/dev/")
         }
-        self.assertEqual(named - {os.readlink("/proc/self/fd/2")}, set())
+        self.assertEqual(named, set())
+        self.assertEqual(os.readlink(process / "fd" / "1"), os.devnull)
+        self.assertEqual(
+            os.readlink(process / "fd" / "2"),
+            os.readlink(f"/proc/self/fd/{courier._standard_error._ours}"),
+        )
         self.assertEqual(os.readlink(process / "cwd"), "/")
         status = (process / "status").read_text(encoding="ascii")
         self.assertIn("NoNewPrivs:\t1\n", status)

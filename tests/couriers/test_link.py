@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import inf, nan
 from time import process_time
 from typing import Any
@@ -32,7 +33,9 @@ from rsscloud_broker.testing import Clock
 class LinkTests(SynchronousTestCase):
     """Two ends of a link, and what is on the way between them."""
 
-    def setUp(self, takes: Any = FromBroker) -> None:
+    def setUp(
+        self, takes: Any = FromBroker, longest: Callable[[], int] = lambda: module.LONGEST
+    ) -> None:
         self.clock = Clock()
         self.taken: list[Any] = []
         self.refused: list[tuple[Any, str]] = []
@@ -43,6 +46,7 @@ class LinkTests(SynchronousTestCase):
             self.taken.append,
             self.lost.append,
             lambda message, why: self.refused.append((message, why)),
+            longest,
         )
         self.transport = StringTransport()
         self.link.makeConnection(self.transport)
@@ -143,10 +147,38 @@ class LinkTests(SynchronousTestCase):
 
     def test_too_long_a_frame(self) -> None:
         """It is noticed by its length, before its bytes are there."""
-        self.link.dataReceived((module.LONGEST + 1).to_bytes(4, "big"))
-        self.assertTrue(self.transport.disconnecting)
+        asked: list[int] = []
+
+        def longest() -> int:
+            asked.append(1)
+            return 3 * module.ENOUGH
+
+        for length, refused in (
+            (module.BESIDES, False),
+            (3 * module.ENOUGH, False),
+            (3 * module.ENOUGH + 1, True),
+        ):
+            self.setUp(longest=longest)
+            self.link.dataReceived(length.to_bytes(4, "big"))
+            self.assertEqual(self.transport.disconnecting, refused, length)
         self.link.connectionLost()
         self.assertIn("are the most", self.lost[0])
+        self.assertEqual(len(asked), 2)  # and not about a frame of a usual size
+
+    def test_no_frame_has_much_beside_its_last_body(self) -> None:
+        """However long the other messages are that come together, and in whatever order."""
+        largest = 3 * module.ENOUGH
+        small = Said("x" * (module.ENOUGH // 4))
+        sent: list[Any] = [small] * 9
+        for size in (module.ENOUGH, largest, 1):
+            sent += [Body(size, bytes(size)), small, small]
+        for message in sent:
+            self.link.send(message, len(message.data) if isinstance(message, Body) else 0)
+        self.clock.advance(0)
+        frames = self.frames()
+        self.assertLessEqual(max(map(len, frames)), largest + module.BESIDES)
+        came = [message for frame in frames for message in msgpack.decode(frame)]
+        self.assertEqual(came, msgpack.decode(msgpack.encode(sent)))
 
     def test_large_frame_in_pieces(self) -> None:
         """What the pieces cost does not grow with what has come before them."""
@@ -176,6 +208,16 @@ class LinkTests(SynchronousTestCase):
         self.link.dataReceived(sent)
         self.link.dataReceived(sent)
         self.assertEqual(self.taken, [])
+
+    def test_what_the_process_may_die_of_afterwards(self) -> None:
+        """Messages are with the transport at once, which writes at the end of a turn."""
+        self.link.send(Said("first"))
+        waiting = Deferred.fromCoroutine(self.link.until_handed_over())
+        self.assertEqual(self.frames(), [msgpack.encode([Said("first")])])
+        self.assertNoResult(waiting)
+        for _ in range(2):
+            self.clock.advance(0)
+        self.assertIsNone(self.successResultOf(waiting))
 
     def test_who_reads_slowly(self) -> None:
         """Whoever asks first waits until there is room, or until the link has ended."""

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.couriers.courier import CourierEnded
 from rsscloud_broker.couriers.messages import Answered, Failed, FeedRead, ReadDone, Unread
 from rsscloud_broker.couriers.pending import TO_CALL, TO_READ, Answer, Pending, WrongAnswer
-from rsscloud_broker.errors import AddressRefused, Unavailable
+from rsscloud_broker.errors import AddressRefused, CallsUnavailable, MemoryUnavailable, Unavailable
 from rsscloud_broker.interfaces import OutboundReply
 
 
@@ -29,12 +29,14 @@ class PendingTests(SynchronousTestCase):
         self.pending.take(Answered(self.add(), 200, {}, b"1", "http://a/", [(301, "http://b/")]))
         self.pending.take(Failed(self.add(), "AddressRefused", "no", port_only=True))
         self.pending.take(Failed(self.add(), "Nonsense", "no"))
+        self.pending.take(Failed(self.add(), "MemoryUnavailable", "no"))
         unread = Unread(self.add(TO_READ), "gone", ended=True, refused=False, lasting=False)
         self.pending.take(unread)
-        reply, refused, unavailable, last = self.ends
+        reply, refused, unavailable, lacking, last = self.ends
         self.assertEqual(reply, OutboundReply(200, {}, b"1", "http://a/", ((301, "http://b/"),)))
         self.assertEqual((type(refused), refused.port_only), (AddressRefused, True))
-        self.assertIs(type(unavailable), Unavailable)
+        self.assertIs(type(unavailable), CallsUnavailable)
+        self.assertIs(type(lacking), MemoryUnavailable)
         self.assertIs(last, unread)
         self.assertEqual(len(self.pending), 0)
 
@@ -84,3 +86,15 @@ class PendingTests(SynchronousTestCase):
         assert following is not None
         self.pending.take(FeedRead(later, "no feed"))
         self.assertEqual(self.successResultOf(following), "no feed")
+
+    def test_process_that_has_ended(self) -> None:
+        """Everybody is told, also who waits for the facts of a feed."""
+        self.add()
+        read = self.add(TO_READ)
+        self.pending.take(read_done(read))
+        facts = self.pending.facts(read)
+        assert facts is not None
+        self.pending.give_up(CourierEnded)
+        self.failureResultOf(facts, CourierEnded)
+        self.assertIsInstance(self.ends[-1], CourierEnded)
+        self.assertEqual((len(self.ends), len(self.pending)), (2, 0))

@@ -11,6 +11,7 @@ from typing import Any
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.admin_records import Block
@@ -18,6 +19,7 @@ from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.crew import Crew
 from rsscloud_broker.couriers.fetching import CourierFetcher
 from rsscloud_broker.couriers.further import STAYS
+from rsscloud_broker.couriers.link import BESIDES
 from rsscloud_broker.couriers.messages import Setup, TopicRules
 from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.couriers.suspects import PAUSE
@@ -179,6 +181,20 @@ class RuleTests(ReadingTestCase):
         self.assertIn("too large to be read", error.reason)
         self.crew.read_by(TopicRules(body_limit=3 * LIMIT, allowed=["127.0.0.0/8"]))
         self.assertEqual((await self.fetch("/large")).size, 2 * LIMIT)
+
+    async def test_content_of_the_largest_size(self) -> None:
+        """Frames that a courier sends may have no more, and what was allowed earlier."""
+        largest = 5 * LIMIT
+        self.pages.answers["/large"] = page(200, b"x" * largest, **TYPE)
+        self.crew.read_by(TopicRules(body_limit=largest, allowed=["127.0.0.0/8"]))
+        (courier,) = self.crew.couriers
+        self.assertEqual(courier._limits().frame, largest + BESIDES)
+        readings = [self.fetch("/large") for _ in range(3)]
+        for reading in readings:
+            fetched = await reading
+            self.assertEqual(fetched.content, Content(b"x" * largest, "text/xml"))
+        self.crew.read_by(TopicRules(body_limit=LIMIT, allowed=["127.0.0.0/8"]))
+        self.assertEqual(courier._limits().frame, largest + BESIDES)
 
     async def test_networks_are_those_of_topics(self) -> None:
         """Callbacks may call none beside public ones here."""
@@ -395,6 +411,15 @@ class DeadlyTests(ReadingTestCase):
             await self.again(
                 "/parsed", fetched.validators, Wanted(Need.FACTS, fetched.digest, fetched.size)
             )
+
+    async def test_last_words_of_a_crash(self) -> None:
+        """The log says where in the program it was."""
+        with capturedLogs() as events:
+            await self.assertFailure(self.fetch("/deadly"), Unavailable)
+        lines = [str(formatEvent(event)) for event in events]
+        (first,) = [line for line in lines if "Fatal Python error: Aborted" in line]
+        (place,) = [line for line in lines if "crashing.py" in line and "_redirect" in line]
+        self.assertLess(lines.index(first), lines.index(place))
 
     async def test_suspect_that_cannot_be_read_stays_one(self) -> None:
         await self.assertFailure(self.fetch("/deadly"), Unavailable)

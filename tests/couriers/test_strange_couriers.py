@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from subprocess import Popen
 
 from attrs import evolve
 from msgspec import msgpack
-from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.couriers import courier as module
-from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.messages import (
     Alive,
     Answered,
@@ -28,26 +25,11 @@ from rsscloud_broker.couriers.messages import (
 )
 from rsscloud_broker.couriers.spawning import COMMAND, megabytes
 from rsscloud_broker.errors import Unavailable
-from tests.couriers.fixture import LIMITS, REACTOR, CrewTestCase
-
-_WAIT = "import sys, time; from socket import *; s = socket(fileno=int(sys.argv[1]));"
+from tests.couriers.fixture import LIMITS, REACTOR, StrangeProgramTestCase
 
 
-class StrangeProgramTests(CrewTestCase):
-    """A courier in which something else runs: what it sends ends it, and not the broker."""
-
-    def with_program(self, program: str) -> Courier:
-        """A courier that runs a program, instead of the only one of the crew."""
-        command = [sys.executable, "-c", f"{_WAIT} {program}"]
-        courier = Courier(0, REACTOR, self.clock, list, command=command)
-        self.crew.couriers[:] = [self.courier] = [courier]
-        return courier
-
-    def setUp(self) -> None:
-        super().setUp()
-        # The crew has started its own one.
-        ours = self.courier
-        self.addCleanup(lambda: Deferred.fromCoroutine(ours.stop()))
+class StrangeProgramTests(StrangeProgramTestCase):
+    """What a courier sends in which something else runs ends it, and not the broker."""
 
     async def logged(self, program: str, expected: str) -> None:
         """Check that a courier with a program is replaced, for a reason."""
@@ -67,6 +49,14 @@ class StrangeProgramTests(CrewTestCase):
             "s.sendall(b'GET / HTTP/1.1'); time.sleep(60)", "a frame of 1,195,725,856"
         )
         await self.logged("s.sendall(b'\\0\\0\\0\\3abc'); time.sleep(60)", "cannot be read")
+
+    async def test_frame_that_is_longer_than_any_content(self) -> None:
+        longest = self.crew._limits().frame
+        self.assertLess(longest, 8 * 1024 * 1024)  # by default, five of them are for a content
+        sent = (longest + 1).to_bytes(4, "big")
+        await self.logged(
+            f"s.sendall({sent!r}); time.sleep(60)", f"{longest + 1:,} bytes; {longest:,} are"
+        )
 
     async def test_messages_of_the_broker(self) -> None:
         """A courier may not send what the broker sends."""

@@ -6,11 +6,15 @@ import os
 import re
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from random import Random
 from threading import Condition
+from urllib.parse import urlencode
+from xmlrpc.client import Fault, dumps, loads
 
+from rsscloud_broker.couriers.courier import CourierEnded
 from rsscloud_broker.sinks.walk import BATCH_SIZE, MAX_UNSAVED
 from tests import examples
 from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, request, until
@@ -36,6 +40,13 @@ CONFIGURATION = (
     f"[sinks.distribution]\nslice_size = 25\nin_flight = {IN_FLIGHT}\nmax_slow = {SLOW}\n"
 )
 SUBSCRIBERS, HOSTS = 400, 24
+
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+XML = {"content-type": "text/xml"}
+SOAP_PING = (
+    '<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body><ping><url>{}</url>'
+    "</ping></e:Body></e:Envelope>"
+)
 
 #: Seconds until a test gives up: a courier may need most of a minute until it starts.
 TOLD_WITHIN = 2 * TIMEOUT
@@ -243,6 +254,38 @@ class ProcessTests(EndToEndTestCase):
             self.publisher.change(feed)
             broker.ping(feed)
             self.assert_told(receiver, feed)
+
+    def test_ping_whose_reading_is_lost(self) -> None:
+        """The publisher is told why in the form of the protocol, and when to ping again."""
+        broker = self.own_broker("[delivery]\nprocesses = 1\n")
+        broker.start()
+        (courier,) = until(lambda: ready(broker, 1), "a courier")
+        origin = self.origin()
+        topics = [origin.feed(path) for path in ("/rest.xml", "/xmlrpc.xml", "/soap.xml")]
+        origin.open.clear()
+        calls = (
+            ("/rsscloud/ping", urlencode({"url": topics[0]}), FORM),
+            ("/RPC2", dumps((topics[1],), "rssCloud.ping"), XML),
+            ("/soap", SOAP_PING.format(topics[2]), XML | {"soapaction": '"/rssCloud"'}),
+        )
+        with ThreadPoolExecutor(len(calls)) as pool:
+            sent = [
+                pool.submit(request, f"{broker.url}{path}", "POST", body.encode(), headers)
+                for path, body, headers in calls
+            ]
+            until(lambda: origin.requests.total() == len(calls), "the topics to be read")
+            os.kill(courier, signal.SIGKILL)
+            answers = [each.result() for each in sent]
+        why = f"{CourierEnded.told} Please try again later."
+        for answer in answers:
+            self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
+            self.assertEqual(answer.headers["content-type"], "text/xml; charset=utf-8")
+        rest, by_xmlrpc, by_soap = answers
+        self.assertIn(f'<result success="false" msg="{why}"/>', rest.text)
+        with self.assertRaises(Fault) as raised:
+            loads(by_xmlrpc.body)
+        self.assertEqual(raised.exception.faultString, why)
+        self.assertIn(f"<faultstring>{why}</faultstring>", by_soap.text)
 
     def origin_feed(self) -> str:
         self.publisher = self.origin()

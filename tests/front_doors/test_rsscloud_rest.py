@@ -7,6 +7,7 @@ import json
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.front_doors import rsscloud as rsscloud_door
 from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.interfaces import IFrontDoor
@@ -332,6 +333,19 @@ class KindOfAnswerTests(_RestTests):
             with self.subTest(accept=accept):
                 answer = self.house.form("/ping", {"url": FEED}, {"Accept": accept})
                 self.assertEqual((answer.status, answer.headers.get_content_type()), (200, kind))
+
+    def test_what_the_broker_lacks(self) -> None:
+        """Its own want has a status of its own, and the form of the other answers."""
+        self.house.break_store()
+        why = f"{StoreUnavailable.told} Please try again later."
+        for path, root in (("/rsscloud/pleaseNotify", "notifyResult"), ("/ping", "result")):
+            fields = {**FIELDS, "url": FEED}
+            by_xml = self.house.form(path, fields)
+            by_json = self.house.form(path, fields, {"Accept": "application/json"})
+            for answer in (by_xml, by_json):
+                self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
+            self.assertIn(f'<{root} success="false" msg="{why}"/>', by_xml.text)
+            self.assertEqual(json.loads(by_json.body), {"success": False, "msg": why})
 
     def test_an_accept_that_allows_neither_does_nothing(self) -> None:
         for path, root in (("/rsscloud/pleaseNotify", FIELDS), ("/rsscloud/ping", {"url": FEED})):

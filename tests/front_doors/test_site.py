@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from collections.abc import Mapping, Sequence
 from typing import Any
+from xmlrpc.client import Fault, loads
 
 from attrs import field, frozen
 from twisted.internet.defer import CancelledError
@@ -14,7 +15,15 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.errors import Refused, TooMany, Unavailable
+from rsscloud_broker.errors import (
+    CallsUnavailable,
+    DiskFull,
+    MemoryUnavailable,
+    Refused,
+    StoreUnavailable,
+    TooMany,
+    Unavailable,
+)
 from rsscloud_broker.front_doors.answering import RETRY_AFTER, Page
 from rsscloud_broker.front_doors.security import SECURITY_HEADERS
 from rsscloud_broker.front_doors.site import Root
@@ -310,6 +319,27 @@ class FailuresTests(SynchronousTestCase):
             house.soap("make", {}),
         ):
             self.assert_unavailable(answer)
+
+    def test_what_is_unavailable(self) -> None:
+        """Callers are told what it is, in the form of the protocol, but not what the log says."""
+        for error, told in (
+            (StoreUnavailable("/var/lib/secret"), "its database"),
+            (DiskFull("/var/lib/secret"), "its disk"),
+            (CallsUnavailable("secret.example"), "call other servers"),
+            (MemoryUnavailable("secret.example"), "no memory"),
+            (Unavailable("secret.example"), "cannot do this"),
+        ):
+            house = self.serve(error)
+            call = b"<methodCall><methodName>trouble.make</methodName></methodCall>"
+            by_xmlrpc, by_soap = house.ask("POST", "/RPC2", call), house.soap("make", {})
+            for answer in (house.get("/page"), by_xmlrpc, by_soap):
+                self.assert_unavailable(answer)
+                self.assertIn(told, answer.text)
+                self.assertNotIn("secret", answer.text)
+            text = f"{error.told} Please try again later."
+            self.assertRaisesRegex(Fault, text, loads, by_xmlrpc.text)
+            self.assertIn("<faultcode>SOAP-ENV:Server</faultcode>", by_soap.text)
+            self.assertIn(f"<faultstring>{text}</faultstring>", by_soap.text)
 
     def test_a_broker_that_stops(self) -> None:
         answer = self.serve(CancelledError()).get("/page")

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import CallsUnavailable
 from rsscloud_broker.outbound.bodies import TruncatingBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.connecting import Connector
@@ -36,7 +36,7 @@ class ConnectingTests(TestCase):
         """What such a request fails with."""
         try:
             await self.begin(address)[1]
-        except (NotConnected, Unavailable) as error:
+        except (NotConnected, CallsUnavailable) as error:
             return type(error)
         raise AssertionError("there was an answer")
 
@@ -44,9 +44,9 @@ class ConnectingTests(TestCase):
         for number, address, expected in (
             (ECONNREFUSED, "192.0.2.1", NotConnected),
             (ENETUNREACH, "192.0.2.1", NotConnected),
-            (ENOBUFS, "192.0.2.1", Unavailable),
-            (ENOBUFS, "2001:db8::1", Unavailable),
-            (EADDRNOTAVAIL, "192.0.2.1", Unavailable),  # there is no port left
+            (ENOBUFS, "192.0.2.1", CallsUnavailable),
+            (ENOBUFS, "2001:db8::1", CallsUnavailable),
+            (EADDRNOTAVAIL, "192.0.2.1", CallsUnavailable),  # there is no port left
             (EADDRNOTAVAIL, "2001:db8::1", NotConnected),  # there may be no IPv6 here
         ):
 
@@ -63,7 +63,7 @@ class ConnectingTests(TestCase):
             raise OSError(EMFILE, "Too many open files")
 
         self.patch(socket, "socket", none)
-        self.assertIs(await self.failure(), Unavailable)
+        self.assertIs(await self.failure(), CallsUnavailable)
 
     async def test_not_wanted_any_more(self) -> None:
         """Nobody is connected to if the attempt is called off before it has begun."""

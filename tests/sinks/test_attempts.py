@@ -178,6 +178,25 @@ class OutcomeTests(AttemptsTestCase):
         labels = {"protocol": subscription().callback.protocol, "outcome": "unavailable"}
         self.assertEqual(self.count("notifications_total", **labels), 2 * THRESHOLD)
 
+    def test_broker_that_cannot_call_takes_no_slot_of_a_host(self) -> None:
+        """Nor does it earn one: as many begin at once as before."""
+
+        async def cannot(notification: object) -> Outcome:
+            raise Unavailable("the process that made the request has ended")
+
+        for _ in range(5):
+            self.submit()
+        works = self.notifier.notify
+        self.patch(self.notifier, "notify", cannot)
+        for _ in range(20):
+            self.submit()
+        self.patch(self.notifier, "notify", works)
+        self.hold()
+        before = len(self.notifier.calls)
+        for number in range(10):
+            self.submit(subscription(number))
+        self.assertEqual(len(self.notifier.calls) - before, 5)
+
     def test_broker_that_cannot_call_says_so_once_for_a_while(self) -> None:
         async def cannot(notification: object) -> Outcome:
             raise Unavailable("too many open files")

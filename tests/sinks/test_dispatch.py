@@ -45,9 +45,18 @@ class DispatchTestCase(SynchronousTestCase):
         )
 
     def submit(
-        self, name: str, host: str = "", topic: str = "topic", *, fails: bool = False
+        self,
+        name: str,
+        host: str = "",
+        topic: str = "topic",
+        *,
+        fails: bool = False,
+        unknown: bool = False,
     ) -> Job:
-        """Submit a job that the test ends; its host is its own where none is named."""
+        """Submit a job that the test ends; its host is its own where none is named.
+
+        :param unknown: whether it will say nothing of its host.
+        """
 
         def begin(job: Job) -> None:
             self.begun.append(name)
@@ -55,7 +64,7 @@ class DispatchTestCase(SynchronousTestCase):
             gate.addCallback(lambda _: self.dispatcher.end(job))
 
         job = Work(host or name, topic, begin)
-        job.went_well = not fails
+        job.went_well = None if unknown else not fails
         self.dispatcher.submit(job)
         return job
 
@@ -224,10 +233,10 @@ class TurnsTests(DispatchTestCase):
 
 
 class EarnTests(DispatchTestCase):
-    def notify(self, number: int, *, fails: bool = False) -> None:
+    def notify(self, number: int, *, fails: bool = False, unknown: bool = False) -> None:
         """Have a number of jobs of one host done, each quickly."""
         for each in range(number):
-            self.submit(str(each), "host", fails=fails)
+            self.submit(str(each), "host", fails=fails, unknown=unknown)
             self.end(str(each))
 
     def slots(self) -> int:
@@ -239,6 +248,21 @@ class EarnTests(DispatchTestCase):
             self.dispatcher.withdraw(job)
         self.end(*self.begun)
         return taken
+
+    def test_the_brokers_own_want_changes_nothing(self) -> None:
+        """A courier that ends took the slots of all its hosts."""
+        self.make()
+        self.notify(20, unknown=True)
+        self.assertFalse(self.dispatcher.is_quick("host"))
+        self.assertEqual(self.slots(), 4)
+        self.notify(200)
+        self.notify(20, unknown=True)
+        self.assertEqual(self.slots(), MOST_PER_HOST)
+        self.submit("slow", "host", unknown=True)
+        self.advance(2 * SLOW_AFTER)
+        self.end("slow")
+        self.assertEqual(self.slots(), MOST_PER_HOST)
+        self.assertTrue(self.dispatcher.is_quick("host"))
 
     def test_a_host_that_answers_quickly_earns_places(self) -> None:
         self.make()

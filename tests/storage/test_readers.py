@@ -15,7 +15,7 @@ from twisted.internet.threads import deferToThread
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.database import Batched
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.storage import readers as module
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.readers import BATCH_LIMIT, READERS, Readers
@@ -85,7 +85,7 @@ class ReadersTests(TestCase):
         self.gate.clear()
         asked = [self.readers.read(Batched(broken, number)) for number in range(4)]
         self.gate.set()
-        self.assertEqual(await self.all_of(*asked), [Unavailable] * 4)
+        self.assertEqual(await self.all_of(*asked), [StoreUnavailable] * 4)
         self.assertEqual(attempts, [1, 3])
 
     async def test_reads_that_wait_for_a_database_that_hangs_fail_with_it(self) -> None:
@@ -102,7 +102,7 @@ class ReadersTests(TestCase):
         asked: list[Deferred[Any]] = [self.readers.read(hangs) for _ in range(3 * READERS)]
         asked.append(self.read(1))
         self.gate.set()
-        self.assertEqual(await self.all_of(*asked), [Unavailable] * len(asked))
+        self.assertEqual(await self.all_of(*asked), [StoreUnavailable] * len(asked))
         self.assertLessEqual(len(attempts), READERS)
         self.assertEqual(self.batches, [])
         self.assertEqual(await self.read(4), 8)
@@ -121,4 +121,4 @@ class ReadersTests(TestCase):
         asked = [self.read(number) for number in range(3)]
         self.readers.end()
         self.gate.set()
-        self.assertEqual(await self.all_of(*asked), [0, Unavailable, Unavailable])
+        self.assertEqual(await self.all_of(*asked), [0, StoreUnavailable, StoreUnavailable])

@@ -95,8 +95,9 @@ class Api:
             return _problem(error.status, str(error), error.headers)
         except Unadministrable as error:
             return _problem(404 if error.missing else 422, _sentence(str(error)))
-        except (Unavailable, CancelledError):
-            text = "The database cannot be used right now, or the broker is stopping."
+        except (Unavailable, CancelledError) as error:
+            stops = "The broker is stopping."
+            text = error.told if isinstance(error, Unavailable) else stops
             return _problem(503, f"{text} Please try again later.", {"retry-after": "30"})
         except Exception:  # a bug: log it, and still answer
             self.log.failure("A request to {path} failed.", path=request.path)
