@@ -16,6 +16,13 @@ class TurnsTests(SynchronousTestCase):
         self.turns = Turns(self.clock)
         self.begun: list[str] = []
         self.ends: dict[str, Deferred[None]] = {}
+        self.addCleanup(self.end_all)
+
+    def end_all(self) -> None:
+        """Leave nothing that waits for ever."""
+        for end in list(self.ends.values()):
+            if not end.called:
+                end.callback(None)
 
     def try_(self, name: str) -> Deferred[None]:
         """Try something named ``host/...``, which takes until its end fires."""
