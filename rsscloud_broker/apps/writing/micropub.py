@@ -304,9 +304,8 @@ def _answers(respond: Callable[[Request], Awaitable[Answer]]) -> Answers:
             failure = _error(400, "invalid_request", str(error))
         except DiskFull:
             failure = _error(507, "insufficient_storage", DISK_IS_FULL)
-        except Unavailable:
-            text = "the broker cannot use its database right now; nothing was changed"
-            failure = _error(503, "temporarily_unavailable", text, _RETRY_AFTER)
+        except Unavailable as error:
+            failure = _error(503, "temporarily_unavailable", error.told, _RETRY_AFTER)
         return failure
 
     return Answers(answer)
