@@ -277,7 +277,10 @@ def make_broker(
             RequestedContentsSink(detector),
             detector.others,
             TakingOverSink(
-                detector, intents, [limiter.share, detector.share, *(one.share for one in pollers)]
+                detector,
+                intents,
+                [limiter.share, detector.share, *(one.share for one in pollers)],
+                [one.lose_claims for one in pollers],
             ),
             *apps.sinks,
         ],

@@ -383,7 +383,8 @@ class ChangeDetector(Service):
             self.log.failure("Checking {url} failed; it is tried again later.", url=url)
             return
         following = self._fetches.after(pending)
-        if following is not None:  # the next fetch answers both requests
+        if following is not None:
+            # It answers both requests, and is not withdrawn: this fetch still has its claim.
             following.pinged |= pending.pinged
             following.requested = True
             for source in pending.turn.sources:

@@ -80,9 +80,13 @@ class Poller(EachPeriod):
     def stopService(self) -> Deferred[None] | None:
         """Cancel the polls that are under way.  They are still due after the next start."""
         stopped = super().stopService()
+        self.lose_claims()
+        return stopped
+
+    def lose_claims(self) -> None:
+        """Cancel the polls that are under way, as other nodes may have claimed them now."""
         for poll in tuple(self._polls.values()):
             poll.cancel()
-        return stopped
 
     def share(self, nodes: int) -> None:
         """Take an equal share of the limits, which hold for all nodes together.
@@ -128,7 +132,7 @@ class Poller(EachPeriod):
         if not self._under_way.has_capacity_at(quota):
             at = self._put_off(quota, now)
             return PollPlan(url, at, status.poll_reason, status.poll_interval, now)
-        self._begin_poll(url, quota)
+        self._begin_poll(status, quota)
         return None
 
     def _put_off(self, quota: HostQuota, now: float) -> float:
@@ -137,9 +141,10 @@ class Poller(EachPeriod):
         at = self._put_off_until[quota.host] = last + BUSY_HOST / self._under_way.share(quota.limit)
         return at
 
-    def _begin_poll(self, url: str, quota: HostQuota) -> None:
+    def _begin_poll(self, status: TopicStatus, quota: HostQuota) -> None:
+        url = status.topic.url
         self._under_way.begin(quota)
-        poll = self._polls[url] = Deferred.fromCoroutine(self._poll(url))
+        poll = self._polls[url] = Deferred.fromCoroutine(self._poll(url, status.planned_at))
 
         def over(result: object) -> None:
             del self._polls[url]
@@ -155,14 +160,22 @@ class Poller(EachPeriod):
         late_at_start = due < self._started_at - LATE and status.planned_at < self._started_at
         return read_since or late_at_start
 
-    async def _poll(self, url: str) -> None:
+    async def _poll(self, url: str, planned_at: float | None) -> None:
+        """Fetch a topic and plan its next poll, unless somebody else has planned it meanwhile.
+
+        So it is if this process has stood still, and another node has polled the topic.
+
+        :param planned_at: when the poll was planned that is made now.
+        """
         try:
             try:
                 await self._detector.check_now(url)
             except TopicUnreadable as error:
                 self.log.info("A poll failed: {error}", error=error)
             status = await self._store.topic_status(url)
-            if status is not None and not status.topic.ended:
+            if status is None or status.topic.ended:
+                return
+            if status.planned_at == planned_at:
                 await self._store.plan_polls([self._plan(status, self._clock.wall_seconds())])
         except CancelledError:
             pass  # the service stops

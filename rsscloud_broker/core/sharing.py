@@ -110,11 +110,11 @@ class SharedFetches(Generic[T]):
     def lose_claims(self) -> None:
         """Take note that other nodes have claimed the checks that fetches were to answer.
 
-        A fetch that has not begun and that nobody waits for is not made.
+        A fetch that has not begun and that nobody waits for any more is not made.
         """
         for pending in tuple(self):
             pending.requested = False
-            if not pending.waiters:
+            if all(waiter.called for waiter in pending.waiters):
                 pending.turn.withdraw()
 
     def go(self, pending: PendingFetch[T]) -> None:

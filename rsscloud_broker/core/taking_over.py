@@ -1,6 +1,6 @@
 """Shares the work of the core with other nodes: takes a share of the limits, and takes over topics
 that wait to be fetched, and intents, of nodes that have ended.  If other nodes have taken over what
-this one had claimed, it forgets that.
+this one had claimed, such as polls, it forgets that.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class TakingOverSink:
     """Looks for such work at each ``WorkHinted`` that may mean it.
 
     :param share: functions that are called with the number of live nodes when it has changed.
+    :param lose: further functions that are called when this node has lost its claims.
     """
 
     name = "taking over"
@@ -32,17 +33,20 @@ class TakingOverSink:
         detector: ChangeDetector,
         intents: IntentQueue,
         share: Sequence[Callable[[int], None]] = (),
+        lose: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._detector = detector
         self._intents = intents
         self._share = share
+        self._lose = (intents.lose_claims, *lose)
 
     async def handle(self, event: Event) -> None:
         if isinstance(event, NodesCounted):
             for share in self._share:
                 share(event.live)
         elif isinstance(event, ClaimsLost):
-            self._intents.lose_claims()
+            for lose in self._lose:  # first, as the detector drops fetches that nobody waits for
+                lose()
             await self._detector.lose_claims()
         elif isinstance(event, WorkHinted) and event.kind in {"", "freed"}:
             self._detector.take_over()

@@ -49,6 +49,7 @@ from zope.interface import implementer
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.wire.codings import allows_gzip
+from rsscloud_broker.wire.conditional import has_version
 from rsscloud_broker.wire.links import hub_and_self
 
 log = Logger()
@@ -326,28 +327,10 @@ def _is_conditional(request: Request) -> bool:
 
 
 def _has(request: Request, version: _Version) -> bool:
-    """Whether the client already has this version (RFC 9110, section 13).
-
-    If the request has ``If-None-Match``, its tags alone decide, by weak comparison.
-    """
+    """Whether the client already has this version."""
     tags = request.requestHeaders.getRawHeaders(b"if-none-match")
-    if tags is None:
-        since = _seconds(request.getHeader(b"if-modified-since") or b"")
-        return since is not None and since >= version.modified_at
-    known = {tag.strip().removeprefix(b"W/") for tag in b",".join(tags).split(b",")}
-    return version.etag in known or b"*" in known
-
-
-@lru_cache(maxsize=64)
-def _seconds(date: bytes) -> int | None:
-    """Seconds since the epoch of an HTTP date; None if the text is not a date.
-
-    Cached, since most clients send the same date: that of the current version.
-    """
-    try:
-        return int(http.stringToDatetime(date.split(b";", 1)[0]))
-    except (ValueError, IndexError):  # Twisted raises IndexError if the date is cut short
-        return None
+    since = request.getHeader(b"if-modified-since")
+    return has_version(tags, since, (version.etag,), version.modified_at)
 
 
 def _tidy_range(request: Request, etag: bytes) -> None:

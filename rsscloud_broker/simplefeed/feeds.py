@@ -33,6 +33,7 @@ from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.chain import InThread
 from rsscloud_broker.simplefeed.entries import Link
 from rsscloud_broker.simplefeed.log import Document, Kept, Log
+from rsscloud_broker.simplefeed.pruning import Pruned
 
 #: For so many seconds a recent document is served without a look at the log, unless somebody says
 #: that it has changed.  Another process may have appended to the log.
@@ -185,8 +186,7 @@ class Feeds:
         :raises OSError: a file cannot be made; then nothing was deleted.
         """
         await self.archive(name, through)
-        deleted: int = await self._prune_rows(name, through, Kept.FILE)
-        return deleted
+        return await self._prune_all(name, through, Kept.FILE)
 
     async def remove(self, name: str, through: int) -> int:
         """Delete archived documents, rows and files, because they are old.
@@ -198,9 +198,18 @@ class Feeds:
         found: Log | None = await self._find(name)
         if found is None:
             return 0
-        deleted: int = await self._prune_rows(name, through, Kept.GONE)
+        deleted = await self._prune_all(name, through, Kept.GONE)
         last = min(through, found.document - 1)
         await self._in_thread(self._archive.remove, found.feed_id, last)
+        return deleted
+
+    async def _prune_all(self, name: str, through: int, kept: Kept) -> int:
+        """Prune documents in portions; returns how many entries were deleted."""
+        deleted, more = 0, True
+        while more:
+            pruned: Pruned = await self._prune_rows(name, through, kept)
+            deleted += pruned.entries
+            more = pruned.more
         return deleted
 
     async def _write(self, document: Document, *, recent: bool) -> Written:

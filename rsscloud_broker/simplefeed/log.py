@@ -229,6 +229,8 @@ def logs(conn: Connection, after: str = "", limit: int = 1000) -> list[Log]:
 def remove_log(conn: Connection, name: str) -> bool:
     """Remove a log with all its entries.  Its archived files stay.
 
+    If it has very many entries, prune it first: this runs one statement.
+
     :returns: whether there was such a log.
     """
     return conn.execute(delete(schema.log).where(schema.log.c.name == name)).rowcount > 0

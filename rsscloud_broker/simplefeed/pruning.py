@@ -1,26 +1,45 @@
 """Deletes the entries of archived documents, and finds out of which.
 
+There may be millions.  So ``prune`` deletes a portion, and is called again for the next one.
+
 Each function runs as one step of a transaction that the caller began.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from attrs import frozen
 from sqlalchemy import ColumnElement, Connection, Select, delete, func, select, update
 
 from rsscloud_broker.simplefeed import schema
 from rsscloud_broker.simplefeed.log import Kept, locked
 from rsscloud_broker.tables import to_micros
 
+#: How many rows with entries one transaction deletes at most.
+AT_ONCE: Final = 1000
 
-def prune(conn: Connection, name: str, through: int, kept: Kept) -> int:
-    """Delete the entries of archived documents from the database.
+
+@frozen
+class Pruned:
+    """What was deleted.
+
+    :ivar entries: how many entries.
+    :ivar more: whether there are more to delete.
+    """
+
+    entries: int
+    more: bool
+
+
+def prune(conn: Connection, name: str, through: int, kept: Kept) -> Pruned:
+    """Delete entries of archived documents from the database, the oldest first.
+
+    From the first call on, none of the documents is read from the database any more.
 
     :param through: the number of the last document to prune.
     :param kept: ``FILE`` if these documents are files already, of which the caller must be sure;
         or ``GONE`` if they are to be nowhere.
-    :returns: how many entries were deleted.
     :raises UnknownLog: there is no such log.
     """
     row = locked(conn, name)
@@ -29,15 +48,21 @@ def prune(conn: Connection, name: str, through: int, kept: Kept) -> int:
     newest = select(table.c.last).where(*chosen).order_by(table.c.number.desc()).limit(1)
     last = conn.execute(newest).scalar()
     if last is None:
-        return 0
+        return Pruned(0, more=False)
     earlier = [each for each in Kept if list(Kept).index(each) < list(Kept).index(kept)]
     conn.execute(update(table).where(*chosen, table.c.kept.in_(earlier)).values(kept=kept))
     rows = schema.entries
-    of_these = (rows.c.log_id == row.id, rows.c.last <= last)
+    of_log = rows.c.log_id == row.id
+    until = rows.c.last <= last
+    behind = select(rows.c.last).where(of_log, until).order_by(rows.c.last).offset(AT_ONCE)
+    following = conn.execute(behind.limit(1)).scalar()
+    if following is not None:
+        until = rows.c.last < following
+    of_these = (of_log, until)
     count = select(func.coalesce(func.sum(rows.c.last - rows.c.first + 1), 0)).where(*of_these)
     deleted = int(conn.execute(count).scalar_one())
     conn.execute(delete(rows).where(*of_these))
-    return deleted
+    return Pruned(deleted, more=following is not None)
 
 
 def archived_before(conn: Connection, name: str, at: float) -> int:

@@ -30,8 +30,13 @@ def run(
     command.upgrade(config(connection, migrations, version_table, tables), "head")
 
 
-def config(connection: Connection, migrations: str, version_table: str, tables: MetaData) -> Config:
-    """The configuration for a command of Alembic on a connection."""
+def config(
+    connection: Connection,
+    migrations: str = OF_BROKER,
+    version_table: str = "alembic_version",
+    tables: MetaData = metadata,
+) -> Config:
+    """The configuration for a command of Alembic on a connection, with the arguments of ``run``."""
     found = _config(migrations)
     found.attributes.update(
         connection=connection, version_table=version_table, target_metadata=tables

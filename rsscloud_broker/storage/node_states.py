@@ -32,7 +32,7 @@ def node_states(conn: Connection, here: int | None = None) -> list[NodeState]:
     notifications, slices = _counts(conn, pending.c.node_id), _counts(conn, slice_.c.node_id)
     claims = {kind: _counts(conn, claim) for kind, claim in _CLAIMS.items()}
     jobs = conn.execute(select(job).where(job.c.node_id.is_not(None)).order_by(job.c.name)).all()
-    # On SQLite nobody writes heartbeats.
+    # On SQLite nobody writes heartbeats.  That of a node that is just removed has a minus.
     beats = not sqlite.serves(conn)
     return [
         NodeState(
@@ -42,7 +42,7 @@ def node_states(conn: Connection, here: int | None = None) -> list[NodeState]:
             slices=slices.get(row.id, 0),
             version=row.version,
             started_at=to_seconds(row.started_at),
-            silent_for=max(0.0, now - to_seconds(row.beat_at)) if beats else None,
+            silent_for=max(0.0, now - to_seconds(abs(row.beat_at))) if beats else None,
             claims={kind: counts.get(row.id, 0) for kind, counts in claims.items()},
             jobs=tuple(one.name for one in jobs if one.node_id == row.id),
             pings=row.pings,

@@ -2,10 +2,13 @@
 
 A *node* is a process.  Its row is made at its start, with an id that is never used again.  The
 rows of the work that a node has claimed name its id: fan-outs, slices, pending notifications,
-checks, polls, intents and jobs.  When the row of the node is removed, these are set to null, so the
-work is free again.  Nothing else frees it.  So a node that is dead can record nothing any more:
-whatever is recorded under a claim requires that the row of the work still names the node.  And a
+checks, polls, intents and jobs.  Before the row of the node is removed, these are set to null, so
+the work is free again.  Nothing else frees it.  So a node that is dead can record nothing under a
+claim that others may have: this requires that the row of the work still names the node.  And a
 transaction that claims something locks the row of its node, which so cannot be removed meanwhile.
+
+A node may have very many claims.  They are freed in portions, each in a transaction of its own that
+waits for nobody.  The first of them marks the row of the node, which from then on counts as gone.
 
 Each node writes a heartbeat to its row, by the clock of the database, and removes the rows of nodes
 that have had none for ``DEAD_AFTER`` seconds: see ``pulse``.  A process that stood still for
@@ -25,10 +28,13 @@ from socket import gethostname
 from types import MappingProxyType
 from typing import Any
 
+from attrs import frozen
 from sqlalchemy import (
     BigInteger,
+    Column,
     ColumnElement,
     Connection,
+    Select,
     bindparam,
     delete,
     func,
@@ -41,20 +47,39 @@ from sqlalchemy import (
 
 from rsscloud_broker import __version__
 from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.schema import CLAIMS, node, slice_
+from rsscloud_broker.storage.schema import CLAIMS, node, pending, slice_
 from rsscloud_broker.storage.shared_schema import job
 from rsscloud_broker.tables import to_micros
 
 #: A node is dead when its last heartbeat is so many seconds old, by the clock of the database.
 DEAD_AFTER = 8.0
 
+#: How many claims of each kind one transaction frees at most.
+PORTION = 1000
+
+#: Whether nobody has begun to remove a node.  Then its heartbeat gets a minus, and counts as none.
+_STAYS = node.c.beat_at > 0
+
+_ALL_CLAIMS = (*CLAIMS, pending.c.node_id, slice_.c.node_id, job.c.node_id)
 
 # Nearly every transaction that writes runs this: it is made once.
 _THERE = (
     select(node.c.id)
-    .where(node.c.id == bindparam("key"))
+    .where(node.c.id == bindparam("key"), _STAYS)
     .with_for_update(read=True, key_share=True)
 )
+
+
+@frozen
+class Removed:
+    """What was done to remove nodes.
+
+    :ivar nodes: how many were removed.
+    :ivar more: whether they have more claims that can be freed at once.
+    """
+
+    nodes: int
+    more: bool
 
 
 def database_clock(conn: Connection) -> ColumnElement[int]:
@@ -77,7 +102,9 @@ def registered(conn: Connection, key: int | None) -> int:
     if key is not None and conn.execute(_THERE, {"key": key}).first():
         return key
     if sqlite.serves(conn):
-        _remove(conn, list(conn.execute(select(node.c.id)).scalars()))
+        others = list(conn.execute(select(node.c.id)).scalars())
+        while _remove(conn, others).more:
+            pass  # nobody else has a row locked
     now = database_clock(conn)
     values = {"started_at": now, "beat_at": now, "version": __version__}
     name = f"{gethostname()} {os.getpid()}"
@@ -93,39 +120,38 @@ def touch(conn: Connection, key: int, done: Mapping[str, float] = MappingProxyTy
     :param done: what it has done: values of columns of its row.
     :returns: False if its row is gone.
     """
-    beat = update(node).where(node.c.id == key).values(beat_at=database_clock(conn), **done)
-    return conn.execute(beat).rowcount > 0
+    there = update(node).where(node.c.id == key, _STAYS)
+    return conn.execute(there.values(beat_at=database_clock(conn), **done)).rowcount > 0
 
 
-def hand_back(conn: Connection, key: int | None) -> None:
+def hand_back(conn: Connection, key: int | None) -> bool:
     """Free what a node that stops has claimed and does not do any more, so that others do it.
 
     It keeps its row, and so its claims of the notifications that are still under way, and of jobs.
+
+    :returns: whether there is more than this portion.
     """
-    if key is None:
-        return
-    for claim in (*CLAIMS, slice_.c.node_id):
-        conn.execute(update(claim.table).where(claim == key).values({claim.name: None}))
+    return key is not None and _free(conn, [key], (*CLAIMS, slice_.c.node_id))
 
 
 def leave(conn: Connection, key: int | None) -> None:
-    """Remove the row of a node that stops, so that others take up its work at once."""
+    """Remove the row of a node that stops, so that others take up its work at once.
+
+    If it has very many claims, this frees some, and other nodes the rest.
+    """
     if key is not None:
         _remove(conn, [key])
 
 
-def remove_dead(conn: Connection) -> int:
-    """Remove the nodes that are dead, and so free their claims.
+def remove_dead(conn: Connection) -> Removed:
+    """Free a portion of the claims of nodes that are dead, and remove those nodes after the last.
 
-    A node in the middle of a transaction that records something is left for the next time.
-
-    :returns: how many there were.
+    A node in the middle of a transaction that claims something is left for the next time, and so
+    is a claim under which one just records something.
     """
     latest = database_clock(conn) - to_micros(DEAD_AFTER)
     dead = select(node.c.id).where(node.c.beat_at < latest).with_for_update(skip_locked=True)
-    keys = list(conn.execute(dead).scalars())
-    _remove(conn, keys)
-    return len(keys)
+    return _remove(conn, list(conn.execute(dead).scalars()))
 
 
 def living(conn: Connection) -> list[str]:
@@ -145,11 +171,42 @@ def _has_heartbeats(conn: Connection) -> bool:
     return any(each["name"] == node.c.beat_at.name for each in tables.get_columns(node.name))
 
 
-def _remove(conn: Connection, keys: Sequence[int]) -> None:
-    """Remove the rows of nodes, and free their claims."""
-    conn.execute(delete(node).where(node.c.id.in_(keys)))
-    for claim in (*CLAIMS, job.c.node_id):
-        conn.execute(update(claim.table).where(claim.in_(keys)).values({claim.name: None}))
+def _remove(conn: Connection, keys: Sequence[int]) -> Removed:
+    """Free a portion of the claims of nodes.  If none is left, remove the rows of the nodes."""
+    if not keys:
+        return Removed(nodes=0, more=False)
+    more = _free(conn, keys, _ALL_CLAIMS)
+    of_nodes = node.c.id.in_(keys)
+    if more or any(conn.execute(_claimed(claim, keys, 1)).first() for claim in _ALL_CLAIMS):
+        conn.execute(update(node).where(of_nodes, _STAYS).values(beat_at=-node.c.beat_at))
+        return Removed(nodes=0, more=more)
+    conn.execute(delete(node).where(of_nodes))
+    return Removed(nodes=len(keys), more=False)
+
+
+def _free(conn: Connection, keys: Sequence[int], claims: Sequence[Column[Any]]) -> bool:
+    """Free a portion of the claims of nodes, except those in rows that others have locked.
+
+    So this never waits for a transaction that is slow, nor do two wait for each other.
+
+    :param claims: the columns with the ids of the nodes.
+    :returns: whether the portion was full, so that there may be more.
+    """
+    is_full = False
+    for claim in claims:
+        free = _claimed(claim, keys, PORTION).with_for_update(skip_locked=True, key_share=True)
+        found = list(conn.execute(free).scalars())
+        (key,) = claim.table.primary_key.columns
+        if found:
+            some = update(claim.table).where(key.in_(found))
+            conn.execute(some.values({claim.name: None}))
+        is_full |= len(found) == PORTION
+    return is_full
+
+
+def _claimed(claim: Column[Any], keys: Sequence[int], limit: int) -> Select[Any]:
+    """Selects the keys of rows that nodes have claimed."""
+    return select(*claim.table.primary_key.columns).where(claim.in_(keys)).limit(limit)
 
 
 def count(conn: Connection) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from attrs import frozen
 from prometheus_client import Counter
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import Connection, Engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
@@ -234,7 +234,15 @@ class Pulse(Service):
         self._beat_at = now
         live, dead = nodes.count(connection)
         if dead and now - self._steady_since > _STEADY_AFTER:
-            with connection.engine.begin() as other:
-                if nodes.remove_dead(other):
-                    hint(other, FREED)
+            self._remove_dead(connection.engine)
         self._reactor.callFromThread(self._beaten, _Beat(live, lost))
+
+    def _remove_dead(self, engine: Engine) -> None:
+        """Remove the nodes that are dead, or free some of their claims until the next heartbeat."""
+        more = True
+        while more and time.monotonic() - self._beat_at < BEAT:
+            with engine.begin() as connection:
+                removed = nodes.remove_dead(connection)
+                if removed.nodes:
+                    hint(connection, FREED)
+            more = removed.more

@@ -282,7 +282,8 @@ node = Table(
     metadata,
     Column("id", Key, primary_key=True),
     Column("name", Text, nullable=False),
-    # When it started, and its last heartbeat, in microseconds by the clock of the database.
+    # When it started, and its last heartbeat, in microseconds by the clock of the database; with
+    # a minus when the node is just removed.
     Column("started_at", BigInteger, nullable=False, server_default="0"),
     Column("beat_at", BigInteger, nullable=False, server_default="0"),
     Column("version", Text, nullable=False, server_default=""),

@@ -28,11 +28,17 @@ class SharedWork:
         return not self._is_alone
 
     def hand_back(self) -> Deferred[None]:
-        def free(conn: Connection) -> None:
-            nodes.hand_back(conn, self._node)
-            hint(conn, FREED)
+        if self._is_alone:
+            return succeed(None)
+        return Deferred.fromCoroutine(self._hand_back())
 
-        return succeed(None) if self._is_alone else self._database.write(free)
+    async def _hand_back(self) -> None:
+        def free(conn: Connection) -> bool:
+            hint(conn, FREED)
+            return nodes.hand_back(conn, self._node)
+
+        while await self._database.write(free):
+            pass  # the next portion
 
     # jobs
 

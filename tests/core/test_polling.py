@@ -203,6 +203,19 @@ class PlacesTests(PollingTestCase):
         self.poller.stopService()
         self.assertIn(FEED, [one.topic.url for one in self.polls_due()])
 
+    def test_plan_of_another_node_stays(self) -> None:
+        """It polled the topic while this process stood still and lost its claim."""
+        self.make_due(FEED)
+        self.fetcher.held = []
+        self.run_poller()
+        self.advance(2)
+        now = self.clock.wall_seconds()
+        theirs = PollPlan(FEED, now + 900, "by another node", 900.0, now)
+        self.successResultOf(self.store.plan_polls([theirs]))
+        self.fetcher.held[0].callback(None)
+        found = self.account()
+        self.assertEqual((found.poll_reason, found.poll_interval), ("by another node", 900.0))
+
     def test_store_that_is_unavailable(self) -> None:
         self.make_due(FEED)
         self.unavailable.update({"polls_due"})

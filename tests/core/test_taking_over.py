@@ -7,11 +7,12 @@ from typing import Any
 from attrs import evolve
 from twisted.internet.defer import Deferred, fail, succeed
 
-from rsscloud_broker.core import TakingOverSink
+from rsscloud_broker.config import Polling
+from rsscloud_broker.core import Poller, TakingOverSink
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Lease, Subscription
-from rsscloud_broker.records import ClaimedChecks
+from rsscloud_broker.records import ClaimedChecks, PollPlan
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, BrokerTestCase
@@ -160,6 +161,17 @@ class LostClaimsTests(BrokerTestCase):
         self.assertEqual(self.fetcher.fetched, begun, "what had not begun never begins")
         self.assertEqual((self.pings(), self.due()), ([], urls), "nothing is recorded")
 
+    def test_fetch_that_fails_hands_nothing_on_to_one_that_is_withdrawn(self) -> None:
+        self.subscribe()
+        for _ in "12":
+            self.ping(FEED)
+        self.lose()
+        self.fetcher.contents.clear()
+        self.end_fetches()
+        self.clock.advance(5)
+        self.assertEqual(self.fetcher.fetched, [FEED])
+        self.assertEqual((self.detector._count_checks(), self.due()), (0, [FEED]))
+
     def test_checks_are_claimed_anew(self) -> None:
         urls = [f"http://feeds{number}.example/" for number in range(5)]
         self.fetcher.contents |= dict.fromkeys(urls, b"a feed")
@@ -171,6 +183,28 @@ class LostClaimsTests(BrokerTestCase):
         self.end_fetches()
         self.assertEqual(sorted(set(self.fetcher.fetched)), urls)
         self.assertEqual(self.due(), [])
+
+    def test_polls_are_forgotten(self) -> None:
+        urls = [f"http://feeds{number}.example/" for number in range(3)]
+        self.fetcher.contents |= dict.fromkeys(urls, b"a feed")
+        now = self.clock.wall_seconds()
+        for url in urls:
+            self.subscribe(url)
+        plans = [PollPlan(url, now, "a test", 1200.0, now) for url in urls]
+        self.successResultOf(self.store.plan_polls(plans))
+        poller = Poller(self.store, self.detector, self.clock, Polling())
+        self.sink = TakingOverSink(self.detector, self.intents, lose=[poller.lose_claims])
+        self.successResultOf(Deferred.fromCoroutine(poller.look()))
+        begun = list(self.fetcher.fetched)
+        self.assertEqual(begun, urls[:1])
+        self.lose()
+        self.end_fetches()
+        self.assertEqual(self.fetcher.fetched, begun, "what had not begun never begins")
+        due = self.successResultOf(self.store.polls_due(now, 10))
+        self.assertEqual([one.topic.url for one in due], urls, "nothing is planned")
+        self.fetcher.held = None
+        self.successResultOf(Deferred.fromCoroutine(poller.look()))
+        self.assertEqual(self.fetcher.fetched, urls, "it polls what it claims anew")
 
     def test_caller_who_waits_is_answered_all_the_same(self) -> None:
         self.ping("http://one.example/")

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.simplefeed import feeds, log
+from rsscloud_broker.simplefeed import feeds, log, pruning
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.atom import FeedUrls
 from rsscloud_broker.simplefeed.documents import parse
@@ -175,6 +175,12 @@ class FeedsTests(SynchronousTestCase):
         self.append(3)
         self.assertEqual(self.successResultOf(run(self.feeds.prune("events", 9))), 6)
         self.assertEqual(self.titles(self.recent().body), ["13"])
+
+    def test_many_entries_are_pruned_in_portions(self) -> None:
+        self.patch(pruning, "AT_ONCE", 2)
+        self.append(20)
+        pruned = Deferred.fromCoroutine(self.feeds.prune("events", 9))
+        self.assertEqual(self.successResultOf(pruned), 18)
 
     def test_nothing_is_pruned_without_a_file(self) -> None:
         self.append(7)

@@ -135,10 +135,14 @@ class LogTests(SynchronousTestCase):
     def test_pruned_documents(self) -> None:
         self.append(*some(8))
         with self.engine.begin() as conn:
-            self.assertEqual(pruning.prune(conn, "events", 1, log.Kept.FILE), 3)
-            self.assertEqual(pruning.prune(conn, "events", 2, log.Kept.GONE), 3)
-            self.assertEqual(pruning.prune(conn, "events", 2, log.Kept.FILE), 0)
-            self.assertEqual(pruning.prune(conn, "events", 9, log.Kept.FILE), 0)
+            for through, kept, count in (
+                (1, "file", 3),
+                (2, "gone", 3),
+                (2, "file", 0),
+                (9, "file", 0),
+            ):
+                pruned = pruning.prune(conn, "events", through, log.Kept(kept))
+                self.assertEqual(pruned, pruning.Pruned(count, more=False))
             self.assertIsNone(log.entries_after(conn, "events", 5, 2))
             page = log.entries_after(conn, "events", 6, 2) or []
         self.assertEqual([number for number, _ in page], [7, 8])
@@ -259,6 +263,23 @@ class LogTests(SynchronousTestCase):
             self.assertEqual(log.stalest_logs(conn, "none", 1), [])
             self.assertEqual(log.known_logs(conn, ["of_%a", "of_%z"]), {"of_%a"})
             self.assertEqual(log.known_logs(conn, []), set())
+
+    def test_many_entries_are_pruned_in_portions(self) -> None:
+        """They are in rows of three, and of one."""
+        self.patch(pruning, "AT_ONCE", 2)
+        self.append(*some(6))
+        for number in range(7, 11):
+            self.append(*some(1, number))
+        found: list[pruning.Pruned] = []
+        with self.engine.begin() as conn:
+            while not found or found[-1].more:
+                found.append(pruning.prune(conn, "events", 3, log.Kept.GONE))
+                self.assertIsNone(log.entries_after(conn, "events", 0, 9))
+                of_first = log.read_document(conn, "events", 3)
+                assert of_first is not None
+                self.assertEqual((of_first.kept, of_first.entries), (log.Kept.GONE, []))
+        self.assertEqual([each.entries for each in found], [6, 2, 1])
+        self.assertEqual([each.title for each in self.document().entries], ["10"])
 
     def test_documents_up_to_a_number(self) -> None:
         with self.engine.begin() as conn:

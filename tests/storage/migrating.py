@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from alembic import command
-from alembic.config import Config
 from attrs import evolve
 from sqlalchemy import Connection, inspect, make_url, text
 from twisted.trial.unittest import SynchronousTestCase
@@ -94,14 +93,6 @@ OTHER_SPELLINGS = (
 )
 
 
-def steps_on(conn: Connection) -> Config:
-    """The configuration of Alembic's commands, for a connection."""
-    config = Config()
-    config.set_main_option("script_location", "rsscloud_broker.storage:migrations")
-    config.attributes["connection"] = conn
-    return config
-
-
 def insert(conn: Connection, statements: Sequence[str]) -> None:
     """Run statements that insert rows with given ids.
 
@@ -170,7 +161,7 @@ class MigrationSteps(SynchronousTestCase):
         url = self.new_url()
         self.migrate_by_steps(url)
         with open_database(url) as conn:
-            command.downgrade(steps_on(conn), "0001")
+            command.downgrade(alembic_steps.config(conn), "0001")
             insert(conn, FIRST_VERSION)
         migrate(url)
         with open_database(url) as conn:
@@ -193,7 +184,7 @@ class MigrationSteps(SynchronousTestCase):
             self.assertGreater(put_subscription(conn, evolve(one, topic="http://b/")).id, 8)
             self.assertTrue(move_topic(conn, one.topic, "http://b/", 3.0))
             self.assertEqual(len(subscriptions(conn, one.topic, 0, 10)), 2)
-            command.downgrade(steps_on(conn), "0002")
+            command.downgrade(alembic_steps.config(conn), "0002")
             of_topics = text("SELECT id FROM subscription ORDER BY topic_id")
             self.assertEqual(conn.execute(of_topics).scalars().first(), 7)
             waiting = text("SELECT attempts FROM waiting WHERE subscription_id = 7")
@@ -206,7 +197,7 @@ class MigrationSteps(SynchronousTestCase):
         with open_database(url) as conn:
             insert_pings(conn, [ping, evolve(ping, received_at=2.0), evolve(ping, received_at=9.0)])
             prune_pings(conn, 3.0, 1000)
-            config = steps_on(conn)
+            config = alembic_steps.config(conn)
             command.downgrade(config, "0003")
             pruned = text("SELECT value FROM tally WHERE name = 'pruned pings'")
             self.assertEqual(conn.execute(pruned).scalars().all(), [2])
@@ -221,7 +212,7 @@ class MigrationSteps(SynchronousTestCase):
         url = self.new_url()
         migrate(url)
         with open_database(url) as conn:
-            config = steps_on(conn)
+            config = alembic_steps.config(conn)
             command.downgrade(config, "0003")
             for key, place in enumerate(("http://a.example/1", "http://a.example/2", "b")):
                 topic = "INSERT INTO topic (id, url) VALUES (:key, :url)"
@@ -248,9 +239,9 @@ class MigrationSteps(SynchronousTestCase):
         url = self.new_url()
         migrate(url)
         with open_database(url) as conn:
-            command.downgrade(steps_on(conn), "0006")
+            command.downgrade(alembic_steps.config(conn), "0006")
             insert(conn, OTHER_SPELLINGS)
-            command.upgrade(steps_on(conn), "head")
+            command.upgrade(alembic_steps.config(conn), "head")
             urls = list(conn.execute(text("SELECT url FROM topic ORDER BY id")).scalars())
             self.assertEqual(
                 urls, ["http://a/~x", "http://b/", "http://c/new", "http://c/", "http://d/"]
@@ -298,7 +289,7 @@ class MigrationSteps(SynchronousTestCase):
         url = self.new_url()
         self.migrate_by_steps(url)
         with open_database(url) as conn:
-            config = steps_on(conn)
+            config = alembic_steps.config(conn)
             before = self.definitions(conn)
             command.downgrade(config, "0001")
             self.assertNotIn("intent", inspect(conn).get_table_names())

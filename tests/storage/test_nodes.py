@@ -16,11 +16,12 @@ from rsscloud_broker.admin_records import NodeState
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
-from rsscloud_broker.model import Callback, Intent, Ping
+from rsscloud_broker.model import Callback, Intent, Ping, Subscription
 from rsscloud_broker.records import CheckState, Fanout, PollPlan
-from rsscloud_broker.storage import Pulse, Store, jobs, migrate, nodes, walks
+from rsscloud_broker.storage import Pulse, Store, jobs, migrate, nodes, pulse, walks
+from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.engine import open_engine
-from rsscloud_broker.storage.schema import node, topic
+from rsscloud_broker.storage.schema import node, pending, topic
 from rsscloud_broker.testing import memory_store
 from tests.postgresql import empty_database
 from tests.storage.databases import file_database, threaded_store
@@ -69,8 +70,8 @@ class NodesTestCase(TestCase):
         return there
 
     async def remove_dead(self, store: Store) -> int:
-        removed: int = await store._database.write(nodes.remove_dead)
-        return removed
+        removed: nodes.Removed = await store._database.write(nodes.remove_dead)
+        return removed.nodes
 
     async def live(self, store: Store) -> int:
         live, _ = await store._database.read(nodes.count)
@@ -221,6 +222,107 @@ class ClaimTests(NodesTestCase):
         self.assertEqual([each.attempts for each in found], [None, None, None])
 
 
+class ManyClaimsTests(NodesTestCase):
+    """A node that has very many claims is removed in portions."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(nodes, "PORTION", 2)
+
+    async def claim(self, store: Store, count: int = 5) -> list[Subscription]:
+        """Have a node claim pending notifications."""
+        await self.begin(count)
+        await store.record_deliveries(
+            [waits(each, 3000) for each in await store.subscriptions(FEED, 0, count)]
+        )
+        return await store.claim_due(4000, count, ())
+
+    async def die(self, loser: Store, winner: Store) -> None:
+        await self.beat(loser)
+        self.pass_time(9)
+        await self.beat(winner)
+
+    async def portion(self, store: Store) -> tuple[int, bool]:
+        removed: nodes.Removed = await store._database.write(nodes.remove_dead)
+        return removed.nodes, removed.more
+
+    async def test_each_portion_is_free_at_once(self) -> None:
+        one, other = self.stores
+        claimed = await self.claim(one)
+        await self.die(one, other)
+        taken: list[Subscription] = []
+        for _ in range(2):
+            self.assertEqual(await self.portion(other), (0, True))
+            taken += (found := await other.claim_due(4000, 10, ()))
+            self.assertEqual(len(found), 2)
+        self.assertEqual(await self.portion(other), (1, False))
+        taken += await other.claim_due(4000, 10, ())
+        self.assertCountEqual([each.id for each in taken], [each.id for each in claimed])
+
+    async def test_node_does_not_come_back_after_the_first_portion(self) -> None:
+        """Otherwise it would not learn what it has lost."""
+        one, other = self.stores
+        claimed = await self.claim(one)
+        await self.die(one, other)
+        await self.portion(other)
+        self.assertFalse(await self.beat(one))
+        (dead,) = [each for each in (await other.nodes()).nodes if not each.here]
+        assert dead.silent_for is not None
+        self.assertLess(dead.silent_for, 60)
+        earlier = one.node
+        await one.check_writable()
+        self.assertNotEqual(one.node, earlier)
+        taken = await other.claim_due(4000, 10, ())
+        await one.record_deliveries([failed(each) for each in claimed])
+        left = [each.attempts for each in await other.subscriptions(FEED, 0, 10)]
+        self.assertEqual(left.count(1), len(taken), "its own outcomes of these are dropped")
+
+    async def test_nobody_waits_for_who_just_records_something(self) -> None:
+        one, other = self.stores
+        self.patch(nodes, "PORTION", 1000)
+        (first, *_) = await self.claim(one)
+        await self.die(one, other)
+        with self.engine.connect() as conn:
+            lock_rows(conn, pending.c.subscription_id, [first.id])
+            self.assertEqual(await self.portion(other), (0, False))
+            self.assertEqual(len(await other.claim_due(4000, 10, ())), 4)
+            conn.rollback()
+        self.assertEqual(await self.portion(other), (1, False))
+        (last,) = await other.claim_due(4000, 10, ())
+        self.assertEqual(last.id, first.id)
+
+    async def test_heartbeat_removes_all(self) -> None:
+        one, other = self.stores
+        await self.claim(one)
+        await self.die(one, other)
+        self.patch(pulse, "_STEADY_AFTER", -1.0)
+        published: list[Event] = []
+        heart = Pulse(IReactorFromThreads(reactor), self.url, other, published.append, Counters())
+        heart.startService()
+        self.addCleanup(heart.stopService)
+        while WorkHinted("freed") not in published:
+            await deferLater(IReactorTime(reactor), 0.01)
+        self.assertEqual(len(await other.claim_due(4000, 10, ())), 5)
+        self.assertEqual(len((await other.nodes()).nodes), 1)
+
+    async def test_rest_of_a_node_that_leaves_is_free_for_others_at_once(self) -> None:
+        one, other = self.stores
+        await self.claim(one)
+        await one.stopService()
+        self.assertEqual(await self.portion(other), (0, True))
+        self.assertEqual(await self.portion(other), (1, False))
+        self.assertEqual(len(await other.claim_due(4000, 10, ())), 5)
+
+    async def test_node_that_stops_hands_all_back(self) -> None:
+        one, other = self.stores
+        urls = [f"{FEED}{number}" for number in range(5)]
+        for url in urls:
+            await one.request_check(url, 2000.0, True)
+        await one.hand_back()
+        found = [check.url for check in (await other.claim_checks(SOME)).checks]
+        self.assertCountEqual(found, urls)
+
+
 class HandingBackTests(NodesTestCase):
     """What a node gives to others when it stops, before it has ended."""
 
@@ -359,6 +461,8 @@ class PulseTests(NodesTestCase):
 
     async def test_row_that_is_not_committed_yet_is_not_lost(self) -> None:
         """The id is known before the transaction ends that makes the row."""
+        await self.beat(self.stores[0])
+        self.stores[0]._node = None  # as if it had none yet at the first heartbeat
         events = self.pulse(self.stores[0])
         await self.until(events, WorkHinted())
         with self.engine.begin() as conn:
@@ -390,6 +494,19 @@ class SQLiteNodeTests(TestCase):
         (found,) = await again.claim_fanouts([one.id for one in await again.fanouts(10)])
         self.assertEqual(found.id, walk.id)
         self.assertTrue((await killed.record_slice(walk, 1, [], True)).lost)
+
+    async def test_many_claims(self) -> None:
+        self.patch(nodes, "PORTION", 2)
+        url = file_database(self)
+        killed = threaded_store(self, url)
+        for number in range(5):
+            await killed.put_subscription(a_subscription(number=number))
+        waiting = [waits(each, 3000) for each in await killed.subscriptions(FEED, 0, 5)]
+        await killed.record_deliveries(waiting)
+        self.assertEqual(len(await killed.claim_due(4000, 10, ())), 5)
+        again = threaded_store(self, url)
+        self.assertEqual(len(await again.claim_due(4000, 10, ())), 5)
+        self.assertEqual(len((await again.nodes()).nodes), 1)
 
 
 class MemoryNodeTests(SynchronousTestCase):

@@ -24,6 +24,7 @@ from rsscloud_broker.storage import (
     AccountStore,
     Store,
     UnfitDatabase,
+    alembic_steps,
     examine,
     migrate,
     nodes,
@@ -408,7 +409,7 @@ class PostgreSQLMigrationTests(migrating.MigrationSteps):
         """Make the tables of an earlier version."""
         migrate(url)
         with open_database(url) as conn:
-            command.downgrade(migrating.steps_on(conn), "0010")
+            command.downgrade(alembic_steps.config(conn), "0010")
 
     def test_others_wait(self) -> None:
         """While one process migrates, another waits for its transaction to end.

@@ -33,6 +33,7 @@ class HasVersionTests(SynchronousTestCase):
 
     def test_dates(self) -> None:
         self.assertTrue(has(since=DATE))
+        self.assertTrue(has(since=DATE + b"; length=123"), "as browsers once sent it")
         self.assertFalse(has(since=DATE, modified_at=AT + 1))
         self.assertFalse(has(since=DATE, modified_at=None))
         for since in (b"yesterday", b"", None):

@@ -1,9 +1,8 @@
-"""Keeps documents in memory that are often read, with the headers of their answers."""
+"""Documents as they are kept in memory and sent, with the headers of their answers."""
 
 from __future__ import annotations
 
 import gzip
-from collections import OrderedDict
 from collections.abc import Sequence
 from email.utils import formatdate
 from typing import Final
@@ -106,34 +105,3 @@ def ready(
 def packed(body: bytes) -> bytes:
     """A body, compressed by gzip.  Takes some milliseconds."""
     return gzip.compress(body, 6, mtime=0)
-
-
-class Cache:
-    """Documents in memory, of limited size."""
-
-    def __init__(self) -> None:
-        self._found: OrderedDict[Key, Ready] = OrderedDict()
-        self._size = 0
-
-    def get(self, key: Key) -> Ready | None:
-        """A document, if it is in memory."""
-        found = self._found.get(key)
-        if found is not None:
-            self._found.move_to_end(key)
-        return found
-
-    def keep(self, key: Key, found: Ready) -> None:
-        """Keep a document, and drop those that were not read for longest if there are too many."""
-        self.drop(key)
-        if found.size > LARGEST:
-            return
-        self._found[key] = found
-        self._size += found.size
-        while self._size > BYTES:
-            self.drop(next(iter(self._found)))
-
-    def drop(self, key: Key) -> None:
-        """Drop a document."""
-        found = self._found.pop(key, None)
-        if found is not None:
-            self._size -= found.size

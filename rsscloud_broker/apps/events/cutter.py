@@ -178,16 +178,15 @@ class Cutter(Service):
 
     async def _sweep(self) -> None:
         """Remove what is too old."""
-        after, now = "", self._clock.wall_seconds()
-        while self.running:
+        now = self._clock.wall_seconds()
+        after: str | None = ""
+        while self.running and after is not None:
             sweeping = partial(rows.sweep, feeds=self._feeds, after=after, now=now)
             found = await self._database.write(sweeping)
             if found is None:
                 return  # another process appends; it is tried again after the pause
             after, removed = found
             await self._remove_files(removed)
-            if not after:
-                break
         self._sweep_at = self._clock.seconds() + SWEEP
 
     async def _remove_files(self, removed: Sequence[Swept]) -> None:

@@ -31,7 +31,7 @@ from urllib.parse import parse_qs, urlsplit
 from attrs import frozen
 from twisted.web.server import NOT_DONE_YET, Request
 
-from rsscloud_broker.apps.events.cache import Cache, Key, Ready, packed, ready
+from rsscloud_broker.apps.events.cache import BYTES, LARGEST, Key, Ready, packed, ready
 from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, PREFIX, TOPIC, recent_path
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Content, host_of
@@ -40,6 +40,7 @@ from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
 from rsscloud_broker.simplefeed.feeds import FRESH, DocumentGone, Feeds, Filed, Written
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, send
+from rsscloud_broker.web.kept_answers import KeptAnswers
 from rsscloud_broker.wire.links import hub_and_self
 from rsscloud_broker.wire.text import clean
 
@@ -177,7 +178,7 @@ class Documents(Answers):
         self._in_thread = in_thread
         self._public_url = public_url
         self._has_hub = has_hub
-        self._cache = Cache()
+        self._cache: KeptAnswers[Key, Ready] = KeptAnswers(BYTES, LARGEST)
 
     def changed(self, names: Sequence[str]) -> None:
         """Say that logs have new entries."""

@@ -110,6 +110,8 @@ def _make_room(
 ) -> list[str]:
     """Remove the logs of a kind that have not changed for longest, if new ones would be too many.
 
+    One that has very many entries loses some of them, and is one too many until the next call.
+
     :param prefix: how the names of the kind begin.
     :param names: the names of the logs that get entries; they stay.
     :param known: those of them that are not new.
@@ -121,10 +123,18 @@ def _make_room(
     if excess <= 0:
         return []
     stalest = log.stalest_logs(conn, prefix, excess + len(of_kind))
-    removed = [each for each in stalest if each.name not in names][:excess]
-    for each in removed:
-        log.remove_log(conn, each.name)
-    return [each.feed_id for each in removed]
+    surplus = [each for each in stalest if each.name not in names][:excess]
+    return [each.feed_id for each in surplus if _remove(conn, each)]
+
+
+def _remove(conn: Connection, found: Log) -> bool:
+    """Remove a log; or some of its entries, if it has very many.
+
+    :returns: whether it was removed.
+    """
+    if pruning.prune(conn, found.name, found.document - 1, Kept.GONE).more:
+        return False
+    return log.remove_log(conn, found.name)
 
 
 @frozen
@@ -135,21 +145,35 @@ class Swept:
     through: int | None
 
 
-def sweep(conn: Connection, feeds: Feeds, after: str, now: float) -> tuple[str, list[Swept]] | None:
+def sweep(
+    conn: Connection, feeds: Feeds, after: str, now: float
+) -> tuple[str | None, list[Swept]] | None:
     """Remove what is too old, from some of the logs.
 
-    :param after: the name of the last log of the call before; empty at first.
-    :returns: the name of the last log, empty if there are no more, and what was removed; None if
-        another process appends now.
+    :param after: where the call before has stopped; empty at first.
+    :returns: where this one has stopped, None if there are no more logs, and what was removed; None
+        if another process appends now.
     """
     if log.lock(conn, CHANGES) is None:
         return None
     found = log.logs(conn, after, SWEPT_AT_ONCE)
-    removed = [each for one in found if (each := _sweep(conn, feeds.options, one, now))]
-    return (found[-1].name if len(found) == SWEPT_AT_ONCE else "", removed)
+    removed: list[Swept] = []
+    for one in found:
+        swept, more = _sweep(conn, feeds.options, one, now)
+        if more:
+            return after, removed
+        after = one.name
+        removed += [swept] if swept else []
+    return (after if len(found) == SWEPT_AT_ONCE else None), removed
 
 
-def _sweep(conn: Connection, options: EventsOptions, found: Log, now: float) -> Swept | None:
+def _sweep(
+    conn: Connection, options: EventsOptions, found: Log, now: float
+) -> tuple[Swept | None, bool]:
+    """Remove what is too old from a log, or some of that, if it is very much.
+
+    :returns: what was removed, and whether there is more.
+    """
     kind, _, of = found.name.partition(":")
     most, days = 0, {"changes": options.days, "pings": options.pings_days}.get(kind, 0.0)
     if kind == "host":
@@ -159,11 +183,12 @@ def _sweep(conn: Connection, options: EventsOptions, found: Log, now: float) -> 
         most, days = kept.entries, kept.days
     before = now - days * _DAY if days else 0.0
     if ":" in found.name and found.updated < before:
-        log.remove_log(conn, found.name)
-        return Swept(found.feed_id, None)
+        is_removed = _remove(conn, found)
+        return (Swept(found.feed_id, None) if is_removed else None), not is_removed
     through = pruning.archived_before(conn, found.name, before)
     if most:
         through = max(through, pruning.archived_through(conn, found.name, found.count - most))
-    if through and pruning.prune(conn, found.name, through, Kept.GONE):
-        return Swept(found.feed_id, through)
-    return None
+    if not through:
+        return None, False
+    pruned = pruning.prune(conn, found.name, through, Kept.GONE)
+    return (Swept(found.feed_id, through) if pruned.entries else None), pruned.more

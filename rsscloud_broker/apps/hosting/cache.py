@@ -7,7 +7,7 @@ Other processes may use the same database, so an entry is compared with the stor
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeAlias
@@ -17,6 +17,7 @@ from attrs import frozen
 from rsscloud_broker.apps.hosting.rows import Served, Stored
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.web.feed_answers import FeedAnswers
+from rsscloud_broker.web.kept_answers import KeptAnswers
 
 #: How many bytes are kept, and the most of one file.
 BYTES, LARGEST = 32 * 1024 * 1024, 4 * 1024 * 1024
@@ -63,8 +64,7 @@ class Cache:
         self._present = present
         self._answers = answers
         self._clock = clock
-        self._entries: OrderedDict[Key, Entry] = OrderedDict()
-        self._size = 0
+        self._entries: KeptAnswers[Key, Entry] = KeptAnswers(BYTES, LARGEST)
         self._changing: Counter[Key] = Counter()
         self._reads: dict[Key, object] = {}
 
@@ -73,7 +73,6 @@ class Cache:
         entry = self._entries.get(key)
         if entry is None or self._clock.seconds() >= entry.checked_at + FRESH:
             return None
-        self._entries.move_to_end(key)
         return entry
 
     async def read(self, key: Key) -> Entry | Stored | None:
@@ -91,13 +90,13 @@ class Cache:
             if self._reads.get(key) is read:
                 del self._reads[key]
         if stored is None or stored.version == 0:
-            self._drop(key)
+            self._entries.drop(key)
             return stored
         content = stored.content or (known.content if known else None)
         assert content is not None  # the store leaves out nothing but what is known
         entry = Entry(stored.version, content, self._answers(key, content), at)
         if may_keep:
-            self._keep(key, entry)
+            self._entries.keep(key, entry)
         return entry
 
     @contextmanager
@@ -115,18 +114,4 @@ class Cache:
 
     def _forget(self, key: Key) -> None:
         self._reads.pop(key, None)
-        self._drop(key)
-
-    def _keep(self, key: Key, entry: Entry) -> None:
-        self._drop(key)
-        if entry.size > LARGEST:
-            return
-        self._entries[key] = entry
-        self._size += entry.size
-        while self._size > BYTES:
-            self._drop(next(iter(self._entries)))
-
-    def _drop(self, key: Key) -> None:
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._size -= entry.size
+        self._entries.drop(key)

@@ -30,7 +30,7 @@ feed = Table(
     # The name of the account, and the path below it.
     Column("account", Text, nullable=False),
     Column("path", Text, nullable=False),
-    Column("account_id", BigInteger, nullable=False),
+    Column("account_id", BigInteger, nullable=False, index=True),
     # The present version; null if the file was deleted.
     Column("version_id", BigInteger),
     # The bytes of the present version, those of all versions, and how many versions there are.
@@ -67,4 +67,4 @@ version = Table(
     sqlite_autoincrement=True,
 )
 
-TABLES = AppTables(metadata, "rsscloud_broker.apps.hosting:migrations", "0001")
+TABLES = AppTables(metadata, "rsscloud_broker.apps.hosting:migrations", "0002")

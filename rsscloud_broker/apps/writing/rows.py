@@ -26,6 +26,9 @@ from rsscloud_broker.tables import to_micros, to_seconds
 #: How many categories of an author are kept for completion; the last used ones.
 MAX_CATEGORIES = 300
 
+#: How many messages one transaction deletes at most of an account that was removed.
+FORGOTTEN_AT_ONCE = 1000
+
 
 class Outdated(Exception):
     """A change is based on a version that is not the present one.  Nothing was stored."""
@@ -153,9 +156,24 @@ def ensure_author(conn: Connection, account_id: int, name: str, base: str) -> Au
     return made
 
 
+def forget_some(conn: Connection, account_id: int) -> bool:
+    """Delete some messages of an account that was removed, if it has very many.
+
+    :returns: whether there may still be very many, so that this is to be called again.
+    """
+    mine = post.c.account_id == account_id
+    first = select(post.c.id).where(mine).order_by(post.c.id)
+    following = conn.execute(first.offset(FORGOTTEN_AT_ONCE).limit(1)).scalar()
+    if following is not None:
+        conn.execute(delete(post).where(mine, post.c.id < following))
+    return following is not None
+
+
 def forget(conn: Connection, account_id: int) -> None:
     """Delete all that an account has, since it was removed.  If it had published something, its
     name is remembered.
+
+    If it has very many messages, delete most of them by ``forget_some`` before.
 
     The pieces of its uploads stay, for ``upload_rows.lost_uploads``.
     """

@@ -21,6 +21,7 @@ class PostStore:
     authors = reading(rows.authors)
     ensure_author = writing(rows.ensure_author)
     forget = writing(rows.forget)
+    forget_some = writing(rows.forget_some)
     is_former = reading(rows.is_former)
     snapshot = reading(rows.snapshot)
     published = reading(rows.published)

@@ -280,6 +280,8 @@ class Writing:
         """Delete all that an account has, which was removed: its messages and its files, and its
         feeds end.
         """
+        while await self.store.forget_some(account_id):
+            pass
         author = await self.store.author_of(account_id)
         feeds = [self.feeds.url(author.name, file) for file in FORMATS] if author else []
         if author is None or not author.is_public:

@@ -7,8 +7,6 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.events import cache
-from rsscloud_broker.apps.events.cache import Cache, ready
 from rsscloud_broker.simplefeed import feeds
 from rsscloud_broker.simplefeed.atom import render
 from tests.apps.events.house import EventsHouse
@@ -173,23 +171,3 @@ class BadRequestTests(SynchronousTestCase):
     def test_other_methods_and_paths(self) -> None:
         self.assertEqual(self.house.ask("/events/recent", method="POST").status, 405)
         self.assertEqual(self.house.ask("/events/nothing").status, 404)
-
-
-class CacheTests(SynchronousTestCase):
-    def test_is_limited_in_bytes(self) -> None:
-        self.patch(cache, "BYTES", 30_000)
-        self.patch(cache, "LARGEST", 12_000)
-        kept = Cache()
-
-        def keep(number: int, size: int) -> None:
-            found = ready(b"x" * size, b"", '"a"', None, "", "", 0.0, has_contents=False)
-            kept.keep(("pings", number), found)
-
-        keep(0, 20_000)
-        self.assertIsNone(kept.get(("pings", 0)))
-        for number in range(1, 4):
-            keep(number, 8000)
-            self.assertIsNotNone(kept.get(("pings", 1)))
-        keep(4, 8000)
-        found = [number for number in range(5) if kept.get(("pings", number))]
-        self.assertEqual(found, [1, 3, 4])

@@ -16,7 +16,7 @@ from rsscloud_broker.apps.events.names import CHANGES, PINGS
 from rsscloud_broker.apps.events.options import EventsOptions, Kept
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Content, Ping, Way
-from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.pings import ping_of
 from tests.apps.events.house import FEED, URL, EventsHouse
 
@@ -245,9 +245,11 @@ class BoundsTests(SynchronousTestCase):
         self.assertEqual(documents, [410, 410, 200, 200])
 
     def test_feeds_of_hosts_and_topics_that_have_been_quiet_for_long(self) -> None:
-        house = self.house_with(EventsOptions(hosts_days=5))
+        house = self.house_with(EventsOptions(per_document=1, hosts_days=5))
         old = house.clock.wall_seconds() - 40 * DAY
-        house.change("http://pushed.example/a", Content(b"a", "text/plain"), at=old)
+        for body in (b"1", b"2", b"3", b"4"):
+            house.change("http://pushed.example/a", Content(body, "text/plain"), at=old)
+            house.wait()
         self.sweep(house)
         for path in (
             "/events/host?name=pushed.example",
@@ -295,6 +297,13 @@ class BoundsTests(SynchronousTestCase):
         self.assertEqual(options.kept("http://a.example/b/c"), long)
         self.assertEqual(options.kept("http://a.example/c"), short)
         self.assertEqual(options.kept("http://b.example/"), evolve(Kept("http://b.example/")))
+
+
+class BoundsInPortionsTests(BoundsTests):
+    """What is removed is removed a row at a time."""
+
+    def setUp(self) -> None:
+        self.patch(pruning, "AT_ONCE", 1)
 
 
 class NotifyingTests(SynchronousTestCase):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from alembic import command
 from attrs import evolve
 from sqlalchemy import Connection, inspect, text
 from twisted.trial.unittest import SynchronousTestCase
@@ -23,6 +24,7 @@ from tests.postgresql import empty_database
 DAVE, ANNA = Account(1, "dave", False, 1.0), Account(2, "anna", False, 1.0)
 LIMITS = Limits(1000, 3)
 PATH = "rss.xml"
+FILES = "hosting_feed"
 
 
 def a_document(body: bytes = b"<rss/>", media_type: str = "application/rss+xml") -> Document:
@@ -278,7 +280,21 @@ class RowsTests(SynchronousTestCase):
                            "get_unique_constraints"):  # fmt: skip
                 found = [str(getattr(each, aspect)(table)) for each in (made, expected)]
                 self.assertEqual(found[0], found[1])
-        self.assertEqual(alembic_steps.revisions(TABLES.migrations), [TABLES.latest])
+        self.assertEqual(alembic_steps.revisions(TABLES.migrations)[0], TABLES.latest)
+
+    def test_step_back(self) -> None:
+        """The files of one account are found by an index; the version before had none."""
+        self.save()
+        indexes = []
+        with self.writing() as conn:
+            version_table = "hosting_alembic_version"
+            steps = alembic_steps.config(conn, TABLES.migrations, version_table, metadata)
+            for revision, go in (("0001", command.downgrade), ("head", command.upgrade)):
+                go(steps, revision)
+                indexes.append([one["column_names"] for one in inspect(conn).get_indexes(FILES)])
+            self.assertEqual([file.path for file in rows.files(conn, DAVE)], [PATH])
+        self.assertNotIn(["account_id"], indexes[0])
+        self.assertIn(["account_id"], indexes[1])
 
 
 class PostgreSQLRowsTests(RowsTests):

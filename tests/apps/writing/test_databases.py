@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.writing import rows, upload_rows
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
 from rsscloud_broker.apps.writing.rows import Author, ChangeOfPosts, Outdated, Placed
-from rsscloud_broker.apps.writing.schema import TABLES, author, metadata
+from rsscloud_broker.apps.writing.schema import TABLES, author, metadata, post
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload, UploadLost
 from rsscloud_broker.storage import alembic_steps, migrate, sqlite
 from rsscloud_broker.storage.engine import for_writing, open_engine
@@ -300,6 +300,22 @@ class RowsTests(SynchronousTestCase):
                 if "account_id" in table.c:
                     left = conn.execute(select(table.c.account_id)).scalars()
                     self.assertEqual(list(left), [2], table.name)
+
+    def test_very_many_messages_go_in_portions(self) -> None:
+        self.patch(rows, "FORGOTTEN_AT_ONCE", 2)
+        left = []
+        with self.engine.begin() as conn:
+            anna = rows.ensure_author(conn, 2, "anna", BASE.replace("dave", "anna"))
+            rows.apply(conn, ChangeOfPosts(anna, 1, placed(1, 1, account_id=2), True, NOW))
+            owner = self.dave(conn)
+            for number in range(1, 6):
+                owner = self.put(conn, owner, placed(number, number))
+            while rows.forget_some(conn, 1):
+                owners = conn.execute(select(post.c.account_id).order_by(post.c.id)).scalars()
+                left.append(list(owners).count(1))
+            rows.forget(conn, 1)
+            self.assertEqual(left, [3, 1])
+            self.assertEqual(conn.execute(select(post.c.account_id)).scalars().all(), [2])
 
     def test_who_published_nothing_is_not_remembered(self) -> None:
         with self.engine.begin() as conn:

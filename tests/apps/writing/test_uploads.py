@@ -12,7 +12,7 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.admin_records import Block
-from rsscloud_broker.apps.writing import upload_rows, uploads
+from rsscloud_broker.apps.writing import rows, upload_rows, uploads
 from rsscloud_broker.apps.writing.app import make
 from rsscloud_broker.apps.writing.file_urls import FileUrls, shown_name
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, OutlineItem
@@ -284,6 +284,15 @@ class RemovedAccountTests(UploadTestCase):
     def forget(self, caller: Caller = DAVE) -> None:
         for data in make(self.options, self.parts).account_data:
             self.result(data.remove(caller.account.id))
+
+    def test_very_many_messages_go(self) -> None:
+        self.patch(rows, "FORGOTTEN_AT_ONCE", 1)
+        for text in ("a", "b", "c"):
+            self.add(text, DAVE)
+        self.forget()
+        self.assertFalse(self.has_feed())
+        left = self.writing.store.all_posts(DAVE.account.id, 9, None, None)
+        self.assertEqual(self.successResultOf(left), [])
 
     def test_everything_goes(self) -> None:
         for caller in (DAVE, ANNA):

@@ -1,0 +1,48 @@
+"""Says whether a client has the present version of what it asks for (RFC 9110, section 13)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Final
+
+from rsscloud_broker.wire.http_dates import http_date
+
+_ETAGS: Final = re.compile(rb'(?:W/)?("[^"]*")')
+
+#: How many bytes of ``If-None-Match`` are looked at.
+_MOST: Final = 4000
+
+
+def has_version(
+    tags: Sequence[bytes] | None,
+    since: bytes | None,
+    etags: Collection[bytes],
+    modified_at: int | None,
+) -> bool:
+    """Whether the client has a version, so that 304 answers its request.
+
+    If the request has ``If-None-Match``, its tags alone decide, by weak comparison.
+
+    :param tags: the values of ``If-None-Match``; None if the request has none.
+    :param since: the value of ``If-Modified-Since``; None if the request has none.
+    :param etags: those of the version, in quotes; any of them counts.
+    :param modified_at: its Last-Modified, in whole seconds since the epoch; None if it has none.
+    """
+    if tags is not None:
+        known = b",".join(tags)[:_MOST]
+        return known.strip() == b"*" or any(tag in etags for tag in _ETAGS.findall(known))
+    if since is None or modified_at is None:
+        return False
+    at = _seconds(since)
+    return at is not None and modified_at <= at
+
+
+@lru_cache(maxsize=64)
+def _seconds(date: bytes) -> float | None:
+    """Seconds since the epoch of an HTTP date, which may have parameters; None if it is none.
+
+    Cached, since most clients send the same date: that of the present version.
+    """
+    return http_date(date.split(b";", 1)[0].decode("latin-1"))
