@@ -56,6 +56,15 @@ def free_port() -> int:
         mine.close()
 
 
+def accepts(port: int) -> bool:
+    """Whether somebody accepts connections at a port of loopback."""
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
 def no_proxies() -> dict[str, str]:
     """The environment without what names a proxy: whom tests talk to is on this machine."""
     return {name: value for name, value in environ.items() if not name.lower().endswith("_proxy")}

@@ -165,6 +165,7 @@ class ProgramsTests(MakeTestCase):
             "systemd-analyze",
             "systemd-socket-activate",
             "postgres",
+            "pgbouncer",
             "chromium-headless-shell",
             "curl",
             "promtool",

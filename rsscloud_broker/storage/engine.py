@@ -46,8 +46,8 @@ def open_engine(
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == postgresql.DIALECT:
-        options = postgresql.engine_options(parsed, silence=silence if of_broker else None)
-        engine = create_engine(parsed, **options)
+        engine = create_engine(parsed, **postgresql.engine_options(parsed, of_broker=of_broker))
+        postgresql.set_limits(engine, silence=silence if of_broker else None)
         if of_broker:
             limit_silence(engine, silence)
             postgresql.report_ended(engine)

@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from attrs import frozen
-from sqlalchemy import Connection, Engine, NullPool, create_engine, inspect, make_url, text
+from sqlalchemy import (
+    Connection,
+    Engine,
+    NullPool,
+    create_engine,
+    func,
+    inspect,
+    make_url,
+    select,
+    text,
+)
 
 from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.storage import clusters, postgresql, sqlite
@@ -28,6 +38,10 @@ from rsscloud_broker.storage.upgrade import (
 
 #: Seconds to wait for another process that writes, or for a server that does not answer.
 TIMEOUT = 5
+
+#: How often each of two connections asks for its session: other programs that use the same pooler
+#: may have them change.
+_ASKED = 5
 
 _RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE"]
 
@@ -78,11 +92,14 @@ def examine(
         not set.
     :raises Unavailable: the database cannot be opened or written to.
     :raises UnfitDatabase: the database is in memory, was made by a newer version or by another
-        program, does not give the broker the rights that it needs, or other brokers work on it.
+        program, does not give the broker the rights that it needs, is reached through a pooler of
+        transactions, or other brokers work on it.
     """
     check_kept(url)
     engine = _engine(url)
     try:
+        if engine.dialect.name == postgresql.DIALECT:
+            _check_sessions(engine)
         with database_errors(), engine.connect() as connection:
             if connection.dialect.name == sqlite.DIALECT:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -118,6 +135,25 @@ def _engine(url: str) -> Engine:
     elif parsed.get_driver_name().startswith("psycopg"):
         options = {"connect_timeout": TIMEOUT}
     return create_engine(parsed, poolclass=NullPool, connect_args=options)
+
+
+def _check_sessions(engine: Engine) -> None:
+    """Check that each connection has a session of the server to itself.
+
+    :raises UnfitDatabase: a pooler gives a session to one connection after the other, for a
+        transaction each.
+    """
+    alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+    with database_errors(), alone.connect() as one, alone.connect() as other:
+        sessions = [
+            {each.execute(select(func.pg_backend_pid())).scalar_one() for _ in range(_ASKED)}
+            for each in (one, other)
+        ]
+    if any(len(each) > 1 for each in sessions) or sessions[0] == sessions[1]:
+        raise UnfitDatabase(
+            "its connections share sessions of the server, as those of pgbouncer do with "
+            "pool_mode = transaction; set pool_mode = session for it, or name the server itself"
+        )
 
 
 def _check_rights(connection: Connection, apps: Mapping[str, AppTables]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, Table, event, func, select, text
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
 from twisted.logger import Logger
 
@@ -73,9 +74,15 @@ _CONNECT_ARGS: Final[dict[str, Any]] = {
     "tcp_user_timeout": TIMEOUT * 1000,
 }
 
-_LOCK_TIMEOUT: Final = f"-c lock_timeout={LOCK_TIMEOUT}s"
+#: The option of a connection that lifts the limit for a statement.
 _NO_TIMEOUT: Final = "-c statement_timeout=0"
-_IDLE_TIMEOUT: Final = f"-c idle_in_transaction_session_timeout={IDLE_TIMEOUT}s"
+
+#: Sets time limits of a session.  Those in the URL came with the connection, and stay.
+_SET_LIMITS: Final = (
+    "SELECT set_config(name, wanted.value, false)"
+    " FROM unnest(%s::text[], %s::text[]) AS wanted (name, value) JOIN pg_settings USING (name)"
+    " WHERE source <> 'client'"
+)
 
 
 def gave_way(error: DBAPIError) -> bool:
@@ -86,29 +93,48 @@ def gave_way(error: DBAPIError) -> bool:
     return getattr(error.orig, "sqlstate", None) in _GAVE_WAY
 
 
-def engine_options(url: URL, *, silence: float | None) -> dict[str, Any]:
+def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
     """The keyword arguments of ``create_engine`` for a PostgreSQL database.
 
     Of several options with the same name the server heeds the last.
 
-    :param silence: the seconds after which the broker gives up on a server that does not answer;
-        None for a command, which waits as long as its statements take.
+    :param of_broker: False for a command, whose statements take as long as they need, whatever the
+        URL says.
     """
-    of_url = url.normalized_query.get("options", ())
-    if silence is None:
-        options = [_LOCK_TIMEOUT, *of_url, _NO_TIMEOUT]
-    else:
-        # Not later, or the server would go on with a statement for which nobody waits any more.
-        ended_after = f"-c statement_timeout={int(silence * _OF_SILENCE * 1000)}ms"
-        options = [_LOCK_TIMEOUT, _IDLE_TIMEOUT, ended_after, *of_url]
     parameters = {name: value for name, value in _CONNECT_ARGS.items() if name not in url.query}
+    if of_url := url.normalized_query.get("options", ()):
+        parameters["options"] = " ".join(of_url if of_broker else [*of_url, _NO_TIMEOUT])
     return {
         "pool_pre_ping": True,
         "pool_size": CONNECTIONS,
         "max_overflow": 0,
         "pool_timeout": TIMEOUT,
-        "connect_args": parameters | {"options": " ".join(options)},
+        "connect_args": parameters,
     }
+
+
+def set_limits(engine: Engine, *, silence: float | None) -> None:
+    """Set the time limits of the server for each connection of an engine, unless the URL sets them.
+
+    A statement sets them once the connection is made: pgbouncer lets no options through with which
+    a connection would begin.
+
+    :param silence: the seconds after which the broker gives up on a server that does not answer;
+        None for a command, which waits as long as its statements take.
+    """
+    limits = {"lock_timeout": f"{LOCK_TIMEOUT}s", "statement_timeout": "0"}
+    if silence is not None:
+        limits["idle_in_transaction_session_timeout"] = f"{IDLE_TIMEOUT}s"
+        # Not later, or the server would go on with a statement for which nobody waits any more.
+        limits["statement_timeout"] = f"{int(silence * _OF_SILENCE * 1000)}ms"
+
+    def set_them(connection: DBAPIConnection, record: object) -> None:
+        cursor = connection.cursor()
+        cursor.execute(_SET_LIMITS, (list(limits), list(limits.values())))
+        cursor.close()
+        connection.commit()
+
+    event.listen(engine, "connect", set_them)
 
 
 #: How many characters of a statement are shown to people.
@@ -135,6 +161,15 @@ _ADVICE: Final = (
         ("statement timeout",),
         "See whether the server or its disk has too much to do, and have it count the rows of its "
         "tables (VACUUM ANALYZE), so that it plans statements well. If it goes on, report it.",
+    ),
+    (
+        ("query_wait_timeout", "max_client_conn"),
+        "Raise default_pool_size or max_client_conn of pgbouncer, or end programs that use it.",
+    ),
+    (("statement pooling mode",), "Set pool_mode = session in pgbouncer for this database."),
+    (
+        ("unsupported startup parameter",),
+        "Take what pgbouncer does not know, such as options=, out of the URL.",
     ),
     (
         ("connection failed", "connection is bad", "connection timeout", "timeout expired"),
@@ -195,10 +230,8 @@ def lock(connection: Connection) -> None:
     """Take the lock for migrations, and hold it until the transaction ends.
 
     If another process holds the lock, this waits until that one has finished, however long its
-    migration takes.  The statements of this transaction may take as long as they need, even if the
-    role of the connection has a limit.
+    migration takes.
     """
-    connection.execute(select(func.set_config("statement_timeout", "0", True)))
     if try_lock(connection):
         return
     _log.info("Another process migrates the database. The broker waits until it has finished.")

@@ -42,6 +42,7 @@ needs has_php_soap "PHP's SoapClient, which calls the broker" php-cli php-soap p
 needs has_perl_soap "SOAP::Lite and XMLRPC::Lite of Perl, which call the broker" \
     libsoap-lite-perl libxmlrpc-lite-perl
 needs has_postgresql "a database for several brokers; the tests run one of their own" postgresql
+needs "has pgbouncer" "a pooler of connections, between brokers and their database" pgbouncer
 needs "has chromium-headless-shell" "Chromium without a window, which opens the pages" \
     chromium-headless-shell
 needs has_libatomic "a library that Playwright needs, which drives the browser" libatomic1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from json import loads
 from pathlib import Path
@@ -12,7 +11,7 @@ from attrs import frozen
 
 from tests.e2e.fixture import TIMEOUT, until
 from tests.e2e.programs import program
-from tests.processes import free_port
+from tests.processes import accepts, free_port
 
 #: What a file beside a page makes of it: ``rss.xml.301`` moves ``rss.xml``, for one.
 STATUSES = (301, 302, 303, 307, 308, 410)
@@ -100,7 +99,7 @@ class NginxProcess:
         (self._directory / "nginx.conf").write_text(configuration, encoding="utf-8")
         command = [self._program, "-p", str(self._directory), "-c", "nginx.conf", "-e", "error.log"]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        until(lambda: self._process.poll() is not None or self._accepts(), "nginx to answer")
+        until(lambda: self._process.poll() is not None or accepts(self.port), "nginx to answer")
         if self._process.poll() is not None:
             log = (self._directory / "error.log").read_text(encoding="utf-8")
             raise AssertionError(f"nginx did not start:\n{log}")
@@ -108,13 +107,6 @@ class NginxProcess:
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(TIMEOUT)
-
-    def _accepts(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port)).close()
-        except OSError:
-            return False
-        return True
 
 
 class Nginx(NginxProcess):

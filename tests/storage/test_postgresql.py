@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from alembic import command
-from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy import Connection, Engine, make_url, select, text
 from sqlalchemy.exc import OperationalError
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorTime
@@ -304,13 +304,14 @@ class PostgreSQLSettingsTests(TestCase):
             conn.execute(text("SELECT pg_sleep(0.05)"))
 
     def test_migrations_take_as_long_as_they_need(self) -> None:
-        """Even if the role has a limit, and a proxy lets no options of a connection through."""
-        engine = open_engine(empty_database())
-        self.addCleanup(engine.dispose)
-        with engine.begin() as conn:
-            conn.execute(text("SET statement_timeout = '1ms'"))
+        """Even if the role or the database has a limit."""
+        url = empty_database()
+        limited = f"ALTER DATABASE {make_url(url).database} SET statement_timeout = '7s'"
+        with open_database(url) as conn:
+            conn.execute(text(limited))
+        with open_database(url) as conn:
             wait_for_others(conn)
-            conn.execute(text("SELECT pg_sleep(0.05)"))
+            self.assertEqual(_settings(conn), ["12s", "0", "0"])
 
     def test_statement_that_takes_too_long(self) -> None:
         """The server ends it; the log says which it was, and what to do."""
