@@ -40,6 +40,10 @@ class PendingIntent:
     retry_at: float | None = None
 
 
+#: See ``PollPlan.replaces``.
+ANY_PLAN: Final = -1.0
+
+
 @frozen
 class PollPlan:
     """When a topic is polled next.
@@ -48,6 +52,8 @@ class PollPlan:
     :ivar reason: why it is polled at that time, for people.
     :ivar interval: see ``TopicStatus.poll_interval``.
     :ivar planned_at: when the plan was made.
+    :ivar replaces: the ``planned_at`` of the plan that it replaces, None if there is none; if there
+        is another one by now, that stays.  ``ANY_PLAN`` replaces whatever there is.
     """
 
     url: str
@@ -55,6 +61,7 @@ class PollPlan:
     reason: str
     interval: float | None
     planned_at: float
+    replaces: float | None = ANY_PLAN
 
 
 @frozen

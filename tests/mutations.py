@@ -966,8 +966,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "couriers/suspect_calls.py",
-        "if self._ended.get(url, 0) < TO_BLAME:",
-        "if self._ended:",
+        "return self._count(url) >= SUSPECT",
+        "return False",
         "couriers.test_suspect_calls",
         "A callback whose answer ends couriers is called every five seconds for ever.",
     ),
@@ -980,8 +980,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "storage/files.py",
-        'or _copies_all(connection, "FULL", WAIT)',
-        "",
+        'return _copies_all(connection, "FULL", WAIT)',
+        "return False",
         "storage.test_files",
         "Under constant load the log beside the database grows for ever.",
     ),

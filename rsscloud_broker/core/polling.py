@@ -123,7 +123,7 @@ class Poller(EachPeriod):
             return None
         never = "" if status.topic.subscribers else "nobody subscribes to it"
         if never or not self._detector.reads(url):
-            return PollPlan(url, None, never or NOT_READ, status.poll_interval, now)
+            return _plan_for(status, None, never or NOT_READ, status.poll_interval, now)
         if self._is_to_be_planned(status):
             return self._plan(status, now)
         quota = HostQuota("poll", host_of(url), self._per_host)
@@ -131,7 +131,7 @@ class Poller(EachPeriod):
             return None
         if not self._under_way.has_capacity_at(quota):
             at = self._put_off(quota, now)
-            return PollPlan(url, at, status.poll_reason, status.poll_interval, now)
+            return _plan_for(status, at, status.poll_reason, status.poll_interval, now)
         self._begin_poll(status, quota)
         return None
 
@@ -188,8 +188,14 @@ class Poller(EachPeriod):
 
     def _plan(self, status: TopicStatus, now: float) -> PollPlan:
         planned = plan(poll_state(status), now, self._pace)
-        url = status.topic.url
-        return PollPlan(url, planned.at, planned.reason, planned.interval, now)
+        return _plan_for(status, planned.at, planned.reason, planned.interval, now)
+
+
+def _plan_for(
+    status: TopicStatus, at: float | None, reason: str, interval: float | None, now: float
+) -> PollPlan:
+    """A plan for a topic, unless somebody else has planned its poll meanwhile."""
+    return PollPlan(status.topic.url, at, reason, interval, now, status.planned_at)
 
 
 def poll_state(status: TopicStatus) -> PollState:

@@ -409,6 +409,7 @@ class Courier:
 
     def _exited(self, reason: str) -> None:
         lived = self._clock.seconds() - self._started_at
+        self._lines = 0  # its last words are not left out
         self._log_standard_error()
         self._standard_error.close()
         ended, self._ended = self._ended, None

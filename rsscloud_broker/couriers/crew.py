@@ -210,14 +210,12 @@ class Crew(Service):
         redirects: int,
         signing: Signing | None = None,
     ) -> BreakOff:
-        if self._suspects:  # hardly ever
-            if url in self._suspects:
+        if self._suspects and url in self._suspects:  # hardly ever
 
-                def call(courier: Courier) -> Awaitable[OutboundReply]:
-                    return courier.request(method, url, headers, body, redirects, signing)
+            def call(courier: Courier) -> Awaitable[OutboundReply]:
+                return courier.request(method, url, headers, body, redirects, signing)
 
-                return tell(self._suspects.alone(url, call), done)
-            done = self._suspects.watched(url, done)
+            return tell(self._suspects.alone(url, call), done)
         return self.courier_of(url).begin(done, method, url, headers, body, redirects, signing)
 
     def courier_of(self, url: str) -> Courier:

@@ -1,11 +1,15 @@
 """Finds the callback whose answer ends the courier that calls it.
 
 When a courier ends, each callback that it was calling may be why.  Nearly always none is, so the
-calls are put off and made again as usual.  A callback is *suspect* if a second courier ends while
-it calls it, and it has not answered in between.  Suspects are called one after the other by a
-further courier, so that nobody else's notifications are put off any more.  If that one ends too,
-the call has failed like a call to a server that is down: it counts as an error of the subscriber,
-is tried again by the schedule of its protocol, and given up in the end.
+calls are put off and made again as usual.  A callback is *suspect* if it was being called when two
+couriers ended within an hour.  Suspects are called one after the other by a further courier that
+does nothing else, so that nobody else's notifications are put off any more.  One that answers there
+is innocent.  If that courier ends too, the call has failed like a call to a server that is down: it
+counts as an error of the subscriber, is tried again by the schedule of its protocol, and given up
+in the end.
+
+A callback that answers another courier stays what it was: whoever ends couriers on purpose can
+answer well in between.
 """
 
 from __future__ import annotations
@@ -20,18 +24,14 @@ from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.couriers.courier import Courier, CourierEnded
 from rsscloud_broker.couriers.further import Engaging, FurtherCourier
 from rsscloud_broker.couriers.turns import Turns
-from rsscloud_broker.direct import Done
-from rsscloud_broker.errors import OutboundError, Unavailable
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import host_of
 
-#: A callback is suspect, and then to blame, when so many couriers have ended that called it.
+#: A callback is suspect when so many couriers have ended that called it, each within so many
+#: seconds of the one before.
 SUSPECT: Final = 2
-TO_BLAME: Final = 3
-
-#: Seconds after which the next suspect is called although the one before has not answered: only
-#: an answer ends a courier.
-LONGEST: Final = 1.0
+WITHIN: Final = 3600.0
 
 #: How many callbacks are remembered that couriers were calling when they ended.
 MOST: Final = 10_000
@@ -43,40 +43,29 @@ class SuspectCalls:
     log = Logger()
 
     def __init__(self, crew: Engaging, clock: IReactorTime) -> None:
-        self._ended: BoundedDict[str, int] = BoundedDict(MOST)  # how many couriers have ended
-        self._turns = Turns(clock, LONGEST)
+        self._clock = clock
+        # How many couriers have ended, and when the last one did.
+        self._ended: BoundedDict[str, tuple[int, float]] = BoundedDict(MOST)
+        self._turns = Turns(clock)
         self._further = FurtherCourier(crew, clock)
 
     def __bool__(self) -> bool:
-        """Whether there is any callback to which other rules apply."""
+        """Whether there may be suspects."""
         return bool(self._ended)
 
     def __contains__(self, url: str) -> bool:
         """Whether a callback is suspect."""
-        return self._ended.get(url, 0) >= SUSPECT
+        return self._count(url) >= SUSPECT
+
+    def _count(self, url: str) -> int:
+        count, at = self._ended.get(url, (0, 0.0))
+        return count if self._clock.seconds() < at + WITHIN else 0
 
     def add(self, urls: Iterable[str]) -> None:
         """Count that a courier has ended while it called these, before anybody is told of it."""
+        now = self._clock.seconds()
         for url in urls:
-            self._ended[url] = ended = self._ended.get(url, 0) + 1
-            if ended == TO_BLAME:
-                self.log.error(
-                    "{url} ends the couriers that call it, so these calls fail. Please report it "
-                    "to the makers of the broker.",
-                    url=url,
-                )
-
-    def watched(self, url: str, done: Done[OutboundReply]) -> Done[OutboundReply]:
-        """What is told instead of ``done``, so that a callback which answers is innocent."""
-        if url not in self._ended:
-            return done
-
-        def over(result: OutboundReply | Exception) -> None:
-            if not isinstance(result, Unavailable):
-                self._ended.pop(url, 0)
-            done(result)
-
-        return over
+            self._ended[url] = self._count(url) + 1, now
 
     async def alone(
         self, url: str, call: Callable[[Courier], Awaitable[OutboundReply]]
@@ -92,13 +81,13 @@ class SuspectCalls:
             try:
                 reply = await call(courier)
             except CourierEnded:
-                if self._ended.get(url, 0) < TO_BLAME:
-                    raise
+                self.log.error(
+                    "{url} ends the couriers that call it, so these calls fail. Please report it "
+                    "to the makers of the broker.",
+                    url=url,
+                )
                 raise OutboundError("the processes that call it end while they do") from None
-            except OutboundError:
-                self._ended.pop(url, 0)
-                raise
             finally:
                 self._further.given_back()
-            self._ended.pop(url, 0)
+            self._ended.pop(url, (0, 0.0))
             return reply

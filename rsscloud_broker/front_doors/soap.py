@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from lxml import etree
+from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 from twisted.web.server import Request
 
@@ -74,7 +75,7 @@ class SoapRoot:
             return fault_document(request, fault.code, fault.string)
         except (MalformedXML, Refused, BadOrigin) as error:
             return fault_document(request, "Client", str(error))
-        except Unavailable:
+        except (Unavailable, CancelledError):
             raise
         except Exception:  # a bug: log it, and tell the caller that the broker is at fault
             self.log.failure("A SOAP call failed.")

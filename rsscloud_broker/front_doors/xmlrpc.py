@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, ParamSpec, TypeVar
 
 from lxml import etree
+from twisted.internet.defer import CancelledError
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.web.server import Request
@@ -132,7 +133,7 @@ class XMLRPCRoot(XMLRPC):
         try:
             result = function(*arguments)
             return await result if isinstance(result, Awaitable) else result
-        except (Fault, Unavailable):
+        except (Fault, Unavailable, CancelledError):
             raise
         except Refused as error:
             raise Fault(xmlrpc.RSSCLOUD_FAULT, str(error)) from error

@@ -82,6 +82,7 @@ class Files:
     """Watches the files of an engine's database, and refuses connections when they are damaged.
 
     :param path: the path of the main file.
+    :ivar left_a_part: whether the last checkpoint copied a part only, since somebody reads.
     :ivar losses: how often the log was truncated, and the commits since the last checkpoint lost.
     """
 
@@ -105,6 +106,7 @@ class Files:
         #: Size and modification time of the main file when it was last examined.
         self._examined_stamp: tuple[int, int] | None = None
         self._damage = self._problem = ""
+        self.left_a_part = False
         self._examined_at = -CHECKPOINT_AFTER
         #: Whether the last checkpoint copied the whole log, so that the main file can be read
         #: without it.  SQLite leaves pages out that some reader still needs as they were.
@@ -213,7 +215,8 @@ class Files:
             self.losses += 1
             self.log.error(
                 "{log} was cut short by somebody: what this broker wrote since {file} was "
-                "brought up to date, within the last second, is written again.",
+                "last brought up to date is written again; if somebody read for long meanwhile, "
+                "only what it wrote in the last two seconds.",
                 log=self._log_path,
                 file=self._path,
             )
@@ -284,6 +287,7 @@ class Files:
                 "{file} cannot be brought up to date: {error}", file=self._path, error=problem
             )
         self._problem = problem
+        self.left_a_part = not (complete or problem)
         self._committed_at = None if complete else time.monotonic()
         with self._lock:
             if not problem or is_full:  # on a full disk, a part of the pages was copied
@@ -297,7 +301,11 @@ class Files:
         try:
             # Nearly all is copied without a wait.  If the broker always reads, some reader needs
             # older pages at any time; then the rest is copied when these readers are done.
-            return _copies_all(connection, "PASSIVE", 0) or _copies_all(connection, "FULL", WAIT)
+            if _copies_all(connection, "PASSIVE", 0):
+                return True
+            with self._lock:
+                self._complete = False  # even if the next line fails
+            return _copies_all(connection, "FULL", WAIT)
         finally:
             connection.close()
 

@@ -11,10 +11,10 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, or_, select, update
+from sqlalchemy import BigInteger, Boolean, Connection, Row, bindparam, or_, select, update
 
 from rsscloud_broker.model import TopicStatus
-from rsscloud_broker.records import PollPlan
+from rsscloud_broker.records import ANY_PLAN, PollPlan
 from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.schema import (
     topic,
@@ -41,6 +41,10 @@ _PLAN = (
         topic.c.id == key_of(bindparam("of_url")),
         topic.c.ended == "",
         or_(topic.c.poll_node_id.is_(None), topic.c.poll_node_id == bindparam("node")),
+        or_(
+            bindparam("any_plan", type_=Boolean),
+            topic.c.planned_at.is_not_distinct_from(bindparam("replaces", type_=BigInteger)),
+        ),
     )
     .values(
         next_poll_at=bindparam("due"),
@@ -161,6 +165,8 @@ def plan_polls(conn: Connection, plans: Sequence[PollPlan], node: int | None = N
                 "interval": to_micros_or_none(plan.interval),
                 "planned": to_micros(plan.planned_at),
                 "node": node,
+                "any_plan": plan.replaces == ANY_PLAN,
+                "replaces": to_micros_or_none(plan.replaces),
             }
             for plan in plans
         ],

@@ -243,6 +243,6 @@ class Pulse(Service):
         while more and time.monotonic() - self._beat_at < BEAT:
             with engine.begin() as connection:
                 removed = nodes.remove_dead(connection)
-                if removed.nodes:
+                if removed.nodes or removed.more:
                     hint(connection, FREED)
             more = removed.more

@@ -208,7 +208,7 @@ class Writer:
         elif complete:
             self._unkept.clear()
             self._checkpointed = 0
-        else:
+        elif self._files.left_a_part:
             self._forget_old()
         self._began_at = None
 
@@ -294,6 +294,8 @@ class Writer:
                     continue  # nothing was stored
                 operation = job.operation
                 again = operation.again(result) if isinstance(operation, Heavy) else operation
+                if len(self._unkept) == UNKEPT:  # the oldest one falls out
+                    self._checkpointed = max(0, self._checkpointed - 1)
                 self._unkept.append(again)
             self._losses = losses
         return outcomes

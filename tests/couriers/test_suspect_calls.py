@@ -10,6 +10,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rsscloud_broker.couriers.further import STAYS
 from rsscloud_broker.couriers.spawning import COMMAND
+from rsscloud_broker.couriers.suspect_calls import WITHIN
 from rsscloud_broker.errors import OutboundError, Unavailable
 from rsscloud_broker.interfaces import OutboundReply
 from tests.couriers.crashing import ANSWER
@@ -36,27 +37,46 @@ class SuspectCallsTests(CrewTestCase):
         """The names of what comes of so many calls, one after the other."""
         return [type(await self.outcome(path)).__name__ for _ in range(times)]
 
+    async def until_suspect(self, path: str = "/deadly") -> None:
+        """Have two couriers end that call a callback."""
+        self.assertEqual(await self.outcomes(path, 2), ["CourierEnded"] * 2)
+
     async def test_the_call_fails(self) -> None:
-        """The third time, and from then on; each time it ends one further courier only."""
+        """From the third time on; then it ends no courier that has other work."""
         with capturedLogs() as events:
-            found = await self.outcomes("/deadly", 3)
-            self.assertEqual(found, ["CourierEnded", "CourierEnded", "OutboundError"])
+            await self.until_suspect()
             await self.outcome("/")
             process = self.courier._process
-            self.assertEqual(await self.outcomes("/deadly", 2), ["OutboundError"] * 2)
+            self.assertEqual(await self.outcomes("/deadly", 3), ["OutboundError"] * 3)
         self.assertIs(self.courier._process, process)
         said = [line for line in map(formatEvent, events) if "ends the couriers" in str(line)]
-        self.assertEqual(len(said), 1)
+        self.assertEqual(len(said), 3)
         self.assertIn(f"{self.url}/deadly", str(said[0]))
         error = await self.outcome("/deadly")
-        self.assertIsInstance(error, OutboundError)
         self.assertEqual(str(error), "the processes that call it end while they do")
 
     async def test_who_answers_is_innocent(self) -> None:
-        await self.outcomes("/deadly", 3)
+        await self.until_suspect()
         self.callback.bodies.clear()
-        self.assertEqual(await self.outcomes("/deadly", 2), ["OutboundReply"] * 2)
+        self.assertEqual(await self.outcomes("/deadly", 1), ["OutboundReply"])
         self.assertFalse(self.crew._suspects)
+
+    async def test_who_does_not_answer_stays_suspect(self) -> None:
+        """Nor does it help to answer another courier well."""
+        self.assertEqual(await self.outcomes("/deadly", 1), ["CourierEnded"])
+        deadly, self.callback.bodies = self.callback.bodies, {}
+        self.assertEqual(await self.outcomes("/deadly", 1), ["OutboundReply"])
+        self.callback.bodies = deadly
+        self.assertEqual(await self.outcomes("/deadly", 2), ["CourierEnded", "OutboundError"])
+        self.crew.allow([])
+        self.assertEqual(await self.outcomes("/deadly", 1), ["AddressRefused"])
+        self.assertIn(f"{self.url}/deadly", self.crew._suspects)
+
+    async def test_an_hour_later(self) -> None:
+        self.assertEqual(await self.outcomes("/deadly", 1), ["CourierEnded"])
+        self.clock.advance(WITHIN)
+        self.assertEqual(await self.outcomes("/deadly", 1), ["CourierEnded"])
+        self.assertNotIn(f"{self.url}/deadly", self.crew._suspects)
 
     async def test_one_courier_may_end_for_other_reasons(self) -> None:
         """Such as an operator who kills it; then all are called again as usual."""
@@ -66,17 +86,16 @@ class SuspectCallsTests(CrewTestCase):
         await self.assertFailure(slow, Unavailable)
         self.assertEqual(await self.outcomes("/", 1), ["OutboundReply"])
         self.callback.asked = Deferred()
-        slow = self.request("/slow")
         self.callback.got.clear()
+        slow = self.request("/slow")
         while not self.callback.got:
             await deferLater(REACTOR, 0.01)
         self.assertEqual(self.crew._further, [])
         self.callback.got[0][1].finish()
         await slow
-        self.assertFalse(self.crew._suspects)
 
-    async def test_others_are_put_off_twice(self) -> None:
-        """Callbacks that never answer are suspect too, but hold the others up for a second only."""
+    async def test_innocent_suspects_are_not_blamed(self) -> None:
+        """They were called at the same time twice, and are told in the end."""
         for _ in range(2):
             self.callback.asked = Deferred()
             slow = self.request("/slow")
@@ -85,17 +104,21 @@ class SuspectCallsTests(CrewTestCase):
                 await deferLater(REACTOR, 0.01)
             await self.outcome("/deadly")
             await self.assertFailure(slow, Unavailable)
+        self.assertIn(f"{self.url}/slow", self.crew._suspects)
+        deadly = [self.request("/deadly") for _ in range(2)]
         self.callback.asked = Deferred()
         slow = self.request("/slow")
         while not self.callback.asked.called:
             self.clock.advance(0.1)
             await deferLater(REACTOR, 0.01)
-        self.assertEqual(await self.outcomes("/deadly", 1), ["OutboundError"])
-        await self.assertFailure(slow, Unavailable, OutboundError)
-        self.assertEqual(await self.outcomes("/", 1), ["OutboundReply"])
+        self.callback.got[-1][1].finish()
+        self.assertEqual((await slow).status, 200)
+        for each in deadly:
+            await self.assertFailure(each, OutboundError)
 
     async def test_further_courier_leaves(self) -> None:
-        await self.outcomes("/deadly", 3)
+        await self.until_suspect()
+        await self.outcomes("/deadly", 1)
         (further,) = self.crew._further
         self.assertNotEqual(further.number, self.courier.number)
         self.clock.advance(STAYS)

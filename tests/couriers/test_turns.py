@@ -5,8 +5,8 @@ from __future__ import annotations
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.couriers.turns import MOST, OF_A_HOST, Turns
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.couriers.turns import KEPT, MOST, OF_A_HOST, Turns
+from rsscloud_broker.errors import CallsUnavailable
 from rsscloud_broker.testing import Clock
 
 
@@ -81,25 +81,33 @@ class TurnsTests(SynchronousTestCase):
         self.try_("a/0")
         for number in range(OF_A_HOST):
             self.assertNoResult(self.try_(f"a/{number + 1}"))
-        self.failureResultOf(self.try_("a/more"), Unavailable)
+        self.failureResultOf(self.try_("a/more"), CallsUnavailable)
         for number in range(MOST - OF_A_HOST):
             self.assertNoResult(self.try_(f"b{number}/1"))
-        self.failureResultOf(self.try_("c/1"), Unavailable)
+        self.failureResultOf(self.try_("c/1"), CallsUnavailable)
         self.end("a/0")
         self.assertNoResult(self.try_("c/2"))
 
-    def test_a_long_turn(self) -> None:
-        """The next one begins, and when the long one ends that is still the only one."""
-        self.turns = Turns(self.clock, 1.0)
-        for name in ("a/1", "b/1", "c/1"):
-            self.try_(name)
-        self.clock.advance(0.9)
-        self.assertEqual(self.begun, ["a/1"])
-        self.clock.advance(0.1)
-        self.assertEqual(self.begun, ["a/1", "b/1"])
-        self.end("a/1")
-        self.assertEqual(self.begun, ["a/1", "b/1"])
-        self.end("b/1")
-        self.assertEqual(self.begun, ["a/1", "b/1", "c/1"])
-        self.end("c/1")
-        self.assertEqual(self.clock.getDelayedCalls(), [])
+    def test_who_was_turned_away_goes_first(self) -> None:
+        """Others who come again and again do not take the places that get free."""
+        self.try_("a/0")
+        for number in range(MOST):
+            self.try_(f"b{number}/1")
+        for name in ("c/1", "d/1"):
+            self.failureResultOf(self.try_(name), CallsUnavailable)
+        self.end("a/0")
+        self.failureResultOf(self.try_("e/1"), CallsUnavailable)
+        self.failureResultOf(self.try_("d/2"), CallsUnavailable)
+        self.assertNoResult(self.try_("c/2"))
+        self.end("b0/1")
+        self.failureResultOf(self.try_("e/2"), CallsUnavailable)
+        self.assertNoResult(self.try_("d/3"))
+
+    def test_places_are_not_kept_for_ever(self) -> None:
+        self.try_("a/0")
+        for number in range(MOST):
+            self.try_(f"b{number}/1")
+        self.failureResultOf(self.try_("c/1"), CallsUnavailable)
+        self.end("a/0")
+        self.clock.advance(KEPT)
+        self.assertNoResult(self.try_("e/1"))

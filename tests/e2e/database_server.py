@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from signal import SIGCONT, SIGQUIT, Signals
 from tempfile import mkdtemp
@@ -128,7 +129,8 @@ class DatabaseServer:
         """Signal it and all its processes, such as to stop them for a while."""
         assert self._process is not None
         for pid in [self._process.pid, *_children(self._process.pid)]:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # a process of a connection has ended just now
+                os.kill(pid, number)
 
     def run(self, statement: str, name: str = "postgres", *, autocommit: bool = False) -> None:
         """Run a statement in a database."""

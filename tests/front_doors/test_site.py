@@ -342,9 +342,13 @@ class FailuresTests(SynchronousTestCase):
             self.assertIn(f"<faultstring>{text}</faultstring>", by_soap.text)
 
     def test_a_broker_that_stops(self) -> None:
-        answer = self.serve(CancelledError()).get("/page")
+        house = self.serve(CancelledError())
+        answer = house.get("/page")
         self.assertEqual((answer.status, answer.text), (503, "The broker is stopping.\n"))
-        self.assertEqual(answer.headers["retry-after"], RETRY_AFTER)
+        call = b"<methodCall><methodName>trouble.make</methodName></methodCall>"
+        for each in (answer, house.ask("POST", "/RPC2", call), house.soap("make", {})):
+            self.assertIn("The broker is stopping.", each.text)
+            self.assertEqual((each.status, each.headers["retry-after"]), (503, RETRY_AFTER))
 
     def test_every_door_when_the_store_is_unavailable(self) -> None:
         house = House(self)

@@ -8,6 +8,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from sqlalchemy import Connection
 from twisted.internet import reactor
@@ -215,6 +216,16 @@ class DamageTests(TestCase):
                 writer._checkpoint()
         self.assertLess(len(writer._unkept), 10)
         self.assertTrue(self.watch().checkpoint())
+
+    async def test_checkpoint_that_fails_forgets_no_operations(self) -> None:
+        """Nothing was copied, so they can be run again."""
+        writer = self.store._database._writer  # type: ignore[attr-defined] # it is there
+        await self.add("first")
+        with mock.patch.object(self.watch(), "_run_checkpoint", side_effect=OSError("no")):
+            for number in range(3):
+                await self.add(*(f"{number} {letter}" for letter in "abc"))
+                writer._checkpoint()
+            self.assertGreaterEqual(len(writer._unkept), 9)
 
     def copy_first_page(self) -> None:
         """Copy the newest first page from the log into the main file, and find no space for the

@@ -180,6 +180,18 @@ class TopicsContract(HubContract):
         await self.store.put_subscription(a_subscription(granted_at=2000))
         self.assertEqual(await self.polls(2000), [FEED])
 
+    async def test_plan_replaces_the_one_that_it_is_for(self) -> None:
+        """Another process may have planned the poll meanwhile."""
+        await self.store.put_subscription(a_subscription())
+        first, second = a_plan(5000), evolve(a_plan(6000), planned_at=1600.5)
+        await self.store.plan_polls([evolve(first, replaces=None)])
+        await self.store.plan_polls([evolve(second, replaces=None)])
+        self.assertEqual((await self.status()).next_poll_at, 5000)
+        await self.store.plan_polls([evolve(second, replaces=first.planned_at)])
+        self.assertEqual((await self.status()).next_poll_at, 6000)
+        await self.store.plan_polls([evolve(first, replaces=first.planned_at)])
+        self.assertEqual((await self.status()).next_poll_at, 6000)
+
     async def test_topic_whose_pings_are_forgotten(self) -> None:
         await self.store.record_fetch(evolve(a_fetch(), pinged=True), None)
         await self.store.forget_ping(FEED, 2000)

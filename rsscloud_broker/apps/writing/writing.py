@@ -272,6 +272,9 @@ class Writing:
         if found is not None:
             return found
         base = self.feeds.home_url(caller.name)
+        former = await self.store.author_named(caller.name)
+        while former is not None and await self.store.forget_some(former.account_id):
+            pass
         return await self.store.ensure_author(caller.account.id, caller.name, base)
 
     # --- accounts that were removed
