@@ -215,7 +215,7 @@ class Crew(Service):
             def call(courier: Courier) -> Awaitable[OutboundReply]:
                 return courier.request(method, url, headers, body, redirects, signing)
 
-            return tell(self._suspects.alone(url, call), done)
+            return tell(self._suspects.call(url, call), done)
         return self.courier_of(url).begin(done, method, url, headers, body, redirects, signing)
 
     def courier_of(self, url: str) -> Courier:

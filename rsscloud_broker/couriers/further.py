@@ -10,7 +10,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from rsscloud_broker.couriers.courier import Courier
 
 #: Seconds for which the further courier stays when nothing is left to try.
-STAYS: Final = 60.0
+STAYS: Final = 15.0
 
 
 class Engaging(Protocol):

@@ -2,11 +2,12 @@
 
 When a courier ends, each callback that it was calling may be why.  Nearly always none is, so the
 calls are put off and made again as usual.  A callback is *suspect* if it was being called when two
-couriers ended within an hour.  Suspects are called one after the other by a further courier that
-does nothing else, so that nobody else's notifications are put off any more.  One that answers there
-is innocent.  If that courier ends too, the call has failed like a call to a server that is down: it
-counts as an error of the subscriber, is tried again by the schedule of its protocol, and given up
-in the end.
+couriers ended within an hour.  Suspects are called by a further courier that does nothing else, so
+that nobody else's notifications are put off any more.  One that answers there is innocent.  If that
+courier ends too, those that it was calling are called alone, one after the other, by another
+further courier.  If that one ends twice while it calls the same one, the call has failed like a
+call to a server that is down: it counts as an error of the subscriber, is tried again by the
+schedule of its protocol, and given up in the end.
 
 A callback that answers another courier stays what it was: whoever ends couriers on purpose can
 answer well in between.
@@ -28,9 +29,11 @@ from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import host_of
 
-#: A callback is suspect when so many couriers have ended that called it, each within so many
-#: seconds of the one before.
+#: When a callback is suspect, when it is called alone, and when it is to blame: how many couriers
+#: have ended that called it, each within so many seconds of the one before.
 SUSPECT: Final = 2
+ALONE: Final = 3
+TO_BLAME: Final = 5
 WITHIN: Final = 3600.0
 
 #: How many callbacks are remembered that couriers were calling when they ended.
@@ -47,7 +50,8 @@ class SuspectCalls:
         # How many couriers have ended, and when the last one did.
         self._ended: BoundedDict[str, tuple[int, float]] = BoundedDict(MOST)
         self._turns = Turns(clock)
-        self._further = FurtherCourier(crew, clock)
+        self._of_many = FurtherCourier(crew, clock)
+        self._of_one = FurtherCourier(crew, clock)
 
     def __bool__(self) -> bool:
         """Whether there may be suspects."""
@@ -67,27 +71,40 @@ class SuspectCalls:
         for url in urls:
             self._ended[url] = self._count(url) + 1, now
 
-    async def alone(
+    async def call(
         self, url: str, call: Callable[[Courier], Awaitable[OutboundReply]]
     ) -> OutboundReply:
-        """Call a suspect by the further courier, when it is its turn.
+        """Call a suspect by a further courier.
 
         :param call: calls it by a courier.
         :raises OutboundError: there is no answer, and perhaps the courier ended.
         :raises CallsUnavailable: too many suspects wait, or the broker stops.
         """
+        if self._count(url) < ALONE:
+            return await self._by(self._of_many, url, call)
         async with self._turns.of(host_of(url)):
-            courier = self._further.taken()
             try:
-                reply = await call(courier)
+                return await self._by(self._of_one, url, call)
             except CourierEnded:
+                if self._count(url) < TO_BLAME:
+                    raise
                 self.log.error(
                     "{url} ends the couriers that call it, so these calls fail. Please report it "
                     "to the makers of the broker.",
                     url=url,
                 )
                 raise OutboundError("the processes that call it end while they do") from None
-            finally:
-                self._further.given_back()
-            self._ended.pop(url, (0, 0.0))
-            return reply
+
+    async def _by(
+        self,
+        further: FurtherCourier,
+        url: str,
+        call: Callable[[Courier], Awaitable[OutboundReply]],
+    ) -> OutboundReply:
+        courier = further.taken()
+        try:
+            reply = await call(courier)
+        finally:
+            further.given_back()
+        self._ended.pop(url, (0, 0.0))
+        return reply
