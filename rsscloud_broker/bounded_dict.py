@@ -23,9 +23,6 @@ class BoundedDict(Generic[K, V]):
     def __len__(self) -> int:
         return len(self._values)
 
-    def __contains__(self, key: K) -> bool:
-        return key in self._values
-
     def __setitem__(self, key: K, value: V) -> None:
         self._values[key] = value
         self._values.move_to_end(key)

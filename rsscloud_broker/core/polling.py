@@ -15,6 +15,7 @@ at the topics that are due:
 
 from __future__ import annotations
 
+from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.bounded_dict import BoundedDict
@@ -173,10 +174,9 @@ class Poller(EachPeriod):
             except TopicUnreadable as error:
                 self.log.info("A poll failed: {error}", error=error)
             status = await self._store.topic_status(url)
-            if status is None or status.topic.ended:
-                return
-            if status.planned_at == planned_at:
-                await self._store.plan_polls([self._plan(status, self._clock.wall_seconds())])
+            if status is not None and not status.topic.ended:
+                planned = self._plan(status, self._clock.wall_seconds())
+                await self._store.plan_polls([evolve(planned, replaces=planned_at)])
         except CancelledError:
             pass  # the service stops
         except Unavailable as error:
