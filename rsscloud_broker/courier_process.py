@@ -25,8 +25,7 @@ from rsscloud_broker.couriers.carrying import Carrier
 from rsscloud_broker.couriers.confinement import Confinement
 from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import FromBroker, FromCourier, Said, Setup, TopicRules
-from rsscloud_broker.couriers.reading import Means, Reader, watched
-from rsscloud_broker.feed_parsing import FeedParser
+from rsscloud_broker.couriers.reading import Means, Reader
 from rsscloud_broker.outbound import (
     AddressGuard,
     AnswerBudget,
@@ -38,33 +37,17 @@ from rsscloud_broker.outbound import (
 )
 from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.timing import SystemClock, use_monotonic_timers
-from rsscloud_broker.wire.feed_facts import FeedFacts
-from rsscloud_broker.wire.feed_summary import facts_of
 from rsscloud_broker.workers import Workers
 
 #: The longest line that a courier logs, in characters.
 _MAX_LINE: Final = 1000
-
-#: Seconds in which a feed must be parsed.  The reactor, which gives the signs of life, does not
-#: notice that the thread hangs.
-PARSING: Final = 30.0
 
 
 def run(descriptor: int, reactor: Any, tls: TLSContext, confinement: Confinement) -> None:
     """Carry requests out until the broker closes the connection."""
     use_monotonic_timers(reactor)
     clients = _Clients(reactor, tls)
-    parsing = Workers(reactor, "feeds", 1)
-    parsing.startService()
-
-    def overdue() -> None:
-        link.send(Said(f"a feed is not parsed after {PARSING:.0f} seconds, so it ends"))
-        link.close()  # the broker ends this process then, whatever the thread does
-
-    parser: FeedParser[FeedFacts | str] = FeedParser(
-        facts_of, watched(parsing, reactor, PARSING, overdue)
-    )
-    reader = Reader(clients.of_topics, parser.take)
+    reader = Reader(clients.of_topics)
     carrier = Carrier(clients.of_callbacks, clients.block, reader, confinement.outdated)
     link: Link[FromCourier, FromBroker] = Link(
         reactor, FromBroker, carrier.take, lambda why: reactor.stop(), carrier.refuse

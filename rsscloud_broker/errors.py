@@ -2,7 +2,8 @@
 
 ``Refused`` and its subclasses mean that the broker refuses a request; a front door answers each in
 the form of its protocol.  ``Unavailable`` means that the broker itself lacks a resource now, and
-``OutboundError`` that another server did not answer.  The text of each is for people.
+``OutboundError`` that another server did not answer.  ``DocumentFault`` means that a document of
+somebody else cannot be used.  The text of each is for people.
 """
 
 from __future__ import annotations
@@ -161,6 +162,37 @@ class CallsUnavailable(Unavailable):
     """The broker cannot call other servers, for instance since no file descriptors are left."""
 
     told = "The broker cannot call other servers right now."
+
+
+class ParsingUnavailable(Unavailable):
+    """The broker cannot have documents of strangers parsed, or too many wait for that."""
+
+    told = "The broker has too much to read right now."
+
+
+class DocumentFault(Exception):
+    """A document of a stranger cannot be used.
+
+    The processes that parse documents raise such errors, and the broker raises them again.
+
+    :ivar parts: what an error of the same class is made of in another process.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+    @property
+    def reason(self) -> str:
+        """What is wrong with the document, as a clause."""
+        return str(self)
+
+    @property
+    def parts(self) -> list[str | int]:
+        return [self.reason]
+
+
+class DocumentTooCostly(DocumentFault):
+    """A document takes more time or memory to parse than the broker spends on one."""
 
 
 class OutboundError(Exception):

@@ -7,7 +7,7 @@ epoch (UTC) as floats; durations are seconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from hashlib import sha256
 from typing import Any
@@ -191,11 +191,9 @@ NO_VALIDATORS = Validators()
 
 
 class Need(IntEnum):
-    """Who fetches a topic needs only its digest and facts; its content if that has changed; or its
-    content in any case.
-    """
+    """Who fetches a topic needs its content if that has changed, or in any case."""
 
-    FACTS, CHANGES, CONTENT = 0, 1, 2
+    CHANGES, CONTENT = 0, 1
 
 
 class Way(StrEnum):
@@ -219,7 +217,7 @@ class FetchResult:
     :ivar started_at: when the fetch began.  It does not satisfy checks requested later.
     :ivar content: the content, for subscribers that want it; None if the server did not send it
         because it had not changed, or if nobody needs it.
-    :ivar fresh_seconds, facts: see ``Fetched``.
+    :ivar fresh_seconds: see ``Fetched``.
     :ivar pinged: whether somebody said that the topic changed.
     :ivar origin: of the ping; see ``Ping``.
     :ivar result: the response of the server in a few words, for people.
@@ -241,7 +239,6 @@ class FetchResult:
     seconds: float = 0.0
     origin: str = ""
     way: Way = Way.FETCH
-    facts: Awaitable[Mapping[str, Any] | None] | None = field(default=None, eq=False, repr=False)
 
 
 @frozen
@@ -266,7 +263,7 @@ class Topic:
     ended: str = ""
     validators: Validators = NO_VALIDATORS
     subscribers: int = 0
-    need: Need = field(default=Need.FACTS, eq=False)
+    need: Need = field(default=Need.CHANGES, eq=False)
 
 
 @frozen

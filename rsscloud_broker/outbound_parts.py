@@ -145,7 +145,7 @@ def make_outbound(
         )
         crew = Crew(reactor, clock, processes, setup, config.egress.allow_callbacks, rules)
         callbacks = crew
-        fetcher = CourierFetcher(crew, clock, budget)
+        fetcher = CourierFetcher(crew, budget)
         blocks.follow(crew.block)
     else:
         callbacks = CallbackClient(

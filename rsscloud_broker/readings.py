@@ -5,10 +5,9 @@ A fetcher that reads topics in another process sends as little of them back as s
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
-from typing import Any, Final
+from typing import Final
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 
 from rsscloud_broker.model import NO_VALIDATORS, Content, Need, Validators
 
@@ -45,9 +44,6 @@ class Fetched:
     :ivar digest: the digest of what the server sent, if ``content`` does not tell; None if it sent
         no content.
     :ivar size: the number of bytes of that.
-    :ivar facts: brings what a feed says of itself that has changed, or that was parsed anew, as
-        ``wire.feed_summary.summary`` gives it, or None; it never fails.  None if whoever needs
-        that has to parse the content.
     """
 
     content: Content | None
@@ -57,7 +53,6 @@ class Fetched:
     result: str = ""
     digest: bytes | None = None
     size: int = 0
-    facts: Awaitable[Mapping[str, Any] | None] | None = field(default=None, eq=False, repr=False)
 
 
 def as_wanted(fetched: Fetched, wanted: Wanted) -> Fetched:
@@ -67,6 +62,6 @@ def as_wanted(fetched: Fetched, wanted: Wanted) -> Fetched:
         return fetched
     digest, size = content.digest, len(content.body)
     changed = (digest, size) != (wanted.digest, wanted.size)
-    if wanted.need is Need.FACTS or (wanted.need is Need.CHANGES and not changed):
+    if wanted.need is not Need.CONTENT and not changed:
         content = None
     return evolve(fetched, content=content, digest=digest, size=size)

@@ -49,6 +49,7 @@ from rsscloud_broker.core import (
 )
 from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.couriers.parsers import Parsers
 from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.discovery import KINDS, Makers, PluginError, discover, select
 from rsscloud_broker.events import FilePublished
@@ -73,7 +74,6 @@ from rsscloud_broker.observing import make_monitoring
 from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound_parts import make_outbound
 from rsscloud_broker.own_topics import OwnTopics, OwnTopicsSink
-from rsscloud_broker.records import History
 from rsscloud_broker.reloading import Parts, Reloading
 from rsscloud_broker.self_test import SelfTest
 from rsscloud_broker.service import REST, BrokerService, CannotStart
@@ -165,6 +165,7 @@ def make_broker(
     filing = Workers(reactor, "files", 2, counters)
     decoding = Workers(reactor, "decoding", AT_A_TIME, counters)
     space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing, counters)
+    parse = Parsers(reactor, clock)
     outbound = make_outbound(config, reactor, clock, public_directory, filing, decoding, blocks)
     notifiers = make_notifiers(makers, chosen["notifiers"], outbound.callbacks)
     running = frozenset(maker.name for maker, options in chosen["front_doors"])
@@ -191,9 +192,8 @@ def make_broker(
             limiter,
             PushedTopics(prefixes),
             blocks=blocks,
-            keeps=(history or History()).has_content,
         ),
-        FeedInspector(store, filing),
+        FeedInspector(store, parse),
         bus,
         clock,
         counters,
@@ -201,8 +201,10 @@ def make_broker(
     verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
     intents = IntentQueue(store, verifier, clock)
     pollers = [Poller(store, detector, clock, each) for each in (config.polling,) if each.enabled]
-    access = Access(config.topics, blocks, identity(public_url))
-    admission = Admission(config.limits, store, clock, counters)
+    access, admission = (
+        Access(config.topics, blocks, identity(public_url)),
+        Admission(config.limits, store, clock, counters),
+    )
     broker = Broker(
         store,
         bus,
@@ -261,6 +263,7 @@ def make_broker(
             has_hub=has_hub,
             has_cloud="rsscloud" in running,
             in_thread=filing,
+            parse=parse,
             rate_limit=lambda rate, burst: RateLimit(rate, burst, clock).take,
             running=running | {maker.name for maker, _ in chosen["apps"]},
             max_connections=lambda: limits.http.max_connections,
@@ -316,7 +319,7 @@ def make_broker(
                 clock,
                 OwnBroker(public_url, broker.protocols - broker.content_protocols, has_hub),
                 broker.admit_examination,
-                filing,
+                parse,
             ),
             self_test=self_test,
             database=threads,
@@ -325,6 +328,7 @@ def make_broker(
             published=lambda path: bus.publish(FilePublished(path, clock.wall_seconds())),
             copy_file=mirror.copy,
             jobs=store,
+            parse=parse,
         ),
     )
     outbound.fetcher.serve(
@@ -377,6 +381,7 @@ def make_broker(
             Pulse(reactor, config.database_url, store, bus.publish, counters, config.public_url),
             filing,
             decoding,
+            parse,
             *accounts.services,
             space,
             outbound.resolver,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 from attrs import define, field, frozen
 from twisted.internet.defer import Deferred
@@ -27,16 +27,20 @@ from rsscloud_broker.client.feed_push import (
     stranger_findings,
     subscriber_findings,
 )
-from rsscloud_broker.client.feed_requests import Admit, Answer, Ask, Fetches, fetch_twice
+from rsscloud_broker.client.feed_requests import Admit, Answer, Ask, fetch_twice
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.errors import OwnAddress, Refused, TooMany, Unavailable
-from rsscloud_broker.interfaces import FeedReport, Finding, IClock, IFeedDoctor
+from rsscloud_broker.errors import DocumentFault, OwnAddress, Refused, TooMany, Unavailable
+from rsscloud_broker.interfaces import FeedReport, Finding, IClock, IFeedDoctor, Parsing
+from rsscloud_broker.model import host_of
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.together import together
 
 #: The deadlines in seconds: for all requests for the feed, and for each cloud or hub.
 FEED_SECONDS: Final = 20.0
 SERVICE_SECONDS: Final = 5.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: How many feeds are examined at the same time, and how many of them for one caller.
 AT_A_TIME: Final = 20
@@ -55,7 +59,7 @@ class Examination:
 
     :ivar ask: makes the requests.
     :ivar broker: the broker that the feed should name; None if that is not known.
-    :ivar in_thread: calls a function in a thread.
+    :ivar parse: parses documents of strangers.
     :ivar admit: counts a request to the target of a redirect, to a cloud or to a hub; see
         ``Admit``.
     """
@@ -63,7 +67,7 @@ class Examination:
     ask: Ask
     clock: IClock
     broker: OwnBroker | None
-    in_thread: Callable[..., Awaitable[Any]]
+    parse: Parsing
     admit: Admit
 
     async def report(self, url: str) -> FeedReport:
@@ -73,7 +77,10 @@ class Examination:
         except ClientError as error:
             text = f"The feed cannot be fetched from here: {error}."
             return FeedReport(url, (Finding("wrong", "answer", text),))
-        judgement = await self.in_thread(judge, fetches)
+        try:
+            judgement = await self.parse(host_of(fetches.last.url), judge, fetches)
+        except DocumentFault as error:
+            return FeedReport(url, (Finding("wrong", "feed", f"This is not read: {error}."),))
         services = services_of(judgement)
         # The services get findings of their own, which say more.
         named = {("good", service.kind) for service in services}
@@ -128,14 +135,14 @@ class FeedDoctor:
     :ivar broker: the broker that the feeds should name.
     :ivar admit: counts a fetch that a caller causes, or refuses it; it takes a URL and the
         caller's address, and returns the normal form of the URL.
-    :ivar in_thread: calls a function in a thread.
+    :ivar parse: parses documents of strangers.
     """
 
     ask: Ask
     clock: IClock
     broker: OwnBroker
     admit: Callable[[str, str], str]
-    in_thread: Callable[..., Awaitable[Any]]
+    parse: Parsing
     _under_way: dict[str, int] = field(factory=dict, init=False)
     _bytes: int = field(default=0, init=False)
 
@@ -146,7 +153,7 @@ class FeedDoctor:
             def admit(service: str) -> None:
                 self.admit(service, source)
 
-            examination = Examination(ask, self.clock, self.broker, self.in_thread, admit)
+            examination = Examination(ask, self.clock, self.broker, self.parse, admit)
             return await examination.report(admitted)
 
     @contextmanager
@@ -193,8 +200,9 @@ async def examine(ask: Ask, clock: IClock, url: str, broker: OwnBroker | None = 
 
     :param broker: the broker that the feed should name; None if that is not known.
     """
+    return await Examination(ask, clock, broker, _here, lambda _: None).report(url)
 
-    async def here(function: Callable[[Fetches], Any], fetches: Fetches) -> Any:
-        return function(fetches)
 
-    return await Examination(ask, clock, broker, here, lambda _: None).report(url)
+async def _here(owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Parse a document in this process, which has nobody else to serve."""
+    return function(*args, **kwargs)

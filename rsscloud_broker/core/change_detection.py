@@ -372,7 +372,6 @@ class ChangeDetector(Service):
             if topic is not None:
                 self._counted.labels("unchanged").inc()
                 self._tell_fetched(result, topic.url, changed=False)
-                self._feeds.inspect(topic.url, result, changed=False)
                 return FetchRecord(topic, changed=False)
         return await self.record(result)
 
@@ -443,7 +442,8 @@ class ChangeDetector(Service):
             self._bus.publish(TopicChanged(record.topic.url, now))
         if record.content_awaited:
             self._bus.publish(ContentFetched(record.topic.url))
-        self._feeds.inspect(record.topic.url, fetched, changed=record.changed)
+        if record.changed and fetched.content is not None:
+            self._feeds.inspect(record.topic.url, fetched.content)
 
     def _tell_fetched(self, fetched: FetchResult, topic: str, *, changed: bool) -> None:
         now = self._clock.wall_seconds()

@@ -21,7 +21,7 @@ from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, IStore, ITopicFetcher
-from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Need, Topic, host_of
+from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Topic, host_of
 from rsscloud_broker.readings import Fetched, Wanted
 from rsscloud_broker.urls import normal_form
 
@@ -73,7 +73,6 @@ class TopicReader:
     :param max_of_host: how many topics are fetched from one host at the same time.
     :param blocks: the topics that administrators have blocked, which are not fetched; None if none
         ever are.
-    :param keeps: whether the store keeps the contents of a topic for the feeds of the broker.
     """
 
     log = Logger()
@@ -89,10 +88,8 @@ class TopicReader:
         pushed: Container[str] = (),
         max_of_host: int = MAX_OF_HOST,
         blocks: IBlocks | None = None,
-        keeps: Callable[[str], bool] = lambda url: False,
     ) -> None:
         self._blocks = blocks
-        self._keeps = keeps
         self._store = store
         self._fetcher = fetcher
         self._bus = bus
@@ -178,17 +175,13 @@ class TopicReader:
 
     async def _read(self, topic: Topic, *, is_known: bool) -> FetchResult:
         known = NO_VALIDATORS if topic.digest is None else topic.validators
-        wanted = Wanted(self._need(topic), topic.digest, topic.size)
+        wanted = Wanted(topic.need, topic.digest, topic.size)
         asked = partial(self._fetcher.fetch, topic.url, known, topic.subscribers, wanted)
         answer = await self._fetch(topic.url, asked, is_known=is_known)
         url, fetched = topic.url, answer.fetched
         new_url = normal_form(fetched.moved_to)
         if is_known and new_url and await self._move(url, new_url):
             url = new_url
-            changed = fetched.digest not in {None, topic.digest}
-            if changed and fetched.content is None and self._keeps(url):
-                # the content is needed after all
-                answer = await self._fetch(url, partial(self._fetcher.fetch, url), is_known=True)
         return _result(topic, url, answer)
 
     async def _fetch(
@@ -207,9 +200,6 @@ class TopicReader:
             self._bus.publish(events.TopicFetchFailed(url, error.reason, seconds, now))
             raise
         return _Answer(fetched, started_at, self._clock.seconds() - began)
-
-    def _need(self, topic: Topic) -> Need:
-        return max(topic.need, Need.CHANGES if self._keeps(topic.url) else Need.FACTS)
 
     async def _record_failure(self, url: str, at: float, error: TopicUnreadable) -> None:
         """Store why a fetch failed, and end the topic if its server says that it has ended."""
@@ -254,5 +244,4 @@ def _result(topic: Topic, url: str, answer: _Answer) -> FetchResult:
         fresh_seconds=fetched.fresh_seconds,
         result=fetched.result,
         seconds=answer.seconds,
-        facts=fetched.facts,
     )

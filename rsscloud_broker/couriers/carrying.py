@@ -19,7 +19,6 @@ from rsscloud_broker.couriers.messages import (
     Call,
     Cancel,
     Failed,
-    FeedRead,
     Forget,
     FromBroker,
     FromCourier,
@@ -83,9 +82,7 @@ class Carrier:
 
     def refuse(self, message: FromCourier, why: str) -> None:
         """Say that an answer cannot be sent to the broker."""
-        if isinstance(message, FeedRead):
-            self.link.send(FeedRead(message.number, None))
-        elif isinstance(message, Answered | ReadDone):
+        if isinstance(message, Answered | ReadDone):
             self.link.send(Failed(message.number, "OutboundError", f"the answer is faulty: {why}"))
         elif isinstance(message, Failed | Unread):
             self.link.send(replace(message, reason=ascii(message.reason)))

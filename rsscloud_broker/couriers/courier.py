@@ -38,7 +38,6 @@ from rsscloud_broker.couriers.messages import (
     Unread,
 )
 from rsscloud_broker.couriers.pending import TO_CALL, TO_READ, Pending, WrongAnswer
-from rsscloud_broker.couriers.reading import Facts
 from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
 from rsscloud_broker.couriers.standard_error import StandardError
 from rsscloud_broker.direct import BreakOff, Done, tell, told
@@ -159,23 +158,21 @@ class Courier:
             lambda done: self.begin(done, method, url, headers, body, redirects, signing)
         )
 
-    async def read(
-        self, make: Callable[[int], Read]
-    ) -> tuple[ReadDone | Unread, Deferred[Facts] | None]:
+    async def read(self, make: Callable[[int], Read]) -> ReadDone | Unread:
         """Have a topic read.
 
         :param make: makes the message with a number.
-        :returns: what was found; and what brings the facts of the feed, if they follow.
-        :raises CourierEnded: the courier ended meanwhile, also where the facts are awaited.
+        :returns: what was found.
+        :raises CourierEnded: the courier ended meanwhile.
         :raises CallsUnavailable: no courier can be started, or the broker stops.
         """
         self.readings += 1
         try:
             link = await self._ready()
             done: ReadDone | Unread = await told(lambda done: self._ask(link, done, make))
-            return done, self._pending.facts(done.number)
+            return done
         except OutboundError as error:  # the question or the answer cannot be sent
-            return Unread(0, str(error), ended=False, refused=False, lasting=False), None
+            return Unread(0, str(error), ended=False, refused=False, lasting=False)
         finally:
             self.readings -= 1
 

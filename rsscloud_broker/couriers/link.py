@@ -14,7 +14,6 @@ from msgspec import DecodeError, Meta, msgpack
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IConsumer, IDelayedCall, IPushProducer, ITransport
 from twisted.internet.protocol import Protocol
-from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
@@ -127,15 +126,6 @@ class Link(Protocol, Generic[S, T]):
         """End the connection when the messages until now are sent."""
         self.flush()
         cast(ITransport, self.transport).loseConnection()
-
-    async def until_handed_over(self) -> None:
-        """Send all messages now, and wait until the system has them, if it has room for them.
-
-        What ends the process afterwards does not end them.
-        """
-        self.flush()
-        await deferLater(self._reactor, 0)  # in this turn the transport learns of them
-        await deferLater(self._reactor, 0)  # and at the end of that it has written
 
     async def until_there_is_room(self) -> None:
         """Wait until the other end has read what was sent."""

@@ -11,7 +11,6 @@ from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
-from rsscloud_broker.wire.feed_facts import FeedFacts
 from rsscloud_broker.wire.http_dates import MAX_SECONDS
 
 #: The longest text that a courier says of a topic, in characters; a validator of 1000 characters
@@ -161,7 +160,6 @@ class ReadDone(_Message, frozen=True):
 
     :ivar digest: None if the server has sent no content.
     :ivar body: None if the content is not wanted.
-    :ivar inspected: whether a ``FeedRead`` follows.
     """
 
     number: int
@@ -174,17 +172,6 @@ class ReadDone(_Message, frozen=True):
     moved_to: _Text
     fresh_seconds: Annotated[float, Meta(ge=0, le=MAX_SECONDS)] | None
     result: _Text
-    inspected: bool
-
-
-class FeedRead(_Message, frozen=True):
-    """What a topic says of itself that was read before.
-
-    :ivar facts: see ``facts_of``; None if the topic was not parsed, since others came too fast.
-    """
-
-    number: int
-    facts: FeedFacts | str | None
 
 
 class Unread(_Message, frozen=True):
@@ -239,4 +226,4 @@ class Leaving(_Message, frozen=True):
 FromBroker: TypeAlias = (
     Setup | Networks | TopicRules | Blocked | Body | Forget | Call | Read | Cancel | Beat
 )
-FromCourier: TypeAlias = Answered | ReadDone | FeedRead | Unread | Failed | Alive | Said | Leaving
+FromCourier: TypeAlias = Answered | ReadDone | Unread | Failed | Alive | Said | Leaving

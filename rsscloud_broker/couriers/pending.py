@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
-from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rsscloud_broker import errors
-from rsscloud_broker.couriers.messages import Answered, Failed, FeedRead, ReadDone, Unread
-from rsscloud_broker.couriers.reading import Facts
+from rsscloud_broker.couriers.messages import Answered, Failed, ReadDone, Unread
 from rsscloud_broker.direct import Done
 from rsscloud_broker.errors import CallsUnavailable, MemoryUnavailable, OutboundError, Unavailable
 from rsscloud_broker.interfaces import OutboundReply
 
-Answer: TypeAlias = Answered | Failed | FeedRead | ReadDone | Unread
+Answer: TypeAlias = Answered | Failed | ReadDone | Unread
 
 #: The answers that a call may have, and a reading.
 TO_CALL: Final = (Answered, Failed)
@@ -47,7 +45,6 @@ class Pending:
         self.last = 0
         self._beats = 0
         self._waiting: dict[int, tuple[Done[Any], tuple[type, ...], int, str]] = {}
-        self._facts: dict[int, tuple[Deferred[Facts], int]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -82,50 +79,31 @@ class Pending:
         """Count a beat.
 
         :param longest: for how many beats something may wait.
-        :returns: whether a request has waited longer.  Facts that have are given up.
+        :returns: whether a request has waited longer.
         """
         self._beats += 1
-        for number, (facts, since) in list(self._facts.items()):
-            if self._beats - since <= longest:
-                break
-            del self._facts[number]
-            facts.errback(CallsUnavailable("a courier did not say what the feed says"))
         oldest = next(iter(self._waiting.values()), None)
         return oldest is not None and self._beats - oldest[2] > longest
-
-    def facts(self, number: int) -> Deferred[Facts] | None:
-        """What brings the facts of a feed, if they follow the reading with this number."""
-        following = self._facts.get(number)
-        return following and following[0]
 
     def take(self, message: Answer) -> None:
         """Tell who waits for an answer.
 
         :raises WrongAnswer: the request cannot have it.
         """
-        if isinstance(message, FeedRead):
-            if following := self._facts.pop(message.number, None):
-                following[0].callback(message.facts)
-            return
         waiting = self._waiting.get(message.number)
         if waiting is None:
             return  # it was broken off
         if not isinstance(message, waiting[1]):
             raise WrongAnswer(f"it sent {type(message).__name__} as the answer to something else")
-        if isinstance(message, ReadDone):
-            if message.body is not None and len(message.body) != message.size:
-                raise WrongAnswer("it sent a content that has not the size which it says")
-            if message.inspected:
-                self._facts[message.number] = Deferred(), self._beats
+        has_content = isinstance(message, ReadDone) and message.body is not None
+        if has_content and len(message.body) != message.size:  # type: ignore[union-attr, arg-type]
+            raise WrongAnswer("it sent a content that has not the size which it says")
         self.tell(message.number, _result(message))
 
     def give_up(self, kind: type[Unavailable]) -> None:
         """Have all fail that is under way."""
-        following, self._facts = self._facts, {}
         for number in list(self._waiting):
             self.tell(number, kind("the process that made the request has ended"))
-        for facts, _ in following.values():
-            facts.errback(kind("the process that read the topic has ended"))
 
 
 def _result(message: Answered | Failed | ReadDone | Unread) -> object:

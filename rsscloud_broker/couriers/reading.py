@@ -1,25 +1,22 @@
 """The courier's side of readings: reads topics, and says of them what the broker wants to know.
 
-The courier decompresses a content, computes its digest and parses it.  The content itself goes to
-the broker only if somebody there needs it.  What its feed says comes after the rest, so that
-subscribers are notified although a feed takes long to be parsed.
+The courier decompresses a content and computes its digest.  The content itself goes to the broker
+only if it has changed, or if somebody there needs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Protocol
 
 from attrs import frozen
-from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.interfaces import IReactorTime
+from twisted.internet.defer import CancelledError
 
 from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import (
     MAX_TEXT,
     Failed,
-    FeedRead,
     FromBroker,
     FromCourier,
     Read,
@@ -30,13 +27,8 @@ from rsscloud_broker.couriers.messages import (
 )
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import ITopicFetcher
-from rsscloud_broker.model import Content, Need, Validators
+from rsscloud_broker.model import Need, Validators
 from rsscloud_broker.readings import Fetched, Wanted, as_wanted
-from rsscloud_broker.wire.feed_facts import FeedFacts
-
-T = TypeVar("T")
-
-Facts: TypeAlias = FeedFacts | str | None
 
 
 class TopicServers(Protocol):
@@ -61,46 +53,14 @@ class Means:
     fetcher: ITopicFetcher
 
 
-def watched(
-    in_thread: Callable[..., Deferred[T]],
-    clock: IReactorTime,
-    seconds: float,
-    overdue: Callable[[], object],
-) -> Callable[..., Deferred[T]]:
-    """Call functions in a thread, and notice when one takes too long.
-
-    :param seconds: how long one may take.
-    :param overdue: is called when one takes longer.
-    :returns: what takes the place of ``in_thread``.
-    """
-
-    def call(*args: Any) -> Deferred[T]:
-        watching = clock.callLater(seconds, overdue)
-
-        def finished(result: T) -> T:
-            if watching.active():
-                watching.cancel()
-            return result
-
-        return in_thread(*args).addBoth(finished)
-
-    return call
-
-
 class Reader:
     """Reads topics for one broker.
 
     :param make: makes what it reads with, by the first rules.
-    :param parse: parses a content of a topic as a feed; None if it was skipped.
     """
 
-    def __init__(
-        self,
-        make: Callable[[TopicRules], Means],
-        parse: Callable[[str, Content], Deferred[Facts]],
-    ) -> None:
+    def __init__(self, make: Callable[[TopicRules], Means]) -> None:
         self._make = make
-        self._parse = parse
         self._means: Means | None = None
 
     @property
@@ -139,19 +99,11 @@ class Reader:
         brought = as_wanted(fetched, wanted)
         if brought.content is not None:
             await link.until_there_is_room()
-        has_changed = (brought.digest, brought.size) != (asked.digest, asked.size)
-        inspected = fetched.content if has_changed else None
-        link.send(
-            _done(asked.number, brought, inspected is not None),
-            len(brought.content.body) if brought.content else 0,
-        )
-        if inspected is not None:
-            await link.until_handed_over()  # the feed may be one that ends the process
-            facts = self._parse(asked.url, inspected)
-            facts.addCallback(lambda said: link.send(FeedRead(asked.number, said)))
+        size = len(brought.content.body) if brought.content else 0
+        link.send(_done(asked.number, brought), size)
 
 
-def _done(number: int, brought: Fetched, inspected: bool) -> ReadDone:
+def _done(number: int, brought: Fetched) -> ReadDone:
     content = brought.content
     return ReadDone(
         number,
@@ -164,5 +116,4 @@ def _done(number: int, brought: Fetched, inspected: bool) -> ReadDone:
         brought.moved_to,
         brought.fresh_seconds,
         brought.result,
-        inspected,
     )

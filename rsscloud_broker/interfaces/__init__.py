@@ -14,6 +14,7 @@
 - ``administration``: what administrators see and do, and what is blocked
 - ``health``: whether the parts of the broker work
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
+- ``parsing``: documents of strangers, which are parsed elsewhere
 - ``simplefeed``: what processes the entries of a feed, and what remembers how far it has come
 
 Arguments are permissions: a front door is given the broker and nothing below it, a sink is given
@@ -67,6 +68,7 @@ from rsscloud_broker.interfaces.outbound import (
     OutboundReply,
     Signing,
 )
+from rsscloud_broker.interfaces.parsing import Parsing
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
     IAdministers,
@@ -164,6 +166,7 @@ __all__ = [
     "IURLPolicy",
     "Intake",
     "OutboundReply",
+    "Parsing",
     "PartState",
     "Position",
     "Route",

@@ -20,6 +20,7 @@ from rsscloud_broker.interfaces.accounts import IAccounts, ICallers
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventSink
 from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.outbound import IOutbound
+from rsscloud_broker.interfaces.parsing import Parsing
 from rsscloud_broker.interfaces.plugins import IFrontDoor, INotifier, IPages, IPluginMaker
 from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.interfaces.views import ITopicView
@@ -190,6 +191,7 @@ class AppParts:
     :ivar running: the names of the front doors and of the applications that run.
     :ivar in_thread: calls a function in a thread, for work that takes longer than a few
         milliseconds.
+    :ivar parse: has documents of strangers parsed elsewhere.
     :ivar max_connections: returns how many connections of clients may be open at the same time.
     :ivar rate_limit: makes a limit, given how many requests a second and how many at once.  The
         limit takes a key, such as the name of an account, and returns 0, or the seconds to wait.
@@ -212,6 +214,7 @@ class AppParts:
     has_hub: bool
     has_cloud: bool
     in_thread: Callable[..., Awaitable[Any]]
+    parse: Parsing
     rate_limit: Callable[[float, int], Callable[[str], int]]
     running: frozenset[str] = field(default=frozenset())
     max_connections: Callable[[], int] = lambda: 2000

@@ -27,6 +27,7 @@ from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEvent
 from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.feeds import IChangeStore
 from rsscloud_broker.interfaces.outbound import IOutbound
+from rsscloud_broker.interfaces.parsing import Parsing, not_parsed
 from rsscloud_broker.interfaces.relaying import IFollowStore, IPingIntake
 from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.interfaces.store import IStore
@@ -284,6 +285,7 @@ class FrontDoorParts:
         made, to the public directory.  It takes the path at which the file is served, and returns
         whether there is such a file in the database.
     :ivar jobs: has one node at a time do a job for all; None if the broker is given no jobs.
+    :ivar parse: has documents of strangers parsed elsewhere.
     """
 
     broker: IBroker
@@ -314,6 +316,7 @@ class FrontDoorParts:
     published: Callable[[str], None] = lambda path: None
     copy_file: Callable[[str], Awaitable[bool]] = _nothing_to_copy
     jobs: IJobs | None = None
+    parse: Parsing = not_parsed
 
 
 @frozen

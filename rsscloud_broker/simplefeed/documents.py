@@ -20,6 +20,7 @@ from xml.sax.saxutils import escape
 from attrs import evolve, frozen
 from lxml import etree
 
+from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.interfaces import Position
 from rsscloud_broker.simplefeed.atom import ATOM, HISTORY
 from rsscloud_broker.simplefeed.entries import (
@@ -54,7 +55,7 @@ _CDATA: Final = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 _REGISTERED: Final = "http://www.iana.org/assignments/relation/"
 
 
-class NotAFeed(Exception):
+class NotAFeed(DocumentFault):
     """A document is no Atom feed.  The text says why."""
 
 

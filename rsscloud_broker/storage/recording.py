@@ -316,7 +316,7 @@ def _topic_now(found: _Found) -> Any:
         read_at=to_seconds_or_none(read_at),
         changed_at=to_seconds_or_none(read_at if found.changed else row.changed_at),
         validators=fetched.validators,
-        need=min(Need(row.need), Need.CHANGES),  # whoever lacks content yet requests it
+        need=Need.CHANGES,  # whoever lacks content yet requests it
     )
 
 

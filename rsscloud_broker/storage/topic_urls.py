@@ -118,7 +118,7 @@ _LACKS = and_(
     or_(_WAITS.correlate(topic).exists(), _LATER.correlate(topic).exists()),
     ~_KEPT.correlate(topic).exists(),
 )
-_NEED = case((~_WANTS, Need.FACTS), (_LACKS, Need.CONTENT), else_=Need.CHANGES)
+_NEED = case((and_(_WANTS, _LACKS), Need.CONTENT), else_=Need.CHANGES)
 
 #: Selects topics in the form that ``as_topic`` takes.
 TOPICS = select(

@@ -50,6 +50,7 @@ from rsscloud_broker.testing.fakes import (
 )
 from rsscloud_broker.testing.jobs import FakeJobs
 from rsscloud_broker.testing.memory import memory_database
+from rsscloud_broker.testing.parsing import parse_here
 
 #: The password of every account in tests.
 PASSWORD: Final = "correct horse"  # noqa: S105 # it is for tests only
@@ -191,6 +192,7 @@ def app_parts(tables: AppTables | None = None, **parts: Any) -> AppParts:
         "has_hub": True,
         "has_cloud": True,
         "in_thread": execute,
+        "parse": parse_here,
         "rate_limit": lambda rate, burst: RateLimit(rate, burst, clock).take,
     }
     return AppParts(**(fakes | parts))

@@ -49,6 +49,7 @@ from rsscloud_broker.model import (
 from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_store
+from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.wire.websub import SIGNATURE, sign
 
 
@@ -419,6 +420,7 @@ def front_door_parts(**parts: Any) -> FrontDoorParts:
         "public_url": "http://broker.example",
         "running": frozenset(),
         "in_thread": execute,
+        "parse": parse_here,
         "statistics": parts.get("statistics") or memory_store(),
         "topics": FakeTopicView(),
     }

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from attrs import field, frozen
 
+from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire import xml
 from rsscloud_broker.wire.change_list import Unit
@@ -45,7 +46,7 @@ _AGE: Final = re.compile(r"[0-9]{1,9}")
 _Attributes: TypeAlias = Mapping[str, str]
 
 
-class NotAList(ValueError):
+class NotAList(DocumentFault):
     """A document is not a change list.  The text says what is wrong with it, as a clause."""
 
 

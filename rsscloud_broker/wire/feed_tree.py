@@ -19,6 +19,7 @@ from typing import Final
 from attrs import frozen
 from lxml import etree
 
+from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.wire import xml
 from rsscloud_broker.wire.text import legal
 
@@ -58,15 +59,8 @@ _HTML = re.compile(
 )
 
 
-class UnreadableFeed(ValueError):
-    """A document is not a feed, or cannot be parsed.
-
-    :ivar reason: why, as a clause about the document.
-    """
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+class UnreadableFeed(DocumentFault):
+    """A document is not a feed, or cannot be parsed."""
 
 
 @frozen

@@ -24,6 +24,7 @@ from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, To
 from rsscloud_broker.interfaces import FeedReport, IFeedDoctor, OutboundReply
 from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.testing import Clock, FakeOutbound
+from rsscloud_broker.testing.parsing import parse_here
 from tests.e2e.servers import FEED
 
 HERE = "https://site.example/feed.xml"
@@ -45,16 +46,13 @@ class FeedDoctorTestCase(SynchronousTestCase):
         self.refused: dict[str, Exception] = {}
         self.admitted: list[tuple[str, str]] = []
         ask = asking_guarded(self.outbound, self.clock)
-        self.doctor = FeedDoctor(ask, self.clock, BROKER, self.admit, self.in_thread)
+        self.doctor = FeedDoctor(ask, self.clock, BROKER, self.admit, parse_here)
 
     def admit(self, url: str, source: str) -> str:
         self.admitted.append((url, source))
         if url in self.refused:
             raise self.refused[url]
         return url
-
-    async def in_thread(self, function: Any, *args: Any) -> Any:
-        return function(*args)
 
     def publish(self, *elements: str, **headers: str) -> None:
         headers = {"Content_Type": "application/rss+xml", "ETag": '"1"', **headers}

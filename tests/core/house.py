@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Coroutine
 from typing import Any, TypeVar
 
-from twisted.internet.defer import Deferred, execute, fail
+from twisted.internet.defer import Deferred, fail
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
@@ -49,6 +49,7 @@ from rsscloud_broker.model import Callback, Lease, Ping, Subscription, host_of
 from rsscloud_broker.records import CheckState
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
+from rsscloud_broker.testing.parsing import parse_here
 from tests.storage.waiting import waiting_checks
 
 T = TypeVar("T")
@@ -138,7 +139,7 @@ def change_detector(
 ) -> ChangeDetector:
     """A change detector with all its parts; it parses feeds in the calling thread."""
     reader = TopicReader(store, fetcher, bus, clock, counters, limiter, pushed, blocks=blocks)
-    return ChangeDetector(store, reader, FeedInspector(store, execute), bus, clock, counters)
+    return ChangeDetector(store, reader, FeedInspector(store, parse_here), bus, clock, counters)
 
 
 class CoreTestCase(SynchronousTestCase):

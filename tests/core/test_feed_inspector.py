@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
-from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.core.feed_inspector import FeedInspector
-from rsscloud_broker.feed_parsing import MAX_BYTES, MAX_WAITING
-from rsscloud_broker.model import Content, FetchResult
+from rsscloud_broker.errors import DocumentTooCostly, ParsingUnavailable
+from rsscloud_broker.model import Content
 from rsscloud_broker.wire.feed_summary import MAX_SUMMARY, facts_of, summary
 
 
@@ -22,61 +20,36 @@ def a_feed(entries: int = 1, text: str = "x", title: str = "A title") -> Content
     )
 
 
-def found(content: Content) -> FetchResult:
-    return FetchResult("http://feeds.example/", content.digest, len(content.body), 0.0, content)
-
-
-class WaitingTests(SynchronousTestCase):
-    """One feed is being parsed, and the others wait."""
-
+class InspectorTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.begun: list[tuple[Content, Deferred[Any]]] = []
-        self.recorded: list[str] = []
-        self.reading = FeedInspector(self, self.in_thread)  # type: ignore[arg-type] # a part of it
+        self.recorded: list[tuple[str, Any]] = []
+        self.trouble: Exception | None = None
+        self.inspector = FeedInspector(self, self.parse)  # type: ignore[arg-type] # a part of it
 
-    def in_thread(self, function: Callable[[Content], Any], content: Content) -> Deferred[Any]:
-        self.begun.append((content, Deferred()))
-        return self.begun[-1][1]
+    async def parse(self, owner: str, function: Any, content: Content) -> Any:
+        self.assertEqual(owner, "feeds.example")
+        if self.trouble is not None:
+            raise self.trouble
+        return function(content)
 
     async def record_feed(self, url: str, feed: dict[str, Any]) -> None:
-        self.recorded.append(url)
+        self.recorded.append((url, feed))
 
-    def finish(self) -> None:
-        for _, done in self.begun:  # it grows
-            done.callback({})
+    def inspected(self) -> Any:
+        self.inspector.inspect("http://feeds.example/1", a_feed())
+        return self.recorded.pop()[1] if self.recorded else None
 
-    def take(self, count: int, content: Content) -> None:
-        for number in range(count):
-            self.reading.inspect(f"http://feeds.example/{number}", found(content), changed=True)
+    def test_summary_is_stored(self) -> None:
+        self.assertEqual(self.inspected()["title"], "A title")
 
-    def test_those_that_wait_longest_are_left_out(self) -> None:
-        self.take(MAX_WAITING + 10, Content(b"x"))
-        self.finish()
-        numbers = [int(url.rpartition("/")[2]) for url in self.recorded]
-        self.assertEqual(numbers, [0, *range(10, MAX_WAITING + 10)])
+    def test_why_a_document_is_not_read_is_stored(self) -> None:
+        self.trouble = DocumentTooCostly("it takes too long")
+        self.assertEqual(self.inspected(), {"unreadable": "it takes too long"})
 
-    def test_bytes_that_wait_are_bounded(self) -> None:
-        content = Content(b"x" * (MAX_BYTES // 4))
-        self.take(10, content)
-        self.assertEqual(self.reading._parser._size, MAX_BYTES)
-        self.finish()
-        self.assertEqual(len(self.recorded), 1 + 4)
-        self.assertEqual(self.reading._parser._size, 0)
-
-    def test_what_is_replaced_is_not_counted(self) -> None:
-        self.take(2, Content(b"x"))
-        for size in (MAX_BYTES, MAX_BYTES - 1, MAX_BYTES):
-            self.reading.inspect(
-                "http://feeds.example/1", found(Content(b"x" * size)), changed=True
-            )
-        self.finish()
-        self.assertEqual(len(self.recorded), 2)
-
-    def test_content_that_is_too_large_keeps_out_no_later_one(self) -> None:
-        self.take(1, Content(b"x" * (MAX_BYTES + 1)))
-        self.take(1, Content(b"x"))
-        self.finish()
-        self.assertEqual(len(self.recorded), 1)
+    def test_documents_that_find_no_place(self) -> None:
+        """What is stored stays as it is."""
+        self.trouble = ParsingUnavailable("too many documents wait")
+        self.assertIsNone(self.inspected())
 
 
 class SummaryTests(SynchronousTestCase):

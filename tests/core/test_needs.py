@@ -5,17 +5,14 @@ The fetcher here brings nothing that is not wanted, as couriers do.
 
 from __future__ import annotations
 
-from attrs import evolve
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 
 from rsscloud_broker.core import RequestedContentsSink
-from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import ContentRequested
 from rsscloud_broker.model import NO_VALIDATORS, Callback, Content, Intent, Need, Validators
 from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted, as_wanted
 from rsscloud_broker.records import Bounds, History
 from rsscloud_broker.testing import FakeFetcher
-from rsscloud_broker.wire.feed_summary import facts_of, summary
 from tests.core.house import FEED, BrokerTestCase
 
 TYPE = "application/rss+xml"
@@ -29,13 +26,11 @@ class FrugalFetcher(FakeFetcher):
     """Brings no content that is not wanted, but what the feed says.
 
     :ivar brought: the contents that it brought, in order.
-    :ivar loses: whether it loses what the feed says, as a process does that ends meanwhile.
     """
 
     def __init__(self) -> None:
         super().__init__({FEED: rss("One")})
         self.brought: list[bytes | None] = []
-        self.loses = False
 
     async def fetch(
         self,
@@ -47,10 +42,7 @@ class FrugalFetcher(FakeFetcher):
         whole = await super().fetch(url, known, subscribers, wanted)
         fetched = as_wanted(whole, wanted)
         self.brought.append(fetched.content.body if fetched.content else None)
-        if whole.content is None:
-            return fetched
-        said = None if self.loses else summary(facts_of(whole.content))
-        return evolve(fetched, facts=succeed(said))
+        return fetched
 
 
 class NeedTests(BrokerTestCase):
@@ -75,26 +67,6 @@ class NeedTests(BrokerTestCase):
     def title(self) -> str:
         status = self.successResultOf(self.store.topic_status(FEED))
         return str(status.feed.get("title", status.feed))
-
-    def test_topic_whose_contents_nobody_needs(self) -> None:
-        """What its feed says is stored all the same."""
-        self.subscribe()
-        self.change("Two")
-        self.assertFalse(self.check())
-        self.change("Three")
-        self.assertEqual(self.frugal.brought, [None] * 3)
-        self.assertEqual(self.title(), "Three")
-        self.assertEqual(self.successResultOf(self.store.topic(FEED)).size, len(rss("Three")))
-
-    def test_summary_that_was_lost(self) -> None:
-        """It is stored when it comes, though the content has not changed since."""
-        self.subscribe()
-        self.frugal.loses = True
-        self.change("Two")
-        self.assertNotEqual(self.title(), "Two")
-        self.frugal.loses = False
-        self.assertFalse(self.check())
-        self.assertEqual(self.title(), "Two")
 
     def test_topic_with_a_subscriber_that_gets_contents(self) -> None:
         self.subscribe_to_contents()
@@ -136,7 +108,6 @@ class NeedTests(BrokerTestCase):
     def test_content_that_the_feeds_of_the_broker_keep(self) -> None:
         history = History(contents=("http://feeds.example/",))
         self.store._bounds = Bounds(history=history)
-        self.reader._keeps = history.has_content
         self.change("Two")
         self.assertFalse(self.check())
         self.assertEqual(self.frugal.brought, [rss("Two"), None])
@@ -144,11 +115,9 @@ class NeedTests(BrokerTestCase):
         self.assertEqual(kept.content, Content(rss("Two"), TYPE))
 
     def test_topic_that_moves_to_where_contents_are_kept(self) -> None:
-        """Only its server says so, with the answer; so it is asked again."""
         new = "http://kept.example/feed"
         history = History(contents=("http://kept.example/",))
         self.store._bounds = Bounds(history=history)
-        self.reader._keeps = history.has_content
         self.subscribe()
         self.check()
         self.frugal.moves[FEED] = new
@@ -157,23 +126,12 @@ class NeedTests(BrokerTestCase):
         kept = self.successResultOf(self.store.kept_changes(0, 10))[-1]
         self.assertEqual((kept.url, kept.content), (new, Content(rss("New"), TYPE)))
 
-    def test_failure_at_the_place_where_contents_are_kept(self) -> None:
-        new = "http://kept.example/feed"
-        self.reader._keeps = History(contents=("http://kept.example/",)).has_content
-        self.subscribe()
-        self.check()
-        self.frugal.moves[FEED] = new
-        self.frugal.contents[new] = rss("New")
-        self.frugal.failures[new] = TopicUnreadable(new, "status 503")
-        self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable)
-        status = self.successResultOf(self.store.topic_status(new))
-        self.assertEqual((status.failures, status.result), (1, "status 503"))
-
     def test_what_is_known_is_told(self) -> None:
         self.subscribe()
         self.check()
         self.check()
         digest = Content(rss("One")).digest
         self.assertEqual(
-            self.frugal.wanted, [Wanted(Need.FACTS), Wanted(Need.FACTS, digest, len(rss("One")))]
+            self.frugal.wanted,
+            [Wanted(Need.CHANGES), Wanted(Need.CHANGES, digest, len(rss("One")))],
         )

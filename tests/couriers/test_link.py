@@ -115,7 +115,7 @@ class LinkTests(SynchronousTestCase):
 
     def test_values_that_the_store_cannot_hold(self) -> None:
         """A courier that sends them has been broken into."""
-        good = ReadDone(1, bytes(32), 3, b"abc", "text/xml", "1", "2", "", 2.0, "200", False)
+        good = ReadDone(1, bytes(32), 3, b"abc", "text/xml", "1", "2", "", 2.0, "200")
         bad: list[dict[str, Any]] = [
             *({"fresh_seconds": value} for value in (inf, nan, -1.0, 1e300)),
             *({name: "\0"} for name in ("content_type", "etag", "last_modified", "result")),
@@ -208,16 +208,6 @@ class LinkTests(SynchronousTestCase):
         self.link.dataReceived(sent)
         self.link.dataReceived(sent)
         self.assertEqual(self.taken, [])
-
-    def test_what_the_process_may_die_of_afterwards(self) -> None:
-        """Messages are with the transport at once, which writes at the end of a turn."""
-        self.link.send(Said("first"))
-        waiting = Deferred.fromCoroutine(self.link.until_handed_over())
-        self.assertEqual(self.frames(), [msgpack.encode([Said("first")])])
-        self.assertNoResult(waiting)
-        for _ in range(2):
-            self.clock.advance(0)
-        self.assertIsNone(self.successResultOf(waiting))
 
     def test_who_reads_slowly(self) -> None:
         """Whoever asks first waits until there is room, or until the link has ended."""

@@ -7,14 +7,14 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.couriers.courier import CourierEnded
-from rsscloud_broker.couriers.messages import Answered, Failed, FeedRead, ReadDone, Unread
+from rsscloud_broker.couriers.messages import Answered, Failed, ReadDone, Unread
 from rsscloud_broker.couriers.pending import TO_CALL, TO_READ, Answer, Pending, WrongAnswer
-from rsscloud_broker.errors import AddressRefused, CallsUnavailable, MemoryUnavailable, Unavailable
+from rsscloud_broker.errors import AddressRefused, CallsUnavailable, MemoryUnavailable
 from rsscloud_broker.interfaces import OutboundReply
 
 
 def read_done(number: int, body: bytes | None = None, size: int = 3) -> ReadDone:
-    return ReadDone(number, bytes(32), size, body, "", "", "", "", None, "200", inspected=True)
+    return ReadDone(number, bytes(32), size, body, "", "", "", "", None, "200")
 
 
 class PendingTests(SynchronousTestCase):
@@ -55,10 +55,9 @@ class PendingTests(SynchronousTestCase):
         self.assertEqual((self.ends, len(self.pending)), ([], 2))
 
     def test_what_nobody_waits_for(self) -> None:
-        """No facts are expected of it either."""
-        for answer in (read_done(7), FeedRead(7, None), Failed(7, "Unavailable", "")):
+        for answer in (read_done(7), Failed(7, "Unavailable", "")):
             self.pending.take(answer)
-        self.assertIsNone(self.pending.facts(7))
+        self.assertEqual(self.ends, [])
 
     def test_requests_that_wait_too_long(self) -> None:
         self.pending.beat(2)
@@ -70,31 +69,10 @@ class PendingTests(SynchronousTestCase):
         self.pending.take(Failed(first, "Unavailable", ""))
         self.assertFalse(self.pending.beat(3))
 
-    def test_facts_that_do_not_come(self) -> None:
-        """They are no reason to replace the courier, and others come later all the same."""
-        late, later = self.add(TO_READ), self.add(TO_READ)
-        self.pending.take(read_done(late))
-        facts = self.pending.facts(late)
-        assert facts is not None
-        self.pending.beat(2)
-        self.pending.take(read_done(later))
-        for _ in range(2):
-            self.assertFalse(self.pending.beat(2))
-        self.assertNotIsInstance(self.failureResultOf(facts, Unavailable).value, CourierEnded)
-        self.assertIsNone(self.pending.facts(late))
-        following = self.pending.facts(later)
-        assert following is not None
-        self.pending.take(FeedRead(later, "no feed"))
-        self.assertEqual(self.successResultOf(following), "no feed")
-
     def test_process_that_has_ended(self) -> None:
-        """Everybody is told, also who waits for the facts of a feed."""
+        """Everybody is told."""
         self.add()
-        read = self.add(TO_READ)
-        self.pending.take(read_done(read))
-        facts = self.pending.facts(read)
-        assert facts is not None
+        self.add(TO_READ)
         self.pending.give_up(CourierEnded)
-        self.failureResultOf(facts, CourierEnded)
         self.assertIsInstance(self.ends[-1], CourierEnded)
         self.assertEqual((len(self.ends), len(self.pending)), (2, 0))

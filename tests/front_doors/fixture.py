@@ -70,6 +70,7 @@ from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import CallersThread
 from rsscloud_broker.testing.clock import About, Clock
+from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire import soap as soap_codec
@@ -306,7 +307,7 @@ class House:
                 self.clock,
                 OwnBroker(PUBLIC_URL, frozenset({"http-post", "soap"}), "websub" in doors),
                 self.broker.admit_examination,
-                _at_once,
+                parse_here,
             ),
             self_test=self_test,
         )

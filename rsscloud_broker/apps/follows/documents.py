@@ -8,8 +8,7 @@ ping, and two readings may differ by a minute.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -23,11 +22,11 @@ from rsscloud_broker.apps.follows.parts import (
     CannotRead,
     FollowParts,
 )
-from rsscloud_broker.errors import OutboundError, TooLarge
+from rsscloud_broker.errors import DocumentFault, OutboundError, TooLarge
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import Ping, host_of
 from rsscloud_broker.wire.change_list import HOUR
-from rsscloud_broker.wire.change_list_reader import NotAList, ReadList, read_list
+from rsscloud_broker.wire.change_list_reader import ReadList, read_list
 from rsscloud_broker.wire.http_dates import http_date, retry_after
 from rsscloud_broker.wire.origin import site_of
 from rsscloud_broker.wire.text import clean
@@ -60,14 +59,8 @@ class Understood:
     keys: frozenset[int]
 
 
-def _understand(
-    read: Callable[[], ReadList], seen: frozenset[int], complete_until: float | None
-) -> Understood:
-    """Read a document, and find out what is new in it.
-
-    :raises NotAList: the document is not a change list.
-    """
-    found = read()
+def _understood(found: ReadList, seen: frozenset[int], complete_until: float | None) -> Understood:
+    """What is new in a document."""
     # The clock of its server may have been set back since the last reading.
     since = 0.0 if complete_until is None else min(complete_until, found.made_at) - OVERLAP
     keyed = {
@@ -129,29 +122,29 @@ class Documents:
         seen: frozenset[int] = frozenset(),
         complete_until: float | None = None,
     ) -> Understood:
-        """Read a document, in a thread.
+        """Read a document.
 
         :param made_at: see ``read_list``.
         :param seen: the keys of the last reading of the same list.
         :param complete_until: the time until which its pings are here; None to take in all.
         :raises CannotRead: it is not a change list.
         """
-        read = partial(
-            read_list,
-            reply.body,
-            now=self._parts.clock.wall_seconds(),
-            made_at=made_at,
-            date=http_date(reply.headers.get("date", "")),
-            since=self.since,
-            unit=self._source.unit,
-            source=site_of(self._source.url),
-            limit=self._source.max_pings,
-        )
         try:
-            found: Understood = await self._parts.in_thread(_understand, read, seen, complete_until)
-        except NotAList as error:
+            found = await self._parts.parse(
+                self._label,
+                read_list,
+                reply.body,
+                now=self._parts.clock.wall_seconds(),
+                made_at=made_at,
+                date=http_date(reply.headers.get("date", "")),
+                since=self.since,
+                unit=self._source.unit,
+                source=site_of(self._source.url),
+                limit=self._source.max_pings,
+            )
+        except DocumentFault as error:
             raise CannotRead(str(error)) from error
-        return found
+        return _understood(found, seen, complete_until)
 
     async def take_in(self, understood: Understood) -> None:
         """Take in the new pings of a document.

@@ -72,7 +72,13 @@ class _Following(Service):
             raise ValueError("a follower needs what FrontDoorParts describes as intake")
         self._store = parts.follows
         given = FollowParts(
-            parts.intake, parts.follows, parts.web, parts.clock, parts.counters, parts.in_thread
+            parts.intake,
+            parts.follows,
+            parts.web,
+            parts.clock,
+            parts.counters,
+            parts.in_thread,
+            parts.parse,
         )
         self._lists = [ListFollower(source, given) for source in options.sources]
         self._feeds = [FeedFollower(feed, given) for feed in options.feeds]

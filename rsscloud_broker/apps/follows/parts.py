@@ -7,7 +7,7 @@ from typing import Any, Final
 from attrs import frozen
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces import IClock, IFollowStore, IOutbound, IPingIntake
+from rsscloud_broker.interfaces import IClock, IFollowStore, IOutbound, IPingIntake, Parsing
 from rsscloud_broker.wire.text import clean
 
 #: How many redirects are followed.
@@ -30,6 +30,7 @@ class FollowParts:
     clock: IClock
     counters: Counters
     in_thread: Any
+    parse: Parsing
 
 
 class CannotRead(Exception):

@@ -18,7 +18,7 @@ from typing import Final
 from attrs import field, frozen
 from lxml import etree
 
-from rsscloud_broker.errors import Refused
+from rsscloud_broker.errors import DocumentFault, Refused
 from rsscloud_broker.wire import xml
 from rsscloud_broker.wire.feed_tree import UnreadableFeed, read_tree
 
@@ -70,7 +70,7 @@ _ROOT: Final = re.compile(rb"<(?:[\w.-]{1,40}:)?(?:rss|rdf|feed)[\s>/]", re.IGNO
 _UNSAID: Final = frozenset({"", "application/octet-stream", "application/x-www-form-urlencoded"})
 
 
-class NotStored(Refused):
+class NotStored(Refused, DocumentFault):
     """A document is not stored, and nothing was changed.
 
     :ivar status: the HTTP status for this.
@@ -79,6 +79,10 @@ class NotStored(Refused):
     def __init__(self, text: str, status: int = 422) -> None:
         super().__init__(text)
         self.status = status
+
+    @property
+    def parts(self) -> list[str | int]:
+        return [self.reason, self.status]
 
 
 @frozen
@@ -176,12 +180,18 @@ def of_form(body: bytes) -> bytes:
 
 
 def examined(path: str, body: bytes, content_type: str = "") -> Document:
-    """Check a document, and make what is stored of it.
+    """Check a document, and make what is stored of it: see ``judged``."""
+    return Document(body, *judged(path, body, content_type))
 
-    Large documents take some time, so call this in a thread.
+
+def judged(path: str, body: bytes, content_type: str) -> tuple[str, bytes, bool]:
+    """Check a document.
+
+    Large documents take some time, and those of strangers may take very long.
 
     :param path: a path that ``check_path`` has returned.
     :param content_type: the Content-Type header that came with it, or empty.
+    :returns: what a ``Document`` has beside the bytes.
     :raises NotStored: it is not what its name says, or not acceptable.
     """
     extension = _extension(path)
@@ -203,7 +213,7 @@ def examined(path: str, body: bytes, content_type: str = "") -> Document:
     else:
         media_type, is_topic = _type_of_text(body), False
     packed = gzip.compress(body, 6, mtime=0) if not media_type.startswith("image/") else b""
-    return Document(body, media_type, packed if len(packed) < len(body) else b"", is_topic)
+    return media_type, packed if len(packed) < len(body) else b"", is_topic
 
 
 def _extension(path: str) -> str:

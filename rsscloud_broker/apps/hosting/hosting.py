@@ -22,7 +22,7 @@ from rsscloud_broker.apps.hosting.saving import Limits, Save, Saved, save_all
 from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.database import Batched
-from rsscloud_broker.errors import Refused, TooMany
+from rsscloud_broker.errors import DocumentTooCostly, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content
 from rsscloud_broker.web.feed_answers import FeedAnswers
@@ -61,7 +61,7 @@ class Hosting:
         self._database = parts.database
         self._store = HostingStore(parts.database)
         self._clock = parts.clock
-        self._in_thread = parts.in_thread
+        self._parse = parts.parse
         self._hub = parts.public_url + HUB_PATHS[0] if parts.has_hub else ""
         self.cache = Cache(self._store.present, self._answers, parts.clock)
 
@@ -86,7 +86,7 @@ class Hosting:
         :raises Forbidden, Unavailable: see ``IPublisher.publish``.
         """
         self._admit(caller)
-        document = await self._examined(path, body, content_type)
+        document = await self._examined(caller, path, body, content_type)
         return await self._put(caller, path, document, source)
 
     async def save_all(
@@ -104,7 +104,7 @@ class Hosting:
         examined = []
         for path, body in files:
             try:
-                examined.append(await self._examined(path, body))
+                examined.append(await self._examined(caller, path, body))
             except NotStored as error:
                 text = f"Nothing was saved, because of {path!r}. {error}"
                 raise NotStored(text, error.status) from error
@@ -207,7 +207,9 @@ class Hosting:
             return None
         return Content(found.content.body, found.content.media_type)
 
-    async def _examined(self, path: str, body: bytes, content_type: str = "") -> Document:
+    async def _examined(
+        self, caller: Caller, path: str, body: bytes, content_type: str = ""
+    ) -> Document:
         """What is stored of a document.
 
         :raises NotStored: it is too large, or not what is stored here.
@@ -216,11 +218,13 @@ class Hosting:
             raise NotStored(
                 f"This has {len(body):,} bytes; a feed or file may have {self.max_bytes:,}.", 413
             )
-        examine = partial(documents.examined, path, body, content_type)
         if len(body) <= documents.SMALL:
-            return examine()
-        document: Document = await self._in_thread(examine)
-        return document
+            return documents.examined(path, body, content_type)
+        try:
+            judged = await self._parse(caller.name, documents.judged, path, body, content_type)
+        except DocumentTooCostly as error:
+            raise NotStored(f"This is not stored: {error.reason}.") from error
+        return Document(body, *judged)
 
     def _check_scope(self, caller: Caller) -> None:
         if "publish" not in caller.scopes:

@@ -15,7 +15,6 @@ from rsscloud_broker.apps.river.records import Bounds
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import JOB, Tending
-from rsscloud_broker.apps.river.threads import OneAtATime
 from rsscloud_broker.apps.river.waking import Wake
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.interfaces import App, AppParts
@@ -28,11 +27,10 @@ def make_river(options: RiverOptions, parts: AppParts) -> App:
     """Make the application."""
     bounds = Bounds(options.max_feeds, options.items_per_feed, options.days * _DAY)
     store = RiverStore(parts.database)
-    in_thread = OneAtATime(parts.in_thread)
-    intake = Intake(store, parts.topics, parts.clock, bounds, parts.public_url, in_thread)
+    intake = Intake(store, parts.topics, parts.clock, bounds, parts.public_url, parts.parse)
     web = GuardedWeb(parts.outbound)
     pushing = Pushing(store, intake, parts.broker, web, parts.clock, parts.public_url)
-    discovery = Discovery(parts.web, in_thread)
+    discovery = Discovery(parts.web, parts.parse)
     tending = Tending(
         store,
         intake,
@@ -43,7 +41,7 @@ def make_river(options: RiverOptions, parts: AppParts) -> App:
         parts.clock,
         partial(parts.jobs.hint_at_job, JOB),
     )
-    river = River(store, intake, tending, parts.clock, bounds, in_thread)
+    river = River(store, intake, tending, parts.clock, bounds, parts.parse)
     limits = StreamLimits(options.streams, options.streams_per_account, options.streams_per_address)
     return App(
         "river",

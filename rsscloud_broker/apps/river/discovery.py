@@ -7,23 +7,22 @@ the usual paths of feeds are tried.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urljoin
 
 from attrs import evolve, frozen
 from lxml import etree, html
 
-from rsscloud_broker.apps.river.cleaning import web_url, without_fragment
+from rsscloud_broker.apps.river.cleaning import MAX_URL, web_url, without_fragment
 from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.apps.river.reading import header_offers, read_document
 from rsscloud_broker.apps.river.records import Document
-from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import IOutbound, OutboundReply
-from rsscloud_broker.model import Content
+from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, OutboundError
+from rsscloud_broker.interfaces import IOutbound, OutboundReply, Parsing
+from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import links
-from rsscloud_broker.wire.feed import UnreadableFeed
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import fault_of
 
@@ -82,12 +81,12 @@ class Discovery:
     """Finds feeds.
 
     :param web: makes the requests.
-    :param in_thread: calls a function in a thread.
+    :param parse: parses documents of strangers.
     """
 
-    def __init__(self, web: IOutbound, in_thread: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(self, web: IOutbound, parse: Parsing) -> None:
         self._web = web
-        self._in_thread = in_thread
+        self._parse = parse
 
     async def find(self, url: str) -> Found:
         """Find the feed at a URL, or the feed of the page at a URL.
@@ -103,9 +102,11 @@ class Discovery:
             )
         try:
             return await self._read(url, reply)
-        except UnreadableFeed as error:
+        except DocumentTooCostly as error:
+            raise InvalidFeed(f"{url} cannot be read: {error.reason}") from error
+        except DocumentFault as error:
             problem = error.reason
-        for candidate in await self._in_thread(_candidates, reply):
+        for candidate in await self._candidates(reply):
             found = await self._try(candidate)
             if found is not None:
                 return found
@@ -118,7 +119,7 @@ class Discovery:
         try:
             reply = await self._get(url)
             return await self._read(url, reply) if reply.success else None
-        except (OutboundError, UnreadableFeed):
+        except (OutboundError, DocumentFault):
             return None
 
     async def _get(self, url: str) -> OutboundReply:
@@ -129,22 +130,23 @@ class Discovery:
         own = normal_form(without_fragment(reply.url if moved else url))
         kind = reply.headers.get("content-type", "")
         # Relative links are resolved as they will be when the broker reads the feed.
-        document, digest = await self._in_thread(_read, reply.body, kind, own)
+        document = await self._parse(host_of(own), read_document, reply.body, kind, own)
         headers = header_offers(reply.headers.get("link", ""), own)
+        digest = Content(reply.body).digest
         return Found(own, digest, evolve(document, offers=(*headers, *document.offers)))
 
-
-def _read(body: bytes, kind: str, url: str) -> tuple[Document, bytes]:
-    return read_document(body, kind, url), Content(body).digest
-
-
-def _candidates(reply: OutboundReply) -> Sequence[str]:
-    """The URLs at which the feed of a page may be, the likeliest first."""
-    named = [*_in_header(reply), *_in_page(reply)]
-    usual = [urljoin(reply.url, path) for path in USUAL_PATHS]
-    known = {normal_form(reply.url)}
-    found = (normal_form(without_fragment(url)) for url in (*named, *usual) if url)
-    return [url for url in dict.fromkeys(found) if url not in known][:MAX_TRIES]
+    async def _candidates(self, reply: OutboundReply) -> Sequence[str]:
+        """The URLs at which the feed of a page may be, the likeliest first."""
+        named = _in_header(reply)
+        try:
+            page = reply.body[:_HEAD_BYTES]
+            named += await self._parse(host_of(reply.url), feeds_in_page, page, reply.url)
+        except DocumentFault:
+            pass  # the usual paths are left
+        usual = [urljoin(reply.url, path) for path in USUAL_PATHS]
+        known = {normal_form(reply.url)}
+        found = (normal_form(without_fragment(url)) for url in (*named, *usual) if url)
+        return [url for url in dict.fromkeys(found) if url not in known][:MAX_TRIES]
 
 
 def _in_header(reply: OutboundReply) -> list[str]:
@@ -155,16 +157,24 @@ def _in_header(reply: OutboundReply) -> list[str]:
     return [web_url(target, reply.url) for target in links.targets(found, "alternate")][:3]
 
 
-def _in_page(reply: OutboundReply) -> Iterator[str]:
-    """The URLs of the feeds that the head of a page names."""
+def feeds_in_page(page: bytes, url: str) -> list[str]:
+    """The URLs of the feeds that the head of a page names.
+
+    :param url: the URL of the page.
+    """
     try:
-        page = html.document_fromstring(reply.body[:_HEAD_BYTES])
+        parsed = html.document_fromstring(page)
     except (etree.ParserError, ValueError):  # the page is empty
-        return
-    named = page.find("head/base")
-    base = urljoin(reply.url, (named.get("href") or "") if named is not None else "")
-    for element in page.iter("link"):
-        relations = (element.get("rel") or "").lower().split()
-        kind = (element.get("type") or "").partition(";")[0].strip().lower()
+        return []
+    named = parsed.find("head/base")
+    written = (named.get("href") or "")[:MAX_URL] if named is not None else ""
+    base = web_url(written, url) or url
+    found: list[str] = []
+    for element in parsed.iter("link"):
+        relations = (element.get("rel") or "")[:MAX_URL].lower().split()
+        kind = (element.get("type") or "")[:MAX_URL].partition(";")[0].strip().lower()
         if ("alternate" in relations and kind in _FEED_TYPES) or "feed" in relations:
-            yield web_url(element.get("href") or "", base)
+            found.append(web_url((element.get("href") or "")[: MAX_URL + 1], base))
+        if len(found) == MAX_TRIES:
+            break
+    return found

@@ -19,9 +19,9 @@ from rsscloud_broker.apps.river.model import Arrival, Way
 from rsscloud_broker.apps.river.reading import read_document
 from rsscloud_broker.apps.river.records import Bounds, Document, FeedRecord, Offer, new_keys
 from rsscloud_broker.apps.river.store import RiverStore
-from rsscloud_broker.interfaces import IClock, INotifier, ITopicView
-from rsscloud_broker.model import Callback, Denial, Intent, Notification, Outcome
-from rsscloud_broker.wire.feed import UnreadableFeed
+from rsscloud_broker.errors import DocumentFault
+from rsscloud_broker.interfaces import IClock, INotifier, ITopicView, Parsing
+from rsscloud_broker.model import Callback, Denial, Intent, Notification, Outcome, host_of
 
 PROTOCOL: Final = "river"
 
@@ -39,7 +39,7 @@ class Intake:
     """Stores documents, and is the notifier of the river's own subscriptions.
 
     :param public_url: the broker's own URL, without a slash at the end.
-    :param in_thread: calls a function in a thread.
+    :param parse: parses documents of strangers.
     :ivar on_silent: called with a feed whose hub or cloud has missed new items.
     """
 
@@ -58,7 +58,7 @@ class Intake:
         clock: IClock,
         bounds: Bounds,
         public_url: str,
-        in_thread: Callable[..., Awaitable[Any]],
+        parse: Parsing,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -66,7 +66,7 @@ class Intake:
         self._bounds = bounds
         self._public_url = public_url
         self._prefix = f"{public_url}/river/feeds/"
-        self._in_thread = in_thread
+        self._parse = parse
         self._key = token_urlsafe(24)
         self._watchers: list[Callable[[Arrival], None]] = []
         self.on_silent: Callable[[FeedRecord], Awaitable[None]]
@@ -94,7 +94,7 @@ class Intake:
             return Outcome(False, "there is no content: it is not kept any more")
         try:
             await self.take(feed, content.body, content.content_type, whole=True)
-        except UnreadableFeed as error:
+        except DocumentFault as error:
             await self._store.change_feed(feed.id, {"problem": _unreadable(error)})
         return Outcome(True)
 
@@ -120,9 +120,9 @@ class Intake:
 
         :param whole: whether the broker has read it; False if a hub has pushed it.
         :returns: None if nobody follows the feed any more.
-        :raises UnreadableFeed: it is no feed.
+        :raises DocumentFault: it is no feed, or takes too much to read.
         """
-        document = await self._in_thread(read_document, body, content_type, feed.url)
+        document = await self._parse(host_of(feed.url), read_document, body, content_type, feed.url)
         return await self.keep(feed, document, whole=whole)
 
     async def keep(self, feed: FeedRecord, document: Document, *, whole: bool) -> Stored | None:
@@ -204,5 +204,5 @@ def _kept_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Mapp
     }
 
 
-def _unreadable(error: UnreadableFeed) -> str:
+def _unreadable(error: DocumentFault) -> str:
     return f"what its server sends cannot be read as a feed: {error.reason}"

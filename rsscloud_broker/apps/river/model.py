@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 
 from attrs import field, frozen
 
-from rsscloud_broker.errors import Refused
+from rsscloud_broker.errors import DocumentFault, Refused
 
 #: How the river learns of new items of a feed: from a WebSub hub, from an rssCloud server, from
 #: this broker because the feed is its own, or by polling.
@@ -22,7 +22,7 @@ Way: TypeAlias = Literal["pushed", "polled"]
 RETRY_AFTER: Final = 86_400.0
 
 
-class InvalidFeed(Refused):
+class InvalidFeed(Refused, DocumentFault):
     """What somebody wants to follow cannot be followed; the text says why.  Nothing was stored."""
 
 

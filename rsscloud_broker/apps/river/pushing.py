@@ -25,11 +25,10 @@ from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.client.subscriber import RENEW_AFTER, Callback, register
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.client.websub import ask_hub
-from rsscloud_broker.errors import Refused, TooMany
+from rsscloud_broker.errors import DocumentFault, Refused, TooMany
 from rsscloud_broker.interfaces import IBroker, IClock
 from rsscloud_broker.urls import normal_form
 from rsscloud_broker.wire import websub
-from rsscloud_broker.wire.feed import UnreadableFeed
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.websub import HubCall
 
@@ -264,7 +263,7 @@ class Pushing:
         self._taking += 1
         try:
             return await self._intake.take(feed, body, content_type, whole=False) is not None
-        except UnreadableFeed:
+        except DocumentFault:
             return False  # the broker reads the feed itself
         finally:
             self._taking -= 1

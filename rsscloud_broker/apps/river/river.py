@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TimedOut
@@ -19,8 +19,15 @@ from rsscloud_broker.apps.river.records import Bounds, FeedRecord, new_keys
 from rsscloud_broker.apps.river.status import shown
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import Tending
-from rsscloud_broker.errors import OutboundError, Refused, TooMany, TopicUnreadable, Unavailable
-from rsscloud_broker.interfaces import Caller, IClock
+from rsscloud_broker.errors import (
+    DocumentTooCostly,
+    OutboundError,
+    Refused,
+    TooMany,
+    TopicUnreadable,
+    Unavailable,
+)
+from rsscloud_broker.interfaces import Caller, IClock, Parsing
 from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire import opml
 from rsscloud_broker.wire.text import clean
@@ -52,14 +59,14 @@ class River:
         tending: Tending,
         clock: IClock,
         bounds: Bounds,
-        in_thread: Callable[..., Awaitable[Any]],
+        parse: Parsing,
     ) -> None:
         self._store = store
         self._intake = intake
         self._tending = tending
         self._clock = clock
         self._bounds = bounds
-        self._in_thread = in_thread
+        self._parse = parse
         self._pace = _Pace(clock)
 
     # --- the reading list -------------------------------------------------------
@@ -189,7 +196,10 @@ class River:
         :raises TooMany: the account imports too often.
         """
         with self._pace.of(caller.account.id):
-            named: FeedList = await self._in_thread(read_list, data)
+            try:
+                named = await self._parse(caller.name, read_list, data)
+            except DocumentTooCostly as error:
+                raise InvalidFeed(f"the list cannot be read: {error.reason}") from error
             limit = self._bounds.feeds
             if not named.feeds:
                 raise InvalidFeed(_why_empty(named))

@@ -24,6 +24,7 @@ from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.schema import TABLES
 from rsscloud_broker.testing import Clock, FakeBroker, FakeTopicView, memory_store
 from rsscloud_broker.testing.memory import CallersThread
+from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.pages import Pages
 from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
 from tests.store_contract.basics import a_fetch
@@ -70,6 +71,7 @@ class EventsHouse:
             public_url=URL,
             running=frozenset({"events"}),
             in_thread=execute,
+            parse=parse_here,
             statistics=self.store,
             topics=FakeTopicView(),
             has_hub=True,

@@ -30,6 +30,7 @@ from rsscloud_broker.testing import (
     reply,
 )
 from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.testing.parsing import parse_here
 from tests.apps.follows.intakes import FakeIntake
 from tests.simplefeed.logs import in_memory
 
@@ -109,6 +110,7 @@ class FeedTestCase(SynchronousTestCase):
             follows=self.store,
             web=self.web,
             in_thread=execute,
+            parse=parse_here,
         )
         door = FollowsDoor(FollowsOptions(feeds=(Feed(URLS.recent, **options),)), self.parts)
         door.startService()

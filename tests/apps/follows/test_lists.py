@@ -25,6 +25,7 @@ from rsscloud_broker.testing import (
     reply,
 )
 from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.wire.change_list import Unit, archive_path, closing, opening, weblogs
 from tests.apps.follows.intakes import FakeIntake
 
@@ -89,6 +90,7 @@ class FollowsTests(SynchronousTestCase):
             follows=self.store,
             web=self.web,
             in_thread=execute,
+            parse=parse_here,
         )
         door = FollowsDoor(FollowsOptions((Source(url, **options),)), self.parts)
         door.startService()

@@ -16,6 +16,7 @@ from rsscloud_broker.apps.follows.pushing import HINT_PAUSE, LONGEST_LEASE, key_
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
 from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.wire.change_list import closing, opening
 from rsscloud_broker.wire.links import hub_and_self
 from tests.apps.follows.intakes import FakeIntake
@@ -48,6 +49,7 @@ class PushingTests(SynchronousTestCase):
             follows=store,
             web=self.web,
             in_thread=execute,
+            parse=parse_here,
             public_url=HERE,
         )
 
@@ -161,6 +163,7 @@ class PushingTests(SynchronousTestCase):
             follows=self.parts.follows,
             web=self.web,
             in_thread=execute,
+            parse=parse_here,
             public_url="http://localhost:5337",
         )
         self.start(FollowsOptions((Source(LIST, push=True),)))

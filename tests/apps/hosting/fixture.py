@@ -37,6 +37,7 @@ from rsscloud_broker.testing import (
     front_door_parts,
 )
 from rsscloud_broker.testing.memory import CallersThread
+from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
@@ -139,6 +140,7 @@ class HostingHouse(AccountHouse):
             has_hub=has_hub,
             has_cloud=True,
             in_thread=execute,
+            parse=parse_here,
             rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
             running=frozenset({"rsscloud", "hosting"}),
         )

@@ -33,6 +33,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
 from rsscloud_broker.testing.fakes import OutboundRequest
+from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.while_held import WhileHeld
 from rsscloud_broker.wire import websub
@@ -145,6 +146,7 @@ class RiverHouse(House):
             has_hub=True,
             has_cloud=True,
             in_thread=_at_once,
+            parse=parse_here,
             rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
         )
         self.app = app = make_river(options or RiverOptions(), self.app_parts)

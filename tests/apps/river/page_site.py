@@ -28,6 +28,7 @@ from rsscloud_broker.testing import (
     FakeTopicView,
     front_door_parts,
 )
+from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import Pages
@@ -200,6 +201,7 @@ class RiverSite(AccountHouse):
             has_hub=True,
             has_cloud=True,
             in_thread=execute,
+            parse=parse_here,
             rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
             max_connections=lambda: self.limits.http.max_connections,
             **shared,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river.discovery import MAX_TRIES, Discovery, Found, typed_url
@@ -12,6 +12,7 @@ from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.testing import FakeOutbound, reply
+from rsscloud_broker.testing.parsing import parse_here
 from tests.apps.river.house import rss
 
 PAGE = "http://blog.example/2026/"
@@ -35,7 +36,7 @@ class TypedTests(SynchronousTestCase):
 class DiscoveryTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.web = FakeOutbound(otherwise=reply(404))
-        self.discovery = Discovery(self.web, execute)
+        self.discovery = Discovery(self.web, parse_here)
 
     def find(self, url: str = PAGE) -> Found:
         found = self.successResultOf(Deferred.fromCoroutine(self.discovery.find(url)))

@@ -146,13 +146,13 @@ class HubTests(HubCase):
         form = self.subscribed()
         gates: list[Deferred[None]] = []
 
-        async def slowly(function: object, *args: object) -> object:
+        async def slowly(owner: str, function: object, *args: object) -> object:
             gate: Deferred[None] = Deferred()
             gates.append(gate)
             await gate
             return function(*args)  # type: ignore[operator]
 
-        self.house.intake._in_thread = slowly
+        self.house.intake._parse = slowly  # type: ignore[assignment]
         path, body = urlsplit(form["hub.callback"]).path, self.feed("two")
         headers = {"X-Hub-Signature": websub.sign(body, form["hub.secret"])}
         waiting = [

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from html import escape
 
 from lxml import html
-from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river import reading, sub_items
@@ -14,7 +12,6 @@ from rsscloud_broker.apps.river.cleaning import MAX_HTML
 from rsscloud_broker.apps.river.model import Enclosure, SubItem
 from rsscloud_broker.apps.river.reading import header_offers, read_document
 from rsscloud_broker.apps.river.records import Entry, Offer
-from rsscloud_broker.apps.river.threads import OneAtATime
 from rsscloud_broker.wire.feed import UnreadableFeed
 from rsscloud_broker.wire.text import legal
 from tests.xss_payloads import ACTIVE, INERT
@@ -187,25 +184,6 @@ class HierarchyTests(SynchronousTestCase):
         large = f"<rssCloud:item><description>{'x' * 40_000}</description></rssCloud:item>" * 9
         (entry,) = entries(rss(f"<item>{large}</item>"))
         self.assertEqual(len(entry.items), 3)
-
-
-class ThreadTests(SynchronousTestCase):
-    def test_one_document_after_the_other(self) -> None:
-        gates: list[Deferred[None]] = []
-
-        async def slowly(function: Callable[[], object]) -> object:
-            gates.append(Deferred())
-            await gates[-1]
-            return function()
-
-        in_thread = OneAtATime(slowly)
-        first = Deferred.fromCoroutine(in_thread(lambda: 1 / 0))
-        second = Deferred.fromCoroutine(in_thread(lambda: 2))
-        self.assertEqual(len(gates), 1)
-        gates[0].callback(None)
-        self.failureResultOf(first, ZeroDivisionError)
-        gates[1].callback(None)
-        self.assertEqual(self.successResultOf(second), 2)
 
 
 class BadDocumentTests(SynchronousTestCase):

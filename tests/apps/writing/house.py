@@ -35,6 +35,7 @@ from rsscloud_broker.testing import (
     FakeOutbound,
     FakeTopicView,
 )
+from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import Pages
 from tests.core.house import Bus, FakeDiskSpace, change_detector
@@ -96,6 +97,7 @@ class WritingTestCase(SynchronousTestCase):
             "has_hub": self.has_hub,
             "has_cloud": self.has_cloud,
             "in_thread": execute,
+            "parse": parse_here,
             "rate_limit": lambda rate, burst: RateLimit(rate, burst, self.clock).take,
         }
         return AppParts(**(given | others))
