@@ -28,6 +28,7 @@ __all__ = [
     "FeedFacts",
     "Hints",
     "UnreadableFeed",
+    "is_json",
     "read_feed",
     "xml_redirect",
 ]
@@ -49,11 +50,14 @@ def read_feed(body: bytes, content_type: str = "") -> FeedFacts:
     :param content_type: the Content-Type header that came with it, or empty.
     :raises UnreadableFeed: the body is not a feed, or declares entities.
     """
-    if not body.strip():
-        raise UnreadableFeed("it is empty")
-    if _JSON.match(body):
+    if is_json(body):
         return read_json(body)
     return read_xml(read_tree(body, content_type, ROOTS))
+
+
+def is_json(body: bytes) -> bool:
+    """Whether a feed is to be read as a JSON Feed, whatever its server says that it is."""
+    return _JSON.match(body) is not None
 
 
 def xml_redirect(body: bytes) -> str | None:

@@ -18,7 +18,7 @@ pages stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from attrs import frozen
@@ -28,8 +28,9 @@ from twisted.web.server import Request
 from twisted.web.template import Tag, tags
 from zope.interface import implementer
 
+from rsscloud_broker.apps.river.cleaning import weight
 from rsscloud_broker.apps.river.feeds_page import FeedsPage
-from rsscloud_broker.apps.river.model import Item
+from rsscloud_broker.apps.river.model import Item, SubItem
 from rsscloud_broker.apps.river.rendering import groups
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.stream import RiverStreams
@@ -42,8 +43,8 @@ from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.streams import EVENT_ID, Places, address_of, last_event_id, set_headers
 from rsscloud_broker.web.words import counted
 
-#: How many items are on a page, and how many characters their texts have: a page with more ends
-#: earlier.
+#: How many items are on a page, and how much their texts weigh
+#: (``cleaning.weight``): a page with more ends earlier.
 ON_PAGE, CHARACTERS_ON_PAGE = 50, 200_000
 
 #: Of all connections, those who watch rivers may have one in so many.
@@ -238,11 +239,17 @@ def _fitting(items: Sequence[Item]) -> list[Item]:
     fitting: list[Item] = []
     characters = 0
     for item in items:
-        characters += len(item.text_html)
+        characters += sum(map(weight, (item.text_html, *_texts_below(item.items))))
         if fitting and characters > CHARACTERS_ON_PAGE:
             break
         fitting.append(item)
     return fitting
+
+
+def _texts_below(items: Iterable[SubItem]) -> Iterator[str]:
+    for item in items:
+        yield item.title + item.text_html
+        yield from _texts_below(item.items)
 
 
 def _link(text: str, url: str, relation: str) -> Tag | str:

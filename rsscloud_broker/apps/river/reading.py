@@ -1,8 +1,9 @@
 """Reads a document of a feed: its title, its hubs and clouds, and its items.
 
-``wire.feed_tree`` parses XML first, hardened against attacks.  What it has accepted goes to
-feedparser, which knows the many ways in which feeds write items, and only then is HTML cleaned.
-A JSON Feed is read here.  The largest feeds take seconds: call this in a thread.
+``wire.feed_tree`` parses XML first, hardened against attacks.  feedparser gets what ``trimming``
+leaves of that; it knows the many ways in which feeds write items.  Only then is HTML cleaned.
+A JSON Feed is read here.  A document can still be made so that this takes long: a parser calls it,
+which has limits.
 """
 
 from __future__ import annotations
@@ -23,16 +24,18 @@ from lxml import etree
 from rsscloud_broker.apps.river import cleaning, sub_items
 from rsscloud_broker.apps.river.model import Enclosure, SubItem
 from rsscloud_broker.apps.river.records import Document, Entry, Offer
+from rsscloud_broker.apps.river.trimming import short_id, trimmed
 from rsscloud_broker.wire import links, xml
-from rsscloud_broker.wire.feed import FeedFacts, read_feed
+from rsscloud_broker.wire.feed import FeedFacts, is_json
+from rsscloud_broker.wire.feed_json import read_json
 from rsscloud_broker.wire.feed_tree import read_tree
-from rsscloud_broker.wire.feed_xml import ROOTS
+from rsscloud_broker.wire.feed_xml import ROOTS, read_xml
 from rsscloud_broker.wire.text import clean
 
 #: How many items of a document are read: half of them at its beginning, half at its end.
 MAX_ENTRIES: Final = 500
-#: How many enclosures of an item are read, and how many characters of what identifies it.
-MAX_ENCLOSURES, MAX_GUID = 10, 1000
+#: How many enclosures of an item are read.
+MAX_ENCLOSURES: Final = 10
 #: The latest time that an item may say it was published at: the end of the year 9999.
 _LATEST: Final = 253_402_300_799.0
 
@@ -43,9 +46,11 @@ def read_document(body: bytes, content_type: str, url: str) -> Document:
     :param url: the URL of the feed, against which links are resolved.
     :raises UnreadableFeed: it is no feed, or declares entities.
     """
-    facts = read_feed(body, content_type)
-    is_json = facts.format == "json feed"
-    entries = _of_json(body, url) if is_json else _of_xml(body, content_type, url)
+    if is_json(body):
+        facts, entries = read_json(body), _of_json(body, url)
+    else:
+        tree = read_tree(body, content_type, ROOTS)
+        facts, entries = read_xml(tree), _of_xml(tree.root, url)
     return Document(
         title=facts.title[: cleaning.MAX_TITLE],
         link=cleaning.web_url(facts.link, url) if facts.link else "",
@@ -89,16 +94,13 @@ def _newest_first(entries: list[Entry]) -> tuple[Entry, ...]:
 # --- RSS and Atom -----------------------------------------------------------
 
 
-def _of_xml(body: bytes, content_type: str, url: str) -> list[Entry]:
-    root = read_tree(body, content_type, ROOTS).root
+def _of_xml(root: etree._Element, url: str) -> list[Entry]:
     elements = list(_items(root))
     half = MAX_ENTRIES // 2
-    for surplus in elements[half:-half]:
-        _remove(surplus)
     kept = elements if len(elements) <= MAX_ENTRIES else elements[:half] + elements[-half:]
     below = [sub_items.take_out(element, url) for element in kept]
     parsed = feedparser.parse(
-        BytesIO(etree.tostring(root, encoding="utf-8", xml_declaration=True)),
+        BytesIO(trimmed(root, kept)),
         response_headers={
             "content-location": url,
             "content-type": "application/xml; charset=utf-8",
@@ -120,12 +122,6 @@ def _items(root: etree._Element) -> Iterator[etree._Element]:
             yield element
         else:
             waiting += reversed(element)
-
-
-def _remove(element: etree._Element) -> None:
-    parent = element.getparent()
-    if parent is not None:
-        parent.remove(element)
 
 
 def _entry(raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str) -> Entry:
@@ -180,9 +176,7 @@ def _identified(entry: Entry) -> Entry:
         files = " ".join(each.url for each in entry.enclosures)
         text = f"{entry.title}\n{entry.text_html}\n{files}"
         guid = f"sha256:{sha256(text.encode()).hexdigest()}"
-    if len(guid) > MAX_GUID:
-        guid = f"sha256:{sha256(guid.encode()).hexdigest()}"
-    return evolve(entry, guid=guid)
+    return evolve(entry, guid=short_id(guid))
 
 
 def _text(holder: Any, name: str) -> str:

@@ -102,7 +102,7 @@ def article(item: Item, is_new: bool = False) -> Tag:
 
 def _text(text: str) -> list[Any]:
     """The text of an item, folded if it is long."""
-    if len(text) <= LONG or len(words := plain(text)) <= LONG:
+    if len(text) <= LONG or len(words := plain(text, LONG)) <= LONG:
         return elements(text)
     return [
         tags.details(
@@ -194,7 +194,7 @@ def _event(item: Item, feed: Feed | None, made: Tag) -> bytes:
 
 def _beginning(item: Item) -> Tag:
     """The beginning of an item, and a link to the page with the whole of it."""
-    words = escape(clipped(plain(item.text_html), EXCERPT), quote=False)
+    words = escape(clipped(plain(item.text_html, EXCERPT), EXCERPT), quote=False)
     made = article(evolve(item, text_html=words, enclosures=(), items=()), is_new=True)
     url = f"/river?before={item.id + 1}"
     return made(tags.p(tags.a("Show the whole item, which is long", href=url)))

@@ -20,12 +20,12 @@ from collections.abc import Iterator
 
 from lxml import etree
 
-from rsscloud_broker.apps.river.cleaning import plain, safe_html, web_url
+from rsscloud_broker.apps.river.cleaning import plain, safe_html, web_url, weight
 from rsscloud_broker.apps.river.model import SubItem
 from rsscloud_broker.wire import xml
 
-#: How deep sub-items are read, how many of one item, and how many characters of their HTML.
-MAX_DEPTH, MAX_NUMBER, MAX_CHARACTERS = 20, 500, 100_000
+#: How deep sub-items are read, how many of one item, and how much their HTML weighs.
+MAX_DEPTH, MAX_NUMBER, MAX_WEIGHT = 20, 500, 100_000
 
 
 class _Reader:
@@ -34,7 +34,7 @@ class _Reader:
     def __init__(self, base: str) -> None:
         self._base = base
         self._left = MAX_NUMBER
-        self._characters = MAX_CHARACTERS
+        self._left_weight = MAX_WEIGHT
 
     def below(self, element: etree._Element, depth: int = 1) -> tuple[SubItem, ...]:
         """The sub-items directly below an element, with all below them."""
@@ -44,12 +44,12 @@ class _Reader:
 
     def _each(self, element: etree._Element, depth: int) -> Iterator[SubItem]:
         for child in _sub_items(element):
-            if self._left == 0 or self._characters <= 0:
+            if self._left == 0 or self._left_weight <= 0:
                 return
             self._left -= 1
             texts = {xml.local_name(each): each.text or "" for each in reversed(child)}
             html = safe_html(texts.get("description", ""), self._base)
-            self._characters -= len(html)
+            self._left_weight -= weight(html)
             yield SubItem(
                 plain(texts.get("title", "")),
                 html,

@@ -113,7 +113,7 @@ class ElementsTests(MarkupCase):
     def test_nothing(self) -> None:
         for text in ("", "  ", "<!-- x -->", "<?x y?>", "\x00", "<p hidden>"):
             self.assertNotIn("x", self.made(text))
-            self.assertEqual(plain(text), "")
+            self.assertEqual(plain(text, 100), "")
 
     def test_deep_elements(self) -> None:
         made = self.made("<div>" * 5000 + "deep" + "</div>" * 5000)
@@ -122,7 +122,9 @@ class ElementsTests(MarkupCase):
         self.assertEqual((made.count("<b>"), made.count("deep")), (MAX_DEPTH, 1))
 
     def test_text_alone(self) -> None:
-        self.assertEqual(plain("<p>one <b>two</b>\n</p><script>x</script>three"), "one two three")
+        self.assertEqual(
+            plain("<p>one <b>two</b>\n</p><script>x</script>three", 100), "one two three"
+        )
 
 
 class StrangersTests(MarkupCase):
