@@ -34,8 +34,6 @@ _PROLOG_CHARACTERS = 64 * 1024
 _MAX_DEPTH = 200
 _MAX_ELEMENTS = 500_000
 
-#: Encodings of Python's that no document has, and that are slow or odd.
-_NO_DOCUMENTS = frozenset({"idna", "punycode", "raw-unicode-escape", "unicode-escape"})
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -86,6 +84,8 @@ def read_tree(body: bytes, content_type: str, roots: frozenset[str]) -> Tree:
     """
     if len(body) > MAX_BYTES:
         raise UnreadableFeed(f"it is larger than {MAX_BYTES} bytes")
+    if not body.strip():
+        raise UnreadableFeed("it is empty")
     found = _CHARSET.search(content_type)
     charset = found[1] if found else None
     try:
@@ -117,12 +117,10 @@ def _decoded(body: bytes, charset: str | None) -> str:
             return body.decode(encoding, "replace")
     declared = _DECLARED.search(body, 0, 1024)
     names = (declared[1].decode("ascii") if declared else "utf-8", charset, "utf-8")
-    for name in filter(None, names):
-        if name.lower().replace("_", "-") in _NO_DOCUMENTS:
-            continue
+    for codec in filter(None, map(xml.codec_of, filter(None, names))):
         try:
-            return body.decode(name)
-        except (LookupError, UnicodeError):
+            return body.decode(codec)
+        except UnicodeError:
             continue
     return body.decode("windows-1252", "replace")
 

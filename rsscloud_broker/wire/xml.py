@@ -46,6 +46,14 @@ ASCII_AND_MORE = frozenset(
 )
 
 
+#: Python's names of the encodings that XML documents are written in.  Python knows others, some of
+#: which take quadratic time (idna) or are no character sets at all (unicode_escape).
+_CODECS = re.compile(
+    "ascii|utf-(8|8-sig|16|16-le|16-be|32|32-le|32-be)|iso8859-[0-9]+|cp[0-9]+|koi8-[rtu]|kz1048"
+    "|mac-[a-z0-9]+|ptcp154|tis-620|gb2312|gbk|gb18030|big5|big5hkscs|euc_(kr|jp|jis_2004|jisx0213)"
+    "|johab|shift_(jis|jis_2004|jisx0213)|iso2022_(kr|jp(_1|_2|_2004|_3|_ext)?)|hp-roman8"
+)
+
 #: The namespace for prefixes that a document declares as empty, which XML does not allow: see
 #: ``_declared``.
 NO_NAMESPACE = "urn:no-namespace"
@@ -194,11 +202,20 @@ def _python_name(declared: str) -> str | None:
     try:
         etree.XMLParser(encoding=declared)
     except LookupError:
-        try:
-            return codecs.lookup(declared).name
-        except LookupError:
-            pass  # the parser will say that the encoding is unknown
+        return codec_of(declared)  # if it is None, the parser will say that it is unknown
     return None
+
+
+def codec_of(encoding: str) -> str | None:
+    """Python's name of an encoding, if XML documents are written in it; else None.
+
+    :param encoding: as a document or a Content-Type header names it.
+    """
+    try:
+        name = codecs.lookup(encoding).name
+    except (LookupError, ValueError):
+        return None
+    return name if _CODECS.fullmatch(name) else None
 
 
 class _RootReached(Exception):

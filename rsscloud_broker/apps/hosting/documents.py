@@ -155,11 +155,11 @@ def encoded(text: str) -> bytes:
     declared = _DECLARED.match(text)
     if declared is None:
         return text.encode("utf-8", "replace")
-    name = declared[2]
-    if name.lower() in xml.ASCII_AND_MORE or _extends_ascii(name):
+    codec = xml.codec_of(declared[2])
+    if codec is not None and _extends_ascii(codec):
         try:
-            return text.encode(name)
-        except (LookupError, UnicodeError):
+            return text.encode(codec)
+        except UnicodeError:
             pass  # the declaration is wrong
     return f"{declared[1]}utf-8{text[declared.end() :]}".encode("utf-8", "replace")
 
@@ -220,12 +220,9 @@ def _extension(path: str) -> str:
     return path.rpartition("/")[2].rpartition(".")[2].lower() if "." in path else ""
 
 
-def _extends_ascii(name: str) -> bool:
+def _extends_ascii(codec: str) -> bool:
     """Whether an encoding has the bytes of ASCII for the characters of ASCII."""
-    try:
-        return "<?xml".encode(name) == b"<?xml"
-    except (LookupError, UnicodeError):
-        return False
+    return "<?xml".encode(codec) == b"<?xml"
 
 
 def _type_of_xml(body: bytes, content_type: str, *, is_feed: bool) -> str:

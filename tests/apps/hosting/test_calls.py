@@ -88,7 +88,7 @@ class SaveRssTests(HostingTestCase):
             (("dave", PASSWORD, "<html/>"), "neither RSS nor Atom"),
             (("dave", PASSWORD, feed[:-3]), "not well-formed XML"),
             (("dave", PASSWORD, "<!DOCTYPE rss [<!ENTITY x 'y'>]><rss/>"), "DOCTYPE"),
-            (("dave", PASSWORD, ""), "neither RSS nor Atom"),
+            (("dave", PASSWORD, ""), "it is empty"),
             (("dave", PASSWORD, 7), "must be strings"),
             (("dave", PASSWORD, ["x"]), "must be strings"),
             (({}, PASSWORD, feed), "must be strings"),

@@ -75,7 +75,7 @@ class FeedTests(SynchronousTestCase):
 
     def test_what_is_no_feed(self) -> None:
         for body, said in (
-            (b"", "neither RSS nor Atom"),
+            (b"", "it is empty"),
             (b"<rss", "neither RSS nor Atom"),
             (b"hello", "neither RSS nor Atom"),
             (b'{"version": "https://jsonfeed.org/version/1.1"}', "neither RSS nor Atom"),
