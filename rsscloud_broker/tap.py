@@ -148,8 +148,7 @@ def make_broker(
     :param makers: the plugins to select from; by default those that are installed.
     :param is_local: whether whoever starts it gets a link to sign in, on the terminal.
     :raises ConfigError: the configuration of a plugin or an endpoint cannot be used.
-    :raises PluginError: a plugin cannot be used.
-    :raises FrontDoorsError: front doors conflict.
+    :raises PluginError, FrontDoorsError: a plugin cannot be used, or front doors conflict.
     """
     makers = makers or discover()
     chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
@@ -169,7 +168,6 @@ def make_broker(
     outbound = make_outbound(config, reactor, clock, public_directory, filing, decoding, blocks)
     notifiers = make_notifiers(makers, chosen["notifiers"], outbound.callbacks)
     running = frozenset(maker.name for maker, options in chosen["front_doors"])
-    # A hub takes subscriptions in, and calls whom it subscribed.
     has_hub = "websub" in running and "websub" in notifiers
     prefixes = pushed_prefixes(makers, chosen, public_url, has_hub)
     history = kept_history(chosen["front_doors"], public_url, prefixes)

@@ -868,7 +868,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "couriers/pending.py",
-        "if message.body is not None and len(message.body) != message.size:",
+        "if has_content and len(message.body) != message.size:",
         "if False:",
         "couriers.test_pending",
         "A content has another size than the one that is stored of it.",
@@ -886,6 +886,34 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        for number in ():",
         "couriers.test_pending",
         "Nobody is told that a courier has ended: what it had under way is never sent again.",
+    ),
+    Mutation(
+        "couriers/parser_process.py",
+        "signal.setitimer(signal.ITIMER_PROF, SECONDS)",
+        "pass",
+        "couriers.test_parsers",
+        "A document that a library takes forever for keeps a parser forever.",
+    ),
+    Mutation(
+        "couriers/parser_process.py",
+        "resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))",
+        "pass",
+        "couriers.test_parsers",
+        "A document takes all memory of the machine.",
+    ),
+    Mutation(
+        "couriers/parsers.py",
+        "if owner not in busy and (has_room or not self._is_slow(owner)):",
+        "if owner not in busy:",
+        "couriers.test_parsers",
+        "Slow documents of some owners keep all others waiting.",
+    ),
+    Mutation(
+        "couriers/parsers.py",
+        "            self._not_before = now + PAUSE",
+        "            pass",
+        "couriers.test_parsers",
+        "A parser that cannot be started is started again without a pause.",
     ),
     Mutation(
         "couriers/bodies.py",
@@ -984,13 +1012,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "return False",
         "storage.test_files",
         "Under constant load the log beside the database grows for ever.",
-    ),
-    Mutation(
-        "couriers/fetching.py",
-        "        if url in self._suspects:",
-        "        if False:",
-        "couriers.test_readings",
-        "A document that ends couriers ends those with other work, again and again.",
     ),
     # --- the normal form of URLs
     Mutation(

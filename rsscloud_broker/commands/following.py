@@ -29,7 +29,7 @@ from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.commands.connected import agent, cacert_option, run, web_client
 from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.interfaces import IEntryHandler, IMarker
+from rsscloud_broker.interfaces import IEntryHandler, IMarker, parse_directly
 from rsscloud_broker.simplefeed import json
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import EntryFailed, FollowError
@@ -120,7 +120,7 @@ def follow(
             handler,
             _marker(marker, url),
             clock,
-            in_thread=_directly,
+            parse=parse_directly,
             begin=Begin(begin) if begin else None,
             tell=_tell,
             limits=Limits(shortest=poll, usual=max(60.0, poll), tries=tries),
@@ -135,11 +135,6 @@ def follow(
             raise ClientError(str(error)) from error
 
     run(work)
-
-
-async def _directly(function: Any, *arguments: Any) -> Any:
-    """Call a function in this thread: the process has nothing else to do."""
-    return function(*arguments)
 
 
 def _marker(file: str | None, url: str) -> IMarker:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
-from rsscloud_broker.errors import DocumentFault, Unavailable
+from rsscloud_broker.errors import DocumentFault, ParsingUnavailable, Unavailable
 from rsscloud_broker.interfaces import IStore, Parsing
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.wire.feed_summary import facts_of, summary
@@ -39,6 +39,8 @@ class FeedInspector:
             except DocumentFault as error:
                 facts = error.reason
             await self._store.record_feed(url, summary(facts))
+        except ParsingUnavailable as error:  # the broker stops, or has said what is wrong
+            self.log.info("{url} is not read as a feed: {error}", url=url, error=error)
         except Unavailable as error:
             self.log.error(
                 "The summary of the feed {url} is not stored: {error}", url=url, error=error

@@ -243,7 +243,10 @@ class Parsers(Service):
             case Unparsed(fault=name, parts=parts) if name:
                 return fault_named(name, parts) or self._failed(document, f"it says {name[:100]}")
             case ParsingUnavailable():
-                self.log.error("{why}", why=str(answer))
+                if self.running:
+                    self.log.error(
+                        "No document of a stranger can be parsed now: {why}", why=str(answer)
+                    )
                 return answer
         self.log.warn(
             "A document of {owner} is given up ({function}): {why}.",

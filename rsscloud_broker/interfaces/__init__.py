@@ -68,7 +68,7 @@ from rsscloud_broker.interfaces.outbound import (
     OutboundReply,
     Signing,
 )
-from rsscloud_broker.interfaces.parsing import Parsing
+from rsscloud_broker.interfaces.parsing import Parsing, parse_directly
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
     IAdministers,
@@ -182,4 +182,5 @@ __all__ = [
     "SoapService",
     "StoredPassword",
     "Token",
+    "parse_directly",
 ]

@@ -38,6 +38,13 @@ class Parsing(Protocol):
         ...
 
 
+async def parse_directly(
+    owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Parse in this process: what a program gets that has nothing else to do."""
+    return function(*args, **kwargs)
+
+
 async def not_parsed(owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Parse nothing: what a part gets in a program without processes that parse.
 

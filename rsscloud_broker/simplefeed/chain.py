@@ -7,26 +7,28 @@ never passes a document twice, so it ends even if the documents link in a circle
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from attrs import field, frozen
 
-from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
-from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, Position
-from rsscloud_broker.simplefeed.documents import FeedDocument, NotAFeed, parse
+from rsscloud_broker.errors import (
+    DocumentFault,
+    OutboundError,
+    ParsingUnavailable,
+    TooLarge,
+    Unavailable,
+)
+from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, Parsing, Position
+from rsscloud_broker.model import host_of
+from rsscloud_broker.simplefeed.documents import FeedDocument, parse
 from rsscloud_broker.simplefeed.errors import DocumentMissing, FeedUnavailable, FollowError
 from rsscloud_broker.wire.http_dates import http_date
 
 #: How many redirects are followed.
 REDIRECTS: Final = 5
 
-#: Documents of so many bytes and more are parsed in a thread.
-_LARGE: Final = 32 * 1024
-
 _MISSING: Final = frozenset({404, 410})
 _ACCEPT: Final = "application/atom+xml, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
-
-InThread = Callable[..., Awaitable[Any]]
 
 
 @frozen
@@ -61,13 +63,13 @@ class Beginning:
 class DocumentReader:
     """Fetches and parses documents.
 
-    :param in_thread: calls a function in a thread.
+    :param parse: parses documents of strangers.
     """
 
-    def __init__(self, outbound: IOutbound, clock: IClock, in_thread: InThread) -> None:
+    def __init__(self, outbound: IOutbound, clock: IClock, parse: Parsing) -> None:
         self._outbound = outbound
         self._clock = clock
-        self._in_thread = in_thread
+        self._parse = parse
 
     async def read(self, url: str) -> FeedDocument:
         """Fetch a document.
@@ -106,12 +108,9 @@ class DocumentReader:
                 f"{url} cannot be read: the server answers {reply.status}", self._asked(reply)
             )
         try:
-            arguments = (reply.body, reply.url or url, reply.headers)
-            if len(reply.body) < _LARGE:
-                return parse(*arguments)
-            document: FeedDocument = await self._in_thread(parse, *arguments)
-            return document
-        except NotAFeed as error:
+            headers = dict(reply.headers)
+            return await self._parse(host_of(url), parse, reply.body, reply.url or url, headers)
+        except (DocumentFault, ParsingUnavailable) as error:
             raise FeedUnavailable(f"{url} cannot be followed: {error}") from error
 
     def _asked(self, reply: OutboundReply) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import pairwise
@@ -36,6 +36,9 @@ from rsscloud_broker.wire import xml
 
 _MAX_DEPTH: Final = 200
 _MAX_ELEMENTS: Final = 500_000
+
+#: How many links of a document are read, and how many characters of a URL.
+MAX_LINKS, MAX_URL = 50, 4096
 
 _IN_ATOM: Final = f"{{{ATOM}}}"
 _ID: Final = f"{_IN_ATOM}id"
@@ -66,24 +69,21 @@ class FeedDocument:
     :ivar url: where it was read, after redirects.
     :ivar digest: a hash of its bytes.
     :ivar headers: those of the answer.
+    :ivar links: the URLs of the first links of each relation, without fragments.
+    :ivar is_archived: whether the document says that it is archived (RFC 5005, section 4).
+    :ivar found: the entries as they stand there.
     """
 
     url: str
     digest: bytes
-    headers: Mapping[str, str]
-    _root: etree._Element
+    headers: dict[str, str]
+    links: dict[str, str]
+    is_archived: bool
+    found: tuple[Entry, ...]
 
     def link(self, relation: str) -> str | None:
-        """The URL of the first link of a relation, without a fragment; None if there is none."""
-        base = self._root.get(_BASE, "")
-        for element in self._root.iterchildren(_LINK):
-            if _relation(element) == relation and (target := element.get("href", "").strip()):
-                try:
-                    within = urljoin(urljoin(self.url, base), element.get(_BASE, ""))
-                    return urldefrag(urljoin(within, target)).url
-                except ValueError:  # an invalid host in brackets
-                    return None
-        return None
+        """The URL of the first link of a relation; None if there is none."""
+        return self.links.get(relation)
 
     @property
     def permanent(self) -> str:
@@ -95,36 +95,23 @@ class FeedDocument:
             return self.url
         return self.link("via") or ""
 
-    @property
-    def is_archived(self) -> bool:
-        """Whether the document says that it is archived (RFC 5005, section 4)."""
-        return self._root.find(f"{{{HISTORY}}}archive") is not None
-
     def has(self, position: Position) -> bool:
         """Whether the document has the entry of a position, with its time."""
         return any(
-            _entry(each, self.url).updated == position.updated
-            for each in self._with_id(position.entry)
+            each.id == position.entry and each.updated == position.updated for each in self.found
         )
 
     def has_id(self, identity: str) -> bool:
         """Whether an entry of the document has an id."""
-        return any(True for _ in self._with_id(identity))
-
-    def _with_id(self, identity: str) -> Iterator[etree._Element]:
-        for entry in self._root.iterchildren(f"{_IN_ATOM}entry"):
-            found = (entry.findtext(_ID) or "").strip()
-            # An entry without an id gets one from something else in it.
-            if found == identity or (not found and _entry(entry, self.url).id == identity):
-                yield entry
+        return any(each.id == identity for each in self.found)
 
     def entries(self, newest_first: bool) -> tuple[list[Entry], Order]:
-        """Read the entries.
+        """The entries in their order.
 
         :param newest_first: the order of entries whose times do not tell.
         :returns: the entries, the oldest first, and what was found out about their order.
         """
-        found = [_entry(each, self.url) for each in self._root.iterchildren(f"{_IN_ATOM}entry")]
+        found = list(self.found)
         if any(each.content is not None and each.content.type == _ATOMFEED for each in found):
             newest_first = False
         order = _order(found, newest_first)
@@ -149,8 +136,8 @@ class Order:
     repeated: str = ""
 
 
-def parse(body: bytes, url: str, headers: Mapping[str, str]) -> FeedDocument:
-    """Parse a document.
+def parse(body: bytes, url: str, headers: dict[str, str]) -> FeedDocument:
+    """Parse a document.  That of a stranger is one for ``interfaces.Parsing``.
 
     :raises NotAFeed: it is not well-formed XML, is too complex, or is something else.
     """
@@ -161,7 +148,30 @@ def parse(body: bytes, url: str, headers: Mapping[str, str]) -> FeedDocument:
     if root.tag != f"{_IN_ATOM}feed":
         name = xml.local_name(root)[:60]
         raise NotAFeed(f"it is not an Atom feed: its root element is {name!r} and not atom:feed")
-    return FeedDocument(url, blake2b(body, digest_size=16).digest(), headers, root)
+    return FeedDocument(
+        url,
+        blake2b(body, digest_size=16).digest(),
+        headers,
+        _links(root, url),
+        root.find(f"{{{HISTORY}}}archive") is not None,
+        tuple(_entry(each, url) for each in root.iterchildren(f"{_IN_ATOM}entry")),
+    )
+
+
+def _links(root: etree._Element, url: str) -> dict[str, str]:
+    """The URLs of the first links of each relation, without fragments."""
+    first: dict[str, str] = {}
+    base = root.get(_BASE, "")[:MAX_URL]
+    for element in root.iterchildren(_LINK):
+        relation, target = _relation(element), element.get("href", "").strip()
+        if not target or relation in first or len(first) == MAX_LINKS:
+            continue
+        try:
+            within = urljoin(urljoin(url, base), element.get(_BASE, "")[:MAX_URL])
+            first[relation] = urldefrag(urljoin(within, target[:MAX_URL])).url
+        except ValueError:  # an invalid host in brackets
+            first[relation] = ""
+    return {relation: target for relation, target in first.items() if target}
 
 
 def index_after(entries: Sequence[Entry], position: Position) -> int | None:

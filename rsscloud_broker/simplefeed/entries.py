@@ -69,7 +69,7 @@ class Category:
 class Content:
     """The content of an entry, in one of the forms of RFC 4287, section 4.1.3.3.
 
-    Make it with ``of`` from bytes as they were read, or with ``text``.
+    Make it with ``content_of`` from bytes as they were read, or with ``text``.
 
     :ivar type: ``text``, ``html``, ``xhtml`` or a media type.
     :ivar text: a text, or elements as XML that can stand in any document.  Empty if the content is
@@ -101,28 +101,6 @@ class Content:
         """The bytes in base64."""
         return b64encode(self.data).decode("ascii")
 
-    @classmethod
-    def of(cls, body: bytes, media_type: str) -> Content:
-        """Make a content of bytes with a media type, such as those that a server has sent.
-
-        XML becomes elements, a text becomes characters, and all else stays bytes.  What cannot
-        be written in that way (XML that is not well-formed or has a DOCTYPE, a text with bytes
-        that its charset does not have, or with control characters) stays exactly the same bytes,
-        with the media type application/octet-stream.  Takes longer the larger the body is: call
-        this in a thread for bodies of strangers.
-
-        :param media_type: the value of the Content-Type header; its charset is heeded.
-        """
-        charset = charset_of(media_type)
-        kind = clean(media_type) or BYTES
-        bare = kind.partition(";")[0].strip()
-        match form_of(bare) if "/" in bare else "base64":
-            case "xml":
-                return _of_xml(body, bare, charset)
-            case "text":
-                return _of_text(body, bare, charset)
-        return cls(type=kind if "/" in bare else BYTES, data=body)
-
 
 @lru_cache(maxsize=256)  # few types are used again and again
 def form_of(kind: str) -> str:
@@ -131,6 +109,28 @@ def form_of(kind: str) -> str:
     if kind == "xhtml" or _XML_TYPE.fullmatch(kind):
         return "xml"
     return "text" if kind in {"text", "html"} or kind.startswith("text/") else "base64"
+
+
+def content_of(body: bytes, media_type: str) -> Content:
+    """Make a content of bytes with a media type, such as those that a server has sent.
+
+    XML becomes elements, a text becomes characters, and all else stays bytes.  What cannot
+    be written in that way (XML that is not well-formed or has a DOCTYPE, a text with bytes
+    that its charset does not have, or with control characters) stays exactly the same bytes,
+    with the media type application/octet-stream.  ``interfaces.Parsing`` is for bodies of
+    strangers.
+
+    :param media_type: the value of the Content-Type header; its charset is heeded.
+    """
+    charset = charset_of(media_type)
+    kind = clean(media_type) or BYTES
+    bare = kind.partition(";")[0].strip()
+    match form_of(bare) if "/" in bare else "base64":
+        case "xml":
+            return _of_xml(body, bare, charset)
+        case "text":
+            return _of_text(body, bare, charset)
+    return Content(type=kind if "/" in bare else BYTES, data=body)
 
 
 def charset_of(media_type: str) -> str | None:
@@ -149,7 +149,7 @@ def _of_xml(body: bytes, kind: str, charset: str | None) -> Content:
 
 def _of_text(body: bytes, kind: str, charset: str | None) -> Content:
     try:
-        text = body.decode(charset or "utf-8")
+        text = body.decode(xml.codec_of(charset or "utf-8") or "")
     except (LookupError, ValueError):
         return Content(type=BYTES, data=body)
     if legal(text) != text or "\r" in text:  # XML parsers turn \r into \n (section 2.11)

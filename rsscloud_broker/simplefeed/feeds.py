@@ -30,9 +30,9 @@ from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
-from rsscloud_broker.simplefeed.chain import InThread
 from rsscloud_broker.simplefeed.entries import Link
 from rsscloud_broker.simplefeed.log import Document, Kept, Log
+from rsscloud_broker.simplefeed.markers import InThread
 from rsscloud_broker.simplefeed.pruning import Pruned
 
 #: For so many seconds a recent document is served without a look at the log, unless somebody says

@@ -20,11 +20,10 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, IOutbound, Position
+from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, IOutbound, Parsing, Position
 from rsscloud_broker.simplefeed.chain import (
     Beginning,
     DocumentReader,
-    InThread,
     conditions_of,
     walk_back,
 )
@@ -52,7 +51,7 @@ class Follower:
     :param begin: where to begin if there is no position, or if its entry is not in the feed any
         more.  With None, the follower begins with the oldest entry if there is no position, and it
         is an error if the entry is not there any more.
-    :param in_thread: calls a function in a thread.
+    :param parse: parses documents of strangers.
     :param tell: called with sentences for people about what is wrong with the feed.
     :ivar hub: the feed's hub, and the URL by which the hub knows the feed (WebSub).  None if the
         feed names no hub, or has not been read yet.
@@ -66,12 +65,12 @@ class Follower:
         marker: IMarker,
         clock: IClock,
         *,
-        in_thread: InThread,
+        parse: Parsing,
         begin: Begin | None = None,
         tell: Callable[[str], None] = lambda sentence: None,
         limits: Limits | None = None,
     ) -> None:
-        self._reader = DocumentReader(outbound, clock, in_thread)
+        self._reader = DocumentReader(outbound, clock, parse)
         self._url = url
         self._clock = clock
         self._begin = begin
@@ -81,9 +80,7 @@ class Follower:
         self._conditions: dict[str, str] = {}
         self._pause = self._limits.usual
         self._waits = Waiting(clock)
-        self._processing = Processing(
-            handler, marker, clock, self._waits, self._limits, in_thread=in_thread, tell=tell
-        )
+        self._processing = Processing(handler, marker, clock, self._waits, self._limits, tell=tell)
         self._running = False
         self._stops: list[Deferred[None]] = []
 
@@ -215,9 +212,7 @@ class Follower:
         if position is not None and not position.entry:
             position = None
         if position is not None and not recent.has(position):
-            newest = max(
-                (each.updated for each in await self._processing.entries(recent)), default=0.0
-            )
+            newest = max((each.updated for each in self._processing.entries(recent)), default=0.0)
             if newest < position.updated:
                 self._processing.tell_once(
                     f"{self._url} is older than the entry that was processed last. A cache has an "
@@ -334,11 +329,11 @@ class Follower:
     async def _skip_all(self, recent: FeedDocument) -> None:
         """Take the newest entry as processed."""
         document = recent
-        entries = await self._processing.entries(document)
+        entries = self._processing.entries(document)
         previous = document.link("prev-archive")
         if not entries and previous is not None:
             document = await self._waits.call(self._reader.read, previous)
-            entries = await self._processing.entries(document)
+            entries = self._processing.entries(document)
         if entries:
             newest = entries[-1]
             self._processing.skip_to(Position(newest.id, newest.updated, document.permanent))

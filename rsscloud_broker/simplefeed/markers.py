@@ -8,7 +8,8 @@ The file is JSON::
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from attrs import asdict, frozen
@@ -17,8 +18,10 @@ from zope.interface import implementer
 
 from rsscloud_broker.atomic_files import replace_file
 from rsscloud_broker.interfaces import IMarker, Position
-from rsscloud_broker.simplefeed.chain import InThread
 from rsscloud_broker.simplefeed.errors import FollowError
+
+#: Calls a function in a thread.
+InThread: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 @frozen

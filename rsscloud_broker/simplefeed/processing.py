@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Final
 
 from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, Position
-from rsscloud_broker.simplefeed.chain import InThread
 from rsscloud_broker.simplefeed.documents import FeedDocument, index_after
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import EntryFailed, FollowError, Stopped
@@ -25,7 +24,6 @@ class Processing:
     """Hands on the entries of one feed, and saves the position.
 
     :param waits: waits between two attempts.  If it is stopping, no more entries are handed on.
-    :param in_thread: calls a function in a thread.
     :param tell: called with sentences for people about what is wrong with the feed.
     :ivar position: of the entry that was processed last, whether it is saved or not.  None if there
         is no such entry, or before ``load``.
@@ -39,7 +37,6 @@ class Processing:
         waits: Waiting,
         limits: Limits,
         *,
-        in_thread: InThread,
         tell: Callable[[str], None],
     ) -> None:
         self._handler = handler
@@ -47,7 +44,6 @@ class Processing:
         self._clock = clock
         self._waits = waits
         self._limits = limits
-        self._in_thread = in_thread
         self._tell = tell
         self.position: Position | None = None
         self._loaded = False
@@ -94,7 +90,7 @@ class Processing:
         :raises FollowError: entries failed too often, or the marker cannot be written.
         :raises Stopped: the follower was stopped before all were handed on.
         """
-        entries = await self.entries(document)
+        entries = self.entries(document)
         start = 0 if after is None else index_after(entries, after) or 0
         permanent = document.permanent
         batch = self._handler.batch
@@ -129,9 +125,9 @@ class Processing:
                 self._tell(f"{which}. Trying again in {pause:.0f} s.")
             await self._waits.sleep(pause, hints=False)
 
-    async def entries(self, document: FeedDocument) -> list[Entry]:
+    def entries(self, document: FeedDocument) -> list[Entry]:
         """The entries of a document, oldest first."""
-        entries, order = await self._in_thread(document.entries, self._newest_first)
+        entries, order = document.entries(self._newest_first)
         if order.known:
             self._newest_first = order.newest_first
         if order.mixed:

@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.atom import ATOM, HISTORY, FeedUrls, render
 from rsscloud_broker.simplefeed.documents import parse
-from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
+from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person, content_of
 from tests.simplefeed.logs import NOON, some
 
 SCHEMA = etree.RelaxNG(etree.parse(str(Path(__file__).parent / "fixtures" / "atom.rng")))
@@ -177,7 +177,7 @@ class ContentTests(SynchronousTestCase):
     """The rules of RFC 4287, section 4.1.3.3, for contents as they were read."""
 
     def assert_kept(self, body: bytes, media_type: str, form: str) -> Content:
-        content = Content.of(body, media_type)
+        content = content_of(body, media_type)
         self.assertEqual(content.form, form)
         self.assertEqual(written_and_read(content), content)
         return content

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.interfaces import IEntryHandler, IMarker, IOutbound, Position
+from rsscloud_broker.interfaces import IEntryHandler, IMarker, IOutbound, Position, parse_directly
 from rsscloud_broker.simplefeed.errors import FeedUnavailable, FollowError
 from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import MemoryMarker
@@ -29,10 +29,6 @@ from tests.simplefeed.publishing import (
 
 LINK = '<link rel="{}" href="{}"/>'
 ATOM = '<feed xmlns="http://www.w3.org/2005/Atom">{}</feed>'
-
-
-async def at_once(function: Any, *arguments: Any) -> Any:
-    return function(*arguments)
 
 
 def feed_of(*entries: tuple[str, int], **links: str) -> Any:
@@ -62,7 +58,7 @@ class FollowerCase(SynchronousTestCase):
             self.handler,
             self.marker,
             self.clock,
-            in_thread=at_once,
+            parse=parse_directly,
             begin=begin,
             tell=self.told.append,
             limits=Limits(**limits),

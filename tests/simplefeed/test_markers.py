@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, execute
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
@@ -13,7 +13,6 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.interfaces import IMarker, Position
 from rsscloud_broker.simplefeed.errors import FollowError
 from rsscloud_broker.simplefeed.markers import FileMarker
-from tests.simplefeed.test_follower import at_once
 
 FEED = "http://a.example/recent"
 POSITION = Position("urn:uuid:1", 1358341200.123456, "http://a.example/3")
@@ -22,10 +21,10 @@ POSITION = Position("urn:uuid:1", 1358341200.123456, "http://a.example/3")
 class FileMarkerTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.file = FilePath(self.mktemp())
-        self.marker = FileMarker(self.file, FEED, at_once)
+        self.marker = FileMarker(self.file, FEED, execute)
 
     def load(self, feed: str = FEED) -> Deferred[Any]:
-        return Deferred.fromCoroutine(FileMarker(self.file, feed, at_once).load())
+        return Deferred.fromCoroutine(FileMarker(self.file, feed, execute).load())
 
     def save(self, position: Position = POSITION) -> Deferred[None]:
         return Deferred.fromCoroutine(self.marker.save(position))

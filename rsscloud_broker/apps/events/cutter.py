@@ -22,10 +22,13 @@ from rsscloud_broker.apps.events import rows
 from rsscloud_broker.apps.events.entries import Writer
 from rsscloud_broker.apps.events.names import CHANGES, PINGS
 from rsscloud_broker.apps.events.rows import Feeds, Swept
-from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IChangeStore, IClock, IDatabase
+from rsscloud_broker.errors import DocumentFault, Unavailable
+from rsscloud_broker.interfaces import IChangeStore, IClock, IDatabase, Parsing
+from rsscloud_broker.model import host_of
+from rsscloud_broker.records import KeptChange
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.archive import Archive
+from rsscloud_broker.simplefeed.entries import BYTES, Content, content_of
 
 #: Seconds between two looks for new rows.
 PAUSE: Final = 0.5
@@ -48,6 +51,7 @@ UNAVAILABLE: Final = 5.0
 class Cutter(Service):
     """Cuts the feeds while it runs.
 
+    :param parse: parses documents of strangers.
     :param is_shown: whether a URL may be in the feeds.
     :param changed: called with the names of logs that have new entries.
     """
@@ -63,6 +67,7 @@ class Cutter(Service):
         archive: Archive,
         clock: IClock,
         in_thread: Callable[..., Awaitable[Any]],
+        parse: Parsing,
         is_shown: Callable[[str], bool],
         changed: Callable[[Sequence[str]], None],
     ) -> None:
@@ -72,6 +77,7 @@ class Cutter(Service):
         self._archive = archive
         self._clock = clock
         self._in_thread = in_thread
+        self._parse = parse
         self._is_shown = is_shown
         self._changed = changed
         self._writer = Writer(feeds.public_url)
@@ -103,7 +109,7 @@ class Cutter(Service):
                 failing = False
             except Unavailable as error:
                 pause = UNAVAILABLE
-                if not failing:
+                if self.running and not failing:
                     failing = True
                     self.log.error("The feeds of events are put off: {error}", error=error)
             except Exception:  # log a bug, and try again
@@ -155,7 +161,7 @@ class Cutter(Service):
         changes = await self._changes.kept_changes(before, CHANGES_AT_ONCE)
         if not changes:
             return False
-        cut = await self._in_thread(self._writer.changes, changes)
+        cut = [self._writer.change(each, await self._content(each)) for each in changes]
         appending = partial(rows.append_changes, feeds=self._feeds, before=before, cut=cut)
         appended = await self._database.write(appending)
         if appended is None:
@@ -164,6 +170,16 @@ class Cutter(Service):
         self._changed(appended.names)
         await self._remove_files([Swept(each, None) for each in appended.removed])
         return True
+
+    async def _content(self, change: KeptChange) -> Content | None:
+        """What a topic had after a change, as the content of an entry."""
+        read = change.content
+        if read is None:
+            return None
+        try:
+            return await self._parse(host_of(change.url), content_of, read.body, read.content_type)
+        except DocumentFault:
+            return Content(type=BYTES, data=read.body)
 
     async def _cut_pings(self) -> bool:
         """Cut some pings; returns whether there may be more."""

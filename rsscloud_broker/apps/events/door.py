@@ -86,6 +86,7 @@ class EventsDoor(RoutesOnly, Service):
             archive,
             parts.clock,
             parts.in_thread,
+            parts.parse,
             history(options, url, ()).has,
             self._changed,
         )

@@ -64,11 +64,11 @@ class Writer:
         """
         return [entry_of(each) for each in pings if all(map(is_shown, each.named_urls))]
 
-    def changes(self, changes: Sequence[KeptChange]) -> list[Cut]:
-        """Make entries of changes.  Takes long if there are contents: call this in a thread."""
-        return [self._change(each) for each in changes]
+    def change(self, change: KeptChange, content: Content | None) -> Cut:
+        """Make the entries of a change.
 
-    def _change(self, change: KeptChange) -> Cut:
+        :param content: what the topic has now; None if that is not kept.
+        """
         url = change.url
         of_host = self._public_url + recent_path(HOST + host_of(url)[:255])
         links = [Link(url), Link(of_host, "related", MEDIA_TYPE)]
@@ -81,10 +81,9 @@ class Writer:
             categories=(Category(change.way, self._scheme),),
             summary=f"{said} The ping came from {change.origin}." if change.origin else said,
         )
-        if change.content is None:
+        if content is None:
             return Cut(change.id, url, entry)
         of_topic = self._public_url + recent_path(TOPIC + url)
         links.append(Link(of_topic, "related", MEDIA_TYPE))
-        found = Content.of(change.content.body, change.content.content_type)
-        whole = evolve(entry, content=found, id=new_id())
+        whole = evolve(entry, content=content, id=new_id())
         return Cut(change.id, url, evolve(entry, links=tuple(links)), whole)

@@ -77,7 +77,6 @@ class _Following(Service):
             parts.web,
             parts.clock,
             parts.counters,
-            parts.in_thread,
             parts.parse,
         )
         self._lists = [ListFollower(source, given) for source in options.sources]

@@ -202,7 +202,7 @@ class FeedFollower:
             PingTaker(feed, parts, self._succeeded),
             marker,
             parts.clock,
-            in_thread=parts.in_thread,
+            parse=parts.parse,
             # If entries were pruned that were not read, all others are still wanted.
             begin=Begin.OLDEST if known else Begin(feed.begin),
             tell=self._tell,

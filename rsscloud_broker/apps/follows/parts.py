@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from attrs import frozen
 
@@ -29,7 +29,6 @@ class FollowParts:
     web: IOutbound
     clock: IClock
     counters: Counters
-    in_thread: Any
     parse: Parsing
 
 

@@ -36,10 +36,17 @@ from rsscloud_broker.apps.writing.arguments import (
     text_in,
 )
 from rsscloud_broker.apps.writing.interface import IWriting
-from rsscloud_broker.apps.writing.markup import Link
-from rsscloud_broker.apps.writing.model import NewPost, Post, Upload
+from rsscloud_broker.apps.writing.markup import SMALL, Link
+from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Upload
 from rsscloud_broker.apps.writing.pictures import media_of, with_html
-from rsscloud_broker.errors import DiskFull, Forbidden, Refused, SignInFailed, TooMany
+from rsscloud_broker.errors import (
+    DiskFull,
+    DocumentTooCostly,
+    Forbidden,
+    Refused,
+    SignInFailed,
+    TooMany,
+)
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web.answers import DISK_IS_FULL
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
@@ -164,10 +171,16 @@ class Editors:
         return post
 
     async def with_html(
-        self, new: NewPost, html: str, old: Post | None, enclosure: str | None = None
+        self,
+        caller: Caller,
+        new: NewPost,
+        html: str,
+        old: Post | None,
+        enclosure: str | None = None,
     ) -> NewPost:
         """A message whose text is that of some HTML.
 
+        :param caller: who has sent it.
         :param old: the message until now; None if it is new.
         :param enclosure: the URL of its new enclosure, empty for none; None if the old one stays.
         """
@@ -176,8 +189,12 @@ class Editors:
             others = [each for each in media if each[1].url != new.enclosure_url]
             # Whatever it is, it stays before the pictures in the HTML.
             media = [("", Link(enclosure, "")), *others] if enclosure else others
-        result: NewPost = await self.parts.in_thread(with_html, new, html, media)
-        return result
+        if len(html) <= SMALL:
+            return with_html(new, html, media)
+        try:
+            return await self.parts.parse(caller.name, with_html, new, html, media)
+        except DocumentTooCostly as error:
+            raise InvalidPost(f"the HTML cannot be read: {error.reason}") from error
 
 
 class EditorAPI(XMLRPC):

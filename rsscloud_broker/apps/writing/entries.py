@@ -20,6 +20,7 @@ from rsscloud_broker.apps.writing.editors import Editors
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.pictures import html_of
+from rsscloud_broker.interfaces import Caller
 
 #: Members with a date, and how far in the future it may be: the clocks of people go wrong, and a
 #: ``dateCreated`` may be in any time zone.
@@ -34,7 +35,7 @@ _EMPTY: Final = NewPost("")
 
 
 async def read_entry(
-    editors: Editors, sent: Any, old: Post | None, publish: bool | None
+    editors: Editors, caller: Caller, sent: Any, old: Post | None, publish: bool | None
 ) -> NewPost:
     """The message that a struct of ``metaWeblog.newPost`` or ``editPost`` means.
 
@@ -58,7 +59,7 @@ async def read_entry(
         html = "".join(
             text_in(entry.get(name, ""), name) for name in ("description", "mt_text_more")
         )
-        return await editors.with_html(new, html, old, enclosure)
+        return await editors.with_html(caller, new, html, old, enclosure)
     return new if enclosure is None else evolve(new, enclosure_url=enclosure)
 
 

@@ -16,11 +16,14 @@ from typing import Any, Final
 from attrs import frozen
 from lxml import etree
 
-from rsscloud_broker.errors import Refused
+from rsscloud_broker.errors import DocumentFault, Refused
 from rsscloud_broker.wire.text import legal
 
 #: How many bytes of HTML are read.  No message is that long.
 MAX_HTML: Final = 256 * 1024
+
+#: HTML of at most so many characters is read in a few milliseconds, whatever is in it.
+SMALL: Final = 8 * 1024
 
 #: How many links and files are kept.
 MAX_LINKS: Final = 100
@@ -56,7 +59,7 @@ _AROUND_BREAK: Final = re.compile(r" *\n *")
 _MANY_BREAKS: Final = re.compile(r"\n{3,}")
 
 
-class TooMuchMarkup(Refused):
+class TooMuchMarkup(Refused, DocumentFault):
     """The HTML of a message is longer than any message can be."""
 
 

@@ -44,7 +44,9 @@ class MetaWeblogAPI(EditorAPI):
     async def xmlrpc_newPost(self, call: Call, entry: Any, publish: Any = None) -> str:
         """Write a message: blogid, name, password, struct, publish.  Returns its id."""
         published = None if publish is None else flag_in(publish)
-        return await self._add(call, await read_entry(self.editors, entry, None, published))
+        return await self._add(
+            call, await read_entry(self.editors, call.caller, entry, None, published)
+        )
 
     @editing("post_id name password entry publish")
     async def xmlrpc_editPost(
@@ -52,7 +54,7 @@ class MetaWeblogAPI(EditorAPI):
     ) -> bool:
         """Change a message: postid, name, password, struct, whether to publish it."""
         published = None if publish is None else flag_in(publish)
-        new = await read_entry(self.editors, entry, post, published)
+        new = await read_entry(self.editors, call.caller, entry, post, published)
         return await self._edit(call, post, new)
 
     @editing("post_id name password")
@@ -110,7 +112,9 @@ class BloggerAPI(EditorAPI):
     async def xmlrpc_newPost(self, call: Call, content: Any, publish: Any = True) -> str:
         """Write a message: appkey, blogid, name, password, HTML, whether to publish it."""
         empty = NewPost("", is_draft=is_draft(None, flag_in(publish), False))
-        new = await self.editors.with_html(empty, text_in(content, "the content"), None)
+        new = await self.editors.with_html(
+            call.caller, empty, text_in(content, "the content"), None
+        )
         return await self._add(call, new)
 
     @editing("key post_id name password content publish")
@@ -120,7 +124,7 @@ class BloggerAPI(EditorAPI):
         """Change a message: appkey, postid, name, password, HTML, whether to publish it."""
         # The title is in the content; without one, the message has none.
         bare = evolve(post.as_new(), title="", is_draft=is_draft(None, flag_in(publish), False))
-        new = await self.editors.with_html(bare, text_in(content, "the content"), post)
+        new = await self.editors.with_html(call.caller, bare, text_in(content, "the content"), post)
         return await self._edit(call, post, new)
 
     @editing("key post_id name password")

@@ -28,6 +28,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing.editors import SCOPE
 from rsscloud_broker.apps.writing.interface import IWriting
+from rsscloud_broker.apps.writing.markup import SMALL
 from rsscloud_broker.apps.writing.micropub_requests import (
     FORM,
     JSON,
@@ -38,9 +39,10 @@ from rsscloud_broker.apps.writing.micropub_requests import (
     Sent,
     media_type,
 )
-from rsscloud_broker.apps.writing.model import InvalidPost, Post
+from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.properties import (
+    html_in,
     new_post,
     of_form,
     of_json,
@@ -48,7 +50,14 @@ from rsscloud_broker.apps.writing.properties import (
     updated,
 )
 from rsscloud_broker.apps.writing.rules import checked
-from rsscloud_broker.errors import DiskFull, Forbidden, Refused, TooMany, Unavailable
+from rsscloud_broker.errors import (
+    DiskFull,
+    DocumentTooCostly,
+    Forbidden,
+    Refused,
+    TooMany,
+    Unavailable,
+)
 from rsscloud_broker.interfaces import AppParts, Caller, Route
 from rsscloud_broker.web.answers import DISK_IS_FULL, Answer, Answers, parameter
 from rsscloud_broker.wire.text import decode
@@ -122,7 +131,7 @@ class Micropub:
                 raise _no_such_post()
             return Answer(b"", JSON, 204)
         old = self._properties(post)
-        new = await self._parts.in_thread(lambda: new_post(updated(old, document), post))
+        new = await self._read(caller, updated(old, document), post)
         await self._writing.edit(caller, post.id, new, source)
         return Answer(b"", JSON, 204)
 
@@ -134,17 +143,26 @@ class Micropub:
         else:
             properties = of_form(sent.form.pairs)
         files = sent.form.files if sent.form else ()
-        await self._parts.in_thread(self._check, properties, files)
+        self._check(await self._read(caller, properties), files)
         for field, name, data in files:
             upload = await self._writing.upload(caller, name, data, source)
             properties.setdefault(field.removesuffix("[]"), []).append(upload.url)
-        new = await self._parts.in_thread(new_post, properties)
+        new = await self._read(caller, properties)
         post = await self._writing.add(caller, new, source)
         return Answer(b"", JSON, 201, {"location": self._writing.page_url(post)})
 
-    def _check(
-        self, properties: Mapping[str, list[Any]], files: Sequence[tuple[str, str, bytes]]
-    ) -> None:
+    async def _read(
+        self, caller: Caller, properties: dict[str, list[Any]], old: Post | None = None
+    ) -> NewPost:
+        """See ``new_post``."""
+        if len(html_in(properties)) <= SMALL:
+            return new_post(properties, old)
+        try:
+            return await self._parts.parse(caller.name, new_post, properties, old)
+        except DocumentTooCostly as error:
+            raise InvalidPost(f"the HTML cannot be read: {error.reason}") from error
+
+    def _check(self, new: NewPost, files: Sequence[tuple[str, str, bytes]]) -> None:
         """Check a message before its files are stored, which would be left over otherwise.
 
         :raises InvalidPost: it breaks a rule.
@@ -157,7 +175,6 @@ class Micropub:
                 raise InvalidPost(
                     f"a file has {len(data):,} bytes; it must have some, and may have {most:,}"
                 )
-        new = new_post(properties)
         if files and not new.enclosure_url:
             new = evolve(new, enclosure_url=f"{self._parts.public_url}/")  # it will have one
         checked(new, self._options.max_characters)

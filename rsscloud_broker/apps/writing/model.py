@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from attrs import field, frozen
 
-from rsscloud_broker.errors import Refused
+from rsscloud_broker.errors import DocumentFault, Refused
 
 
-class InvalidPost(Refused):
+class InvalidPost(Refused, DocumentFault):
     """A message or an upload cannot be accepted.  Nothing was changed.
 
     The text of the error says what was wrong, what the rule is and what to do.

@@ -7,7 +7,7 @@ its text is the one that stands for the picture.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from attrs import evolve
@@ -78,7 +78,7 @@ def _quoted(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
-def with_html(new: NewPost, html: str, media: Sequence[tuple[str, Link]] = ()) -> NewPost:
+def with_html(new: NewPost, html: str, media: list[tuple[str, Link]] | None = None) -> NewPost:
     """A message whose text and pictures are those of some HTML.
 
     The first link in the HTML becomes the link of the message if it has none, and further ones
@@ -89,7 +89,7 @@ def with_html(new: NewPost, html: str, media: Sequence[tuple[str, Link]] = ()) -
     :raises TooMuchMarkup: the HTML is too long.
     """
     content = read_html(html)
-    kept = [link for kind, link in media if kind != "image"]
+    kept = [link for kind, link in media or () if kind != "image"]
     new = evolve(new, text=content.text, title=new.title or content.title)
     return with_links(with_media(new, [*kept, *content.media]), content)
 

@@ -90,7 +90,13 @@ def of_json(document: Mapping[str, Any]) -> dict[str, list[Any]]:
     return {name: values for name, values in found.items() if not name.startswith("mp-")}
 
 
-def new_post(properties: Properties, old: Post | None = None) -> NewPost:
+def html_in(properties: Properties) -> str:
+    """The HTML that is the content of a message; empty if that is a text."""
+    content = _first(properties, "content") or _first(properties, "summary")
+    return str(content.get("html", "")) if isinstance(content, dict) else ""
+
+
+def new_post(properties: dict[str, list[Any]], old: Post | None = None) -> NewPost:
     """The message with some properties.
 
     :param old: the message until now.  The items of its outline are kept, except for those that

@@ -184,7 +184,7 @@ class WordPressAPI(EditorAPI):
         if "post_content" not in entry:
             return new
         html = text_in(entry["post_content"], "post_content")
-        return await self.editors.with_html(new, html, old)
+        return await self.editors.with_html(call.caller, new, html, old)
 
     async def _terms(
         self, call: Call, entry: Mapping[str, Any], before: tuple[str, ...]

@@ -23,6 +23,7 @@ from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.schema import TABLES
 from rsscloud_broker.storage import Store, migrate
 from rsscloud_broker.storage.threads import StoreThreads
+from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.timing import SystemClock
 from tests.postgresql import empty_database
 from tests.store_contract.basics import a_fetch
@@ -47,6 +48,7 @@ class Node:
             Archive(FilePath(case.mktemp())),
             SystemClock(IReactorTime(reactor)),
             _at_once,
+            parse_here,
             lambda url: True,
             lambda names: None,
         )

@@ -1,0 +1,80 @@
+"""Functions that tests have called by parsers, and the program of such a parser."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+from rsscloud_broker.couriers import parser_process
+from rsscloud_broker.errors import DocumentFault
+
+#: The command line of a parser that finds these functions.
+COMMAND = (
+    sys.executable,
+    "-c",
+    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r});"
+    "from tests.couriers import parsed; parsed.parser_process.main()",
+)
+
+__all__ = ["COMMAND", "parser_process"]
+
+
+class Strange(DocumentFault):
+    """A document is strange.
+
+    :ivar number: how strange.
+    """
+
+    def __init__(self, text: str, number: int) -> None:
+        super().__init__(text)
+        self.number = number
+
+    @property
+    def parts(self) -> list[str | int]:
+        return [self.reason, self.number]
+
+
+def upper(text: str) -> str:
+    return text.upper()
+
+
+def strange(text: str) -> str:
+    raise Strange(text, len(text))
+
+
+def mistaken(text: str) -> str:
+    raise KeyError(text)
+
+
+def endless(text: str) -> bool:
+    """Look for something in C code that hears no signal before it has finished."""
+    return bool(re.match("(a|a)*b", "a" * 200))
+
+
+def large(size: int) -> int:
+    return len(bytes(size))
+
+
+def deadly(text: str) -> str:
+    os.abort()
+
+
+def stopped(text: str) -> str:
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return text
+
+
+def process(text: str) -> int:
+    """Which process this is."""
+    return os.getpid()
+
+
+def until_there(path: str) -> str:
+    """Wait until there is a file, for a document that takes as long as a test wants."""
+    while not os.path.exists(path):
+        time.sleep(0.01)
+    return path
