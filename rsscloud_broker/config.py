@@ -127,7 +127,7 @@ class Http:
         or ``auto``: if ``public_url`` names this machine, or ``trusted_proxies`` names the address.
     """
 
-    body_limit: int = field(default=1_048_576, validator=ge(1))
+    body_limit: int = field(default=65_536, validator=ge(1))
     request_timeout: float = field(default=30.0, validator=and_(gt(0), le(_DAY)))
     idle_timeout: float = field(default=60.0, validator=and_(gt(0), le(_DAY)))
     max_connections: int = field(default=2000, validator=ge(1))

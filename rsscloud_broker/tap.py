@@ -1,8 +1,7 @@
 """Composes the broker from its parts, for ``twistd rsscloud-broker``.
 
-This is the only file that knows all the parts.  twistd calls ``makeService``, which reads the
-configuration and builds the service.  Nothing is opened or connected before the service starts, so
-that twistd can change its user and go into the background in between.
+This is the only file that knows all the parts.  Nothing is opened or connected before the service
+starts, so that twistd can change its user and go into the background in between.
 """
 
 from __future__ import annotations
@@ -96,8 +95,7 @@ from rsscloud_broker.workers import Workers
 
 __all__ = ["BrokerService", "CannotStart", "Options", "makeService", "make_broker"]
 
-#: How many file descriptors the broker needs beside those of incoming connections and
-#: notifications: for fetches, verifications, idle connections, the database and files.
+#: How many file descriptors fetches, verifications, idle connections, the database and files need.
 OTHER_DESCRIPTORS = 500
 
 
@@ -346,7 +344,9 @@ def make_broker(
         callbacks=outbound.callbacks,
         topics=outbound.topic_clients,
     )
-    root = Root([*monitoring.doors, AssetsDoor(), *doors, *apps.front_doors], public_url)
+    root = Root(
+        [*monitoring.doors, AssetsDoor(), *doors, *apps.front_doors], public_url, parse=parse
+    )
     pages.link_to(root.pages if has_hub else root.pages - {"/websub"})
     site = bounded_site(
         root,

@@ -50,9 +50,7 @@ class DefaultsTests(ConfigTestCase):
         self.assertEqual(defaults.egress.topic_networks, ())
         self.assertEqual(defaults.egress.callback_networks, ())
         self.assertEqual(defaults.http.proxy_networks, ())
-        self.assertEqual(
-            attrs.astuple(defaults.http), (1_048_576, 30.0, 60.0, 2000, 200, (), "auto")
-        )
+        self.assertEqual(attrs.astuple(defaults.http), (65_536, 30.0, 60.0, 2000, 200, (), "auto"))
         self.assertEqual(
             attrs.astuple(defaults.limits),
             (100.0, 2000, 200_000, 1.0, 60, 10.0, 2000, 50.0, 5000, 100_000, 10.0, ()),

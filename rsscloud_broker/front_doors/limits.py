@@ -42,6 +42,7 @@ from rsscloud_broker.front_doors.connections import (
     LimitedConnections,
 )
 from rsscloud_broker.front_doors.requests import (
+    BadEscapes,
     begins_as_xml,
     body_of,
     fields_of,
@@ -187,13 +188,18 @@ class BoundedRequest(TracedRequest):
             if self._received and self.requestHeaders.hasHeader(b"content-encoding"):
                 self._decode_body()
             self._read_form()
+        except BadEscapes as error:
+            self._answer_plainly(400, str(error))
         except _Refusal as refusal:
-            body = plain(self, refusal.status, refusal.text)
-            self.setHeader("content-length", str(len(body)))
-            self.write(body)
-            self.finish()
+            self._answer_plainly(refusal.status, refusal.text)
         else:
             super().process()
+
+    def _answer_plainly(self, status: int, text: str) -> None:
+        body = plain(self, status, text)
+        self.setHeader("content-length", str(len(body)))
+        self.write(body)
+        self.finish()
 
     def write(self, data: bytes) -> None:
         if self.code >= 400 and not self.startedWriting:

@@ -30,10 +30,12 @@ class Procedures(XMLRPC):
     def __init__(self) -> None:
         super().__init__()
         self._handlers: list[XMLRPC] = []
+        self.body_limit = 0
 
     def add(self, handler: XMLRPC) -> None:
-        """Add the procedures of a front door."""
+        """Add the procedures of a front door.  A handler may have a ``body_limit``, as routes do."""
         self._handlers.append(handler)
+        self.body_limit = max(self.body_limit, getattr(handler, "body_limit", 0))
 
     def lookupProcedure(self, procedurePath: str) -> Callable[..., Any]:
         for handler in self._handlers:

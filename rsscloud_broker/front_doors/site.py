@@ -20,12 +20,16 @@ from itertools import chain
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import Request
 
+from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.front_doors import soap as soap_door
 from rsscloud_broker.front_doors import xmlrpc as xmlrpc_door
+from rsscloud_broker.front_doors.answering import answer
+from rsscloud_broker.front_doors.large_calls import LARGE, read_call, whole
 from rsscloud_broker.front_doors.offers import Offers
 from rsscloud_broker.front_doors.requests import (
     begins_as_xml,
     body_of,
+    caller,
     charset,
     header,
     media_type,
@@ -37,7 +41,7 @@ from rsscloud_broker.front_doors.shown_exchange import FORM
 from rsscloud_broker.front_doors.soap import SoapRoot
 from rsscloud_broker.front_doors.soap_description import DescriptionPage
 from rsscloud_broker.front_doors.xmlrpc import XMLRPCRoot
-from rsscloud_broker.interfaces import IFrontDoor, Route
+from rsscloud_broker.interfaces import IFrontDoor, Parsing, Route, parse_directly
 from rsscloud_broker.wire import soap, xml, xmlrpc
 
 #: Headers of the answers that a script of any site may read: browsers add no cookies to such
@@ -63,15 +67,22 @@ class Root(Resource):
     :param doors: the front doors.
     :param public_url: the URL of the broker, without a slash at the end.
     :param takes_calls: whether there are paths for XML-RPC and SOAP calls.
+    :param parse: parses documents of strangers, such as large calls.
     :raises FrontDoorsError: two front doors offer the same thing.
     """
 
     isLeaf = True
 
     def __init__(
-        self, doors: Iterable[IFrontDoor], public_url: str, *, takes_calls: bool = True
+        self,
+        doors: Iterable[IFrontDoor],
+        public_url: str,
+        *,
+        takes_calls: bool = True,
+        parse: Parsing = parse_directly,
     ) -> None:
         super().__init__()
+        self._parse = parse
         self._routes: dict[tuple[str, str], list[Route]] = {}
         offers = Offers.of(doors)
         for route in offers.routes:
@@ -81,7 +92,9 @@ class Root(Resource):
         self._soap = SoapRoot(services)
         self._soap_paths = {"/soap", *self._soap.paths}
         self._call_paths = xmlrpc.CALL_PATHS | self._soap_paths if takes_calls else frozenset()
-        self._call_limit = max((service.body_limit for service in services), default=0)
+        limits = [service.body_limit for service in services]
+        limits += [handler.body_limit for handler in offers.handlers.values()]
+        self._call_limit = max(limits, default=0)
         for service in services:
             description = service.description
             for path in description.paths if description else ():
@@ -241,16 +254,30 @@ class Root(Resource):
             return self._xmlrpc.render_call(request, *call)
         means_soap = request.path.decode("latin-1") in self._soap_paths
         means_soap = means_soap or header(request, "soapaction") is not None
+        if len(body) > LARGE:
+            failure = (soap_door if means_soap else xmlrpc_door).failure
+            return answer(request, self._answer_large(request, body, means_soap), failure)
         try:
             root = xml.parse(body, encoding)
         except xml.MalformedXML as error:
-            text = f"The request is not acceptable XML: {error}"
-            if means_soap:
-                return soap_door.fault_document(request, "Client", text)
-            return xmlrpc_door.fault_document(request, xmlrpc.PARSE_ERROR, text)
+            return _unreadable(request, error.reason, means_soap)
         if soap.is_envelope(root) or (means_soap and not xmlrpc.is_call(root)):
             return self._soap.render_document(request, root)
         return self._xmlrpc.render_document(request, root)
+
+    async def _answer_large(self, request: Request, body: bytes, means_soap: bool) -> bytes:
+        """Answer a large call, which another process parses."""
+        try:
+            call = whole(
+                await self._parse(caller(request), read_call, body, charset(request), means_soap)
+            )
+        except DocumentFault as error:
+            return _unreadable(request, error.reason, means_soap)
+        if call.is_soap:
+            return await self._soap.answer_call(
+                request, soap.SoapCall(call.name, call.namespace, call.parameters)
+            )
+        return await self._xmlrpc.answer_call(request, call.name, call.parameters)
 
     def _methods(self, path: str) -> Set[str]:
         """The HTTP methods of a path, including POST for calls."""
@@ -287,6 +314,14 @@ class Root(Resource):
         if path in self._call_paths:
             text += "; a POST is an XML-RPC or SOAP call"
         return plain(request, 405, f"{text}.", allow=", ".join(sorted(allowed)))
+
+
+def _unreadable(request: Request, reason: str, means_soap: bool) -> bytes:
+    """Answer a call that cannot be read."""
+    text = f"The request is not acceptable XML: {reason}"
+    if means_soap:
+        return soap_door.fault_document(request, "Client", text)
+    return xmlrpc_door.fault_document(request, xmlrpc.PARSE_ERROR, text)
 
 
 def _folded(path: str) -> str:

@@ -37,7 +37,7 @@ def fault_document(request: Request, code: str, text: str) -> bytes:
     return respond(request, 500, CONTENT_TYPE, soap.encode_fault(code, text))
 
 
-def _failure(request: Request, status: int, text: str, **headers: str) -> bytes:
+def failure(request: Request, status: int, text: str, **headers: str) -> bytes:
     """Answer with a fault that is not the caller's, with an HTTP status that says so too."""
     return respond(request, status, CONTENT_TYPE, soap.encode_fault("Server", text), **headers)
 
@@ -62,18 +62,27 @@ class SoapRoot:
 
     def render_document(self, request: Request, root: etree._Element) -> int:
         """Answer a call whose document has been parsed."""
-        return answer(request, self._answer_document(request, root), _failure)
+        return answer(request, self._answer_document(request, root), failure)
 
     async def _answer_document(self, request: Request, root: etree._Element) -> bytes:
         try:
             call = soap.call_from(root)
+        except soap.SoapFault as fault:
+            return fault_document(request, fault.code, fault.string)
+        except MalformedXML as error:
+            return fault_document(request, "Client", str(error))
+        return await self.answer_call(request, call)
+
+    async def answer_call(self, request: Request, call: soap.SoapCall) -> bytes:
+        """The answer to a call."""
+        try:
             operation = self._operation(request, call)
             values = _named(call.parameters, operation.parameters)
             asker = request if operation.takes_request else caller(request)
             result = await operation.answer(values, asker)
         except soap.SoapFault as fault:
             return fault_document(request, fault.code, fault.string)
-        except (MalformedXML, Refused, BadOrigin) as error:
+        except (Refused, BadOrigin) as error:
             return fault_document(request, "Client", str(error))
         except (Unavailable, CancelledError):
             raise

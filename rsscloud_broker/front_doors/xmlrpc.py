@@ -39,7 +39,7 @@ def fault_document(request: Request, code: int, text: str) -> bytes:
     return respond(request, 200, CONTENT_TYPE, xmlrpc.encode_fault(code, text))
 
 
-def _failure(request: Request, status: int, text: str, **headers: str) -> bytes:
+def failure(request: Request, status: int, text: str, **headers: str) -> bytes:
     """Answer with a fault that is not the caller's, with an HTTP status that says so too."""
     document = xmlrpc.encode_fault(xmlrpc.INTERNAL_ERROR, text)
     return respond(request, status, CONTENT_TYPE, document, **headers)
@@ -107,9 +107,10 @@ class XMLRPCRoot(XMLRPC):
 
     def render_call(self, request: Request, method: str, params: Sequence[Any]) -> int:
         """Answer a call."""
-        return answer(request, self._answer_call(request, method, params), _failure)
+        return answer(request, self.answer_call(request, method, params), failure)
 
-    async def _answer_call(self, request: Request, method: str, params: Sequence[Any]) -> bytes:
+    async def answer_call(self, request: Request, method: str, params: Sequence[Any]) -> bytes:
+        """The answer to a call."""
         try:
             value = await self.call(request, method, params)
         except Fault as fault:

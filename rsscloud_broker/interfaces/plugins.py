@@ -143,7 +143,8 @@ class IFrontDoor(Interface):
     def xmlrpc_handlers() -> Mapping[str, XMLRPC]:
         """The handlers of XML-RPC procedures by prefix: ``rssCloud`` for ``rssCloud.ping``.
 
-        Several front doors may have procedures with the same prefix.
+        Several front doors may have procedures with the same prefix.  A handler may have a
+        ``body_limit``, as routes do, for the calls to all paths.
         """
 
     def soap_services() -> Sequence[SoapService]:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from xmlrpc.client import Binary, Boolean, DateTime, dumps, loads
 
+from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import Resource
 from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import DocumentTooCostly, ParsingUnavailable
+from rsscloud_broker.front_doors.large_calls import LARGE
 from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.site import Root
-from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly, SoapOperation, SoapService
 from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.testing.parsing import parse_here
+from rsscloud_broker.wire import soap
 from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
 
 FILES = "multipart/form-data"
@@ -117,3 +125,102 @@ class LargeBodiesTests(SynchronousTestCase):
         self.assertFalse(limits.bodies.take(size, "192.0.2.7"))
         bounded_site(Root([Huge()], "http://broker.example"), limits, Counters())
         self.assertTrue(limits.bodies.take(size, "192.0.2.7"))
+
+
+class Keep(XMLRPC):
+    """Remembers what it was called with."""
+
+    body_limit = 3 * LARGE
+
+    def __init__(self) -> None:
+        super().__init__(allowNone=True)
+        self.got: list[Any] = []
+
+    def xmlrpc_keep(self, *values: Any) -> int:
+        self.got = list(values)
+        return len(values)
+
+    async def operation(self, values: Mapping[str, Any], source: str) -> str:
+        self.got = [dict(values), source]
+        return "kept"
+
+
+@implementer(IFrontDoor)
+class CallDoor:
+    name = "calls"
+
+    def __init__(self) -> None:
+        self.keep = Keep()
+
+    def routes(self) -> Sequence[Route]:
+        return []
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {"door": self.keep}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return [SoapService("/door", {"keep": SoapOperation(self.keep.operation, ("one", "two"))})]
+
+
+class LargeCallsTests(SynchronousTestCase):
+    """Calls that are parsed by another process."""
+
+    def setUp(self) -> None:
+        self.door = CallDoor()
+        self.owners: list[str] = []
+        self.error: Exception | None = None
+        root = Root([self.door], "http://broker.example", parse=self.parse)
+        limits = HTTPLimits(Http(body_limit=LARGE), Clock())
+        self.factory = bounded_site(root, limits, Counters())
+
+    def parse(self, owner: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.owners.append(owner)
+        if self.error is not None:
+            return Deferred.fromCoroutine(self.fail_to_parse(self.error))
+        return parse_here(owner, function, *args)
+
+    async def fail_to_parse(self, error: Exception) -> None:
+        raise error
+
+    def ask(self, body: bytes, path: str = "/RPC2") -> Answer:
+        where = address("192.0.2.7")
+        exchange = Exchange(self.factory.buildProtocol(where), where)
+        exchange.send(request_bytes("POST", path, body, {"content-type": "text/xml"}))
+        return exchange.answer()
+
+    def test_values_stay_what_they_are(self) -> None:
+        values = ("x" * LARGE, 7, 1.5, Boolean(True), None, Binary(b"\0\xff"), {"a": ["b"]})
+        date = DateTime("20260102T03:04:05")
+        body = dumps((*values, [date]), "door.keep", allow_none=True).encode()
+        self.assertEqual(loads(self.ask(body).body)[0], (8,))
+        self.assertEqual(self.owners, ["192.0.2.7"])
+        large = self.door.keep.got
+        small = dumps((*values[1:], [date]), "door.keep", allow_none=True).encode()
+        self.assertEqual(loads(self.ask(small).body)[0], (7,))
+        self.assertEqual((large[0], large[1:]), (values[0], self.door.keep.got))
+        self.assertEqual(len(self.owners), 1)
+
+    def test_soap(self) -> None:
+        body = soap.encode_call("keep", {"one": "x" * LARGE, "two": "y"})
+        answer = self.ask(body, "/door")
+        self.assertEqual(soap.decode_response(answer.body), "kept")
+        self.assertEqual(self.door.keep.got, [{"one": "x" * LARGE, "two": "y"}, "192.0.2.7"])
+
+    def test_what_cannot_be_read(self) -> None:
+        for body, path, said in (
+            (b"<methodCall>" + b" " * LARGE, "/RPC2", "<int>-32700</int>"),
+            (b"<methodCall>" + b" " * LARGE + b"</methodCall>", "/RPC2", "names no method"),
+            (b"<Envelope>" + b" " * LARGE + b"</Envelope>", "/door", "SOAP-ENV:Client"),
+        ):
+            answer = self.ask(body, path)
+            self.assertIn(said, answer.text)
+
+    def test_no_parser(self) -> None:
+        body = dumps(("x" * LARGE,), "door.keep").encode()
+        self.error = DocumentTooCostly("it takes too much")
+        self.assertIn("it takes too much", self.ask(body).text)
+        self.error = ParsingUnavailable("too many wait")
+        answer = self.ask(body)
+        self.assertEqual(answer.status, 503)
+        self.assertIn("too much to read right now", answer.text)
+        self.assertEqual(self.door.keep.got, [])

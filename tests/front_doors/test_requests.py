@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis.strategies import binary
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.front_doors.requests import fields_of
+from rsscloud_broker.front_doors.requests import MAX_BARE, BadEscapes, fields_of
 
 
 class FieldsTests(SynchronousTestCase):
@@ -22,3 +22,7 @@ class FieldsTests(SynchronousTestCase):
     def test_any_bytes_are_decoded_as_the_standard_library_does(self, text: bytes) -> None:
         value = text.translate(None, b"&+")
         self.assertEqual(fields_of(b"x=" + value), {b"x": [unquote_to_bytes(value)]})
+
+    def test_few_percent_signs_may_be_bare(self) -> None:
+        self.assertEqual(fields_of(b"x=" + b"%" * 9 + b"=%41"), {b"x": [b"%" * 9 + b"=A"]})
+        self.assertRaises(BadEscapes, fields_of, b"x=" + b"%" * MAX_BARE)

@@ -45,7 +45,7 @@ from rsscloud_broker.web.words import counted
 
 #: How many items are on a page, and how much their texts weigh
 #: (``cleaning.weight``): a page with more ends earlier.
-ON_PAGE, CHARACTERS_ON_PAGE = 50, 200_000
+ON_PAGE, WEIGHT_ON_PAGE = 50, 200_000
 
 #: Of all connections, those who watch rivers may have one in so many.
 _SHARE: Final = 2
@@ -237,10 +237,10 @@ def _number(text: str) -> int | None:
 def _fitting(items: Sequence[Item]) -> list[Item]:
     """As many of the first items as fit on a page: at least one."""
     fitting: list[Item] = []
-    characters = 0
+    weighs = 0
     for item in items:
-        characters += sum(map(weight, (item.text_html, *_texts_below(item.items))))
-        if fitting and characters > CHARACTERS_ON_PAGE:
+        weighs += sum(map(weight, (item.text_html, *_texts_below(item.items))))
+        if fitting and weighs > WEIGHT_ON_PAGE:
             break
         fitting.append(item)
     return fitting

@@ -39,6 +39,7 @@ _FILES: Final = FilePath(str(files("rsscloud_broker.apps.writing")))
 
 #: How many bytes a form has beside the file in it.
 _FORM_BYTES: Final = 512 * 1024
+_FORM: Final = frozenset({"application/x-www-form-urlencoded"})
 
 
 @implementer(IFrontDoor)
@@ -61,6 +62,7 @@ class WritingDoor(RoutesOnly):
             Route("/people/*", "GET", Answers(self._below_people), for_everybody=True),
             Route("/write", "GET", Answers(page.show)),
             Route("/write", "POST", Answers(page.act)),
+            Route("/write", "POST", Answers(page.act), content_types=_FORM, body_limit=_FORM_BYTES),
             Route(
                 "/write",
                 "POST",
@@ -68,7 +70,13 @@ class WritingDoor(RoutesOnly):
                 content_types=with_files,
                 body_limit=limit,
             ),
-            Route("/write/unsent", "POST", Answers(page.keep)),
+            Route(
+                "/write/unsent",
+                "POST",
+                Answers(page.keep),
+                content_types=_FORM,
+                body_limit=_FORM_BYTES,
+            ),
             Route("/write.js", "GET", script),
             Route("/write.css", "GET", style),
         )

@@ -198,7 +198,12 @@ class Editors:
 
 
 class EditorAPI(XMLRPC):
-    """A base for the handlers of these APIs: what several of them can do."""
+    """A base for the handlers of these APIs: what several of them can do.
+
+    :cvar body_limit: how many bytes a call may have, for the files that editors upload in calls.
+    """
+
+    body_limit = 1024 * 1024
 
     def __init__(self, editors: Editors) -> None:
         super().__init__(allowNone=True)

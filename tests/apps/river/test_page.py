@@ -194,10 +194,10 @@ class PagingTests(PageCase):
             self.assertEqual(len(self.ids(f"/river?before={number}")), ON_PAGE)
 
     def test_a_page_with_long_texts_ends_earlier(self) -> None:
-        self.patch(page, "CHARACTERS_ON_PAGE", 40)  # a text has 15 or 16
+        self.patch(page, "WEIGHT_ON_PAGE", 120)  # a text weighs 55 or 56
         self.assertEqual(self.ids(), self.all[:-3:-1])
         self.assertEqual(self.ids(self.link("next")), self.all[-3:-5:-1])
-        self.patch(page, "CHARACTERS_ON_PAGE", 1)
+        self.patch(page, "WEIGHT_ON_PAGE", 1)
         self.assertEqual(self.ids(), self.all[:-2:-1])
 
 
