@@ -33,7 +33,7 @@ class Procedures(XMLRPC):
         self.body_limit = 0
 
     def add(self, handler: XMLRPC) -> None:
-        """Add the procedures of a front door.  A handler may have a ``body_limit``, as routes do."""
+        """Add the procedures of a front door, with the ``body_limit`` that it may have."""
         self._handlers.append(handler)
         self.body_limit = max(self.body_limit, getattr(handler, "body_limit", 0))
 

@@ -9,6 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+from rsscloud_broker.apps.hosting.documents import judged
+from rsscloud_broker.apps.writing.model import NewPost
+from rsscloud_broker.apps.writing.pictures import with_html
 from rsscloud_broker.couriers import parser_process
 from rsscloud_broker.errors import DocumentFault
 
@@ -78,3 +81,11 @@ def until_there(path: str) -> str:
     while not os.path.exists(path):
         time.sleep(0.01)
     return path
+
+
+def message(html: str) -> NewPost:
+    return with_html(NewPost(""), html)
+
+
+def is_topic(saved: tuple[str, bytes, str]) -> bool:
+    return judged(*saved)[2]
