@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from secrets import token_urlsafe
 from typing import Final, NoReturn
-from urllib.parse import urlencode, urljoin
+from urllib.parse import urlencode
 
 from attrs import define, field, frozen
 from lxml import etree, html
@@ -20,6 +20,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
 
 from rsscloud_broker.client.web import ClientError, MakesRequests, Reply, Web
+from rsscloud_broker.urls import joined
 from rsscloud_broker.wire import links, websub, xml
 from rsscloud_broker.wire.text import clean, decode
 from rsscloud_broker.wire.websub import HubCall
@@ -65,12 +66,12 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
     if not reply.success:
         raise ClientError(f"{url}: answered with HTTP status {reply.status}")
     for find in (_in_headers, _in_document):
-        found = list(find(reply))
-        hubs = [target for target, relation in found if relation == "hub"]
-        selves = [target for target, relation in found if relation == "self"]
+        base = reply.url or url
+        found = [(joined(base, target), relation) for target, relation in find(reply)]
+        hubs = [target for target, relation in found if relation == "hub" and target]
+        selves = [target for target, relation in found if relation == "self" and target]
         if hubs:
-            base = reply.url or url
-            return urljoin(base, hubs[0]), urljoin(base, selves[0]) if selves else url
+            return hubs[0], selves[0] if selves else url
     raise ClientError(f"{url} names no hub. Name a broker with --broker.")
 
 

@@ -54,6 +54,15 @@ class FindHubTests(WebSubTestCase):
         found = self.find(Answer(inside, headers={"Link": link}))
         self.assertEqual(found, (HUB, "http://feeds.example/a"))
 
+    def test_links_that_are_no_urls(self) -> None:
+        link = f"<http://[>; rel=hub, <//[>; rel=self, <{HUB}>; rel=hub"
+        found = self.find(Answer(headers={"Link": link}))
+        self.assertEqual(found, (HUB, TOPIC))
+        page = b'<html><head><base href="http://["><link rel="hub" href="http://["></html>'
+        answer = Answer(page, headers={"Content-Type": "text/html"})
+        said = self.complaint(find_hub(web_to(Server(answer)), TOPIC))
+        self.assertIn("names no hub", said)
+
     def test_in_feeds(self) -> None:
         for feed in (
             ATOM % (LINKS % (b"", HUB.encode(), b"")),

@@ -461,6 +461,14 @@ class ForeignCloudsTests(RelayTestCase):
         self.assertIn(b"hub.mode=publish", self.asked()[0].body)
         self.assertEqual(self.counted("delivered", "foreign clouds"), 2)
 
+    def test_addresses_that_are_no_urls(self) -> None:
+        odd = {**self.cloud("http-post"), "domain": "a:b"}
+        self.start_with({"hubs": ["http://["], "clouds": [odd, self.cloud("soap")]})
+        self.ping(1, rss_url=self.FEED)
+        self.pass_time(1)
+        (request,) = self.asked()
+        self.assertEqual(request.url, CLOUD)
+
     def test_cloud_by_xml_rpc_and_soap(self) -> None:
         self.start_with({"clouds": [self.cloud("xml-rpc", "/RPC2"), self.cloud("soap", "/soap")]})
         self.ping(1, rss_url=self.FEED)

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, Protocol
-from urllib.parse import urljoin
 
 from attrs import define
 from twisted.internet.defer import CancelledError, Deferred
@@ -29,6 +28,7 @@ from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.client.websub import ask_hub
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, IOutbound, Route
+from rsscloud_broker.urls import joined
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, plain
 from rsscloud_broker.web.hub_calls import callback_key, confirmed, hub_call
 from rsscloud_broker.wire import links
@@ -113,7 +113,8 @@ def hub_named(headers: Mapping[str, str], url: str) -> tuple[str, str] | None:
     except links.MalformedLink:
         return None
     hub, own = next(iter(links.targets(found, "hub")), ""), links.targets(found, "self")
-    return (urljoin(url, hub), urljoin(url, next(iter(own), url))) if hub else None
+    hub = hub and joined(url, hub)
+    return (hub, joined(url, next(iter(own), url)) or url) if hub else None
 
 
 class Pushing:
