@@ -177,7 +177,9 @@ class Subscriber:
             try:
                 await self._register(cloud, topic, callback)
                 delay = RENEW_AFTER
-            except ClientError as error:
+            except CancelledError:
+                raise
+            except Exception as error:  # a bug must not end the renewals either
                 delay = RETRY_AFTER
                 self._warn(
                     f"The registration for {topic} was not renewed: {str(error).rstrip('.')}. "

@@ -266,14 +266,15 @@ class HubSubscriber:
         return await ask_hub(self._web, subscription.hub, fields)
 
     async def _renew(self, subscription: _Subscription) -> None:
+        # Unless the hub verifies it until then, whatever the reason is.
+        self._renew_after(subscription, RETRY_AFTER)
         try:
             await self._send(subscription)
-        except ClientError as error:
+        except Exception as error:  # a bug too: the next renewal may succeed
             self._tell(
                 f"The subscription of {subscription.topic} was not renewed: "
                 f"{str(error).rstrip('.')}. Trying again in {RETRY_AFTER // 60} minutes."
             )
-            self._renew_after(subscription, RETRY_AFTER)
 
     def _renew_after(self, subscription: _Subscription, seconds: float) -> None:
         self._stop_renewal(subscription)

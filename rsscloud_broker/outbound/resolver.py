@@ -27,6 +27,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IDelayedCall, IReadDescriptor, IWriteDescriptor
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadable import isInIOThread
 from zope.interface import implementer
@@ -98,6 +99,7 @@ class Resolver(Service):
     """
 
     name = "resolver"
+    log = Logger()
 
     def __init__(self, reactor: Any, servers: Sequence[str] = ()) -> None:
         self._reactor = reactor
@@ -242,10 +244,15 @@ class Resolver(Service):
         self._is_telling = True
         while self._found:
             host, family, found = self._found.popleft()
-            if family == AF_INET and _is_none(found) and self._channel is not None:
-                self._ask(host, AF_INET6)
-            else:
-                self._end(host, found)
+            try:
+                if family == AF_INET and _is_none(found) and self._channel is not None:
+                    self._ask(host, AF_INET6)
+                else:
+                    self._end(host, found)
+            except Exception as error:  # log a bug; other lookups go on
+                self.log.failure("Looking up {host} failed.", host=host)
+                for looking in self._looking.pop(host, ()):
+                    looking.errback(OSError(f"its name could not be looked up: {error}"))
         self._is_telling = False
         if self._looking and self._timer is None and self._channel is not None:
             self._timer = self._reactor.callLater(TICK, self._tick)

@@ -395,10 +395,15 @@ class Distribution(Service):
                     await self._claim_and_walk()
         except CancelledError:
             pass  # the service stops; the store keeps the fan-outs
-        except Exception:  # log a bug, and go on at the next event
+        except Exception:  # log a bug, and look again after a pause
             self.log.failure("Looking for fan-outs failed.")
+            with suppress(CancelledError):  # the service stops
+                await self._store_retry.pause()
+                self._hinted = True
         finally:
             self._looking = None
+        if self._hinted:
+            self._look()
 
     async def _claim_and_walk(self) -> None:
         """Start walks for those that wait longest, unless another node has just claimed them."""

@@ -1,11 +1,13 @@
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Request
 
+from rsscloud_broker.client import subscriber as module
 from rsscloud_broker.client.subscriber import (
     RENEW_AFTER,
     RETRY_AFTER,
@@ -249,6 +251,16 @@ class SubscriberTests(SynchronousTestCase):
         self.assertEqual(len(server.asked), 4)
         self.clock.advance(1)
         self.assertEqual(len(server.asked), 5)
+
+    def test_a_bug_does_not_end_the_renewals(self) -> None:
+        server = Server(YES)
+        self.result(self.subscriber(server).subscribe(REST, TOPIC, CALLBACK))
+        self.patch(module, "register", mock.Mock(side_effect=ZeroDivisionError))
+        self.clock.advance(RENEW_AFTER)
+        self.assertIn("Trying again in 5 minutes", self.warnings[0])
+        self.patch(module, "register", register)
+        self.clock.advance(RETRY_AFTER)
+        self.assertEqual(len(server.asked), 2)
 
     def test_stop(self) -> None:
         server = Server(YES)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 from typing import Any
+from unittest import mock
 
 from pycares import AresError, Channel, errno
 from twisted.internet import reactor
@@ -77,6 +78,13 @@ class ResolverTests(TestCase):
             f"{'x' * 64}.example": "it is no name",
         }.items():
             self.assertEqual(await self.problem(host), why, host)
+
+    async def test_bug_at_one_answer_is_not_the_end(self) -> None:
+        with mock.patch.object(resolver, "_addresses", side_effect=ZeroDivisionError):
+            self.assertIn("could not be looked up", await self.problem("a.example"))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        for host in ("a.example", "b.example"):
+            self.assertIn("192.0.2.", (await self.resolve(host))[0])
 
     async def test_is_kept(self) -> None:
         for _ in range(3):

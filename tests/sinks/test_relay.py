@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import evolve
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -411,6 +411,21 @@ class RelayTests(RelayTestCase):
 
 
 HUB, CLOUD = "http://hub.example/", "http://cloud.example:5337/rsscloud/pleaseNotify"
+
+
+class BeginningTests(RelayTestCase):
+    def test_bug_at_the_start_is_not_the_end(self) -> None:
+        real = self.store.begin_relay
+        answers = [succeed(()), fail(ZeroDivisionError())]
+        self.patch(
+            self.store, "begin_relay", lambda *args: answers.pop(0) if answers else real(*args)
+        )
+        self.start()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.pass_time(20)
+        self.ping(1)
+        self.pass_time(1)
+        self.assertEqual(self.named(), ["Blog 1"])
 
 
 class ForeignCloudsTests(RelayTestCase):

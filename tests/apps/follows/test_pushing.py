@@ -142,6 +142,22 @@ class PushingTests(SynchronousTestCase):
         self.pass_time(1)
         self.assertEqual(len(self.asked()), 3, "the lease was not believed")
 
+    def test_bug_at_one_hub_is_not_the_end(self) -> None:
+        other = f"{THERE}/shortChanges.xml"
+        link = f"<{THERE}/strange>; rel=hub, <{other}>; rel=self"
+        self.web.answers[other] = reply(200, opening(NOON, 0) + closing(0), link=link)
+        self.web.answers[f"{THERE}/strange"] = ZeroDivisionError()
+        sources = [Source(each, push=True, every=1000.0) for each in (other, LIST)]
+        self.start(FollowsOptions(tuple(sources)))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual([form["hub.topic"] for form in self.asked()], [[LIST]])
+        self.verify()
+        self.pass_time(760)
+        self.assertEqual(len(self.asked()), 2, "renewed")
+        self.web.answers[f"{THERE}/strange"] = reply(202)
+        self.pass_time(2860)
+        self.assertEqual(self.reads(f"{THERE}/strange"), 2, "asked again after an hour")
+
     def test_only_what_was_asked_for_is_confirmed(self) -> None:
         self.start_list()
         self.assertEqual(self.verify(topic="http://other.example/")[0], 404)
