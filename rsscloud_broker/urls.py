@@ -77,8 +77,8 @@ def joined(base: str, reference: str) -> str:
 
 
 def is_localhost(host: str) -> bool:
-    """Whether a host name means this machine (RFC 6761, section 6.3)."""
-    return host == "localhost" or host.endswith(".localhost")
+    """Whether a host name means this machine (RFC 6761, section 6.3); a dot may be at its end."""
+    return f".{host.removesuffix('.')}".lower().endswith(".localhost")
 
 
 def identity(public_url: str) -> str:

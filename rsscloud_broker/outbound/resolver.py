@@ -34,6 +34,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import CallsUnavailable
 from rsscloud_broker.outbound.names import Names
+from rsscloud_broker.urls import is_localhost
 
 #: Gives every address of a host name.  The Deferred fails with OSError if the name has no address,
 #: and with CallsUnavailable if the broker cannot look it up for want of its own means.
@@ -151,6 +152,8 @@ class Resolver(Service):
 
     def __call__(self, host: str) -> Deferred[list[str]]:
         """Look up a host: a name in its ASCII form, or an address."""
+        if is_localhost(host):  # c-ares knows it without a dot at its end only
+            host = host.removesuffix(".")
         kept = self._names.get(host)
         if kept is not None:
             return succeed(kept)

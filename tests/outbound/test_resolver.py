@@ -60,7 +60,8 @@ class ResolverTests(TestCase):
     async def test_what_needs_no_name_server(self) -> None:
         self.assertEqual(await self.resolve("192.0.2.7"), ["192.0.2.7"])
         self.assertEqual(await self.resolve("2001:db8::7"), ["2001:db8::7"])
-        self.assertIn("127.0.0.1", await self.resolve("localhost"))
+        for host in ("localhost", "localhost.", "LocalHost.", "a.localhost."):
+            self.assertIn("127.0.0.1", await self.resolve(host), host)
         self.assertEqual(self.server.asked, [])
 
     async def test_addresses_in_disguise(self) -> None:
