@@ -29,6 +29,8 @@ from rsscloud_broker.wire.websub import HubCall
 UNSUBSCRIBE_TIMEOUT: Final = 5.0
 #: Seconds for the last answer to be sent before the process ends.
 LINGER: Final = 0.1
+#: How many redirects to other hubs are followed.
+MAX_REDIRECTS: Final = 5
 #: Seconds after which a renewal that failed is tried again.
 RETRY_AFTER: Final = 5 * 60
 
@@ -110,11 +112,22 @@ def _elements(reply: Reply) -> list[etree._Element]:
 
 
 async def ask_hub(web: MakesRequests, hub: str, fields: Sequence[tuple[str, str]]) -> str:
-    """Send a form to a hub, and return the sentence with which the hub answers.
+    """Send a form to a hub, or to the one to which it redirects (section 5 of WebSub).
 
+    :returns: the sentence with which the hub answers.
     :raises ClientError: the hub did not accept the request.
     """
-    reply = await web.post(hub, _FORM, urlencode(fields).encode("ascii"))
+    body = urlencode(fields).encode("ascii")
+    reply = await web.post(hub, _FORM, body)
+    for _ in range(MAX_REDIRECTS):
+        if reply.status not in {307, 308} or not reply.location:
+            break
+        there = joined(hub, reply.location)
+        if hub.lower().startswith("https:") and not there.lower().startswith("https:"):
+            # The form may have a secret, which only https protects.
+            raise ClientError(f"{hub}: it redirects to {reply.location[:200]}, which is not https")
+        hub = there
+        reply = await web.post(hub, _FORM, body)
     answer = clean(decode(reply.body))[:200]
     if not reply.accepted:
         raise ClientError(f"{hub}: answered with HTTP status {reply.status}: {answer}".rstrip(": "))
