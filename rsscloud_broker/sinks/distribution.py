@@ -56,7 +56,7 @@ from rsscloud_broker.sinks.dispatch import Dispatcher
 from rsscloud_broker.sinks.retries import Retries
 from rsscloud_broker.sinks.tally import Tally
 from rsscloud_broker.sinks.walk import Tools, Walk
-from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
 
 #: Seconds that a stopping broker gives to notifications in flight, unless the operator says so.
 STOP_TIMEOUT = 5.0
@@ -397,13 +397,9 @@ class Distribution(Service):
             pass  # the service stops; the store keeps the fan-outs
         except Exception:  # log a bug, and look again after a pause
             self.log.failure("Looking for fan-outs failed.")
-            with suppress(CancelledError):  # the service stops
-                await self._store_retry.pause()
-                self._hinted = True
+            self._clock.callLater(UNAVAILABLE_PAUSE, self._look)
         finally:
             self._looking = None
-        if self._hinted:
-            self._look()
 
     async def _claim_and_walk(self) -> None:
         """Start walks for those that wait longest, unless another node has just claimed them."""
