@@ -149,6 +149,13 @@ class RegisterTests(SynchronousTestCase):
         )
         self.assertEqual(len(server.registered), 2)
 
+    def test_a_cloud_that_returns_false(self) -> None:
+        """So did those of 2003 that were not able to do the registration."""
+        server = Server(*(Answer(xmlrpc.encode_response(said)) for said in (False, True)))
+        cloud = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
+        self.registered(server, cloud, Callback("http-post", 8000, domain="me.example"))
+        self.assertEqual(len(server.asked), 2)
+
     def test_nothing_else_is_tried_if_the_cloud_did_not_answer_as_one(self) -> None:
         for answer in (Answer(b"", 503), Answer(b"no XML")):
             server = Server(answer)
