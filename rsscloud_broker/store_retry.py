@@ -1,4 +1,6 @@
-"""Repeats operations of the store while the store is unavailable."""
+"""Repeats operations of the store while the store is unavailable, and work that must not be left
+undone.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +59,24 @@ class StoreRetry:
                 return result
             await self.pause(pause)
             pause = min(2 * pause, UNAVAILABLE_PAUSE)
+
+    async def until_done(self, operation: Callable[[], Awaitable[T]], what: str) -> T:
+        """Run an operation until it succeeds, after a bug too, which is logged.
+
+        It is for what is done once at the start, without which a part of the broker would do
+        nothing until the next start.
+
+        :param what: names the work, for the log.
+        :raises CancelledError: the service stops.
+        """
+        while True:
+            try:
+                return await self(operation)
+            except CancelledError:
+                raise
+            except Exception:
+                self.log.failure("{what} failed; it is tried again.", what=what)
+            await self.pause()
 
     def _log(self, error: Unavailable, of: str) -> None:
         now = self._clock.seconds()

@@ -1,7 +1,8 @@
-"""The clocks of the process, jobs at every full minute or hour, and a watch of the wall clock.
+"""The clocks of the process, jobs that are repeated, and a watch of the wall clock.
 
 Several nodes may work on one database.  ``EachPeriod`` runs a job on each of them, ``OnOneNode``
 on one.  ``while_held`` has what runs a service on one node for as long as that node lives.
+``endless_call`` repeats a job that is no service.
 
 The reactor's timers use a monotonic clock (``use_monotonic_timers``), since somebody may set the
 wall clock: if it is set back two hours, a timer of one minute would fire two hours late.  Times
@@ -14,18 +15,21 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from inspect import isawaitable
 from math import inf
 from typing import Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
-from twisted.internet.task import deferLater
+from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.interfaces import IClock, IJobs
+
+_log = Logger()
 
 #: Seconds between two looks at the wall clock, at most.
 LOOK = 5.0
@@ -66,6 +70,29 @@ def use_monotonic_timers(reactor: Any) -> None:
     :param reactor: a reactor without timers; existing timers would fire at a wrong time.
     """
     reactor.seconds = time.monotonic
+
+
+def endless_call(clock: IReactorTime, job: Callable[[], object], what: str) -> LoopingCall:
+    """A call that is repeated after an exception, too; that of a plain ``LoopingCall`` ends it.
+
+    :param job: a function, perhaps an async one, called without arguments.  If it takes longer than
+        the interval, the calls that it overlaps are left out.
+    :param what: names the job in the log.
+    """
+
+    async def call() -> None:
+        try:
+            result = job()
+            if isawaitable(result):
+                await result
+        except CancelledError:
+            pass  # it is to stop
+        except Exception:  # log a bug; the next call may succeed
+            _log.failure("{what} failed; it is tried again in its next turn.", what=what)
+
+    endless = LoopingCall(lambda: Deferred.fromCoroutine(call()))
+    endless.clock = clock
+    return endless
 
 
 class EachPeriod(Service):

@@ -15,7 +15,7 @@ import re
 from ipaddress import ip_address
 from string import ascii_letters, digits, printable
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 from hyperlink import EncodedURL
 
@@ -65,9 +65,20 @@ def normal_form(url: str) -> str:
     return f"{scheme}://{host}{_port(scheme, match['port'])}{path}{query}{match['fragment'] or ''}"
 
 
+def joined(base: str, reference: str) -> str:
+    """The URL that a stranger's reference means (RFC 3986, section 5); empty if it is none.
+
+    :param base: the URL of the document that has the reference.
+    """
+    try:
+        return urljoin(base, reference)
+    except ValueError:  # an invalid host in brackets
+        return ""
+
+
 def is_localhost(host: str) -> bool:
-    """Whether a host name means this machine (RFC 6761, section 6.3)."""
-    return host == "localhost" or host.endswith(".localhost")
+    """Whether a host name means this machine (RFC 6761, section 6.3); a dot may be at its end."""
+    return f".{host.removesuffix('.')}".lower().endswith(".localhost")
 
 
 def identity(public_url: str) -> str:

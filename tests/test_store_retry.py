@@ -71,3 +71,27 @@ class StoreRetryTests(SynchronousTestCase):
             self.assertEqual(len(logs), 3)
         self.retry.stop()
         self.failureResultOf(again, CancelledError)
+
+    def test_until_done(self) -> None:
+        """A bug, too, is no reason to do without."""
+        failures: list[Exception] = [ZeroDivisionError(), Unavailable("no disk"), KeyError()]
+
+        async def work() -> str:
+            if failures:
+                raise failures.pop()
+            return "done"
+
+        done = Deferred.fromCoroutine(self.retry.until_done(work, "The work"))
+        self.pass_time(30)
+        self.assertEqual(self.successResultOf(done), "done")
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError, KeyError)), 2)
+
+    def test_until_done_stops(self) -> None:
+        async def work() -> str:
+            raise ZeroDivisionError
+
+        done = Deferred.fromCoroutine(self.retry.until_done(work, "The work"))
+        self.pass_time(5)
+        self.retry.stop()
+        self.failureResultOf(done, CancelledError)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)

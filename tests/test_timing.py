@@ -27,6 +27,7 @@ from rsscloud_broker.timing import (
     EachPeriod,
     SystemClock,
     WallClockWatch,
+    endless_call,
     use_monotonic_timers,
 )
 
@@ -221,3 +222,46 @@ class SystemClockTests(SynchronousTestCase):
     def test_the_wall_clock_is_that_of_the_computer(self) -> None:
         before = time.time()
         self.assertTrue(before <= SystemClock(Clock()).wall_seconds() <= time.time())
+
+
+class EndlessCallTests(SynchronousTestCase):
+    def test_goes_on_after_a_failure(self) -> None:
+        clock = Clock()
+        calls = 0
+
+        def fail() -> None:
+            nonlocal calls
+            calls += 1
+            raise ZeroDivisionError
+
+        async def fail_later() -> None:
+            fail()
+
+        for job in (fail, fail_later):
+            calls = 0
+            endless = endless_call(clock, job, "The job")
+            endless.start(1.0)
+            clock.pump([1.0] * 3)
+            self.assertEqual(calls, 4)
+            endless.stop()
+            clock.pump([1.0] * 3)
+            self.assertEqual(calls, 4)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 8)
+
+    def test_one_at_a_time(self) -> None:
+        clock = Clock()
+        under_way: list[Deferred[None]] = []
+
+        async def job() -> None:
+            under_way.append(Deferred())
+            await under_way[-1]
+
+        endless = endless_call(clock, job, "The job")
+        endless.start(1.0)
+        clock.pump([1.0] * 3)
+        self.assertEqual(len(under_way), 1)
+        under_way[0].callback(None)
+        clock.advance(1.0)
+        self.assertEqual(len(under_way), 2)
+        endless.stop()
+        under_way[1].cancel()

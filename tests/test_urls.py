@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.urls import is_address, normal_form
+from rsscloud_broker.urls import is_address, is_localhost, joined, normal_form
 
 UNRESERVED = ascii_letters + digits + "-._~"
 
@@ -108,3 +108,26 @@ class AddressTests(SynchronousTestCase):
         names = ("example.org", "a1", "127.1", "2130706433", "127.0.0.1.", "0177.0.0.1", "::g", "")
         for host in names:
             self.assertFalse(is_address(host), host)
+
+    def test_localhost(self) -> None:
+        for host in ("localhost", "localhost.", "a.localhost", "a.localhost.", "LOCALHOST"):
+            self.assertTrue(is_localhost(host), host)
+        for host in ("", ".", "mylocalhost", "localhost.example", "localhost.example."):
+            self.assertFalse(is_localhost(host), host)
+
+
+class JoinedTests(SynchronousTestCase):
+    def test_references(self) -> None:
+        for reference, url in (
+            ("/hub", "http://a.example/hub"),
+            ("//b.example/", "http://b.example/"),
+            ("", "http://a.example/feed"),
+            ("http://[", ""),
+            ("//[a:b]/", ""),
+        ):
+            self.assertEqual(joined("http://a.example/feed", reference), url)
+
+    @given(st.text("[]:/#?@.x\u2100\ud800\0"))
+    def test_no_reference_raises(self, reference: str) -> None:
+        self.assertIsInstance(joined("http://a.example/feed", reference), str)
+        self.assertIsInstance(joined("http://a.example/feed", f"http://{reference}"), str)

@@ -18,6 +18,13 @@ from rsscloud_broker.wire import soap, xml, xmlrpc
 
 _XML = {"Content-Type": "text/xml; charset=utf-8"}
 
+#: Both names of XML: rsscloud-server knows only the second one here, and answers others with 406.
+_ANY_XML = "text/xml, application/xml;q=0.9, */*;q=0.1"
+
+
+class Declined(ClientError):
+    """A server understood a call as one of its protocol, and says no."""
+
 
 async def call_form(web: MakesRequests, url: str, fields: Sequence[tuple[str, str]]) -> str:
     """Send an rssCloud form: a ping or a registration.
@@ -25,7 +32,7 @@ async def call_form(web: MakesRequests, url: str, fields: Sequence[tuple[str, st
     :returns: the ``msg`` of the answer.
     :raises ClientError: the call failed.
     """
-    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/xml"}
+    headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": _ANY_XML}
     reply = await web.post(url, headers, urlencode(fields).encode("ascii"))
     _require_success(url, reply)
     try:
@@ -44,6 +51,7 @@ async def call_xmlrpc(
     """Call an XML-RPC procedure.
 
     :returns: the value of the response.
+    :raises Declined: the response is a fault.
     :raises ClientError: the call failed.
     """
     reply = await web.post(url, _XML, xmlrpc.encode_call(procedure, parameters))
@@ -51,7 +59,7 @@ async def call_xmlrpc(
     try:
         return xmlrpc.decode_response(reply.body)
     except xmlrpc.XMLRPCFault as fault:
-        raise ClientError(fault.string) from None
+        raise Declined(fault.string) from None
     except xml.MalformedXML as error:
         raise ClientError(f"{url}: the answer is not XML-RPC: {error}") from None
 
@@ -63,6 +71,7 @@ async def call_soap(
 
     :param action: the SOAPAction.
     :returns: the result of the response.
+    :raises Declined: the response is a fault.
     :raises ClientError: the call failed.
     """
     headers = _XML | {"SOAPAction": f'"{action}"'}
@@ -72,7 +81,7 @@ async def call_soap(
     try:
         return soap.decode_response(reply.body)
     except soap.SoapFault as fault:
-        raise ClientError(fault.string) from None
+        raise Declined(fault.string) from None
     except xml.MalformedXML as error:
         _require_success(url, reply)
         raise ClientError(f"{url}: the answer is not SOAP: {error}") from None

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Final
-from urllib.parse import urljoin, urlsplit
 
 from attrs import frozen
 
 from rsscloud_broker.client.feed_requests import PERMANENT, Answer, Fetches
 from rsscloud_broker.interfaces import Finding
+from rsscloud_broker.urls import joined
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.feed import FeedFacts, UnreadableFeed, read_feed, xml_redirect
 from rsscloud_broker.wire.feed_hints import DAYS
 from rsscloud_broker.wire.http_dates import freshness, http_date
+from rsscloud_broker.wire.web_address import fault_of_form
 
 #: A feed of more bytes than this should be shorter.
 LARGE_BYTES: Final = 512 * 1024
@@ -71,8 +72,8 @@ def judge(fetches: Fetches) -> Judgement:
     in_headers, problems = _header_links(last)
     found += [*problems, *_links(facts, last, links.targets(in_headers, "self"))]
     named = (*links.targets(in_headers, "hub"), *facts.hubs)
-    hubs = tuple(dict.fromkeys(urljoin(last.url, hub) for hub in named))
-    found += [*_push(facts, hubs), *_hints(facts)]
+    hubs = tuple(dict.fromkeys(filter(None, (joined(last.url, hub) for hub in named))))
+    found += [*_unusable(last, named), *_push(facts, hubs), *_hints(facts)]
     return Judgement(tuple(found), facts, hubs)
 
 
@@ -129,7 +130,7 @@ def _moved_by_xml(url: str) -> Finding:
             " 410: readers drop it. If your server can, answer 410, which more readers understand."
         )
         return Finding("good", "gone", text)
-    if urlsplit(url).scheme not in {"http", "https"}:
+    if fault_of_form(url):
         text = (
             f"newLocation is {url}. It must be the whole URL of the feed, with http:// or https://."
         )
@@ -274,7 +275,7 @@ def _links(facts: FeedFacts, last: Answer, in_headers: Sequence[str]) -> Iterato
     if not facts.link:
         yield Finding("missing", "link", "The feed does not say where its home page is.")
     written = facts.self_link or next(iter(in_headers), "")
-    if in_headers and urljoin(last.url, in_headers[0]) != urljoin(last.url, written):
+    if in_headers and joined(last.url, in_headers[0]) != joined(last.url, written):
         text = (
             f"The Link header gives {in_headers[0]} as the address of the feed, and the feed itself"
             f" gives {written}. Subscribers use the one in the header; make both the same."
@@ -283,7 +284,7 @@ def _links(facts: FeedFacts, last: Answer, in_headers: Sequence[str]) -> Iterato
     if not written:
         text = "The feed does not give its own address, by which hubs and readers know it."
         yield Finding("missing", "self link", text)
-    elif urljoin(last.url, written) != last.url:
+    elif joined(last.url, written) != last.url:
         text = (
             f"The feed gives {written} as its own address, but it is at {last.url}. Pings"
             " for one address do not reach subscribers of the other."
@@ -300,6 +301,13 @@ def _header_links(last: Answer) -> tuple[list[links.Link], list[Finding]]:
         return links.parse(last.headers.get("link", "")), []
     except links.MalformedLink as error:
         return [], [Finding("wrong", "Link", f"Nobody can use its Link header: {error}.")]
+
+
+def _unusable(last: Answer, hubs: Sequence[str]) -> Iterator[Finding]:
+    for hub in hubs:
+        if not joined(last.url, hub):
+            text = f"The hub {hub} is no URL, so nobody can subscribe there. Correct its address."
+            yield Finding("wrong", "hub", text)
 
 
 def _push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:

@@ -7,8 +7,8 @@ By form (``http-post``), after a challenge if the registration had a domain::
     POST /notify    url=http://example.org/rss.xml         200
 
 By ``xml-rpc`` the cloud calls the procedure of the registration (``rssCloud.notify``) with the
-topic as its only parameter; by ``soap`` it calls an operation of that name, with a parameter
-``url``.  The answer to both is true.
+topic as its only parameter; by ``soap`` it calls an operation of that name, with one parameter
+too, whose name is mostly ``url``.  The answer to both is true.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class Listener(Resource):
             call = soap.decode_call(body)
             if call.operation != self._procedure.rpartition(".")[2]:
                 raise soap.SoapFault("Client", f"{call.operation} is not defined here")
-            if not self._notify(call.parameters.get("url")):
+            only = next(iter(call.parameters.values())) if len(call.parameters) == 1 else None
+            if not self._notify(call.parameters.get("url", only)):
                 raise soap.SoapFault("Client", _UNKNOWN)
             return soap.encode_response(call, True)
         except MalformedXML as error:

@@ -39,5 +39,7 @@ class GuardedWeb:
         except OutboundError as error:
             raise ClientError(f"{url}: {error}") from error
         given = reply.headers
-        kind, link = given.get("content-type", ""), given.get("link", "")
-        return Reply(reply.status, kind, reply.body, reply.url, link)
+        kind, link, location = (
+            given.get(each, "") for each in ("content-type", "link", "location")
+        )
+        return Reply(reply.status, kind, reply.body, reply.url, link, location)

@@ -3,6 +3,11 @@
 A registration lasts 25 hours, so it is renewed every 24.  The cloud chooses the protocol of the
 registration (``Cloud.protocol``); the subscriber chooses that of the notifications
 (``Callback.protocol``).
+
+The first clouds, of 2003, have a procedure of five parameters, and notify by ``xml-rpc`` or
+``soap``.  Later ones take a sixth one, the domain, and notify by ``http-post`` too.  So a cloud
+that is called by ``xml-rpc`` or ``soap`` is asked in the first way, and if it declines, in the
+other one.
 """
 
 from __future__ import annotations
@@ -10,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IReactorTime
 from twisted.internet.task import deferLater
 
-from rsscloud_broker.client.calls import call_form, call_soap, call_xmlrpc
+from rsscloud_broker.client.calls import Declined, call_form, call_soap, call_xmlrpc
+from rsscloud_broker.client.listener import DEFAULT_PROCEDURE
 from rsscloud_broker.client.web import ClientError, MakesRequests, Web
 from rsscloud_broker.wire.cloud import Cloud, InvalidCloud, clouds_of
 from rsscloud_broker.wire.xml import MalformedXML
@@ -24,6 +30,9 @@ from rsscloud_broker.wire.xml import MalformedXML
 RENEW_AFTER: Final = 24 * 3600
 #: Seconds after which a renewal that failed is tried again.
 RETRY_AFTER: Final = 5 * 60
+
+
+_BY_FORM: Final = frozenset({"http-post", "https-post"})
 
 
 @frozen
@@ -44,7 +53,7 @@ class Callback:
     @property
     def tested_by_notification(self) -> bool:
         """Whether the cloud tests this callback with a notification instead of a challenge."""
-        return not self.domain or self.protocol not in {"http-post", "https-post"}
+        return not self.domain or self.protocol not in _BY_FORM
 
 
 async def find_cloud(web: Web, feed_url: str) -> Cloud:
@@ -64,14 +73,47 @@ async def find_cloud(web: Web, feed_url: str) -> Cloud:
     return clouds[0]
 
 
-async def register(web: MakesRequests, cloud: Cloud, topic: str, callback: Callback) -> str:
+async def register(
+    web: MakesRequests,
+    cloud: Cloud,
+    topic: str,
+    callback: Callback,
+    begin: Callable[[Callback], object] = lambda callback: None,
+) -> str:
     """Register a callback for a topic, by the cloud's protocol.
 
+    :param begin: called with the callback, as the cloud gets it, before each call of the cloud.
     :returns: the cloud's sentence.
     :raises ClientError: the cloud did not accept the registration.
     """
-    if cloud.protocol in {"http-post", "https-post"}:
+    if cloud.protocol in _BY_FORM:
+        begin(callback)
         return await call_form(web, cloud.url, _form(topic, callback))
+    reasons: list[str] = []
+    for each in dict.fromkeys((_of_2003(cloud, callback), callback)):
+        begin(each)
+        try:
+            return await _call(web, cloud, topic, each)
+        except Declined as error:
+            reasons.append(str(error))
+    raise ClientError(" ".join(dict.fromkeys(reasons)))
+
+
+def _of_2003(cloud: Cloud, callback: Callback) -> Callback:
+    """A callback as the first clouds know it: they call back by XML-RPC or SOAP, at the address
+    that the registration comes from.
+    """
+    protocol = cloud.protocol if callback.protocol in _BY_FORM else callback.protocol
+    procedure = callback.procedure or DEFAULT_PROCEDURE
+    return evolve(callback, protocol=protocol, procedure=procedure, domain="")
+
+
+async def _call(web: MakesRequests, cloud: Cloud, topic: str, callback: Callback) -> str:
+    """Register by XML-RPC or SOAP.
+
+    :raises Declined: the cloud did not accept the registration.
+    :raises ClientError: the call failed.
+    """
     prefix, _, operation = (cloud.register_procedure or "rssCloud.pleaseNotify").rpartition(".")
     parameters = {
         "notifyProcedure": callback.procedure,
@@ -88,7 +130,7 @@ async def register(web: MakesRequests, cloud: Cloud, topic: str, callback: Callb
     else:
         accepted = await call_soap(web, cloud.url, f"/{prefix}", operation, parameters)
     if accepted is not True:
-        raise ClientError(f"{cloud.url}: the registration was refused, without a reason")
+        raise Declined(f"{cloud.url}: the registration was refused, without a reason")
     return "The registration was accepted."
 
 
@@ -163,10 +205,13 @@ class Subscriber:
         self._renewals.clear()
 
     async def _register(self, cloud: Cloud, topic: str, callback: Callback) -> str:
-        if callback.tested_by_notification:
-            self._awaiting_test.add(topic)
+        def begin(callback: Callback) -> None:
+            self._awaiting_test.discard(topic)
+            if callback.tested_by_notification:
+                self._awaiting_test.add(topic)
+
         try:
-            return await register(self._web, cloud, topic, callback)
+            return await register(self._web, cloud, topic, callback, begin)
         finally:
             self._awaiting_test.discard(topic)
 
@@ -177,7 +222,9 @@ class Subscriber:
             try:
                 await self._register(cloud, topic, callback)
                 delay = RENEW_AFTER
-            except ClientError as error:
+            except CancelledError:
+                raise
+            except Exception as error:  # a bug must not end the renewals either
                 delay = RETRY_AFTER
                 self._warn(
                     f"The registration for {topic} was not renewed: {str(error).rstrip('.')}. "

@@ -93,6 +93,7 @@ class Reply:
 
     :ivar url: the URL that answered, after redirects; empty if it is not known.
     :ivar link: the values of the Link headers, joined by commas.
+    :ivar location: where a redirect leads, as written; empty if the answer does not say it.
     """
 
     status: int
@@ -100,6 +101,7 @@ class Reply:
     body: bytes = field(repr=False)
     url: str = ""
     link: str = ""
+    location: str = ""
 
     @property
     def success(self) -> bool:
@@ -191,7 +193,9 @@ class Web:
         content_type = response.headers.getRawHeaders("content-type", [""])[-1]
         link = ", ".join(response.headers.getRawHeaders("link", []))
         final = response.request.absoluteURI or b""
-        return Reply(response.code, content_type, bytes(content), final.decode("ascii"), link)
+        location = response.headers.getRawHeaders("location", [""])[-1]
+        url = final.decode("ascii")
+        return Reply(response.code, content_type, bytes(content), url, link, location)
 
 
 async def in_time(url: str, exchange: Coroutine[Any, Any, T], seconds: float, clock: IClock) -> T:

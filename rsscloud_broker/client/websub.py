@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from secrets import token_urlsafe
 from typing import Final, NoReturn
-from urllib.parse import urlencode, urljoin
+from urllib.parse import urlencode
 
 from attrs import define, field, frozen
 from lxml import etree, html
@@ -20,6 +20,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
 
 from rsscloud_broker.client.web import ClientError, MakesRequests, Reply, Web
+from rsscloud_broker.urls import joined
 from rsscloud_broker.wire import links, websub, xml
 from rsscloud_broker.wire.text import clean, decode
 from rsscloud_broker.wire.websub import HubCall
@@ -28,6 +29,8 @@ from rsscloud_broker.wire.websub import HubCall
 UNSUBSCRIBE_TIMEOUT: Final = 5.0
 #: Seconds for the last answer to be sent before the process ends.
 LINGER: Final = 0.1
+#: How many redirects to other hubs are followed.
+MAX_REDIRECTS: Final = 5
 #: Seconds after which a renewal that failed is tried again.
 RETRY_AFTER: Final = 5 * 60
 
@@ -65,12 +68,12 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
     if not reply.success:
         raise ClientError(f"{url}: answered with HTTP status {reply.status}")
     for find in (_in_headers, _in_document):
-        found = list(find(reply))
-        hubs = [target for target, relation in found if relation == "hub"]
-        selves = [target for target, relation in found if relation == "self"]
+        base = reply.url or url
+        found = [(joined(base, target), relation) for target, relation in find(reply)]
+        hubs = [target for target, relation in found if relation == "hub" and target]
+        selves = [target for target, relation in found if relation == "self" and target]
         if hubs:
-            base = reply.url or url
-            return urljoin(base, hubs[0]), urljoin(base, selves[0]) if selves else url
+            return hubs[0], selves[0] if selves else url
     raise ClientError(f"{url} names no hub. Name a broker with --broker.")
 
 
@@ -109,11 +112,22 @@ def _elements(reply: Reply) -> list[etree._Element]:
 
 
 async def ask_hub(web: MakesRequests, hub: str, fields: Sequence[tuple[str, str]]) -> str:
-    """Send a form to a hub, and return the sentence with which the hub answers.
+    """Send a form to a hub, or to the one to which it redirects (section 5 of WebSub).
 
+    :returns: the sentence with which the hub answers.
     :raises ClientError: the hub did not accept the request.
     """
-    reply = await web.post(hub, _FORM, urlencode(fields).encode("ascii"))
+    body = urlencode(fields).encode("ascii")
+    reply = await web.post(hub, _FORM, body)
+    for _ in range(MAX_REDIRECTS):
+        if reply.status not in {307, 308} or not reply.location:
+            break
+        there = joined(hub, reply.location)
+        if hub.lower().startswith("https:") and not there.lower().startswith("https:"):
+            # The form may have a secret, which only https protects.
+            raise ClientError(f"{hub}: it redirects to {reply.location[:200]}, which is not https")
+        hub = there
+        reply = await web.post(hub, _FORM, body)
     answer = clean(decode(reply.body))[:200]
     if not reply.accepted:
         raise ClientError(f"{hub}: answered with HTTP status {reply.status}: {answer}".rstrip(": "))
@@ -265,14 +279,15 @@ class HubSubscriber:
         return await ask_hub(self._web, subscription.hub, fields)
 
     async def _renew(self, subscription: _Subscription) -> None:
+        # Unless the hub verifies it until then, whatever the reason is.
+        self._renew_after(subscription, RETRY_AFTER)
         try:
             await self._send(subscription)
-        except ClientError as error:
+        except Exception as error:  # a bug too: the next renewal may succeed
             self._tell(
                 f"The subscription of {subscription.topic} was not renewed: "
                 f"{str(error).rstrip('.')}. Trying again in {RETRY_AFTER // 60} minutes."
             )
-            self._renew_after(subscription, RETRY_AFTER)
 
     def _renew_after(self, subscription: _Subscription, seconds: float) -> None:
         self._stop_renewal(subscription)

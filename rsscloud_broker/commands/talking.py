@@ -87,7 +87,11 @@ def publish(urls: tuple[str, ...], broker: str) -> None:
 @click.option(
     "--broker", metavar="URL", help="The broker to subscribe at, instead of each feed's own."
 )
-@click.option("--secret", default="", help="With websub: the secret that signs notifications.")
+@click.option(
+    "--secret",
+    default="",
+    help="With websub: the secret that signs notifications; others are not printed.",
+)
 @click.option("--host", default="", help="The address to listen on.  [default: all]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="[default: any free one]")
 @click.option("--domain", default="", help="The host name in the URL of the callback.")
@@ -145,8 +149,11 @@ async def _be_subscriber(
     show = _printer(nobody_reads)
 
     def received(content: websub.ReceivedContent) -> None:
-        signature = {True: ", signature OK", False: ", signature WRONG", None: ""}[content.signed]
-        show(f"{content.topic} {len(content.body)} bytes{signature}")
+        what = f"{content.topic} {len(content.body)} bytes"
+        if content.signed is False:  # nobody may act on it: WebSub, section 7.1
+            tell(f"{what} were ignored: their signature is wrong or missing")
+        else:
+            show(f"{what}, signature OK" if content.signed else what)
 
     subscriber = websub.HubSubscriber(web, reactor, received, tell, secret)
     limits = HTTPLimits(config.Http(body_limit=MAX_CONTENT_BYTES), reactor)

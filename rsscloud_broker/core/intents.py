@@ -177,7 +177,8 @@ class IntentQueue(Service):
         try:
             after, full = 0, True
             while full:
-                some = await self._store_retry(partial(self._store.intents, after, LOADED))
+                load = partial(self._store.intents, after, LOADED)
+                some = await self._store_retry.until_done(load, "Looking up intents that wait")
                 for pending in some:
                     key = pending.intent.topic, pending.intent.callback
                     if key not in self._settling:  # a later intent may have replaced it meanwhile

@@ -18,7 +18,6 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rsscloud_broker.couriers.bodies import SentBodies
@@ -43,6 +42,7 @@ from rsscloud_broker.couriers.standard_error import StandardError
 from rsscloud_broker.direct import BreakOff, Done, tell, told
 from rsscloud_broker.errors import CallsUnavailable, OutboundError
 from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
+from rsscloud_broker.timing import endless_call
 from rsscloud_broker.wire.text import clean
 
 #: Seconds between two questions whether a courier is alive.
@@ -131,8 +131,7 @@ class Courier:
         self._started_at = 0.0
         self._has_lived = False
         self._unanswered = self._lines = 0
-        self._beating = LoopingCall(self._beat)
-        self._beating.clock = clock
+        self._beating = endless_call(clock, self._beat, f"Looking after courier {number}")
         self._is_stopping = self._is_leaving = False
         self.idle = self.idle_topics = self.readings = 0
 
@@ -294,6 +293,13 @@ class Courier:
             )
             self._again = self._clock.callLater(seconds, self.start)
             self._disappoint(f"no process can be started that makes requests: {error}")
+        except Exception:  # log a bug; it must not be the end of this courier
+            self.log.failure("Courier {number} cannot be started.", number=self.number)
+            self._disappoint("no process can be started that makes requests")
+            if self._ended is None:
+                self._again = self._clock.callLater(self._next_pause(0.0), self.start)
+            else:
+                self.kill()  # when it has ended, another one is started
 
     def _disappoint(self, why: str) -> None:
         """Have the requests fail that wait for a process."""

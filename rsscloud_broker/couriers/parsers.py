@@ -17,7 +17,6 @@ from attrs import define, field
 from msgspec import DecodeError
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, DeferredList
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 
 from rsscloud_broker.bounded_dict import BoundedDict
@@ -32,6 +31,7 @@ from rsscloud_broker.couriers.parse_messages import (
 from rsscloud_broker.couriers.parser import COMMAND, Parser
 from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, ParsingUnavailable
 from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.timing import endless_call
 from rsscloud_broker.wire.text import clean
 
 P = ParamSpec("P")
@@ -117,8 +117,7 @@ class Parsers(Service):
         self._waiting: OrderedDict[str, deque[_Document]] = OrderedDict()
         self._slow: BoundedDict[str, float] = BoundedDict(SLOW_OWNERS)
         self._not_before = 0.0
-        self._looking = LoopingCall(self._look)
-        self._looking.clock = clock
+        self._looking = endless_call(clock, self._look, "Looking after the parsers")
 
     def __call__(
         self, owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs

@@ -169,6 +169,9 @@ class AccessLog(Service):
                     path=path,
                     error=error,
                 )
+        except Exception:  # log a bug; the next lines may be written
+            self._lost.inc(len(lines))
+            self.log.failure("Some lines of the access log {path} are lost.", path=path)
         else:
             if self._failed and lines:
                 self._failed = False

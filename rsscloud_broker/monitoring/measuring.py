@@ -73,8 +73,8 @@ class LoopDelay(Service):
 
     def _measure(self) -> None:
         self.latest = max(0.0, self._clock.seconds() - self._due_at)
-        self._delays.observe(self.latest)
         self._wait()
+        self._delays.observe(self.latest)
 
 
 def database_sizes(store: IStore, clock: IClock, counters: Counters) -> EachPeriod:

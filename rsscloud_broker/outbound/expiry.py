@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.logger import Logger
 
 T = TypeVar("T", bound=Hashable)
 
@@ -21,6 +22,8 @@ class Expiry(Generic[T]):
     :param seconds: how long an item may stay.
     :param expire: is called with each item that has stayed longer, after its removal.
     """
+
+    log = Logger()
 
     def __init__(self, clock: IReactorTime, seconds: float, expire: Callable[[T], object]) -> None:
         self._clock = clock
@@ -63,7 +66,10 @@ class Expiry(Generic[T]):
             if until > now:
                 break
             del self._until[item]
-            self._expire(item)
+            try:
+                self._expire(item)
+            except Exception:  # log a bug; others expire all the same
+                self.log.failure("An expired item could not be removed.")
         if self._until and self._timer is None:
             rest = self._until[self.oldest()] - now
             self._timer = self._clock.callLater(max(rest, 0), self._look)

@@ -27,12 +27,14 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IDelayedCall, IReadDescriptor, IWriteDescriptor
+from twisted.logger import Logger
 from twisted.python.failure import Failure
 from twisted.python.threadable import isInIOThread
 from zope.interface import implementer
 
 from rsscloud_broker.errors import CallsUnavailable
 from rsscloud_broker.outbound.names import Names
+from rsscloud_broker.urls import is_localhost
 
 #: Gives every address of a host name.  The Deferred fails with OSError if the name has no address,
 #: and with CallsUnavailable if the broker cannot look it up for want of its own means.
@@ -98,6 +100,7 @@ class Resolver(Service):
     """
 
     name = "resolver"
+    log = Logger()
 
     def __init__(self, reactor: Any, servers: Sequence[str] = ()) -> None:
         self._reactor = reactor
@@ -149,6 +152,8 @@ class Resolver(Service):
 
     def __call__(self, host: str) -> Deferred[list[str]]:
         """Look up a host: a name in its ASCII form, or an address."""
+        if is_localhost(host):  # c-ares knows it without a dot at its end only
+            host = host.removesuffix(".")
         kept = self._names.get(host)
         if kept is not None:
             return succeed(kept)
@@ -242,10 +247,15 @@ class Resolver(Service):
         self._is_telling = True
         while self._found:
             host, family, found = self._found.popleft()
-            if family == AF_INET and _is_none(found) and self._channel is not None:
-                self._ask(host, AF_INET6)
-            else:
-                self._end(host, found)
+            try:
+                if family == AF_INET and _is_none(found) and self._channel is not None:
+                    self._ask(host, AF_INET6)
+                else:
+                    self._end(host, found)
+            except Exception as error:  # log a bug; other lookups go on
+                self.log.failure("Looking up {host} failed.", host=host)
+                for looking in self._looking.pop(host, ()):
+                    looking.errback(OSError(f"its name could not be looked up: {error}"))
         self._is_telling = False
         if self._looking and self._timer is None and self._channel is not None:
             self._timer = self._reactor.callLater(TICK, self._tick)

@@ -32,6 +32,7 @@ from rsscloud_broker.simplefeed.entries import (
     form_of,
     standing_alone,
 )
+from rsscloud_broker.urls import joined
 from rsscloud_broker.wire import xml
 
 _MAX_DEPTH: Final = 200
@@ -261,10 +262,7 @@ def _link(element: etree._Element, url: str) -> Link:
 def _joined(url: str, reference: str) -> str:
     if reference.startswith(("https://", "http://")):
         return reference  # as nearly all; to take one apart takes long
-    try:
-        return urljoin(url, reference.strip())
-    except ValueError:  # an invalid host in brackets
-        return reference
+    return joined(url, reference.strip()) or reference
 
 
 def _category(element: etree._Element) -> Category:

@@ -31,6 +31,7 @@ from rsscloud_broker.simplefeed.documents import FeedDocument
 from rsscloud_broker.simplefeed.errors import FeedUnavailable, FollowError, Stopped
 from rsscloud_broker.simplefeed.processing import Processing
 from rsscloud_broker.simplefeed.waiting import LONGEST_REST, Limits, Waiting
+from rsscloud_broker.urls import joined
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.http_dates import freshness
 
@@ -200,8 +201,10 @@ class Follower:
             linked = links.parse(recent.headers.get("link", ""))
         except links.MalformedLink:
             linked = []
-        hub = next(iter(links.targets(linked, "hub")), hub)
-        own = next(iter(links.targets(linked, "self")), own)
+        named = (joined(self._url, target) for target in links.targets(linked, "hub"))
+        hub = next(filter(None, named), hub)
+        named = (joined(self._url, target) for target in links.targets(linked, "self"))
+        own = next(filter(None, named), own)
         self.hub = (hub, own or self._url) if hub else None
 
     # --- the way back and forward -------------------------------------------

@@ -56,7 +56,7 @@ from rsscloud_broker.sinks.dispatch import Dispatcher
 from rsscloud_broker.sinks.retries import Retries
 from rsscloud_broker.sinks.tally import Tally
 from rsscloud_broker.sinks.walk import Tools, Walk
-from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
 
 #: Seconds that a stopping broker gives to notifications in flight, unless the operator says so.
 STOP_TIMEOUT = 5.0
@@ -395,8 +395,9 @@ class Distribution(Service):
                     await self._claim_and_walk()
         except CancelledError:
             pass  # the service stops; the store keeps the fan-outs
-        except Exception:  # log a bug, and go on at the next event
+        except Exception:  # log a bug, and look again after a pause
             self.log.failure("Looking for fan-outs failed.")
+            self._clock.callLater(UNAVAILABLE_PAUSE, self._look)
         finally:
             self._looking = None
 

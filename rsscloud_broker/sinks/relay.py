@@ -29,7 +29,7 @@ import attrs
 from attrs import field, frozen
 from attrs.validators import and_, deep_iterable, ge, gt, le
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred, gatherResults, succeed
+from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
 from twisted.logger import Logger
 from zope.interface import implementer
 
@@ -190,11 +190,9 @@ class _Targets(Service):
         return gatherResults([worker.stop() for worker in workers]).addCallback(lambda done: None)
 
     async def _begin(self) -> None:
-        try:
-            await self._begin_workers()
-        except Exception:
-            if self.running:  # a bug, and not that the service stops
-                self.log.failure("The relay cannot begin; pings are not passed on.")
+        with suppress(CancelledError):  # the service stops
+            found = await self._store_retry.until_done(self._progress, "The start of the relay")
+            self._begin_workers(found)
 
     async def note(self) -> None:
         """Have the store note where new targets begin."""
@@ -208,7 +206,7 @@ class _Targets(Service):
         names += [LABEL] if options.foreign_clouds else []
         return self._parts.store.begin_relay(names, now, now - KEPT)
 
-    async def _begin_workers(self) -> None:
+    def _begin_workers(self, found: Sequence[RelayProgress]) -> None:
         options, parts = self._options, self._parts
         if parts.outbound is None:
             raise ValueError("a relay needs a client that calls the targets")
@@ -218,7 +216,6 @@ class _Targets(Service):
                 "The relay passes pings on without a name: set public_url, by which other brokers "
                 "recognise pings that have passed here, and do not send them back."
             )
-        found = await self._store_retry(self._progress)
         for target, progress in zip(options.targets, found, strict=False):
             calls = TargetCalls(sender, parts.clock, target.protocol, target.url)
             rules = self._rules(target)

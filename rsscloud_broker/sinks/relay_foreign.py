@@ -80,6 +80,8 @@ def destinations(feed: Mapping[str, Any]) -> Iterator[Destination]:
         yield Destination("websub", str(hub))
     for said in feed.get("clouds") or ():
         cloud = Cloud(**said)
+        if fault_of(cloud.url):
+            continue
         if cloud.protocol in ("xml-rpc", "soap"):
             yield Destination("soap" if cloud.protocol == "soap" else "xml-rpc", cloud.url)
         else:

@@ -12,15 +12,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from twisted.application.service import Service
-from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IReactorTime
-from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import DiskFull
 from rsscloud_broker.interfaces import IDiskSpace
+from rsscloud_broker.timing import endless_call
 
 #: Seconds between two measurements.
 PERIOD: Final = 3.0
@@ -65,8 +64,7 @@ class DiskSpace(Service):
         self._directory = directory
         self._min_free = min_free
         self._in_thread = in_thread
-        self._loop = LoopingCall(lambda: Deferred.fromCoroutine(self._measure()))
-        self._loop.clock = clock
+        self._loop = endless_call(clock, self._measure, "Measuring the free space")
         self._problem = ""
         self._gauge = (counters or Counters()).disk_free
 

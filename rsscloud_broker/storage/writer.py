@@ -160,11 +160,19 @@ class Writer:
     # --- in the thread
 
     def _run(self) -> None:
-        while self._run_group():
+        while self._goes_on():
             pass
         self._at_end()
         assert self._stopped is not None  # the end is only queued by stop
         self._reactor.callFromThread(self._stopped.callback, None)
+
+    def _goes_on(self) -> bool:
+        try:
+            return self._run_group()
+        except Exception:  # log a bug; without this thread nothing is stored any more
+            self.log.failure("The writer of the store failed; it goes on with the next operations.")
+            self._began_at = None
+            return True
 
     def _run_group(self) -> bool:
         """Wait for an operation, and run it with all others that are queued by then.

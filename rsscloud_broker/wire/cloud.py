@@ -22,6 +22,7 @@ from attrs import frozen
 from lxml import etree
 
 from rsscloud_broker.wire import xml
+from rsscloud_broker.wire.web_address import fault_of_form
 
 #: The protocols by which a cloud may take registrations.
 PROTOCOLS = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
@@ -137,13 +138,16 @@ def _read(element: etree._Element) -> Cloud:
     missing = [name for name in ("domain", "port", "path", "protocol") if not given.get(name)]
     if missing:
         raise InvalidCloud(f"the cloud element lacks {', '.join(missing)}")
-    return Cloud(
+    cloud = Cloud(
         _domain(given["domain"]),
         _port(given["port"]),
         given["path"] if given["path"].startswith("/") else f"/{given['path']}",
         given.get("registerProcedure", ""),
         _protocol(given["protocol"]),
     )
+    if fault := fault_of_form(cloud.url):
+        raise InvalidCloud(f"nobody can call the cloud {cloud.url!r}: {fault}")
+    return cloud
 
 
 def _domain(text: str) -> str:

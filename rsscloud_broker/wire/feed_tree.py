@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import sys
 from html.entities import html5
 from typing import Final
 
@@ -49,6 +50,7 @@ _ENTITY = re.compile(r"<!ENTITY\s+[^%\s]")
 _AMPERSAND = re.compile(
     r"&(?!#[0-9]{1,7};|#x[0-9A-Fa-f]{1,6};|(?:amp|lt|gt|quot|apos);)(\w{1,32};)?"
 )
+_REFERENCE = re.compile(r"&#(?:([0-9]{1,7})|x([0-9A-Fa-f]{1,6}));")
 #: HTML in descriptions that are not escaped; its elements are seldom closed.
 _HTML = re.compile(
     r"</?(?:a|b|big|blockquote|br|center|code|div|em|font|h[1-6]|hr|i|iframe|img|li|ol|p|pre|s"
@@ -181,7 +183,16 @@ def _tidied(text: str) -> str:
 
 
 def _tidied_markup(markup: str) -> str:
-    return _AMPERSAND.sub(_character, _HTML.sub("", markup))
+    return _AMPERSAND.sub(_character, _REFERENCE.sub(_legal, _HTML.sub("", markup)))
+
+
+def _legal(reference: re.Match[str]) -> str:
+    """A reference to a character by its number; nothing if XML has no such character.
+
+    Of a surrogate libxml2 would make bytes that are not UTF-8.
+    """
+    number = int(reference[1]) if reference[1] else int(reference[2], 16)
+    return reference[0] if number <= sys.maxunicode and legal(chr(number)) else ""
 
 
 def _character(reference: re.Match[str]) -> str:

@@ -158,6 +158,14 @@ class OthersTests(FeedDoctorTestCase):
             self.named(given)
             self.assert_finding("wrong", "hub", reason)
 
+    def test_addresses_that_are_no_urls(self) -> None:
+        self.publish(
+            '<cloud domain="a:b" port="80" path="/" protocol="http-post"/>',
+            Link="<http://[>; rel=hub",
+        )
+        self.assert_finding("wrong", "hub", "http://[ is no URL")
+        self.assert_finding("wrong", "feed", "nobody can call the cloud 'http://[a:b]/'")
+
     def test_one_that_is_silent(self) -> None:
         self.named(answer())
         self.outbound.answers["https://hub.example/"] = lambda _: Deferred()

@@ -309,6 +309,8 @@ class PlaceTests(FeedStateCase):
         self.assert_finding("good", "gone", "like a status of 410")
         self.publish(document.format("/rss").encode())
         self.assert_finding("wrong", "redirect", "newLocation is /rss. It must be the whole URL")
+        self.publish(document.format("http://[").encode())
+        self.assert_finding("wrong", "redirect", "newLocation is http://[. It must be the whole")
 
 
 class ContentTests(FeedStateCase):
@@ -335,6 +337,13 @@ class ContentTests(FeedStateCase):
         self.assert_finding("wrong", "self link", "other.xml as its own address")
         self.publish(FEED.replace(HERE.encode(), b"/feed.xml"))
         self.assert_silent("self link", "wrong", "missing")
+
+    def test_addresses_that_are_no_urls(self) -> None:
+        self.publish(Link="<http://[>; rel=hub, <http://[>; rel=self")
+        self.assert_finding("wrong", "hub", "The hub http://[ is no URL")
+        self.assert_finding("wrong", "self link", "header gives http://[")
+        self.publish(FEED.replace(HERE.encode(), b"http://["))
+        self.assert_finding("wrong", "self link", "http://[ as its own address")
 
 
 class RenderTests(FeedStateCase):

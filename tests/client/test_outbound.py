@@ -7,7 +7,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.client.websub import ask_hub
+from rsscloud_broker.client.websub import MAX_REDIRECTS, ask_hub
 from rsscloud_broker.errors import AddressRefused
 from rsscloud_broker.testing import FakeOutbound, reply
 
@@ -30,6 +30,46 @@ class GuardedWebTests(SynchronousTestCase):
         post = outbound.requests[-1]
         self.assertEqual((post.method, post.body), ("POST", b"a=b+c"))
         self.assertEqual(post.headers["content-type"], "application/x-www-form-urlencoded")
+
+    def ask(self, outbound: FakeOutbound, hub: str = URL) -> Deferred[str]:
+        return Deferred.fromCoroutine(ask_hub(GuardedWeb(outbound), hub, [("hub.secret", "s")]))
+
+    def test_redirects_to_other_hubs(self) -> None:
+        """WebSub, section 5: by 307 and 308, with the same form; the guard judges each."""
+        there = "https://there.example/hub"
+        for status in (307, 308):
+            outbound = FakeOutbound(
+                {
+                    URL: reply(status, location="/moved"),
+                    f"{URL}moved": reply(307, location=there),
+                    there: reply(202, b"Thanks."),
+                }
+            )
+            self.assertEqual(self.successResultOf(self.ask(outbound)), "Thanks.")
+            self.assertEqual(
+                [(each.method, each.url, each.body) for each in outbound.requests],
+                [("POST", url, b"hub.secret=s") for url in (URL, f"{URL}moved", there)],
+            )
+            self.assertEqual({each.redirects for each in outbound.requests}, {0})
+            outbound.answers[there] = AddressRefused("it leads to a private network")
+            error = self.failureResultOf(self.ask(outbound), ClientError).value
+            self.assertEqual(str(error), f"{there}: it leads to a private network")
+
+    def test_redirects_that_are_not_followed(self) -> None:
+        for status in (301, 302, 303):
+            outbound = FakeOutbound({URL: reply(status, location="/moved")})
+            error = self.failureResultOf(self.ask(outbound), ClientError).value
+            self.assertIn(f"HTTP status {status}", str(error))
+            self.assertEqual(len(outbound.requests), 1)
+        outbound = FakeOutbound(otherwise=reply(307, location="/again"))
+        error = self.failureResultOf(self.ask(outbound), ClientError).value
+        self.assertIn("HTTP status 307", str(error))
+        self.assertEqual(len(outbound.requests), 1 + MAX_REDIRECTS)
+        secure = URL.replace("http", "https", 1)
+        for location in (URL, "http://[", ""):
+            outbound = FakeOutbound({secure: reply(308, location=location)})
+            self.failureResultOf(self.ask(outbound, secure), ClientError)
+            self.assertEqual(len(outbound.requests), 1)
 
     def test_what_the_guard_refuses(self) -> None:
         web = GuardedWeb(FakeOutbound({URL: AddressRefused("it leads to a private network")}))

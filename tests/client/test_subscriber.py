@@ -1,11 +1,13 @@
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.server import Request
 
+from rsscloud_broker.client import subscriber as module
 from rsscloud_broker.client.subscriber import (
     RENEW_AFTER,
     RETRY_AFTER,
@@ -18,6 +20,7 @@ from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud
+from tests.client.clouds import FirstCloud, NodeCloud
 from tests.client.recording import Answer, Server, fields_of, web_to
 
 FEEDS = Path(__file__).parent.parent / "fixtures" / "feeds"
@@ -103,15 +106,73 @@ class RegisterTests(SynchronousTestCase):
                 self.registered(server, cloud, Callback("http-post", 8000))
                 self.assertEqual(
                     xmlrpc.decode_call(server.asked[0].body),
-                    (called, ["", 8000, "/notify", "http-post", [TOPIC]]),
+                    (called, ["rssCloud.notify", 8000, "/notify", "xml-rpc", [TOPIC]]),
                 )
 
-    def test_by_xmlrpc_at_a_domain(self) -> None:
-        server = Server(Answer(xmlrpc.encode_response(True)))
+    def test_a_cloud_of_2003(self) -> None:
+        """It takes five parameters, and notifies by XML-RPC and SOAP only."""
+        name = "xmlStorageSystem.rssPleaseNotify"
+        for protocol in ("xml-rpc", "soap"):
+            for notified, wanted in (("http-post", protocol), ("soap", "soap")):
+                with self.subTest(f"{protocol}, {notified}"):
+                    server = FirstCloud(protocol)
+                    cloud = Cloud("cloud.example", 80, "/RPC2", name, protocol)
+                    callback = Callback(notified, 8000, domain="me.example")
+                    registering = register(web_to(server), cloud, TOPIC, callback)
+                    self.successResultOf(Deferred.fromCoroutine(registering))
+                    (known,) = server.registered
+                    self.assertEqual(
+                        (known.procedure, known.port, known.path, known.protocol, known.urls),
+                        ("rssCloud.notify", 8000, "/notify", wanted, (TOPIC,)),
+                    )
+                    self.assertEqual(server.faults, [])
+
+    def test_a_cloud_that_knows_domains(self) -> None:
+        """It is asked once more if it cannot call the address of the caller."""
+        cloud = Cloud("cloud.example", 80, "/RPC2", "rssCloud.pleaseNotify", "xml-rpc")
+        callback = Callback("http-post", 8000, domain="me.example")
+        first = ("rssCloud.notify", 8000, "/notify", "xml-rpc")
+        second = ("", 8000, "/notify", "http-post", "me.example")
+        for declines, asked in ((0, [first]), (1, [first, second])):
+            server = NodeCloud(declines)
+            begun: list[Callback] = []
+            registering = register(web_to(server), cloud, TOPIC, callback, begun.append)
+            self.successResultOf(Deferred.fromCoroutine(registering))
+            self.assertEqual(server.registered, asked)
+            self.assertEqual([each.domain for each in begun], ["", "me.example"][: len(asked)])
+        server = NodeCloud(declines=9)
+        registering = register(web_to(server), cloud, TOPIC, callback)
+        error = self.failureResultOf(Deferred.fromCoroutine(registering), ClientError)
+        self.assertEqual(
+            str(error.value),
+            "The call failed when we tested the handler.",
+        )
+        self.assertEqual(len(server.registered), 2)
+
+    def test_a_cloud_that_returns_false(self) -> None:
+        """So did those of 2003 that were not able to do the registration."""
+        server = Server(*(Answer(xmlrpc.encode_response(said)) for said in (False, True)))
         cloud = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
         self.registered(server, cloud, Callback("http-post", 8000, domain="me.example"))
-        _, parameters = xmlrpc.decode_call(server.asked[0].body)
-        self.assertEqual(parameters[5:], ["me.example"])
+        self.assertEqual(len(server.asked), 2)
+
+    def test_nothing_else_is_tried_if_the_cloud_did_not_answer_as_one(self) -> None:
+        for answer in (Answer(b"", 503), Answer(b"no XML")):
+            server = Server(answer)
+            cloud = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
+            callback = Callback("http-post", 8000, domain="me.example")
+            registering = register(web_to(server), cloud, TOPIC, callback)
+            self.failureResultOf(Deferred.fromCoroutine(registering), ClientError)
+            self.assertEqual(len(server.asked), 1)
+
+    def test_rsscloud_server_by_form(self) -> None:
+        """It answers 406 to a client that accepts text/xml only."""
+        server = NodeCloud()
+        said = self.successResultOf(
+            Deferred.fromCoroutine(register(web_to(server), REST, TOPIC, CALLBACK))
+        )
+        self.assertEqual(said, "It worked.")
+        self.assertEqual(server.registered, [("http-post", "8000", "/notify", None)])
 
     def test_by_soap(self) -> None:
         for given, action, operation in (
@@ -215,6 +276,18 @@ class SubscriberTests(SynchronousTestCase):
                 subscriber.notified(TOPIC)
                 self.assertEqual(self.heard, [TOPIC] * max(1, times))
 
+    def test_no_test_of_either_registration_is_news(self) -> None:
+        """A cloud may test the callback, decline, and test it once more."""
+        refusal = Answer(xmlrpc.encode_fault(4, "The call failed."))
+        for answer in (Answer(xmlrpc.encode_response(True)), refusal):
+            server = TestingServer(refusal, answer)
+            subscriber = self.subscriber(server)
+            server.notified = subscriber.notified
+            cloud = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
+            subscribing = Deferred.fromCoroutine(subscriber.subscribe(cloud, TOPIC, CALLBACK))
+            subscribing.addErrback(lambda failure: failure.trap(ClientError))
+            self.assertEqual((len(server.asked), self.heard), (2, []))
+
     def test_a_notification_before_a_challenge_is_news(self) -> None:
         server = TestingServer(YES)
         subscriber = self.subscriber(server)
@@ -249,6 +322,16 @@ class SubscriberTests(SynchronousTestCase):
         self.assertEqual(len(server.asked), 4)
         self.clock.advance(1)
         self.assertEqual(len(server.asked), 5)
+
+    def test_a_bug_does_not_end_the_renewals(self) -> None:
+        server = Server(YES)
+        self.result(self.subscriber(server).subscribe(REST, TOPIC, CALLBACK))
+        self.patch(module, "register", mock.Mock(side_effect=ZeroDivisionError))
+        self.clock.advance(RENEW_AFTER)
+        self.assertIn("Trying again in 5 minutes", self.warnings[0])
+        self.patch(module, "register", register)
+        self.clock.advance(RETRY_AFTER)
+        self.assertEqual(len(server.asked), 2)
 
     def test_stop(self) -> None:
         server = Server(YES)

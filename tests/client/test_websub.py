@@ -54,6 +54,15 @@ class FindHubTests(WebSubTestCase):
         found = self.find(Answer(inside, headers={"Link": link}))
         self.assertEqual(found, (HUB, "http://feeds.example/a"))
 
+    def test_links_that_are_no_urls(self) -> None:
+        link = f"<http://[>; rel=hub, <//[>; rel=self, <{HUB}>; rel=hub"
+        found = self.find(Answer(headers={"Link": link}))
+        self.assertEqual(found, (HUB, TOPIC))
+        page = b'<html><head><base href="http://["><link rel="hub" href="http://["></html>'
+        answer = Answer(page, headers={"Content-Type": "text/html"})
+        said = self.complaint(find_hub(web_to(Server(answer)), TOPIC))
+        self.assertIn("names no hub", said)
+
     def test_in_feeds(self) -> None:
         for feed in (
             ATOM % (LINKS % (b"", HUB.encode(), b"")),
@@ -227,9 +236,22 @@ class SubscriberTests(WebSubTestCase):
         self.assertEqual(
             (self.asked["hub.mode"], self.asked["hub.callback"]), ("subscribe", callback)
         )
-        self.assertEqual(self.clock.getDelayedCalls(), [])
         self.verify(callback, lease_seconds="1000")
-        self.assertEqual(len(self.clock.getDelayedCalls()), 1)
+        self.clock.advance(749)
+        self.assertEqual(len(self.hub.asked), 3)
+        self.clock.advance(1)
+        self.assertEqual(len(self.hub.asked), 4)
+
+    def test_renewal_that_the_hub_does_not_verify_is_tried_again(self) -> None:
+        callback = self.subscribe()
+        self.verify(callback, lease_seconds="1000")
+        self.clock.advance(750)
+        for asked in (3, 4):
+            self.clock.advance(RETRY_AFTER)
+            self.assertEqual(len(self.hub.asked), asked)
+        self.verify(callback, lease_seconds="10000")
+        self.clock.advance(RETRY_AFTER)
+        self.assertEqual(len(self.hub.asked), 4)
 
     def test_leaving(self) -> None:
         """5.1: the subscriber unsubscribes, and confirms that, too."""

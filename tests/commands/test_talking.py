@@ -16,6 +16,7 @@ from rsscloud_broker.client.listener import MAX_BODY_BYTES
 from rsscloud_broker.client.web import ClientError, Reply, Web
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud, encode, from_url
+from tests.client.clouds import FirstCloud, NodeCloud
 from tests.client.recording import Answer, Server, fields_of
 from tests.commands.cases import Command, ProcessTests, running
 
@@ -131,6 +132,50 @@ class ListenTests(ProcessTests):
                 self.interrupt(command)
                 self.assertEqual(await command.ended, 0)
                 self.assertEqual(command.lines.pending, [])
+
+    async def test_a_cloud_of_2003(self) -> None:
+        """It takes five parameters, and calls back by its own protocol."""
+        for protocol in ("xml-rpc", "soap"):
+            with self.subTest(protocol):
+                cloud = FirstCloud(protocol)
+                feed = self.serve_feed(cloud, "xmlStorageSystem.rssPleaseNotify", protocol)
+                command = self.start("listen", feed)
+                await self.told(command, b"The registration was accepted.")
+                (known,) = cloud.registered
+                web = Web(HTTPClient(Agent(running)), running)
+                url = f"http://127.0.0.1:{known.port}{known.path}"
+                reply = await web.post(url, *known.notification(feed))
+                decode = xmlrpc.decode_response if protocol == "xml-rpc" else soap.decode_response
+                self.assertIs(decode(reply.body), True)
+                self.assertIn(feed, await command.lines.get())
+                self.assertEqual(cloud.faults, [])
+                self.interrupt(command)
+                self.assertEqual(await command.ended, 0)
+
+    async def test_rsscloud_server(self) -> None:
+        for path, procedure, protocol in (
+            ("/pleaseNotify", "", "http-post"),
+            ("/RPC2", "rssCloud.pleaseNotify", "xml-rpc"),
+        ):
+            cloud = NodeCloud()
+            feed = self.serve_feed(cloud, procedure, protocol, path)
+            command = self.start("listen", feed)
+            await self.told(command, f"{feed}: ".encode())
+            self.assertEqual(
+                [each[0] or each[3] for each in cloud.registered],
+                ["http-post" if protocol == "http-post" else "rssCloud.notify"],
+            )
+            self.interrupt(command)
+            self.assertEqual(await command.ended, 0)
+
+    def serve_feed(
+        self, cloud: Resource, procedure: str, protocol: str, path: str = "/RPC2"
+    ) -> str:
+        """Serve a cloud, and a feed that names it; returns the URL of the feed."""
+        port = int(self.serve(cloud).rpartition(":")[2])
+        named = encode(Cloud("127.0.0.1", port, path, procedure, protocol))
+        feed = Server(Answer(f"<rss><channel>{named}</channel></rss>".encode()))
+        return f"{self.serve(feed)}/rss.xml"
 
     async def test_a_named_broker_is_asked_in_place_of_the_feed(self) -> None:
         cloud = SmallCloud()

@@ -46,8 +46,10 @@ class SmallHub(Resource):
         return await self._web.get(f"{form['hub.callback']}?{urlencode(query)}")
 
     async def deliver(self, form: dict[str, str], secret: str) -> Reply:
-        """Send a subscriber the content of the topic, signed."""
-        headers = {"Content-Type": "text/xml", "X-Hub-Signature": sign(b"<a/>", secret)}
+        """Send a subscriber the content of the topic, signed unless the secret is empty."""
+        headers = {"Content-Type": "text/xml"}
+        if secret:
+            headers["X-Hub-Signature"] = sign(b"<a/>", secret)
         return await self._web.post(form["hub.callback"], headers, b"<a/>")
 
 
@@ -76,15 +78,37 @@ class ListenTests(ProcessTests):
         self.assertEqual((form["hub.topic"], form["hub.secret"]), (f"{server}/topic", "sesame"))
         self.assertEqual((await hub.verify(form)).body, b"x91")
         await self.told(command, b"subscribed for 600 seconds")
-        for secret, word in (("sesame", "OK"), ("other", "WRONG")):
+        for secret in ("other", "", "sesame"):
             self.assertEqual((await hub.deliver(form, secret)).status, 202)
-            line = await command.lines.get()
-            self.assertRegex(line, rf"^\d{{4}}-.*Z {server}/topic 4 bytes, signature {word}$")
+        line = await command.lines.get()
+        self.assertRegex(line, rf"^\d{{4}}-.*Z {server}/topic 4 bytes, signature OK$")
+        ignored = f"{server}/topic 4 bytes were ignored: their signature is wrong or missing\n"
+        self.assertEqual(command.errors.count(ignored.encode()), 2)
         self.interrupt(command)
         ending = await hub.asked.get()
         self.assertEqual(ending["hub.mode"], "unsubscribe")
         self.assertEqual((await hub.verify(ending)).body, b"x91")
         self.assertEqual(await command.ended, 0)
+
+    async def test_a_hub_that_redirects_to_another_one(self) -> None:
+        """As in the tests 203 and 204 of websub.rocks."""
+        for status in (307, 308):
+            hub = SmallHub()
+            there = self.serve(hub)
+            moved = Server(Answer(b"", status, {"Location": f"{there}/hub"}))
+            command = self.start(
+                *("listen", f"{there}/topic", "--protocol", "websub"),
+                *("--broker", self.serve(moved)),
+            )
+            form = await hub.asked.get()
+            self.assertEqual((await hub.verify(form)).body, b"x91")
+            await self.told(command, b"subscribed for 600 seconds")
+            self.assertEqual((await hub.deliver(form, "")).status, 202)
+            self.assertIn(f"{there}/topic 4 bytes", await command.lines.get())
+            self.interrupt(command)
+            ending = await hub.asked.get()
+            self.assertEqual((await hub.verify(ending)).body, b"x91")
+            self.assertEqual(await command.ended, 0)
 
     async def test_a_named_broker(self) -> None:
         hub = SmallHub()

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, NoReturn
 
 from attrs import evolve
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.core import IntentQueue
 from rsscloud_broker.core.intents import LOAD_PAUSE, LOADED, LONGEST_PAUSE
@@ -104,6 +104,19 @@ class AcceptTests(IntentsTestCase):
         self.intents.startService()
         self.assertEqual(len(self.subscriptions()), 1)
         self.assertEqual(self.waiting(), [])
+
+    def test_bug_at_the_start_is_not_the_end(self) -> None:
+        self.answer(NO_ANSWER)
+        self.accept()
+        self.intents.stopService()
+        self.answer(Outcome(True))
+        real = self.store.intents
+        failures = [fail(ZeroDivisionError())]
+        self.patch(self.store, "intents", lambda *args: failures.pop() if failures else real(*args))
+        self.intents.startService()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.clock.pump([1.0] * 20)
+        self.assertEqual((len(self.subscriptions()), self.waiting()), (1, []))
 
     def test_many_are_loaded_in_portions(self) -> None:
         self.intents.stopService()

@@ -345,6 +345,21 @@ class DeathTests(CrewTestCase):
             await self.assertFailure(answer, Unavailable)
         await self.until_restarted()
 
+    async def test_bug_at_its_start_is_not_the_end(self) -> None:
+        """Before there is a process, and after that."""
+        for what in ("spawnProcess", "adoptStreamConnection"):
+            await self.request()
+            with mock.patch.object(REACTOR, what, side_effect=ZeroDivisionError):
+                self.courier.kill()
+                await self.until_ended()
+                answer = self.request()
+                self.clock.advance(module.FIRST_PAUSE)
+                await self.assertFailure(answer, Unavailable)
+                await self.until_ended()
+            self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+            await self.until_restarted()
+            self.clock.advance(module.RAN_WELL + 1)
+
     async def test_no_room_for_its_connection(self) -> None:
         """The process that has no connection is ended, and another one is started later."""
         await self.request()

@@ -73,22 +73,26 @@ class RiverTestCase(EndToEndTestCase):
 class ForeignTests(RiverTestCase):
     def test_foreign_hubs_and_clouds(self) -> None:
         foreign = Foreign(self)
-        names = ("hub", "cloud", "silent", "forging", "lying")
+        pushing = {"hub": "websub", "moved": "websub", "cloud": "rsscloud", "first": "rsscloud"}
+        names = (*pushing, "silent", "forging", "lying")
         urls = {name: f"{foreign.url}/{name}.xml" for name in names}
         for name in (*names, "plain"):
             foreign.post(name, f"{name} 1")
         broker = self.reader()
         self.follow(broker, f"{foreign.url}/blog/", *urls.values())
-        for name, how in (("hub", "websub"), ("cloud", "rsscloud"), ("silent", "websub")):
+        for name, how in {**pushing, "silent": "websub"}.items():
             self.wait_for_how(broker, urls[name], how)
-        until(lambda: len(self.arrived(broker)) == 6, "the first items")
+        until(lambda: len(self.arrived(broker)) == 8, "the first items")
         self.assertEqual(self.feed(broker, f"{foreign.url}/plain.xml")["how"], "polled")
 
         for name in names:
             foreign.post(name, f"{name} 2")
-        until(lambda: {"hub 2", "cloud 2"} <= self.arrived(broker).keys(), "what was pushed")
+        wanted = {f"{name} 2" for name in pushing}
+        until(lambda: wanted <= self.arrived(broker).keys(), "what was pushed")
         arrived = self.arrived(broker)
-        self.assertEqual((arrived["hub 2"], arrived["cloud 2"]), ("pushed", "pushed"))
+        self.assertEqual({arrived[title] for title in wanted}, {"pushed"})
+        told = {topic: status for topic, _, status in foreign.state()["told"]}
+        self.assertEqual(told[urls["first"]], 200, "the cloud of 2003 wants true")
         self.assertFalse({"silent 2", "forging 2", "lying 2"} & arrived.keys())
         self.assertIn("1 of 1 new item was pushed", self.feed(broker, urls["hub"])["status"])
         self.assertIn("wrong signature", broker.log)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
@@ -94,6 +96,18 @@ class AccessLogTestCase(SynchronousTestCase):
     def lost(self) -> float | None:
         name = "rsscloud_access_log_missing_lines_total"
         return self.counters.registry.get_sample_value(name)
+
+
+class FailureTests(AccessLogTestCase):
+    def test_a_bug_is_not_the_end(self) -> None:
+        self.patch(self.access, "_append", mock.Mock(side_effect=ZeroDivisionError))
+        self.ask(b"/lost")
+        self.write()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual(self.lost(), 1)
+        self.patch(self.access, "_append", partial(AccessLog._append, self.access))
+        self.assertEqual(self.line(b"/kept")[4], "GET /kept HTTP/1.1")
+        self.successResultOf(self.access.stopService())
 
 
 class LineTests(AccessLogTestCase):

@@ -55,6 +55,20 @@ class ExpiryTests(SynchronousTestCase):
         self.assertEqual(again, ["a", "a+", "a++"])
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
+    def test_bug_at_one_is_not_the_end(self) -> None:
+        def expire(item: str) -> None:
+            if item == "a":
+                raise ZeroDivisionError
+            self.expired.append(item)
+
+        self.expiry = Expiry(self.clock, 10, expire)
+        for item in ("a", "b"):
+            self.expiry.add(item)
+            self.clock.advance(1)
+        self.clock.pump([1.0] * 20)
+        self.assertEqual(self.expired, ["b"])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
     def test_clear(self) -> None:
         self.expiry.add("a")
         self.expiry.add("b")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 from typing import Any
+from unittest import mock
 
 from pycares import AresError, Channel, errno
 from twisted.internet import reactor
@@ -59,7 +60,8 @@ class ResolverTests(TestCase):
     async def test_what_needs_no_name_server(self) -> None:
         self.assertEqual(await self.resolve("192.0.2.7"), ["192.0.2.7"])
         self.assertEqual(await self.resolve("2001:db8::7"), ["2001:db8::7"])
-        self.assertIn("127.0.0.1", await self.resolve("localhost"))
+        for host in ("localhost", "localhost.", "LocalHost.", "a.localhost."):
+            self.assertIn("127.0.0.1", await self.resolve(host), host)
         self.assertEqual(self.server.asked, [])
 
     async def test_addresses_in_disguise(self) -> None:
@@ -77,6 +79,13 @@ class ResolverTests(TestCase):
             f"{'x' * 64}.example": "it is no name",
         }.items():
             self.assertEqual(await self.problem(host), why, host)
+
+    async def test_bug_at_one_answer_is_not_the_end(self) -> None:
+        with mock.patch.object(resolver, "_addresses", side_effect=ZeroDivisionError):
+            self.assertIn("could not be looked up", await self.problem("a.example"))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        for host in ("a.example", "b.example"):
+            self.assertIn("192.0.2.", (await self.resolve(host))[0])
 
     async def test_is_kept(self) -> None:
         for _ in range(3):

@@ -152,6 +152,18 @@ class WalkTests(DistributionTestCase):
         self.assertEqual({one.topic for one in self.notifier.notified}, {FEED})
         self.assertEqual(self.walks(), [])
 
+    def test_a_bug_does_not_keep_them_waiting_for_ever(self) -> None:
+        self.subscribe_many(2)
+        distribution = self.start()
+        claim = self.store.claim_fanouts
+        self.patch(self.store, "claim_fanouts", lambda keys: fail(ZeroDivisionError()))
+        self.tell(distribution)
+        self.assertEqual(self.told(), [])
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.patch(self.store, "claim_fanouts", claim)
+        self.clock.advance(UNAVAILABLE_PAUSE)
+        self.assertEqual(self.told(), ["1", "2"])
+
     def test_nobody_is_told_of_nothing(self) -> None:
         self.subscribe_many(2)
         self.start()

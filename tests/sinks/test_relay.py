@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import evolve
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -413,6 +413,21 @@ class RelayTests(RelayTestCase):
 HUB, CLOUD = "http://hub.example/", "http://cloud.example:5337/rsscloud/pleaseNotify"
 
 
+class BeginningTests(RelayTestCase):
+    def test_bug_at_the_start_is_not_the_end(self) -> None:
+        real = self.store.begin_relay
+        answers = [succeed(()), fail(ZeroDivisionError())]
+        self.patch(
+            self.store, "begin_relay", lambda *args: answers.pop(0) if answers else real(*args)
+        )
+        self.start()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.pass_time(20)
+        self.ping(1)
+        self.pass_time(1)
+        self.assertEqual(self.named(), ["Blog 1"])
+
+
 class ForeignCloudsTests(RelayTestCase):
     """Pings go to the clouds and hubs that the feeds name, if a setting says so."""
 
@@ -460,6 +475,14 @@ class ForeignCloudsTests(RelayTestCase):
         )
         self.assertIn(b"hub.mode=publish", self.asked()[0].body)
         self.assertEqual(self.counted("delivered", "foreign clouds"), 2)
+
+    def test_addresses_that_are_no_urls(self) -> None:
+        odd = {**self.cloud("http-post"), "domain": "a:b"}
+        self.start_with({"hubs": ["http://["], "clouds": [odd, self.cloud("soap")]})
+        self.ping(1, rss_url=self.FEED)
+        self.pass_time(1)
+        (request,) = self.asked()
+        self.assertEqual(request.url, CLOUD)
 
     def test_cloud_by_xml_rpc_and_soap(self) -> None:
         self.start_with({"clouds": [self.cloud("xml-rpc", "/RPC2"), self.cloud("soap", "/soap")]})

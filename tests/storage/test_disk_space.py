@@ -24,7 +24,7 @@ class DiskSpaceTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock: Any = Clock()
         self.free = self.size = 1000 * MEGABYTE
-        self.failure: OSError | None = None
+        self.failure: Exception | None = None
         self.looks = 0
         self.counters = Counters()
 
@@ -94,6 +94,15 @@ class DiskSpaceTests(SynchronousTestCase):
         self.free = 0
         space = self.watching()
         self.failure = OSError("input/output error")
+        self.clock.advance(PERIOD)
+        self.assertRaises(Unavailable, space.check)
+
+    def test_a_bug_is_not_the_end(self) -> None:
+        space = self.watching()
+        self.failure = ZeroDivisionError()
+        self.clock.advance(PERIOD)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.failure, self.free = None, 0
         self.clock.advance(PERIOD)
         self.assertRaises(Unavailable, space.check)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 from sqlalchemy import Connection, Engine, event, func, insert, select
 from sqlalchemy.exc import IntegrityError, OperationalError
@@ -138,6 +139,15 @@ class WriterTests(TestCase):
         self.assertIn("database or disk is full", str(results[0]))
         self.assertEqual((attempts, count_topics(self.engine)), ([True], 0))
         await self.writer.stop()
+
+    async def test_bug_of_the_thread_is_not_the_end(self) -> None:
+        with mock.patch.object(self.writer, "_next", side_effect=ZeroDivisionError) as failing:
+            self.writer.start()
+            while not failing.called:
+                await deferLater(self.clock, 0.01)
+        self.assertEqual(await self.writer.write(add_topic("a")), "a")
+        await self.writer.stop()
+        self.assertTrue(self.flushLoggedErrors(ZeroDivisionError))
 
     async def test_stop_stores_what_is_queued_and_takes_no_more(self) -> None:
         queued = [self.writer.write(add_topic(f"http://{n}.example/")) for n in range(3)]

@@ -131,6 +131,7 @@ class ElementTests(SynchronousTestCase):
             '<cloud domain="d" port="80" path="/" protocol="smoke"/>': "protocol 'smoke'",
             '<cloud domain="http://d" port="80" path="/" protocol="soap"/>': "domain 'http://d'",
             '<cloud domain="u@d" port="80" path="/" protocol="soap"/>': "domain 'u@d'",
+            '<cloud domain="a:b" port="80" path="/" protocol="soap"/>': "not a URL: 'a:b'",
             '<cloud port="80" protocol="soap"/>': "lacks domain, path",
             "<source:cloud>rpc.example.org</source:cloud>": "must begin with http",
             "<source:cloud>http://h:port/</source:cloud>": "is not a URL",

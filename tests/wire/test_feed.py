@@ -293,6 +293,16 @@ class MalformedTests(SynchronousTestCase):
                 self.assertEqual((facts.title, facts.entry_ids), ("T", ("g1", "g2")))
                 self.assertEqual(facts.hints.ttl_minutes, 60)
 
+    def test_references_to_what_is_no_character(self) -> None:
+        """libxml2 makes bytes of some of them that are not UTF-8."""
+        for number in ("#xD800", "#57343", "#x0", "#0", "#xFFFF", "#x110000", "#9999999"):
+            body = (
+                f"<rss><channel><title>A&{number}; &b</title>"
+                f'<link rel="hub" href="http://h.example/&{number};"/></channel></rss>'
+            )
+            facts = read_feed(body.encode(), "text/xml")
+            self.assertEqual((facts.title, facts.hubs), ("A &b", ("http://h.example/",)), number)
+
     def test_a_doctype_alone_is_no_fault(self) -> None:
         feed = rss("", '<!DOCTYPE rss PUBLIC "-//x" "http://x.example/rss.dtd">')
         self.assertEqual(read_feed(feed).problems, ())

@@ -140,7 +140,7 @@ class EventsDoor(RoutesOnly, Service):
         """Notify the subscribers of the feeds that have changed, and again after a pause."""
         self._timer = None
         waiting, self._waiting = self._waiting, set()
-        for name in sorted(waiting):
-            self._published(recent_path(name))
         if waiting:
             self._timer = self._clock.callLater(PUSH_PAUSE, self._push)
+        for name in sorted(waiting):
+            self._published(recent_path(name))

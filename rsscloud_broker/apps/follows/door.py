@@ -15,11 +15,11 @@ ping goes round.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from twisted.application.service import IService, MultiService, Service
 from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
-from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.apps.follows.feeds import FeedFollower
@@ -28,6 +28,7 @@ from rsscloud_broker.apps.follows.options import FollowsOptions
 from rsscloud_broker.apps.follows.parts import FollowParts
 from rsscloud_broker.apps.follows.pushing import Pushed, Pushing
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.shared_records import FollowedList
 from rsscloud_broker.store_retry import StoreRetry
 from rsscloud_broker.urls import identity
 from rsscloud_broker.while_held import WhileHeld
@@ -61,7 +62,6 @@ class _Following(Service):
     """Follows the change lists and feeds while it runs."""
 
     name = "followed lists and feeds"
-    log = Logger()
 
     def __init__(self, options: FollowsOptions, parts: FrontDoorParts) -> None:
         self._options = options
@@ -104,21 +104,18 @@ class _Following(Service):
         return gatherResults([each.stop() for each in self._feeds]).addCallback(lambda done: None)
 
     async def _begin(self) -> None:
-        try:
-            await self._begin_to_follow()
-        except CancelledError:
-            pass  # the service stops
-        except Exception:  # a bug
-            self.log.failure("Other brokers cannot be followed.")
+        what = "Looking up how far others were followed"
+        with suppress(CancelledError):  # the service stops
+            states = await self._store_retry.until_done(self._states, what)
+            for follower, state in zip(self._lists, states, strict=True):
+                follower.start(state)
+            for feed in self._feeds:
+                feed.start()
 
-    async def _begin_to_follow(self) -> None:
+    async def _states(self) -> Sequence[FollowedList]:
+        """How far each list was read."""
         before = self._clock.wall_seconds() - KEPT
         lists = [source.url for source in self._options.sources]
         feeds = [feed.url for feed in self._options.feeds]
-        store = self._store
-        await self._store_retry(lambda: store.forget_followed_feeds(feeds, before))
-        states = await self._store_retry(lambda: store.followed_lists(lists, before))
-        for follower, state in zip(self._lists, states, strict=True):
-            follower.start(state)
-        for feed in self._feeds:
-            feed.start()
+        await self._store.forget_followed_feeds(feeds, before)
+        return await self._store.followed_lists(lists, before)

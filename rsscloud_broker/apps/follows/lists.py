@@ -117,6 +117,9 @@ class ListFollower:
         try:
             await self._read()
             await self._catch_up()
+            if self._state.failures:
+                await self._save(failures=0, retry_at=None)
+                self.log.info("{url} can be read again.", url=source.url)
         except CannotRead as error:
             return await self._failed(str(error), error.retry_after)
         except Unavailable as error:
@@ -126,9 +129,6 @@ class ListFollower:
         except Exception:  # log a bug; the next turn may succeed
             self.log.failure("Following {url} failed.", url=source.url)
             return await self._failed("the broker made a mistake", None)
-        if self._state.failures:
-            self.log.info("{url} can be read again.", url=source.url)
-            await self._save(failures=0, retry_at=None)
         return source.every * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 # no secret
 
     async def _failed(self, reason: str, retry_after: float | None) -> float:
@@ -145,7 +145,11 @@ class ListFollower:
             )
         try:
             await self._save(failures=failures, retry_at=self._clock.wall_seconds() + pause)
-        except Unavailable:
+        except CancelledError:
+            raise
+        except Exception as error:
+            if not isinstance(error, Unavailable):  # log a bug
+                self.log.failure("How far {url} was read is not stored.", url=self._source.url)
             self._state = evolve(self._state, failures=failures)
         return pause * random.uniform(1, 1 + JITTER)  # noqa: S311 # no secret
 

@@ -15,12 +15,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, Protocol
-from urllib.parse import urljoin
 
 from attrs import define
-from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
-from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.web.server import Request
 
@@ -29,6 +26,8 @@ from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.client.websub import ask_hub
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, IOutbound, Route
+from rsscloud_broker.timing import endless_call
+from rsscloud_broker.urls import joined
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, plain
 from rsscloud_broker.web.hub_calls import callback_key, confirmed, hub_call
 from rsscloud_broker.wire import links
@@ -113,7 +112,8 @@ def hub_named(headers: Mapping[str, str], url: str) -> tuple[str, str] | None:
     except links.MalformedLink:
         return None
     hub, own = next(iter(links.targets(found, "hub")), ""), links.targets(found, "self")
-    return (urljoin(url, hub), urljoin(url, next(iter(own), url))) if hub else None
+    hub = hub and joined(url, hub)
+    return (hub, joined(url, next(iter(own), url)) or url) if hub else None
 
 
 class Pushing:
@@ -131,30 +131,29 @@ class Pushing:
         self._web = GuardedWeb(web)
         self._clock = clock
         self._public_url = public_url
-        self._run: Deferred[None] | None = None
+        self._tending = endless_call(clock, self._tend_all, "Subscribing to what is followed")
 
     def start(self) -> None:
         """Begin to subscribe."""
-        self._run = Deferred.fromCoroutine(self._work())
+        self._tending.start(LOOK)
 
     def stop(self) -> None:
         """Subscribe no more.  The subscriptions end with their leases, or are renewed later."""
-        if self._run is not None:
-            self._run.cancel()
+        if self._tending.running:
+            self._tending.stop()
         for each in self._subscriptions.values():
             if each.hint is not None and each.hint.active():
                 each.hint.cancel()
 
-    async def _work(self) -> None:
-        try:
-            while True:
-                for key, each in self._subscriptions.items():
-                    await self._tend(key, each)
-                await deferLater(self._clock, LOOK)
-        except CancelledError:
-            pass  # the service stops
-        except Exception:  # a bug; lists and feeds are read all the same
-            self.log.failure("Subscribing to what is followed failed.")
+    async def _tend_all(self) -> None:
+        for key, each in self._subscriptions.items():
+            if not self._tending.running:
+                return
+            try:
+                await self._tend(key, each)
+            except Exception:  # log a bug; it must not keep others waiting
+                self.log.failure("Subscribing to {url} failed.", url=each.followed.url)
+                self._refused(each, "the broker made a mistake")
 
     async def _tend(self, key: str, subscription: _Subscription) -> None:
         hub = subscription.followed.hub

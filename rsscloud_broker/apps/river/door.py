@@ -16,13 +16,14 @@ Programs send an API token with the scope ``river``.
     GET  /river/websub/KEY?hub.mode=subscribe&hub.topic=...&hub.challenge=x91     200, x91
     POST /river/websub/KEY               a document, signed                       202
     GET  /river/rsscloud/KEY?url=...&challenge=x91                                200, x91
-    POST /river/rsscloud/KEY             url=...                                  200
+    POST /river/rsscloud/KEY             url=..., or a call by XML-RPC or SOAP    200
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from twisted.web.server import Request
@@ -40,7 +41,9 @@ from rsscloud_broker.interfaces.plugins import RoutesOnly
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, body_of, parameter, plain
 from rsscloud_broker.web.hub_calls import callback_key, confirmed, hub_call
+from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.websub import BadRequest
+from rsscloud_broker.wire.xml import MalformedXML
 
 #: How many items are in one answer.
 PAGE: Final = 100
@@ -53,10 +56,11 @@ REMEMBERED, REMEMBERED_SECONDS = 100, 5.0
 #: The scope of tokens.
 SCOPE: Final = "river"
 
-_JSON, _OPML, _SCRIPT = (
+_JSON, _OPML, _SCRIPT, _XML = (
     "application/json",
     "text/x-opml; charset=utf-8",
     "application/javascript; charset=utf-8",
+    "text/xml; charset=utf-8",
 )
 _NO_STORE: Final = {"cache-control": "no-store"}
 
@@ -226,7 +230,18 @@ class RiverDoor(RoutesOnly):
     async def _pinged(self, request: Request) -> Answer:
         if not await self._pushing.pinged(callback_key(request), _source(request)):
             return plain(410, "Nobody here has asked for this.")
-        return plain(200, "Thanks for the notification.")
+        return _thanks(request)
+
+
+def _thanks(request: Request) -> Answer:
+    """What a cloud expects as the answer to a notification, by the protocol of the notification."""
+    body = body_of(request)
+    if request.getHeader("soapaction") is not None:
+        with suppress(MalformedXML, soap.SoapFault):
+            return Answer(soap.encode_response(soap.decode_call(body), True), _XML)
+    elif body.lstrip().startswith(b"<"):
+        return Answer(xmlrpc.encode_response(True), _XML)
+    return plain(200, "Thanks for the notification.")
 
 
 def _as_json(value: Any) -> Answer:

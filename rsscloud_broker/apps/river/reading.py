@@ -110,7 +110,11 @@ def _of_xml(root: etree._Element, url: str) -> list[Entry]:
     )
     if len(parsed.entries) != len(below):
         below = [()] * len(parsed.entries)
-    return [_entry(raw, items, url) for raw, items in zip(parsed.entries, below, strict=True)]
+    is_atom = parsed.version.startswith("atom")
+    return [
+        _entry(raw, items, url, is_atom=is_atom)
+        for raw, items in zip(parsed.entries, below, strict=True)
+    ]
 
 
 def _items(root: etree._Element) -> Iterator[etree._Element]:
@@ -124,17 +128,19 @@ def _items(root: etree._Element) -> Iterator[etree._Element]:
             waiting += reversed(element)
 
 
-def _entry(raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str) -> Entry:
+def _entry(raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str, *, is_atom: bool) -> Entry:
     detail = next(iter(raw.get("content") or ()), None) or raw.get("summary_detail") or {}
     base = _text(detail, "base") or url
     text = _text(detail, "value")
-    as_text = detail.get("type") == "text/plain" and "<" not in text
+    # Atom says what is text (RFC 4287, section 3.1.1).  RSS does not, and what has markup is HTML.
+    as_text = _is_text(detail) and (is_atom or "<" not in text)
     html = cleaning.safe_text(text) if as_text else cleaning.safe_html(text, base)
-    link = _text(raw, "link")
+    title, link = _text(raw, "title"), _text(raw, "link")
+    title_as_text = is_atom and _is_text(raw.get("title_detail") or {})
     return _identified(
         Entry(
             guid=clean(_text(raw, "id")),
-            title=cleaning.plain(_text(raw, "title")),
+            title=clean(title)[: cleaning.MAX_TITLE] if title_as_text else cleaning.plain(title),
             text_html=html,
             link=cleaning.web_url(link, url) if link else "",
             enclosures=_enclosures(
@@ -148,6 +154,10 @@ def _entry(raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str) -> Entr
             published_at=_at(raw.get("published_parsed") or raw.get("updated_parsed")),
         )
     )
+
+
+def _is_text(detail: Mapping[str, Any]) -> bool:
+    return detail.get("type") == "text/plain"
 
 
 def _at(parsed: struct_time | None) -> float | None:

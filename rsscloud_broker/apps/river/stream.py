@@ -335,15 +335,15 @@ class RiverStreams:
         before = 0
         while self._streams:
             try:
+                if self._clock.seconds() >= beat_at:
+                    beat_at = self._clock.seconds() + HEARTBEAT
+                    await self._beat()
                 before = await self._look(before)
                 await self._check_sessions()
             except Unavailable as error:
                 self.log.error("The river cannot look for new items: {error}", error=error)
             except Exception:  # log a bug, and try again
                 self.log.failure("Looking after the streams of rivers failed.")
-            if self._clock.seconds() >= beat_at:
-                beat_at = self._clock.seconds() + HEARTBEAT
-                await self._beat()
             await self._rest()
         self._end_watch()
         self._position = None

@@ -216,7 +216,12 @@ class Tending(MultiService):
     async def sweep(self) -> None:
         """Remove the feeds that nobody follows."""
         for feed in await self._store.abandoned_feeds(REMOVED_AT_ONCE):
-            await self.end(feed)
+            try:
+                await self.end(feed)
+            except (CancelledError, Unavailable):
+                raise
+            except Exception:  # log a bug; it must not keep others waiting
+                self.log.failure("The feed {url} could not be removed.", url=feed.url)
 
     async def end(self, feed: FeedRecord) -> None:
         """Remove a feed, unless somebody follows it."""

@@ -141,8 +141,13 @@ def _token_in_header(request: Request) -> str:
 
 def _fields(body: bytes) -> Sent:
     """Read a form without files.  The site limits the number of its fields."""
-    fields = parse_qsl(body, keep_blank_values=True)
-    return _sent(Form(tuple((decode(name), decode(value)) for name, value in fields), ()))
+    # Given bytes, parse_qsl fails at those beyond ASCII.  In Latin-1 each byte is a character.
+    fields = parse_qsl(body.decode("latin-1"), keep_blank_values=True, encoding="latin-1")
+    return _sent(Form(tuple((_text(name), _text(value)) for name, value in fields), ()))
+
+
+def _text(field: str) -> str:
+    return decode(field.encode("latin-1"))
 
 
 def _sent(form: Form) -> Sent:

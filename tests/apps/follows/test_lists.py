@@ -5,7 +5,7 @@ from __future__ import annotations
 from email.utils import formatdate
 from typing import Any
 
-from twisted.internet.defer import Deferred, execute
+from twisted.internet.defer import Deferred, execute, fail
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -438,6 +438,35 @@ class FollowsTests(SynchronousTestCase):
         self.intake.failure = None
         self.clock.advance(80)
         self.assertEqual(self.intake.names, ["Blog 1"])
+
+    def test_goes_on_if_what_it_learned_cannot_be_stored(self) -> None:
+        """Whatever the reason, and at whichever statement."""
+        self.serve(LIST, a_ping(1, self.now()))
+        self.start(every=10.0)
+        real = self.store.record_followed
+        for error in (Unavailable("no disk"), ZeroDivisionError()):
+            self.web.answers[LIST] = reply(500)
+            self.clock.pump([1.0] * 60)
+            self.serve(LIST, a_ping(1, self.now()))
+            self.patch(self.store, "record_followed", lambda *args, error=error: fail(error))
+            self.clock.pump([1.0] * 900)
+            self.patch(self.store, "record_followed", real)
+            self.clock.pump([1.0] * 900)
+            self.assertEqual(self.state().failures, 0)
+            before = len(self.asked(LIST))
+            self.clock.pump([1.0] * 60)
+            self.assertGreater(len(self.asked(LIST)), before)
+        self.flushLoggedErrors(ZeroDivisionError)
+
+    def test_bug_at_the_start_is_not_the_end(self) -> None:
+        self.serve(LIST, a_ping(1, self.now()))
+        real = self.store.followed_lists
+        self.patch(self.store, "followed_lists", lambda *args: fail(ZeroDivisionError()))
+        self.start()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.patch(self.store, "followed_lists", real)
+        self.clock.pump([1.0] * 20)
+        self.assertEqual(len(self.asked(LIST)), 1)
 
     def test_stops_in_the_middle_of_a_read(self) -> None:
         self.web.answers[LIST] = waiting = Deferred[Any]()

@@ -113,6 +113,23 @@ class PushingTests(SynchronousTestCase):
             self.clock.advance(0.1)
         self.assertIn(self.reads(LIST), range(5, 3 + round(20 / HINT_PAUSE)))
 
+    def test_malformed_hub_link_leaves_the_list_readable(self) -> None:
+        document = opening(NOON, 0) + closing(0)
+        for link in ("<http://[>; rel=hub", f"<{HUB}>; rel=hub, <http://[>; rel=self"):
+            self.web.answers[LIST] = reply(200, document, link=link)
+            with self.subTest(link), capturedLogs() as logs:
+                self.start_list()
+                self.pass_time(3000)
+                self.assertEqual(logs, [])
+        self.assertEqual(self.asked()[-1]["hub.topic"], [LIST])
+
+    def test_malformed_hub_link_leaves_the_feed_readable(self) -> None:
+        feed = '<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:1</id><title>A</title></feed>'
+        link = f"<http://[>; rel=hub, <{HUB}>; rel=hub, <//[>; rel=self"
+        self.web.answers[FEED] = reply(200, feed.encode(), link=link)
+        self.start(FollowsOptions(feeds=(Feed(FEED, every=1000.0),)))
+        self.assertEqual(self.asked()[-1]["hub.topic"], [FEED])
+
     def test_lease_is_renewed(self) -> None:
         self.start_list()
         self.verify()
@@ -124,6 +141,22 @@ class PushingTests(SynchronousTestCase):
         self.clock.advance(LONGEST_LEASE)
         self.pass_time(1)
         self.assertEqual(len(self.asked()), 3, "the lease was not believed")
+
+    def test_bug_at_one_hub_is_not_the_end(self) -> None:
+        other = f"{THERE}/shortChanges.xml"
+        link = f"<{THERE}/strange>; rel=hub, <{other}>; rel=self"
+        self.web.answers[other] = reply(200, opening(NOON, 0) + closing(0), link=link)
+        self.web.answers[f"{THERE}/strange"] = ZeroDivisionError()
+        sources = [Source(each, push=True, every=1000.0) for each in (other, LIST)]
+        self.start(FollowsOptions(tuple(sources)))
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.assertEqual([form["hub.topic"] for form in self.asked()], [[LIST]])
+        self.verify()
+        self.pass_time(760)
+        self.assertEqual(len(self.asked()), 2, "renewed")
+        self.web.answers[f"{THERE}/strange"] = reply(202)
+        self.pass_time(2860)
+        self.assertEqual(self.reads(f"{THERE}/strange"), 2, "asked again after an hour")
 
     def test_only_what_was_asked_for_is_confirmed(self) -> None:
         self.start_list()

@@ -4,13 +4,19 @@ None of it is made with the broker's code, nor with Twisted.  ``python foreign.p
 free port of loopback and prints it::
 
     GET  /blog/                     a page that names its feed
-    GET  /NAME.xml                  a feed; NAME is hub, cloud, silent, forging, lying or plain
+    GET  /NAME.xml                  a feed; NAME is hub, moved, cloud, first, silent, forging,
+                                    lying or plain
     POST /post/NAME title=...       adds an item; the hub or the cloud tells its subscribers
     GET  /told                      who was told and what they answered; how many are subscribed
-    POST /hub, /rsscloud            for subscribers
+    POST /hub, /moved, /rsscloud, /RPC2     for subscribers
 
-The hub of ``silent`` takes subscriptions and tells nobody.  That of ``forging`` signs with another
-secret.  That of ``lying`` sends another topic when it verifies the intent.
+The hub of ``moved`` redirects to that of ``hub``.  The hub of ``silent`` takes subscriptions and
+tells nobody.  That of ``forging`` signs with another secret.  That of ``lying`` sends another topic
+when it verifies the intent.
+
+The cloud of ``cloud`` answers only to those who accept ``application/xml``, as rsscloud-server
+does.  That of ``first`` is one of 2003: its procedure takes five parameters, and it calls back by
+XML-RPC.
 """
 
 from __future__ import annotations
@@ -21,10 +27,11 @@ import json
 import threading
 import urllib.error
 import urllib.request
+import xmlrpc.client
 from collections import defaultdict
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
-from typing import cast
+from typing import Any, cast
 from urllib.parse import parse_qs, urlencode, urlsplit
 from xml.sax.saxutils import escape
 
@@ -32,7 +39,8 @@ ITEMS: dict[str, list[str]] = defaultdict(list)
 SUBSCRIBERS: dict[str, dict[str, str]] = defaultdict(dict)
 REGISTERED: dict[str, set[str]] = defaultdict(set)
 TOLD: list[tuple[str, str, int]] = []
-HUBS = ("hub", "silent", "forging", "lying")
+FIRST: dict[str, set[tuple[str, str]]] = defaultdict(set)
+HUBS = ("hub", "moved", "silent", "forging", "lying")
 
 
 class Site(BaseHTTPRequestHandler):
@@ -74,6 +82,9 @@ class Site(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        if self.path == "/RPC2":
+            self.please_notify(body)
+            return
         form = {name: values[0] for name, values in parse_qs(body).items()}
         path = self.path
         if path.startswith("/post/"):
@@ -81,6 +92,13 @@ class Site(BaseHTTPRequestHandler):
         elif path == "/hub":
             self.answer(202, b"accepted")
             threading.Thread(target=self.verify, args=(form,), daemon=True).start()
+        elif path == "/moved":
+            self.send_response(308)
+            self.send_header("Location", "/hub")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif path == "/rsscloud" and "application/xml" not in self.headers["Accept"]:
+            self.answer(406, b"Not Acceptable")
         elif path == "/rsscloud":
             self.register(form)
         else:
@@ -89,11 +107,17 @@ class Site(BaseHTTPRequestHandler):
     def feed(self, name: str) -> bytes:
         extra = ""
         if name in HUBS:
-            extra = f'<atom:link rel="hub" href="{self.base}/hub"/>'
+            path = "moved" if name == "moved" else "hub"
+            extra = f'<atom:link rel="hub" href="{self.base}/{path}"/>'
         elif name == "cloud":
             extra = (
                 f'<cloud domain="127.0.0.1" port="{self.port}" path="/rsscloud" '
                 'registerProcedure="" protocol="http-post"/>'
+            )
+        elif name == "first":
+            extra = (
+                f'<cloud domain="127.0.0.1" port="{self.port}" path="/RPC2" '
+                'registerProcedure="xmlStorageSystem.rssPleaseNotify" protocol="xml-rpc"/>'
             )
         items = "".join(
             f"<item><title>{escape(title)}</title><guid>{name}-{number}</guid></item>"
@@ -114,6 +138,10 @@ class Site(BaseHTTPRequestHandler):
                 self.push(name, topic, callback, secret)
         for callback in tuple(REGISTERED[topic]):
             self.tell(topic, callback, urlencode({"url": topic}).encode(), {})
+        for url, procedure in tuple(FIRST[topic]):
+            with xmlrpc.client.ServerProxy(url) as workstation:
+                returned = getattr(workstation, procedure)(topic)
+                TOLD.append((topic, url, 200 if returned is True else 500))
         self.answer(200, formatdate().encode())
 
     def push(self, name: str, topic: str, callback: str, secret: str) -> None:
@@ -162,6 +190,23 @@ class Site(BaseHTTPRequestHandler):
             REGISTERED[topic].add(callback)
         said = "true" if confirmed else "false"
         self.answer(200, f'<notifyResult success="{said}" msg="said {said}"/>'.encode(), "text/xml")
+
+    def please_notify(self, body: str) -> None:
+        parameters, name = cast(Any, xmlrpc.client.loads(body))
+        said: Any = (True,)
+        if name != "xmlStorageSystem.rssPleaseNotify":
+            said = xmlrpc.client.Fault(4, f"There is no procedure {name}")
+        elif len(parameters) != 5:
+            said = xmlrpc.client.Fault(4, "The procedure takes five parameters")
+        elif parameters[3] != "xml-rpc":
+            said = xmlrpc.client.Fault(4, "Only xml-rpc is known here")
+        else:
+            procedure, port, path, _, topics = parameters
+            for topic in topics:
+                url = f"http://{self.client_address[0]}:{port}{path}"
+                FIRST[topic].add((url, procedure))
+        answer = xmlrpc.client.dumps(said, methodresponse=True)
+        self.answer(200, answer.encode(), "text/xml")
 
 
 if __name__ == "__main__":

@@ -68,6 +68,15 @@ class DiscoveryTests(SynchronousTestCase):
         self.web.answers["http://blog.example/base/f"] = FEED
         self.assertEqual(self.find().url, "http://blog.example/base/f")
 
+    def test_malformed_urls(self) -> None:
+        self.page(
+            '<base href="http://["><link rel="feed" href="http://[a:b]/">'
+            '<link rel="feed" href="f">',
+            link='<http://[>; rel="alternate"',
+        )
+        self.web.answers["http://blog.example/2026/f"] = FEED
+        self.assertEqual(self.find().url, "http://blog.example/2026/f")
+
     def test_the_feed_that_a_header_names(self) -> None:
         self.page("", link='</f>; rel="alternate"; type="application/rss+xml"')
         self.web.answers["http://blog.example/f"] = FEED

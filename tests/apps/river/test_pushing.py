@@ -15,7 +15,7 @@ from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.testing import OutboundRequest, reply
 from rsscloud_broker.testing.clock import About
-from rsscloud_broker.wire import websub, xmlrpc
+from rsscloud_broker.wire import soap, websub, xmlrpc
 from tests.apps.river.house import (
     BLOG,
     CLOUD,
@@ -26,6 +26,7 @@ from tests.apps.river.house import (
     RiverHouse,
     rss,
 )
+from tests.client.clouds import FirstCloud, NodeCloud
 
 
 class HubCase(SynchronousTestCase):
@@ -68,6 +69,14 @@ class HubTests(HubCase):
         self.assertEqual(feed.renew_at, About(now + 0.75 * 864_000))
         self.assertEqual(feed.verified_at, About(now))
         self.assertIn(f"told by the hub {HUB}; next renewal 2026-10-07T", feed.status)
+
+    def test_a_hub_that_redirects_to_another_one(self) -> None:
+        there = "http://there.example/hub"
+        self.house.hubs.answers[HUB] = reply(307, location=there)
+        self.house.follow()
+        form = self.house.asked(there)[-1]
+        self.assertEqual(self.house.verify(form).body, b"x91")
+        self.assertEqual(self.house.feed().how, "websub")
 
     def test_confirms_nothing_else(self) -> None:
         self.house.follow()
@@ -387,6 +396,55 @@ class CloudTests(HubCase):
         self.house.pass_time(15)
         self.assertEqual(self.house.feed().how, "rsscloud")
 
+    def test_a_cloud_of_2003(self) -> None:
+        """It takes five parameters, calls back by its own protocol, and wants true."""
+        name = "xmlStorageSystem.rssPleaseNotify"
+        for protocol, decode in (
+            ("xml-rpc", xmlrpc.decode_response),
+            ("soap", soap.decode_response),
+        ):
+            with self.subTest(protocol):
+                self.house = RiverHouse(self)
+                self.pages = self.house.topics.pages
+                self.head = NAMES_CLOUD.replace("http-post", protocol).replace(
+                    'registerProcedure=""', f'registerProcedure="{name}"'
+                )
+                self.pages[BLOG] = self.feed("one")
+                cloud = FirstCloud(protocol)
+
+                def register(request: OutboundRequest, cloud: FirstCloud = cloud) -> OutboundReply:
+                    return reply(200, cloud.answer(request.body))
+
+                self.house.hubs.answers[CLOUD] = register
+                feed = self.house.follow()
+                self.assertEqual((feed.how, cloud.faults), ("rsscloud", []), feed.status)
+                (known,) = cloud.registered
+                self.assertEqual((known.protocol, known.port), (protocol, 5337))
+                self.pages[BLOG] = self.feed("two", "one")
+                headers, body = known.notification(BLOG)
+                answer = self.house.ask("POST", known.path, body, headers)
+                self.assertEqual(answer.status, 200)
+                self.assertIs(decode(answer.body), True)
+                self.house.pass_time(2)
+                self.assertEqual(self.house.titles(), ["two", "one"])
+
+    def test_rsscloud_server_by_xml_rpc(self) -> None:
+        """If it cannot call the address that the registration comes from, it gets the domain."""
+        self.head = NAMES_CLOUD.replace("http-post", "xml-rpc")
+        self.pages[BLOG] = self.feed("one")
+        cloud = NodeCloud(declines=1)
+        self.house.hubs.answers[CLOUD] = lambda request: reply(200, cloud.answer(request.body))
+        self.assertEqual(self.house.follow().how, "rsscloud")
+        self.assertEqual(
+            [each[3:] for each in cloud.registered], [("xml-rpc",), ("http-post", "broker.example")]
+        )
+
+    def test_what_is_no_call_is_a_ping_too(self) -> None:
+        self.house.follow()
+        path = self.house.asked(CLOUD)[-1]["path"]
+        for body, headers in ((b"<a>", {"SOAPAction": '"x"'}), (b"", {}), (b"\0", {})):
+            self.assertEqual(self.house.ask("POST", path, body, headers).status, 200)
+
     def test_the_registration_by_xml_rpc(self) -> None:
         self.head = NAMES_CLOUD.replace("http-post", "xml-rpc").replace(
             'registerProcedure=""', 'registerProcedure="cloud.notify"'
@@ -396,5 +454,5 @@ class CloudTests(HubCase):
         self.house.hubs.answers[CLOUD] = reply(200, answer)
         self.assertEqual(self.house.follow().how, "rsscloud")
         (request,) = self.house.hubs.requests
-        for part in (b"cloud.notify", b"http-post", b"broker.example", BLOG.encode()):
+        for part in (b"cloud.notify", b"xml-rpc", b"5337", BLOG.encode()):
             self.assertIn(part, request.body)

@@ -75,6 +75,27 @@ class FormatTests(SynchronousTestCase):
             document.offers, (Offer("websub", "http://hub.example/", "http://blog.example/self"),)
         )
 
+    def test_text_of_atom_is_no_html(self) -> None:
+        """What is between the signs is text as well; in RSS it is markup."""
+        written = "if a &lt;b> and c&lt;/b> &amp;amp; d"
+        for kind in ("", ' type="text"', ' type="text/plain"'):
+            for name in ("summary", "content"):
+                with self.subTest(f"{name}{kind}"):
+                    (entry,) = entries(
+                        '<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry>'
+                        f"<id>urn:1</id><title{kind}>{written}</title>"
+                        f"<{name}{kind}>{written}</{name}></entry></feed>".encode(),
+                        "application/atom+xml",
+                    )
+                    self.assertEqual(entry.title, "if a <b> and c</b> &amp; d")
+                    self.assertEqual(entry.text_html, "if a &lt;b&gt; and c&lt;/b&gt; &amp;amp; d")
+        (entry,) = entries(
+            rss(f"<item><title>{written}</title><description>{written}</description></item>")
+        )
+        self.assertEqual(
+            (entry.title, entry.text_html), ("if a  and c & d", "if a <b> and c</b> &amp; d")
+        )
+
     def test_rdf(self) -> None:
         (entry,) = entries(
             b'<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" '

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
@@ -9,6 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.river.model import Arrival, Imported, InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_OUTLINES
 from rsscloud_broker.apps.river.options import RiverOptions
+from rsscloud_broker.apps.river.records import FeedRecord
 from rsscloud_broker.apps.river.river import AT_ONCE, FIND_WITHIN, PER_HOUR
 from rsscloud_broker.errors import CallbackFailed, TooMany
 from tests.apps.river.house import BLOG, DAY, RiverHouse, rss
@@ -116,6 +119,25 @@ class FollowingTests(SynchronousTestCase):
         self.house.result(self.house.accounts.remove_account("dave"))
         self.house.pass_time(1200)
         self.assertEqual(self.house.subscriptions(BLOG), [])
+
+    def test_bug_at_one_feed_keeps_no_other_from_being_removed(self) -> None:
+        other = f"{BLOG}?2"
+        self.house.topics.pages[other] = rss("three")
+        for url in (BLOG, other):
+            self.house.follow(url)
+        self.house.result(self.house.accounts.remove_account("dave"))
+
+        async def leave(feed: FeedRecord) -> None:
+            if feed.url == BLOG:
+                raise ZeroDivisionError
+
+        with mock.patch.object(self.house.tending._pushing, "leave", leave):
+            self.house.pass_time(1200)
+        self.assertTrue(self.flushLoggedErrors(ZeroDivisionError))
+        left = [len(self.house.subscriptions(url)) for url in (BLOG, other)]
+        self.assertEqual(left, [1, 0])
+        self.house.pass_time(1200)
+        self.assertEqual(self.house.subscriptions(BLOG) + self.house.subscriptions(other), [])
 
     def test_the_subscription_is_renewed_for_ever(self) -> None:
         self.house.follow()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river import rendering
+from rsscloud_broker.apps.river import rendering, stream
 from rsscloud_broker.apps.river.page import StreamLimits
 from rsscloud_broker.apps.river.stream import CHECK, KEPT_EVENTS, MOST_MISSED, PART, SESSION_CHECK
 from rsscloud_broker.config import Http
@@ -213,6 +215,17 @@ class StreamTests(StreamCase):
 
 class TroubleTests(StreamCase):
     http = Http(idle_timeout=30.0)
+
+    def test_bug_at_a_heartbeat_is_not_the_end(self) -> None:
+        reader = self.watch(self.dave)
+        self.wait()
+        with mock.patch.object(stream, "in_turns", side_effect=ZeroDivisionError):
+            self.wait(HEARTBEAT)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+        self.river.store(item(1))
+        self.wait()
+        self.wait()
+        self.assertEqual(reader.ids(), [1])
 
     def test_a_database_that_is_out_of_reach(self) -> None:
         self.river.failure = UNAVAILABLE

@@ -583,6 +583,25 @@ class ClientTests(MicropubTestCase):
         photos = self.source(url)["properties"]["photo"]
         self.assertEqual(photos, [{"value": PHOTO, "alt": "Sunset"}, OTHER])
 
+    def test_characters_beyond_ascii_in_a_form(self) -> None:
+        """Percent-encoded or as they are, in UTF-8 or as old tools send them."""
+        for sent, text in (
+            (b"Gr%C3%BC%C3%9Fe+%E2%98%83", "Gr\u00fc\u00dfe \u2603"),
+            ("Gr\u00fc\u00dfe".encode(), "Gr\u00fc\u00dfe"),
+            (b"%F0%9F%98%80", "\U0001f600"),
+            (b"Gr%FC\xdfe", "Gr\u00fc\u00dfe"),
+        ):
+            with self.subTest(sent):
+                headers = {"Content-Type": FORM, **self.bearer(None)}
+                answer = self.ask("POST", "/micropub", b"h=entry&content=" + sent, headers)
+                self.assert_created(answer)
+                self.assertEqual(self.posts()[0].text, text)
+
+    def test_a_url_beyond_ascii_in_a_form(self) -> None:
+        url = quote(f"{BROKER}/people/dave/\u00fc", safe="")
+        self.assert_error(self.form(f"action=delete&url={url}"), 404, "invalid_request")
+        self.assert_error(self.form("action=\u00fc&url=x"), 400, "invalid_request")
+
     def test_scripts_of_other_sites(self) -> None:
         answer = self.ask("OPTIONS", "/micropub", headers={"Origin": "https://client.example"})
         self.assertEqual(answer.headers["access-control-allow-origin"], "*")
