@@ -129,6 +129,13 @@ class ForgedForm(Refused):
     """A form that only signed-in people may send did not come from a page of the broker."""
 
 
+class GivenUp(Exception):
+    """Some work is not tried, since processes of the broker have ended while they were at it.
+
+    The text says so, as a clause.
+    """
+
+
 class Unavailable(Exception):
     """The broker lacks a resource that it needs for a request; nothing was changed.
 

@@ -7,8 +7,8 @@ plain values.  Times are seconds since the epoch (UTC) as floats; durations are 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from enum import IntEnum
-from typing import Final
+from enum import IntEnum, StrEnum
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from attrs import field, frozen
@@ -23,6 +23,25 @@ from rsscloud_broker.model import (
     Topic,
     Way,
 )
+
+
+class WorkKind(StrEnum):
+    """The kinds of stored work that may end a process."""
+
+    NOTIFICATION = "notification"
+    TOPIC = "topic"
+    INTENT = "intent"
+
+
+class Work(NamedTuple):
+    """Stored work that may end a process.
+
+    :ivar name: the URL of a topic to be fetched; the id of an intent to be verified; of a
+        notification, that of its subscription.
+    """
+
+    kind: WorkKind
+    name: int | str
 
 
 @frozen
@@ -159,6 +178,7 @@ class Fanout:
     :ivar last_id: the id of the last subscription that is notified; None for all after the cursor.
         Other nodes notify those after it, in other parts of the same fan-out.
     :ivar node: the id of the node that has claimed it; None if no node has.
+    :ivar careful: whether the notifications that follow are suspect: see ``ITrials``.
     """
 
     id: int
@@ -172,6 +192,7 @@ class Fanout:
     outstanding: tuple[int, ...] = ()
     last_id: int | None = None
     node: int | None = field(default=None, eq=False)
+    careful: bool = field(default=False, eq=False)
 
 
 class CheckState(IntEnum):

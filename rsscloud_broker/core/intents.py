@@ -26,10 +26,17 @@ from twisted.logger import Logger
 
 from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.core.verification import Verifier
-from rsscloud_broker.errors import CallbackFailed, ClaimLost, Refused, TooMany, UnsupportedProtocol
+from rsscloud_broker.errors import (
+    CallbackFailed,
+    ClaimLost,
+    GivenUp,
+    Refused,
+    TooMany,
+    UnsupportedProtocol,
+)
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Callback, Intent
-from rsscloud_broker.records import PendingIntent
+from rsscloud_broker.records import PendingIntent, Work, WorkKind
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
 
@@ -252,10 +259,13 @@ class IntentQueue(Service):
         """
         intent = pending.intent
         try:
-            if intent.unsubscribe:
-                await self._verifier.unsubscribe(intent, pending.id)
-            else:
-                await self._subscribe_or_deny(pending)
+            async with self._store.trial(Work(WorkKind.INTENT, pending.id)):
+                if intent.unsubscribe:
+                    await self._verifier.unsubscribe(intent, pending.id)
+                else:
+                    await self._subscribe_or_deny(pending)
+        except GivenUp as error:
+            self._verifier.denied(intent, str(error))
         except CallbackFailed as error:
             if error.retry_after is not None:
                 return error

@@ -19,10 +19,11 @@ from rsscloud_broker.core.access import refusal
 from rsscloud_broker.core.host_limiter import HostQuota
 from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.errors import TopicEnded, TopicUnreadable
+from rsscloud_broker.errors import GivenUp, TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Topic, host_of
 from rsscloud_broker.readings import Fetched, Wanted
+from rsscloud_broker.records import Work, WorkKind
 from rsscloud_broker.urls import normal_form
 
 T = TypeVar("T")
@@ -145,7 +146,14 @@ class TopicReader:
                 raise TopicUnreadable(location, refusal(block), refused=True)
         quota = HostQuota("fetch", host_of(present.url), self._max_of_host)
         async with self._limiter.slot(turn, quota, urgent=present.subscribers > 0):
-            return await use(await self._read(present, is_known=topic is not None))
+            try:
+                async with self._store.trial(Work(WorkKind.TOPIC, present.url)):
+                    return await use(await self._read(present, is_known=topic is not None))
+            except GivenUp as error:
+                given_up = TopicUnreadable(present.url, str(error), refused=True)
+                now = self._clock.wall_seconds()
+                await self._failed(present.url, given_up, now, 0.0, is_known=topic is not None)
+                raise given_up from None
 
     def recorded(self, topic: Topic, *, pinged: bool) -> None:
         """Cache a topic that the caller has just recorded."""
@@ -192,14 +200,24 @@ class TopicReader:
         try:
             fetched = await fetch()
         except TopicUnreadable as error:
-            self._fetches.labels("failed").inc()
             seconds = self._clock.seconds() - began
-            if is_known:
-                await self._record_failure(url, started_at, error)
-            now = self._clock.wall_seconds()
-            self._bus.publish(events.TopicFetchFailed(url, error.reason, seconds, now))
+            await self._failed(url, error, started_at, seconds, is_known=is_known)
             raise
         return _Answer(fetched, started_at, self._clock.seconds() - began)
+
+    async def _failed(
+        self, url: str, error: TopicUnreadable, at: float, seconds: float, *, is_known: bool
+    ) -> None:
+        """Count, store and publish that a topic could not be fetched.
+
+        :param at: when that began, by the wall clock.
+        :param seconds: how long it took.
+        """
+        self._fetches.labels("failed").inc()
+        if is_known:
+            await self._record_failure(url, at, error)
+        now = self._clock.wall_seconds()
+        self._bus.publish(events.TopicFetchFailed(url, error.reason, seconds, now))
 
     async def _record_failure(self, url: str, at: float, error: TopicUnreadable) -> None:
         """Store why a fetch failed, and end the topic if its server says that it has ended."""

@@ -8,6 +8,7 @@
 - ``feeds``: what the feeds of the broker are made of
 - ``relaying``: pings that travel between brokers
 - ``shared_work``: what one node does for all: jobs, and files for crawlers
+- ``trials``: work that may have ended a process
 - ``views``: what pages may read
 - ``accounts``: accounts, sessions and tokens, and who makes a request
 - ``account_store``: everything that is kept of accounts
@@ -93,6 +94,7 @@ from rsscloud_broker.interfaces.relaying import IFollowStore, Intake, IPingIntak
 from rsscloud_broker.interfaces.shared_work import IJobs, ISharedWork
 from rsscloud_broker.interfaces.simplefeed import IEntryHandler, IMarker, Position
 from rsscloud_broker.interfaces.store import IDiskSpace, IStore
+from rsscloud_broker.interfaces.trials import ITrials
 from rsscloud_broker.interfaces.views import (
     FeedReport,
     Finding,
@@ -163,6 +165,7 @@ __all__ = [
     "IStore",
     "ITopicFetcher",
     "ITopicView",
+    "ITrials",
     "IURLPolicy",
     "Intake",
     "OutboundReply",

@@ -18,6 +18,7 @@ from rsscloud_broker.interfaces.distribution import IDistributionStore
 from rsscloud_broker.interfaces.feeds import IChangeStore
 from rsscloud_broker.interfaces.relaying import IFollowStore, IRelayStore
 from rsscloud_broker.interfaces.shared_work import ISharedWork
+from rsscloud_broker.interfaces.trials import ITrials
 from rsscloud_broker.interfaces.views import IStatistics
 from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import (
@@ -53,6 +54,7 @@ class IStore(
     IFollowStore,
     IChangeStore,
     ISharedWork,
+    ITrials,
 ):
     """Everything that outlives the process.
 

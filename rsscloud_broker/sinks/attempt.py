@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 from attrs import define, evolve, field
 
-from rsscloud_broker.direct import BreakOff, nothing_to_break_off
-from rsscloud_broker.model import Content, Outcome, Subscription
+from rsscloud_broker.direct import BreakOff, nothing_to_break_off, tell
+from rsscloud_broker.interfaces import IDirectNotifier, INotifier
+from rsscloud_broker.model import Content, Notification, Outcome, Subscription
 from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.dispatch import Job
 
@@ -19,6 +20,8 @@ Done: TypeAlias = Callable[[Delivery], None]
 #: Called once, when an attempt has begun, or is over without having begun.
 Began: TypeAlias = Callable[[], None]
 
+#: Begins a notification, as ``IDirectNotifier.begin`` does.
+Begin: TypeAlias = Callable[[Notification, Callable[[Outcome | Exception], object]], BreakOff]
 
 #: The outcome of a notification whose pushed content the store no longer keeps: nobody is called.
 NOT_KEPT = Outcome(False, "what was pushed is not kept any more", answered=False, refused=True)
@@ -40,6 +43,9 @@ class Attempt(Job):
     :ivar break_off: stops the notification if it is under way.
     :ivar sending: the content that counts as being sent until the call is over; None for none.
     :ivar called: whether the call is over.
+    :ivar careful: whether it is suspect in any case: see ``ITrials``.
+    :ivar waits: whether it has begun, but waits for its trial.
+    :ivar given_up: whether it is not tried any more.
     """
 
     subscription: Subscription
@@ -56,6 +62,9 @@ class Attempt(Job):
     break_off: BreakOff = nothing_to_break_off
     sending: Content | None = None
     called: bool = False
+    careful: bool = False
+    waits: bool = False
+    given_up: bool = False
 
     def begin(self) -> None:
         self.make(self)
@@ -115,3 +124,25 @@ def changes_something(delivery: Delivery) -> bool:
 
 def nobody_asks() -> None:
     """A ``Began`` that does nothing."""
+
+
+def begin_by(notifier: INotifier) -> Begin:
+    """How notifications of a notifier begin."""
+    if IDirectNotifier.providedBy(notifier):
+        begin: Begin = notifier.begin
+        return begin
+
+    async def notify(notification: Notification) -> Outcome:
+        outcome: Outcome = await notifier.notify(notification)
+        return outcome
+
+    return lambda notification, done: tell(notify(notification), done)
+
+
+def notification_of(subscription: Subscription, content: Content | None) -> Notification:
+    """What a subscriber is told.
+
+    :param content: what it carries; None for nothing.
+    """
+    topic, options = subscription.told_topic, subscription.options
+    return Notification(topic, subscription.callback, options, content)

@@ -22,7 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from random import random
-from typing import TypeAlias
 
 from attrs import define, evolve, field
 from twisted.internet.defer import CancelledError, Deferred
@@ -30,18 +29,21 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.direct import BreakOff, tell
-from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IBlocks, IClock, IDirectNotifier, INotifier
-from rsscloud_broker.model import Callback, Content, Denial, Notification, Outcome, Subscription
-from rsscloud_broker.records import Delivery
+from rsscloud_broker.direct import BreakOff, tell, told
+from rsscloud_broker.errors import GivenUp, Unavailable
+from rsscloud_broker.interfaces import IBlocks, IClock, INotifier, ITrials
+from rsscloud_broker.model import Callback, Content, Denial, Outcome, Subscription
+from rsscloud_broker.records import Delivery, Work, WorkKind
 from rsscloud_broker.sinks.attempt import (
     NOT_KEPT,
     Attempt,
     Began,
+    Begin,
     Done,
+    begin_by,
     leave_to_the_store,
     nobody_asks,
+    notification_of,
     of_follower,
     put_off,
 )
@@ -62,9 +64,6 @@ LONGEST_WAIT = 600.0
 #: Seconds until a notification to a blocked host is due again, unless the block is lifted.
 BLOCKED = 3600.0
 
-#: Begins a notification, as ``IDirectNotifier.begin`` does.
-_Begin: TypeAlias = Callable[[Notification, Callable[[Outcome | Exception], object]], BreakOff]
-
 
 @define(eq=False)
 class Attempts:
@@ -75,6 +74,7 @@ class Attempts:
     :param blocks: the hosts that administrators have blocked; None if none ever are.
     :param jitter: returns a random number from 0 to 1.
     :param delivered: is called when a subscriber has accepted a notification, with the time.
+    :param trials: has those begun with care that may have ended a process; None if none ever has.
     :ivar stopping: the broker stops, so no attempt begins any more.
     """
 
@@ -87,17 +87,18 @@ class Attempts:
     _blocks: IBlocks | None = None
     _jitter: Callable[[], float] = random
     _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
+    _trials: ITrials | None = None
     stopping: bool = field(default=False, init=False)
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
     _outcomes: Outcomes = field(init=False)
-    _beginner: Callable[[str], _Begin] = field(init=False)
+    _beginner: Callable[[str], Begin] = field(init=False)
     _waiting_for_idle: list[Deferred[None]] = field(factory=list, init=False)
     log = Logger()
 
     def __attrs_post_init__(self) -> None:
         self._outcomes = Outcomes(self._clock, self._counters, self._jitter, self._delivered)
         # Cached, since asking what an object provides is slow.
-        self._beginner = cache(lambda protocol: _begin_by(self._notifiers[protocol]))
+        self._beginner = cache(lambda protocol: begin_by(self._notifiers[protocol]))
 
     @property
     def under_way(self) -> list[Attempt]:
@@ -113,6 +114,7 @@ class Attempts:
         began: Began = nobody_asks,
         content: Content | None = None,
         content_id: int | None = None,
+        careful: bool = False,
     ) -> Attempt:
         """Notify a subscriber as soon as there is a slot.
 
@@ -121,6 +123,7 @@ class Attempts:
         :param began: see ``Began``; may be called before this returns.
         :param content: the content to carry; None for the newest.
         :param content_id: the store's key of the content, if it was pushed.
+        :param careful: whether it is suspect in any case: see ``ITrials``.
         """
         host = subscription.callback.host
         if not subscription.wants_content or subscription.ended:
@@ -128,6 +131,7 @@ class Attempts:
         attempt = Attempt(
             host, subscription.topic, subscription, self._make, done, began, content, content_id
         )
+        attempt.careful = careful
         instead = self._instead(attempt, changed=changed)
         if instead is not None:
             self._finish(attempt, instead)
@@ -173,6 +177,8 @@ class Attempts:
         """Put an attempt off for ``seconds``, unless it has begun."""
         if not attempt.over and self._dispatcher.withdraw(attempt):
             self._finish(attempt, self._put_off(attempt.subscription, seconds, attempt.content_id))
+        elif attempt.waits:
+            attempt.break_off()
 
     def disown(self, attempt: Attempt) -> None:
         """Let others make attempts for its subscription, since its outcome is not recorded."""
@@ -232,7 +238,7 @@ class Attempts:
             self._dispatcher.end(attempt)
             return
         try:
-            self._call(attempt)
+            self._begin(attempt)
         except Exception as error:
             self._called(attempt, error)
 
@@ -251,27 +257,48 @@ class Attempts:
         tried, now = (subscription.attempts or 0) + 1, self._clock.wall_seconds()
         return Delivery(subscription, nobody, now, None, tried, content_id=attempt.content_id)
 
-    def _call(self, attempt: Attempt) -> None:
+    def _begin(self, attempt: Attempt) -> None:
         """Begin the call of an attempt; ``_called`` is told of its end.
 
         :raises Exception: it cannot begin.
         """
+        called, trials = partial(self._called, attempt), self._trials
+        work = Work(WorkKind.NOTIFICATION, attempt.subscription.id)
+        if trials is not None and (attempt.careful or work in trials.suspects):
+            attempt.waits = True
+            attempt.break_off = tell(self._try(attempt, work, trials), called)
+        else:
+            attempt.break_off = self._call(attempt, called)
+
+    async def _try(self, attempt: Attempt, work: Work, trials: ITrials) -> Outcome | None:
+        """Call with care, since that may have ended a process."""
+        try:
+            async with trials.trial(work, careful=attempt.careful):
+                attempt.waits = False
+                return await told(partial(self._call, attempt))
+        except GivenUp as error:
+            attempt.given_up = True
+            return Outcome(False, str(error), answered=False, refused=True)
+
+    def _call(
+        self, attempt: Attempt, called: Callable[[Outcome | Exception | None], object]
+    ) -> BreakOff:
+        """Begin a call.
+
+        :param called: is told of its end.
+        :raises Exception: it cannot begin.
+        """
         subscription, content = attempt.subscription, attempt.content
         protocol = subscription.callback.protocol
-        called = partial(self._called, attempt)
         if subscription.ended:
-            denial = self._deny(self._notifiers[protocol], subscription)
-            attempt.break_off = tell(denial, called)
-            return
+            return tell(self._deny(self._notifiers[protocol], subscription), called)
         if not subscription.wants_content:
             content = None
         elif content is None:
-            attempt.break_off = tell(self._notify_of_newest(attempt), called)
-            return
+            return tell(self._notify_of_newest(attempt), called)
         else:
             self._count_sending(attempt, content)
-        begin = self._beginner(protocol)
-        attempt.break_off = begin(_notification(subscription, content), called)
+        return self._beginner(protocol)(notification_of(subscription, content), called)
 
     async def _deny(self, notifier: INotifier, subscription: Subscription) -> Outcome:
         topic, callback = subscription.told_topic, subscription.callback
@@ -294,7 +321,7 @@ class Attempts:
             return None if content_id is None else NOT_KEPT
         self._count_sending(attempt, content)
         notifier = self._notifiers[subscription.callback.protocol]
-        outcome: Outcome = await notifier.notify(_notification(subscription, content))
+        outcome: Outcome = await notifier.notify(notification_of(subscription, content))
         return outcome
 
     def _count_sending(self, attempt: Attempt, content: Content) -> None:
@@ -351,7 +378,13 @@ class Attempts:
 
     def _delivery(self, attempt: Attempt, outcome: Outcome) -> Delivery:
         notifier = self._notifiers[attempt.subscription.callback.protocol]
-        return self._outcomes.delivery(notifier, attempt.subscription, outcome, attempt.content_id)
+        return self._outcomes.delivery(
+            notifier,
+            attempt.subscription,
+            outcome,
+            attempt.content_id,
+            given_up=attempt.given_up,
+        )
 
     def _wait_for_content(self, subscription: Subscription) -> Delivery:
         """Put a notification off until the topic has been fetched."""
@@ -412,21 +445,3 @@ class Attempts:
         now = self._clock.wall_seconds()
         due = now if self.stopping else now + seconds
         return put_off(subscription, now, due, content_id)
-
-
-def _begin_by(notifier: INotifier) -> _Begin:
-    """How notifications of a notifier begin."""
-    if IDirectNotifier.providedBy(notifier):
-        begin: _Begin = notifier.begin
-        return begin
-
-    async def notify(notification: Notification) -> Outcome:
-        outcome: Outcome = await notifier.notify(notification)
-        return outcome
-
-    return lambda notification, done: tell(notify(notification), done)
-
-
-def _notification(subscription: Subscription, content: Content | None) -> Notification:
-    topic, options = subscription.told_topic, subscription.options
-    return Notification(topic, subscription.callback, options, content)

@@ -155,6 +155,7 @@ class Distribution(Service):
             self._contents,
             parts.blocks,
             delivered=self._delivered,
+            trials=parts.store,
         )
         self._retries = Retries(
             parts.store,

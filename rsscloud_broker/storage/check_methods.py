@@ -5,7 +5,8 @@ The SQL is in ``pings``, ``checks`` and ``check_claims``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
 
 from sqlalchemy import Connection
 from twisted.internet.defer import Deferred
@@ -23,8 +24,11 @@ from rsscloud_broker.records import (
 )
 from rsscloud_broker.storage import check_claims, checks
 from rsscloud_broker.storage import pings as ping_rows
+from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.threads import Threads
 from rsscloud_broker.tables import to_micros
+
+T = TypeVar("T")
 
 
 class CheckMethods:
@@ -41,6 +45,10 @@ class CheckMethods:
 
     def _registered(self, conn: Connection) -> int:
         """Return the node id of this process, and register it if need be."""
+        raise NotImplementedError
+
+    def _claiming(self, claim: Callable[[Connection, int], T]) -> Operation[T]:
+        """See ``Store._claiming``."""
         raise NotImplementedError
 
     def _claimant_of_checks(self, conn: Connection) -> int | None:
@@ -91,7 +99,7 @@ class CheckMethods:
 
     def claim_checks(self, wanted: WantedChecks) -> Deferred[ClaimedChecks]:
         return self._database.write(
-            lambda conn: check_claims.claim_checks(conn, wanted, self._registered(conn))
+            self._claiming(lambda conn, node: check_claims.claim_checks(conn, wanted, node))
         )
 
     def release_checks(self, held: Collection[str]) -> Deferred[int]:

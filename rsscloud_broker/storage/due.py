@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from attrs import evolve, frozen
 from sqlalchemy import (
@@ -31,6 +32,7 @@ from rsscloud_broker.model import Callback, Subscription
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.deliveries import later
+from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.portions import LOOKED_AT, Run, different_values, in_portions
 from rsscloud_broker.storage.schema import pending, subscription
 from rsscloud_broker.storage.subscriptions import by_ids
@@ -83,6 +85,11 @@ _EARLIEST = (
 #: Goes from each host that notifications wait for to the next one.
 WAITED_FOR = select(_hosts.c.value, _EARLIEST <= _NOW).where(_hosts.c.value.is_not(None))
 
+#: Makes an operation of a function that claims something, which it calls with a node id.
+Claiming: TypeAlias = Callable[
+    [Callable[[Connection, int], list[Subscription]]], Operation[list[Subscription]]
+]
+
 
 @frozen
 class Due:
@@ -130,12 +137,12 @@ def find_due(
 class Claims:
     """Claims for this process what is due.
 
-    :param registered: returns the node id of this process.
+    :param claiming: makes the operation of a function that claims something for this node.
     """
 
-    def __init__(self, threads: Threads, registered: Callable[[Connection], int]) -> None:
+    def __init__(self, threads: Threads, claiming: Claiming) -> None:
         self._threads = threads
-        self._registered = registered
+        self._claiming = claiming
         self._after = ""
 
     def claim_due(
@@ -145,8 +152,8 @@ class Claims:
         if busy:  # to find the others may take a while, and is done by reading
             return Deferred.fromCoroutine(self._claim_others(now, limit, busy))
         return self._threads.write(
-            lambda conn: claim_found(
-                conn, find_due(conn, now, limit, ()).keys, self._registered(conn)
+            self._claiming(
+                lambda conn, node: claim_found(conn, find_due(conn, now, limit, ()).keys, node)
             )
         )
 
@@ -159,7 +166,7 @@ class Claims:
         if not due.keys:
             return []
         return await self._threads.write(
-            lambda conn: claim_found(conn, due.keys, self._registered(conn))
+            self._claiming(lambda conn, node: claim_found(conn, due.keys, node))
         )
 
 

@@ -104,6 +104,17 @@ def intents(
     return [_pending(row) for row in conn.execute(query)]
 
 
+def take_over(conn: Connection, after: int, limit: int, node: int) -> list[PendingIntent]:
+    """See ``IStore.intents``: claims them for the only node.
+
+    :param node: the node id of this process.
+    """
+    found = intents(conn, after, limit)
+    claimed = update(intent).where(intent.c.id.in_([each.id for each in found]))
+    conn.execute(claimed.values(node_id=node))
+    return found
+
+
 def claim_intents(conn: Connection, limit: int, node: int) -> list[PendingIntent]:
     """See ``IStore.claim_intents``.
 

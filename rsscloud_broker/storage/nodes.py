@@ -46,7 +46,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker import __version__
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.storage import sqlite, suspects
 from rsscloud_broker.storage.schema import CLAIMS, node, pending, slice_
 from rsscloud_broker.storage.shared_schema import job
 from rsscloud_broker.tables import to_micros
@@ -103,7 +103,7 @@ def registered(conn: Connection, key: int | None) -> int:
         return key
     if sqlite.serves(conn):
         others = list(conn.execute(select(node.c.id)).scalars())
-        while _remove(conn, others).more:
+        while _remove(conn, others, ended=True).more:
             pass  # nobody else has a row locked
     now = database_clock(conn)
     values = {"started_at": now, "beat_at": now, "version": __version__}
@@ -151,7 +151,7 @@ def remove_dead(conn: Connection) -> Removed:
     """
     latest = database_clock(conn) - to_micros(DEAD_AFTER)
     dead = select(node.c.id).where(node.c.beat_at < latest).with_for_update(skip_locked=True)
-    return _remove(conn, list(conn.execute(dead).scalars()))
+    return _remove(conn, list(conn.execute(dead).scalars()), ended=True)
 
 
 def living(conn: Connection) -> list[str]:
@@ -171,11 +171,16 @@ def _has_heartbeats(conn: Connection) -> bool:
     return any(each["name"] == node.c.beat_at.name for each in tables.get_columns(node.name))
 
 
-def _remove(conn: Connection, keys: Sequence[int]) -> Removed:
-    """Free a portion of the claims of nodes.  If none is left, remove the rows of the nodes."""
+def _remove(conn: Connection, keys: Sequence[int], *, ended: bool = False) -> Removed:
+    """Free a portion of the claims of nodes.  If none is left, remove the rows of the nodes.
+
+    :param ended: whether they have ended without having been told to.
+    """
     if not keys:
         return Removed(nodes=0, more=False)
-    more = _free(conn, keys, _ALL_CLAIMS)
+    if ended:
+        suspects.count_ends(conn, keys, database_clock(conn))
+    more = _free(conn, keys, _ALL_CLAIMS, ended=ended)
     of_nodes = node.c.id.in_(keys)
     if more or any(conn.execute(_claimed(claim, keys, 1)).first() for claim in _ALL_CLAIMS):
         conn.execute(update(node).where(of_nodes, _STAYS).values(beat_at=-node.c.beat_at))
@@ -184,12 +189,15 @@ def _remove(conn: Connection, keys: Sequence[int]) -> Removed:
     return Removed(nodes=len(keys), more=False)
 
 
-def _free(conn: Connection, keys: Sequence[int], claims: Sequence[Column[Any]]) -> bool:
+def _free(
+    conn: Connection, keys: Sequence[int], claims: Sequence[Column[Any]], *, ended: bool = False
+) -> bool:
     """Free a portion of the claims of nodes, except those in rows that others have locked.
 
     So this never waits for a transaction that is slow, nor do two wait for each other.
 
     :param claims: the columns with the ids of the nodes.
+    :param ended: see ``_remove``.
     :returns: whether the portion was full, so that there may be more.
     """
     is_full = False
@@ -200,6 +208,8 @@ def _free(conn: Connection, keys: Sequence[int], claims: Sequence[Column[Any]]) 
         if found:
             some = update(claim.table).where(key.in_(found))
             conn.execute(some.values({claim.name: None}))
+            if ended:
+                suspects.suspect_claimed(conn, claim, found, database_clock(conn))
         is_full |= len(found) == PORTION
     return is_full
 

@@ -86,7 +86,7 @@ def claim_polls(conn: Connection, now: float, limit: int, node: int) -> list[Top
 
 
 def polls_due(conn: Connection, now: float, limit: int) -> list[TopicStatus]:
-    """See ``IStore.polls_due``.  Topics that have ended have no ``next_poll_at``."""
+    """The topics that are due.  Topics that have ended have no ``next_poll_at``."""
     query = (
         TOPICS.where(topic.c.next_poll_at <= to_micros(now))
         .order_by(topic.c.next_poll_at, topic.c.id)

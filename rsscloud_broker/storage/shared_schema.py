@@ -1,5 +1,5 @@
-"""The tables of what one node makes for all: jobs and documents.  See ``jobs`` and
-``shared_documents``.
+"""The tables of what nodes have to do with each other: jobs, documents that one node makes for all,
+and suspects.  See ``jobs``, ``shared_documents`` and ``suspects``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from sqlalchemy import (
     Column,
     ForeignKey,
     Index,
+    Integer,
     LargeBinary,
     Table,
     Text,
@@ -65,4 +66,19 @@ document_part = Table(
     ),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("body", LargeBinary, nullable=False),
+)
+
+#: Work that nodes had claimed when they ended: see ``suspects``.
+suspect = Table(
+    "suspect",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    # The id of the row of the work; of a notification, that of its subscription.
+    Column("key", BigInteger, primary_key=True, autoincrement=False),
+    # How many nodes have ended: the first had claimed it, and the others were at it.
+    Column("ends", Integer, nullable=False),
+    # The node that is at it; null if none is.
+    Column("node_id", Key, ForeignKey("node.id", ondelete="SET NULL"), index=True),
+    # When the last one was found to have ended, by the clock of the database.
+    Column("ended_at", BigInteger, nullable=False, index=True),
 )

@@ -9,7 +9,7 @@ The SQL of the methods is in ``pings``, ``topics``, ``checks``, ``check_claims``
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from attrs import evolve
@@ -76,6 +76,7 @@ from rsscloud_broker.storage.operations import Heavy, Operation
 from rsscloud_broker.storage.portion_methods import PortionMethods
 from rsscloud_broker.storage.shared_work import SharedWork
 from rsscloud_broker.storage.threads import StoreThreads, Threads
+from rsscloud_broker.storage.trials import Trials
 
 T = TypeVar("T")
 
@@ -111,7 +112,9 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
         self._bounds = bounds
         self._database = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
-        self._claims = due.Claims(self._database, self._registered)
+        self.suspects = Trials(reactor, self._database, self._registered)
+        self.trial = self.suspects
+        self._claims = due.Claims(self._database, self._claiming)
         #: How many nodes work on the database, as far as this process knows.
         self.live_nodes = 1
         if counters is not None:
@@ -145,13 +148,6 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
         nodes.leave(conn, self._node)
         hint(conn, FREED)
 
-    def _claimant(self, conn: Connection) -> int | None:
-        """The node id under which work is claimed; None if this is the only node.
-
-        On SQLite all work is this process's anyway.
-        """
-        return None if self._is_alone else self._registered(conn)
-
     @property
     def _node_if_not_alone(self) -> int | None:
         """The node id of this process, or 0 if it has none yet; None if this is the only node."""
@@ -164,6 +160,20 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
         """
         self._node = nodes.registered(conn, self._node)
         return self._node
+
+    def _claiming(self, claim: Callable[[Connection, int], T]) -> Operation[T]:
+        """An operation that claims something, and looks whether that is suspect.
+
+        :param claim: is called with the node id of this process.
+        """
+
+        def claimed(conn: Connection) -> T:
+            node = self._registered(conn)
+            found = claim(conn, node)
+            self.suspects.look(conn, node)  # afterwards: what is freed is made suspect at once
+            return found
+
+        return claimed
 
     def writes_waiting(self) -> int:
         """How many operations wait to be written."""
@@ -268,10 +278,14 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
     move_topic = writing(moves.move_topic)
 
     def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
-        if self._is_alone:
-            return self._database.read(lambda conn: polls.polls_due(conn, now, limit))
-        return self._database.write(
-            lambda conn: polls.claim_polls(conn, now, limit, self._registered(conn))
+        return Deferred.fromCoroutine(self._polls_due(now, limit))
+
+    async def _polls_due(self, now: float, limit: int) -> list[TopicStatus]:
+        """Read first, as most times nothing is due."""
+        if not await self._database.read(lambda conn: polls.polls_due(conn, now, 1)):
+            return []
+        return await self._database.write(
+            self._claiming(lambda conn, node: polls.claim_polls(conn, now, limit, node))
         )
 
     def plan_polls(self, plans: Sequence[PollPlan]) -> Deferred[None]:
@@ -322,7 +336,7 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
 
     def add_intent(self, intent: Intent, limit: int) -> Deferred[PendingIntent | None]:
         return self._database.write(
-            lambda conn: intent_rows.add_intent(conn, intent, limit, self._claimant(conn))
+            lambda conn: intent_rows.add_intent(conn, intent, limit, self._claimant_of_checks(conn))
         )
 
     def postpone_intent(self, key: int, attempts: int, retry_at: float) -> Deferred[None]:
@@ -335,12 +349,16 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
 
     def claim_intents(self, limit: int) -> Deferred[list[PendingIntent]]:
         return self._database.write(
-            lambda conn: intent_rows.claim_intents(conn, limit, self._registered(conn))
+            self._claiming(lambda conn, node: intent_rows.claim_intents(conn, limit, node))
         )
 
     def intents(self, after: int = 0, limit: int = 1000) -> Deferred[list[PendingIntent]]:
+        if self._is_alone:  # those of an earlier process are this one's now
+            return self._database.write(
+                self._claiming(lambda conn, node: intent_rows.take_over(conn, after, limit, node))
+            )
         return self._database.read(
-            lambda conn: intent_rows.intents(conn, after, limit, self._node_if_not_alone)
+            lambda conn: intent_rows.intents(conn, after, limit, self._node or 0)
         )
 
     # fan-outs and deliveries
@@ -384,7 +402,7 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
     def claim_fanouts(self, keys: Sequence[int]) -> Deferred[list[Fanout]]:
         part = walks.PART if self.live_nodes > 1 else None
         return self._database.write(
-            lambda conn: walks.claim_fanouts(conn, keys, self._registered(conn), part)
+            self._claiming(lambda conn, node: walks.claim_fanouts(conn, keys, node, part))
         )
 
     next_due = reading(due.next_due)

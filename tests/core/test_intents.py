@@ -20,9 +20,10 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.model import Callback, Content, Denial, FetchResult, Intent, Outcome
-from rsscloud_broker.records import PendingIntent
+from rsscloud_broker.records import PendingIntent, Work, WorkKind
 from rsscloud_broker.testing.clock import About
 from tests.core.house import FEED, NOW, BrokerTestCase
+from tests.storage.suspects import make_suspect
 
 CALLBACK = Callback("http://reader.example/hook", "carrier")
 WANTED = Intent(FEED, CALLBACK, 90_000, challenge=True, options={"secret": "s"})
@@ -171,6 +172,17 @@ class AcceptTests(IntentsTestCase):
         self.clock.advance(1)
         self.assertEqual(len(self.carrier.verified), 3)
         self.assertEqual(self.waiting(), [], "it was the last attempt")
+
+    def test_intent_that_has_ended_three_processes_is_dropped(self) -> None:
+        self.answer(NO_ANSWER)
+        self.accept()
+        (waiting,) = self.waiting()
+        work = Work(WorkKind.INTENT, waiting.id)
+        self.successResultOf(make_suspect(self.store, work, 3))
+        self.clock.advance(5)
+        self.assertEqual(len(self.carrier.verified), 1)
+        self.assertEqual(self.waiting(), [])
+        self.flushLoggedErrors()
 
     def test_restarts_do_not_make_attempts_more(self) -> None:
         self.answer(NO_ANSWER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attrs import evolve
+from sqlalchemy import update
 from twisted.internet.defer import Deferred, fail, succeed
 
 from rsscloud_broker.config import Polling
@@ -14,6 +15,7 @@ from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.records import ClaimedChecks, PollPlan
 from rsscloud_broker.storage.nodes import leave
+from rsscloud_broker.storage.schema import intent
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, BrokerTestCase
 from tests.core.test_intents import CALLBACK, WANTED
@@ -47,6 +49,10 @@ class TakingOverTests(BrokerTestCase):
 
     def test_intent_is_verified(self) -> None:
         self.successResultOf(self.store.add_intent(WANTED, 10))
+        another_node_ended = update(intent).values(node_id=None)
+        self.successResultOf(
+            self.store._database.write(lambda conn: conn.execute(another_node_ended))
+        )
         self.hint(WorkHinted("freed"))
         (stored,) = self.subscriptions()
         self.assertEqual(stored.callback, CALLBACK)

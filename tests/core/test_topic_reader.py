@@ -18,9 +18,10 @@ from rsscloud_broker.model import (
     Validators,
 )
 from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
-from rsscloud_broker.records import FetchRecord
+from rsscloud_broker.records import FetchRecord, Work, WorkKind
 from rsscloud_broker.testing import FakeFetcher
 from tests.core.house import FEED, NOW, CoreTestCase, change_detector
+from tests.storage.suspects import make_suspect
 
 NEW = "https://feeds.example/new.xml"
 VALIDATORS = Validators('W/"1"', "Tue, 29 Sep 2026 12:00:00 GMT")
@@ -125,6 +126,24 @@ class FailureTests(ReaderTestCase):
         url = "http://nowhere.example/"
         self.failureResultOf(self.detector.check_now(url), TopicUnreadable)
         self.assertIsNone(self.successResultOf(self.store.topic_status(url)))
+
+    def test_topic_that_has_ended_three_processes_is_not_fetched(self) -> None:
+        self.check()
+        self.successResultOf(make_suspect(self.store, Work(WorkKind.TOPIC, FEED), 3))
+        fetched = len(self.fetcher.fetched)
+        error = self.failureResultOf(self.detector.check_now(FEED), TopicUnreadable).value
+        self.assertTrue(error.refused)
+        self.assertEqual(len(self.fetcher.fetched), fetched)
+        self.assertIn("has ended 3 times", self.account().result)
+        self.flushLoggedErrors()
+
+    def test_topic_that_may_have_ended_a_process_is_fetched(self) -> None:
+        self.check()
+        work = Work(WorkKind.TOPIC, FEED)
+        self.successResultOf(make_suspect(self.store, work))
+        self.later()
+        self.check()
+        self.assertNotIn(work, self.store.suspects)
 
 
 class EndTests(ReaderTestCase):

@@ -52,6 +52,7 @@ from tests.store_contract import (
     make_kept_tests,
     make_shared_work_tests,
     make_store_tests,
+    make_suspect_tests,
 )
 
 
@@ -63,6 +64,12 @@ def postgresql_store(case: TestCase, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
 
 class PostgreSQLStoreTests(make_store_tests(postgresql_store)):  # type: ignore[misc] # made at run time
     """The store on PostgreSQL passes the contract."""
+
+
+class PostgreSQLSuspectTests(
+    make_suspect_tests(lambda case: case.enterContext(borrowed_database()))  # type: ignore[misc] # made at run time
+):
+    """The store knows what may have ended a process."""
 
 
 class PostgreSQLAdministrationTests(make_administration_tests(postgresql_store)):  # type: ignore[misc] # made at run time

@@ -27,6 +27,7 @@ from tests.store_contract import (
     make_kept_tests,
     make_shared_work_tests,
     make_store_tests,
+    make_suspect_tests,
 )
 
 PING = Ping(name="A site", url="http://site.example/", received_at=1000.0)
@@ -66,6 +67,10 @@ class ThreadedKeptTests(
 
 class SharedWorkTests(make_shared_work_tests(lambda _case: memory_store())):  # type: ignore[misc] # made at run time
     """The store has one node do a job for all."""
+
+
+class SuspectTests(make_suspect_tests(file_database)):  # type: ignore[misc] # made at run time
+    """The store knows what may have ended a process."""
 
 
 class MemoryAdministrationTests(

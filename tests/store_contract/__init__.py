@@ -12,6 +12,7 @@ from tests.store_contract.checks import make_check_tests
 from tests.store_contract.deliveries import make_store_tests
 from tests.store_contract.kept import make_kept_tests
 from tests.store_contract.shared import make_shared_work_tests
+from tests.store_contract.suspects import make_suspect_tests
 
 __all__ = [
     "make_account_store_tests",
@@ -21,4 +22,5 @@ __all__ = [
     "make_kept_tests",
     "make_shared_work_tests",
     "make_store_tests",
+    "make_suspect_tests",
 ]

@@ -1,0 +1,135 @@
+"""Stores which work may have ended processes of the broker.
+
+If the node ends that has claimed some work, the work is *suspect*: it may be the reason.  Nearly
+always it is not.  A row says how many nodes have ended so.  At first, all that a node had claimed
+gets one, as nobody knows what it was at.  From then on the work is only begun in a *trial*, which
+says so in its row; and only a node that ends during a trial counts again.  So whoever waits for a
+trial is not blamed for what another one has done.  ``trials`` makes them, a few at a time or alone.
+
+A fan-out is not blamed for its notifications.  Nobody knows which of them a node was at when it
+ended, so those that follow in the fan-out are suspect; their rows are made when their trials begin.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    delete,
+    func,
+    select,
+    update,
+)
+
+from rsscloud_broker.records import Work, WorkKind
+from rsscloud_broker.storage.conflicts import insert_into
+from rsscloud_broker.storage.schema import fanout, intent, pending, topic
+from rsscloud_broker.storage.shared_schema import suspect
+from rsscloud_broker.storage.topic_urls import key_of
+from rsscloud_broker.tables import to_micros
+
+#: Seconds after which suspects are forgotten.  Whatever is repeated is repeated each day.
+REMEMBERED: Final = 7 * 86_400.0
+
+#: The kind of the rows of fan-outs whose next notifications are suspect.
+_FANOUT: Final = "fanout"
+
+#: What is suspect if it was claimed, by the columns with the ids of the nodes.
+_KINDS: Final[Mapping[Any, str]] = {
+    pending.c.node_id: WorkKind.NOTIFICATION,
+    topic.c.check_node_id: WorkKind.TOPIC,
+    topic.c.poll_node_id: WorkKind.TOPIC,
+    intent.c.node_id: WorkKind.INTENT,
+    fanout.c.node_id: _FANOUT,
+}
+
+
+def suspect_claimed(
+    conn: Connection, claim: Any, keys: Sequence[Any], now: ColumnElement[int]
+) -> None:
+    """Make work suspect that nodes had claimed when they ended.
+
+    :param claim: the column with the ids of the nodes.
+    :param keys: the keys of the rows.
+    :param now: the time, in microseconds.
+    """
+    kind = _KINDS.get(claim)
+    if kind is not None and keys:
+        new = insert_into(conn, suspect).values(
+            kind=kind, key=bindparam("of_row"), ends=1, ended_at=now
+        )
+        conn.execute(new.on_conflict_do_nothing(), [{"of_row": key} for key in sorted(keys)])
+
+
+def count_ends(conn: Connection, nodes: Sequence[int], now: ColumnElement[int]) -> None:
+    """Count that nodes have ended during trials."""
+    ended = update(suspect).where(suspect.c.node_id.in_(nodes))
+    conn.execute(ended.values(ends=suspect.c.ends + 1, node_id=None, ended_at=now))
+    forgotten = suspect.c.ended_at < now - to_micros(REMEMBERED)
+    conn.execute(delete(suspect).where(forgotten, suspect.c.node_id.is_(None)))
+
+
+def newest(conn: Connection) -> int | None:
+    """When a node was last found to have ended that made anything suspect; None if none was."""
+    found: int | None = conn.scalar(select(func.max(suspect.c.ended_at)))
+    return found
+
+
+def suspects(conn: Connection) -> dict[Work, int]:
+    """How many nodes have ended, by the work that may be why."""
+    of_topic = and_(suspect.c.kind == WorkKind.TOPIC, topic.c.id == suspect.c.key)
+    known = select(suspect.c.kind, suspect.c.key, suspect.c.ends, topic.c.url)
+    known = known.join(topic, of_topic, isouter=True).where(suspect.c.kind != _FANOUT)
+    return {
+        Work(WorkKind(row.kind), row.key if row.url is None else row.url): row.ends
+        for row in conn.execute(known)
+    }
+
+
+def take_fanouts(conn: Connection, keys: Sequence[int]) -> set[int]:
+    """Those of some fan-outs whose next notifications are suspect.  That is forgotten here: the
+    trial of each notification is in a row of its own.
+    """
+    among = and_(suspect.c.kind == _FANOUT, suspect.c.key.in_(keys))
+    return set(conn.scalars(delete(suspect).where(among).returning(suspect.c.key)))
+
+
+def is_left_alone(conn: Connection, work: Work, seconds: float, now: ColumnElement[int]) -> bool:
+    """Whether a node was found less than some seconds ago to have ended because of a suspect."""
+    lately = suspect.c.ended_at > now - to_micros(seconds)
+    return conn.execute(select(suspect.c.ends).where(_is(work), lately)).first() is not None
+
+
+def begin_trial(conn: Connection, work: Work, node: int) -> None:
+    """Say that this node is at a suspect from now on.
+
+    :param node: the node id of this process.
+    """
+    begun = conn.execute(update(suspect).where(_is(work)).values(node_id=node))
+    if not begun.rowcount and work.kind is WorkKind.NOTIFICATION:  # one of a fan-out
+        values = {"kind": work.kind, "key": work.name, "ends": 1, "ended_at": 0, "node_id": node}
+        conn.execute(insert_into(conn, suspect).values(values).on_conflict_do_nothing())
+
+
+def end_trial(conn: Connection, work: Work, node: int | None, *, harmless: bool) -> None:
+    """Say that this node is not at a suspect any more.
+
+    :param node: the node id of this process.
+    :param harmless: whether the work came to its end, so that it is not suspect any more.
+    """
+    own = and_(_is(work), suspect.c.node_id == node)
+    conn.execute(
+        delete(suspect).where(own) if harmless else update(suspect).where(own).values(node_id=None)
+    )
+
+
+def _is(work: Work) -> ColumnElement[bool]:
+    key = key_of(work.name) if isinstance(work.name, str) else work.name
+    return and_(suspect.c.kind == work.kind, suspect.c.key == key)

@@ -1,0 +1,156 @@
+"""Has work that may have ended a process of the broker begun a few at a time, or alone.
+
+``suspects`` stores which work that is, and how many processes have ended.  It may have been one
+until now, which had claimed hundreds of other things, or two.  Then:
+
+- After one, at most ``FEW`` of a kind are under way at a time.
+- After two, it is under way alone, in a process that has lived for a while.
+- After ``TOO_MANY``, it is given up: for ``LEFT_ALONE`` seconds it fails without being tried.  Then
+  it is tried alone again.
+
+What comes to an end is not suspect any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any, Final
+
+from sqlalchemy import Connection
+from twisted.internet.defer import CancelledError, DeferredLock, DeferredSemaphore
+from twisted.internet.task import deferLater
+from twisted.logger import Logger
+
+from rsscloud_broker.errors import GivenUp, Unavailable
+from rsscloud_broker.records import Work, WorkKind
+from rsscloud_broker.storage import suspects
+from rsscloud_broker.storage.nodes import database_clock
+from rsscloud_broker.storage.threads import Threads
+
+#: How many suspects of a kind are under way at a time after one process has ended.
+FEW: Final = 16
+
+#: After so many processes have ended, a suspect is given up.
+TOO_MANY: Final = 3
+
+#: Seconds for which it is left alone then.
+LEFT_ALONE: Final = 3600.0
+
+#: Seconds that a process has lived before it tries something alone.  Processes that somebody kills
+#: one after the other do not live that long, so that nothing is given up because of them.  The
+#: kinds do not begin together: an intent waits for its topic, so one gate for all would be a trap.
+CALM: Final[Mapping[WorkKind, float]] = {
+    WorkKind.NOTIFICATION: 15.0,
+    WorkKind.TOPIC: 20.0,
+    WorkKind.INTENT: 25.0,
+}
+
+_A: Final[Mapping[WorkKind, str]] = {
+    WorkKind.NOTIFICATION: "A notification",
+    WorkKind.TOPIC: "A topic",
+    WorkKind.INTENT: "An intent",
+}
+
+_REASON: Final = (
+    f"the broker has ended {TOO_MANY} times while it was at this, so it is left alone for an hour"
+)
+
+
+class Trials:
+    """The suspects as this process knows them, and the gates through which they begin.
+
+    :param reactor: has the timers.
+    :param registered: returns the node id of this process, in the thread of the writer.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self, reactor: Any, database: Threads, registered: Callable[[Connection], int]
+    ) -> None:
+        self._reactor = reactor
+        self._database = database
+        self._registered = registered
+        self._gates = {kind: _Gate() for kind in WorkKind}
+        self._node: int | None = None
+        self._since = 0.0
+        self._newest: int | None = None
+        self._known: dict[Work, int] = {}
+
+    def look(self, conn: Connection, node: int) -> None:
+        """Look what is suspect, in a transaction that has claimed something for a node."""
+        if node != self._node:
+            self._node, self._since = node, self._reactor.seconds()
+        newest = suspects.newest(conn)
+        if newest != self._newest:
+            self._known, self._newest = suspects.suspects(conn), newest
+
+    def __contains__(self, work: Work) -> bool:
+        return work in self._known
+
+    def __call__(self, work: Work, *, careful: bool = False) -> AbstractAsyncContextManager[None]:
+        """See ``ITrials.trial``."""
+        return self._trial(work, 1 if careful else 0)
+
+    @asynccontextmanager
+    async def _trial(self, work: Work, at_least: int) -> AsyncIterator[None]:
+        ends = self._known.get(work, at_least)
+        if not ends:
+            yield
+            return
+        if ends >= TOO_MANY and await self._database.read(
+            lambda conn: suspects.is_left_alone(conn, work, LEFT_ALONE, database_clock(conn))
+        ):
+            what, name = _A[work.kind], work.name
+            self.log.error("{what} is given up ({name}): {why}.", what=what, name=name, why=_REASON)
+            raise GivenUp(_REASON)
+        if ends > 1:
+            lived = self._reactor.seconds() - self._since
+            await deferLater(self._reactor, max(0.0, CALM[work.kind] - lived))
+        places = self._gates[work.kind].places(FEW if ends > 1 else 1)
+        async with places, self._recorded(work):
+            yield
+
+    @asynccontextmanager
+    async def _recorded(self, work: Work) -> AsyncIterator[None]:
+        await self._database.write(
+            lambda conn: suspects.begin_trial(conn, work, self._registered(conn))
+        )
+        harmless = True
+        try:
+            yield
+        except CancelledError:
+            harmless = False
+            raise
+        finally:
+            if harmless:
+                self._known.pop(work, None)
+            with suppress(Unavailable):  # then it stays suspect
+                await self._database.write(
+                    lambda conn: suspects.end_trial(conn, work, self._node, harmless=harmless)
+                )
+
+
+class _Gate:
+    """Places for suspects of one kind.  Whoever waits for all of them goes before later ones."""
+
+    def __init__(self) -> None:
+        self._door = DeferredLock()
+        self._places = DeferredSemaphore(FEW)
+
+    @asynccontextmanager
+    async def places(self, number: int) -> AsyncIterator[None]:
+        taken = 0
+        try:
+            await self._door.acquire()
+            try:
+                while taken < number:
+                    await self._places.acquire()
+                    taken += 1
+            finally:
+                self._door.release()
+            yield
+        finally:
+            for _ in range(taken):
+                self._places.release()

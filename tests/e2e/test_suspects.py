@@ -1,0 +1,188 @@
+"""Work that ends the broker is given up, and costs nobody else anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import count
+from threading import Lock
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from sqlalchemy import func, select
+
+from rsscloud_broker.storage import open_database
+from rsscloud_broker.storage.schema import fanout, intent, pending, subscription, topic
+from rsscloud_broker.storage.shared_schema import suspect
+from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, until
+from tests.e2e.publishing import by_weblog_updates, subscribe_all
+from tests.e2e.servers import FEED, Handler, Server, http_server
+
+#: How many other subscribers the feed has.
+OTHERS = 100
+
+#: How often something may end the broker.
+TIMES = 3
+
+DEADLY = "/deadly"
+
+
+class World(Server):
+    """Serves feeds and hears notifications.  Whatever has ``/deadly`` in its path ends the broker.
+
+    :ivar heard: how often each path was called.
+    :ivar kills: how often the broker was ended.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(http_server(_WorldHandler, self))
+        self.heard: Counter[str] = Counter()
+        self.kills = 0
+        self.versions = count()
+        self.victim: Callable[[], Broker | None] = lambda: None
+        self._lock = Lock()
+
+    def url(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def called(self, path: str) -> None:
+        with self._lock:
+            self.heard[path] += 1
+            victim = self.victim() if DEADLY in path else None
+            if victim is not None:
+                self.kills += 1
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(victim.pid, signal.SIGKILL)
+
+
+class _WorldHandler(Handler):
+    owner: ClassVar[World]
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        self.owner.called(parts.path)
+        challenge = parse_qs(parts.query).get("hub.challenge")
+        item = b"<item><title>%d</title></item>" % next(self.owner.versions)
+        self.answer(200, challenge[0].encode() if challenge else FEED % item)
+
+    def do_POST(self) -> None:
+        self.body()
+        self.owner.called(urlsplit(self.path).path)
+        self.owner.open.wait()
+        self.answer(200)
+
+
+class Mortal(Broker):
+    """A broker that may end before it answers anything."""
+
+    def live(self, settled: Callable[[], bool], what: str) -> bool:
+        """Run until something is settled, or the broker has ended; whether it has not."""
+        if not self.running:
+            self._spawn(0.0)
+        until(lambda: not self.running or settled(), f"{what}, or the broker to end")
+        return self.running
+
+
+class SuspectTests(EndToEndTestCase):
+    """A broker, and what ends it."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.world = self.served(World())
+        self.broker = Mortal(self.directory())
+        self.with_log(self.broker)
+        self.addCleanup(self.broker.end)
+        self.world.victim = lambda: self.broker
+        self.feed = self.world.url("/feed.xml")
+        self.others = [f"/others/{number}" for number in range(OTHERS)]
+
+    def rows(self, table: object) -> int:
+        with open_database(self.broker.database, writes=False) as connection:
+            return connection.execute(select(func.count()).select_from(table)).scalar_one()  # type: ignore[arg-type]
+
+    def until_settled(self, settled: Callable[[], bool], what: str) -> None:
+        """Start the broker again and again, until something is settled."""
+        while not self.broker.live(settled, what):
+            self.assertLessEqual(self.world.kills, TIMES)
+
+    def errors(self) -> Mapping[str, tuple[int, str]]:
+        """How often subscribers have failed, and why, by their callbacks."""
+        with open_database(self.broker.database, writes=False) as connection:
+            failed = select(
+                subscription.c.callback_url,
+                subscription.c.consecutive_errors,
+                subscription.c.last_error,
+            ).where(subscription.c.consecutive_errors > 0)
+            return {url: (count, reason) for url, count, reason in connection.execute(failed)}
+
+    def test_notification(self) -> None:
+        callbacks = [self.world.url(path) for path in self.others]
+        deadly = self.world.url(DEADLY)
+        callbacks.insert(OTHERS // 2, deadly)
+        subscribe_all(self.broker, self.feed, callbacks)
+        self.broker.start()
+        self.broker.ping(self.feed)
+
+        def settled() -> bool:
+            return self.rows(fanout) + self.rows(pending) == 0 and len(self.errors()) > 0
+
+        self.until_settled(settled, "all notifications to be over")
+        self.assertEqual(self.world.heard[DEADLY], TIMES)
+        self.assertEqual([path for path in self.others if not self.world.heard[path]], [])
+        ((callback, (failures, reason)),) = self.errors().items()
+        self.assertEqual((callback, failures), (deadly, 1))
+        self.assertIn("has ended 3 times", reason)
+        self.assertIn("A notification is given up", self.broker.log)
+        # The next change is told to the others at once.
+        self.world.heard.clear()
+        self.broker.ping(self.feed)
+        until(lambda: all(self.world.heard[path] for path in self.others), "the others to be told")
+        self.assertEqual(self.world.heard[DEADLY], 0)
+        self.assertTrue(self.broker.running)
+
+    def test_topic(self) -> None:
+        deadly = self.world.url(f"{DEADLY}.xml")
+        subscribe_all(self.broker, deadly, [self.world.url("/others/1")])
+        self.broker.start()
+        with contextlib.suppress(OSError):
+            by_weblog_updates(self.broker, deadly, "A site")
+
+        def settled() -> bool:
+            with open_database(self.broker.database, writes=False) as connection:
+                row = connection.execute(select(topic)).one()
+            return "has ended 3 times" in row.result and row.check_requested_at is None
+
+        self.until_settled(settled, "the topic to be given up")
+        self.assertEqual(self.world.kills, TIMES)
+        self.assertIn("A topic is given up", self.broker.log)
+
+    def test_intent(self) -> None:
+        self.broker.start()
+        fields = {"hub.mode": "subscribe", "hub.topic": self.feed}
+        answer = post_form(
+            f"{self.broker.url}/websub", fields | {"hub.callback": self.world.url(DEADLY)}
+        )
+        self.assertEqual(answer.status, 202)
+        self.until_settled(lambda: self.rows(intent) == 0, "the intent to be settled")
+        self.assertEqual(self.world.kills, TIMES)
+        self.assertEqual(self.rows(subscription), 0)
+        self.assertIn("An intent is given up", self.broker.log)
+
+    def test_stop_makes_nothing_suspect(self) -> None:
+        self.world.victim = lambda: None
+        subscribe_all(self.broker, self.feed, [self.world.url(DEADLY)])
+        self.broker.start()
+        self.broker.ping(self.feed)
+        until(lambda: self.world.heard[DEADLY], "the first notification")
+        self.world.open.clear()
+        self.broker.ping(self.feed)
+        until(lambda: self.world.heard[DEADLY] > 1, "a notification that takes long")
+        self.broker.stop()
+        self.assertEqual(self.rows(suspect), 0)
+        self.world.open.set()
+        self.broker.start()
+        until(lambda: self.rows(pending) == 0, "the notification to be over")
+        self.assertEqual(self.rows(suspect), 0)

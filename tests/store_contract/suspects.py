@@ -1,0 +1,231 @@
+"""The contract of ``IStore``: work that may have ended a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlalchemy import Connection, update
+from twisted.application.service import Service
+from twisted.internet.defer import CancelledError
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.errors import GivenUp
+from rsscloud_broker.model import Callback, Intent, Subscription
+from rsscloud_broker.records import Fanout, Work, WorkKind
+from rsscloud_broker.storage import nodes, sqlite, trials
+from rsscloud_broker.storage.schema import node
+from tests.storage.databases import threaded_store
+from tests.storage.waiting import SOME
+from tests.store_contract.basics import FEED, a_fetch, a_subscription, waits
+
+TOPIC = Work(WorkKind.TOPIC, FEED)
+
+#: When everything is due.
+LATER = 9000.0
+
+
+class SuspectsContract(TestCase):
+    """The tests that every ``Store`` must pass.
+
+    :ivar store: that of the process that runs now.
+    """
+
+    def make_database(self) -> str:
+        raise NotImplementedError
+
+    def setUp(self) -> None:
+        self.patch(trials, "CALM", dict.fromkeys(WorkKind, 0.0))
+        self.url = self.make_database()
+        self.store = threaded_store(self, self.url)
+
+    async def next_process(self) -> None:
+        """Go on in another process, as that of the store has ended without a word."""
+        key = self.store.node
+        Service.stopService(self.store)
+        await self.store._database.stop()
+        self.store = threaded_store(self, self.url)
+
+        def notice(conn: Connection) -> None:
+            if not sqlite.serves(conn):
+                conn.execute(update(node).where(node.c.id == key).values(beat_at=1))
+                nodes.remove_dead(conn)
+
+        await self.store._database.write(notice)
+
+    async def wait(self) -> Work:
+        """Let a notification wait."""
+        stored = await self.store.put_subscription(a_subscription())
+        await self.store.record_deliveries([waits(stored, 2000.0)])
+        return Work(WorkKind.NOTIFICATION, stored.id)
+
+    async def claim(self) -> list[Subscription]:
+        return await self.store.claim_due(LATER, 10, ())
+
+    async def end_in_trial(self, work: Work) -> None:
+        """Begin a trial, in which the process ends."""
+        await self.claim()
+        context = self.store.trial(work)
+        await context.__aenter__()
+        self.addCleanup(lambda: context)  # or else it would end with this method
+        await self.next_process()
+        await self.claim()
+
+    async def test_nothing_is_suspect_at_first(self) -> None:
+        work = await self.wait()
+        await self.claim()
+        self.assertNotIn(work, self.store.suspects)
+        async with self.store.trial(work):
+            pass
+
+    async def test_claimed_work_of_a_process_that_ended(self) -> None:
+        work = await self.wait()
+        await self.claim()
+        await self.next_process()
+        self.assertEqual(len(await self.claim()), 1)
+        self.assertIn(work, self.store.suspects)
+
+    async def test_work_of_a_process_that_stopped(self) -> None:
+        work = await self.wait()
+        await self.claim()
+        await self.store.stopService()
+        self.store = threaded_store(self, self.url)
+        self.assertEqual(len(await self.claim()), 1)
+        self.assertNotIn(work, self.store.suspects)
+
+    async def test_work_that_nobody_had_claimed(self) -> None:
+        work = await self.wait()
+        await self.next_process()
+        await self.claim()
+        self.assertNotIn(work, self.store.suspects)
+
+    async def test_work_that_comes_to_an_end(self) -> None:
+        work = await self.wait()
+        await self.claim()
+        await self.next_process()
+        await self.claim()
+        async with self.store.trial(work):
+            self.assertIn(work, self.store.suspects)
+        self.assertNotIn(work, self.store.suspects)
+
+    async def test_work_that_fails_comes_to_an_end_too(self) -> None:
+        work = await self.wait()
+        await self.claim()
+        await self.next_process()
+        await self.claim()
+        with self.assertRaises(KeyError):
+            async with self.store.trial(work):
+                raise KeyError
+        self.assertNotIn(work, self.store.suspects)
+
+    async def test_work_that_is_broken_off(self) -> None:
+        work = await self.wait()
+        await self.claim()
+        await self.next_process()
+        await self.claim()
+        with self.assertRaises(CancelledError):
+            async with self.store.trial(work):
+                raise CancelledError
+        self.assertIn(work, self.store.suspects)
+
+    async def test_work_is_given_up_after_three_ends(self) -> None:
+        work = await self.wait()
+        await self.claim()
+        await self.next_process()
+        for _ in range(2):
+            await self.end_in_trial(work)
+        with self.assertRaisesRegex(GivenUp, "has ended 3 times"):
+            async with self.store.trial(work):
+                self.fail("it was begun")
+        self.flushLoggedErrors()
+
+    async def test_work_that_was_given_up_is_tried_again_after_an_hour(self) -> None:
+        work = await self.wait()
+        await self.claim()
+        await self.next_process()
+        for _ in range(2):
+            await self.end_in_trial(work)
+        self.patch(trials, "LEFT_ALONE", -1.0)
+        async with self.store.trial(work):
+            pass
+        self.assertNotIn(work, self.store.suspects)
+
+    async def test_work_that_waits_is_not_blamed_for_others(self) -> None:
+        """However often a process ends that has claimed it."""
+        work = await self.wait()
+        for _ in range(5):
+            await self.claim()
+            await self.next_process()
+        await self.claim()
+        async with self.store.trial(work):
+            pass
+
+    async def begin_walk(self) -> Fanout:
+        await self.store.record_fetch(a_fetch(), None)
+        (walk,) = await self.store.fanouts(10)
+        (walk,) = await self.store.claim_fanouts([walk.id])
+        return walk
+
+    async def test_notifications_of_a_walk(self) -> None:
+        stored = await self.store.put_subscription(a_subscription())
+        work = Work(WorkKind.NOTIFICATION, stored.id)
+        self.assertFalse((await self.begin_walk()).careful)
+        await self.next_process()
+        (walk,) = await self.store.fanouts(10)
+        (walk,) = await self.store.claim_fanouts([walk.id])
+        self.assertTrue(walk.careful)
+        (again,) = await self.store.claim_fanouts([walk.id])
+        self.assertFalse(again.careful, "each of them has had its trial by now")
+        context = self.store.trial(work, careful=True)
+        await context.__aenter__()
+        self.addCleanup(lambda: context)
+        await self.next_process()
+        (walk,) = await self.store.claim_fanouts([walk.id])
+        self.assertIn(work, self.store.suspects)
+        await self.end_in_trial(work)
+        with self.assertRaises(GivenUp):
+            async with self.store.trial(work):
+                self.fail("it was begun")
+        self.flushLoggedErrors()
+
+    async def test_topic_that_is_to_be_fetched(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.store.request_check(FEED, 900.0, pinged=True)
+        await self.store.claim_checks(SOME)
+        await self.next_process()
+        await self.store.claim_checks(SOME)
+        self.assertIn(TOPIC, self.store.suspects)
+        await self.end_in_trial(TOPIC)
+        await self.end_in_trial(TOPIC)
+        with self.assertRaises(GivenUp):
+            async with self.store.trial(TOPIC):
+                self.fail("it was begun")
+        self.flushLoggedErrors()
+
+    async def test_topic_that_is_polled(self) -> None:
+        await self.store.put_subscription(a_subscription())
+        await self.store.polls_due(LATER, 10)
+        await self.next_process()
+        await self.store.polls_due(LATER, 10)
+        self.assertIn(TOPIC, self.store.suspects)
+
+    async def test_intent(self) -> None:
+        wanted = Intent(FEED, Callback("http://reader.example/", "websub"), 60)
+        stored = await self.store.add_intent(wanted, 10)
+        assert stored is not None
+        await self.next_process()
+        taken = [*await self.store.intents(), *await self.store.claim_intents(10)]
+        self.assertEqual([one.id for one in taken], [stored.id])
+        self.assertIn(Work(WorkKind.INTENT, stored.id), self.store.suspects)
+
+
+def make_suspect_tests(make_database: Callable[[TestCase], str]) -> type[TestCase]:
+    """The contract as a TestCase.
+
+    :param make_database: makes an empty database for a test; its URL.
+    """
+
+    class Tests(SuspectsContract):
+        def make_database(self) -> str:
+            return make_database(self)
+
+    return Tests
