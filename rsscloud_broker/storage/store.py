@@ -2,8 +2,8 @@
 
 The SQL of the methods is in ``pings``, ``topics``, ``checks``, ``check_claims``, ``recording``,
 ``pushes``, ``polls``, ``moves``, ``contents``, ``subscriptions``, ``summaries``, ``intents``,
-``log_entries``, ``statistics``, ``walks``, ``deliveries``, ``nodes``, ``due_times``, ``sizes``,
-``administration``, ``blocks``, ``changes``, ``kept_changes`` and ``relaying``.
+``log_entries``, ``statistics``, ``walks``, ``deliveries``, ``nodes``, ``suspects``, ``due_times``,
+``sizes``, ``administration``, ``blocks``, ``changes``, ``kept_changes`` and ``relaying``.
 ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 

@@ -53,7 +53,8 @@ _A: Final[Mapping[WorkKind, str]] = {
 }
 
 _REASON: Final = (
-    f"the broker has ended {TOO_MANY} times while it was at this, so it is left alone for an hour"
+    f"the broker has ended or stood still {TOO_MANY} times while it was at this, "
+    "so it is left alone for an hour"
 )
 
 

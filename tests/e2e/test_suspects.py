@@ -15,11 +15,20 @@ from urllib.parse import parse_qs, urlsplit
 from sqlalchemy import func, select
 
 from rsscloud_broker.storage import open_database
-from rsscloud_broker.storage.schema import fanout, intent, pending, subscription, topic
+from rsscloud_broker.storage.schema import (
+    fanout,
+    intent,
+    node,
+    pending,
+    subscription,
+    topic,
+)
 from rsscloud_broker.storage.shared_schema import suspect
 from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, until
 from tests.e2e.publishing import by_weblog_updates, subscribe_all
 from tests.e2e.servers import FEED, Handler, Server, http_server
+from tests.e2e.test_cluster import Node
+from tests.postgresql import empty_database
 
 #: How many other subscribers the feed has.
 OTHERS = 100
@@ -34,7 +43,8 @@ class World(Server):
     """Serves feeds and hears notifications.  Whatever has ``/deadly`` in its path ends the broker.
 
     :ivar heard: how often each path was called.
-    :ivar kills: how often the broker was ended.
+    :ivar kills: how often that was.
+    :ivar end: ends the broker, or has it stand still.
     """
 
     def __init__(self) -> None:
@@ -42,7 +52,7 @@ class World(Server):
         self.heard: Counter[str] = Counter()
         self.kills = 0
         self.versions = count()
-        self.victim: Callable[[], Broker | None] = lambda: None
+        self.end: Callable[[], object] | None = None
         self._lock = Lock()
 
     def url(self, path: str) -> str:
@@ -51,11 +61,10 @@ class World(Server):
     def called(self, path: str) -> None:
         with self._lock:
             self.heard[path] += 1
-            victim = self.victim() if DEADLY in path else None
-            if victim is not None:
+            if DEADLY in path and self.end is not None:
                 self.kills += 1
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(victim.pid, signal.SIGKILL)
+                    self.end()
 
 
 class _WorldHandler(Handler):
@@ -95,7 +104,7 @@ class SuspectTests(EndToEndTestCase):
         self.broker = Mortal(self.directory())
         self.with_log(self.broker)
         self.addCleanup(self.broker.end)
-        self.world.victim = lambda: self.broker
+        self.world.end = lambda: os.kill(self.broker.pid, signal.SIGKILL)
         self.feed = self.world.url("/feed.xml")
         self.others = [f"/others/{number}" for number in range(OTHERS)]
 
@@ -134,7 +143,7 @@ class SuspectTests(EndToEndTestCase):
         self.assertEqual([path for path in self.others if not self.world.heard[path]], [])
         ((callback, (failures, reason)),) = self.errors().items()
         self.assertEqual((callback, failures), (deadly, 1))
-        self.assertIn("has ended 3 times", reason)
+        self.assertIn("has ended or stood still 3 times", reason)
         self.assertIn("A notification is given up", self.broker.log)
         # The next change is told to the others at once.
         self.world.heard.clear()
@@ -153,7 +162,9 @@ class SuspectTests(EndToEndTestCase):
         def settled() -> bool:
             with open_database(self.broker.database, writes=False) as connection:
                 row = connection.execute(select(topic)).one()
-            return "has ended 3 times" in row.result and row.check_requested_at is None
+            return (
+                "has ended or stood still 3 times" in row.result and row.check_requested_at is None
+            )
 
         self.until_settled(settled, "the topic to be given up")
         self.assertEqual(self.world.kills, TIMES)
@@ -172,7 +183,7 @@ class SuspectTests(EndToEndTestCase):
         self.assertIn("An intent is given up", self.broker.log)
 
     def test_stop_makes_nothing_suspect(self) -> None:
-        self.world.victim = lambda: None
+        self.world.end = None
         subscribe_all(self.broker, self.feed, [self.world.url(DEADLY)])
         self.broker.start()
         self.broker.ping(self.feed)
@@ -186,3 +197,57 @@ class SuspectTests(EndToEndTestCase):
         self.broker.start()
         until(lambda: self.rows(pending) == 0, "the notification to be over")
         self.assertEqual(self.rows(suspect), 0)
+
+
+class FrozenNodeTests(EndToEndTestCase):
+    """Two nodes, and what has one after the other stand still."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.url = empty_database()
+        self.world = self.served(World())
+        self.world.end = self.freeze
+        self.nodes = [Node(self.directory(), self.url) for _ in range(2)]
+        self.frozen: dict[int, int] = {}
+
+    def freeze(self) -> None:
+        """Have the node stand still that is at the notification."""
+        with open_database(self.url, writes=False) as connection:
+            at_it = select(node.c.id, node.c.name)
+            trial = connection.execute(at_it.join(suspect, suspect.c.node_id == node.c.id)).first()
+            walk = connection.execute(at_it.join(fanout, fanout.c.node_id == node.c.id)).first()
+        found = trial or walk
+        assert found is not None
+        pid = int(found.name.split()[-1])
+        self.frozen[found.id] = pid
+        os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let nodes go on that others have removed."""
+        with open_database(self.url, writes=False) as connection:
+            left = set(connection.scalars(select(node.c.id)))
+        for key in self.frozen.keys() - left:
+            os.kill(self.frozen.pop(key), signal.SIGCONT)
+
+    def test_notification_is_given_up_after_it_froze_three(self) -> None:
+        feed, deadly = self.world.url("/feed.xml"), self.world.url(DEADLY)
+        subscribe_all(self.nodes[0], feed, [deadly])
+        for one in self.nodes:
+            self.with_log(one)
+            self.addCleanup(one.end)
+            one.start()
+        self.nodes[0].ping(feed)
+
+        def frozen_once_more() -> bool:
+            self.thaw()
+            return self.world.kills == kills
+
+        for kills in range(1, TIMES + 1):  # noqa: B007 # the condition reads it
+            until(frozen_once_more, "a node to stand still")
+
+        def settled() -> bool:
+            self.thaw()
+            return any("A notification is given up" in one.log for one in self.nodes)
+
+        until(settled, "the notification to be given up")
+        self.assertEqual(self.world.heard[DEADLY], TIMES)

@@ -133,7 +133,7 @@ class SuspectsContract(TestCase):
         await self.next_process()
         for _ in range(2):
             await self.end_in_trial(work)
-        with self.assertRaisesRegex(GivenUp, "has ended 3 times"):
+        with self.assertRaisesRegex(GivenUp, "has ended or stood still 3 times"):
             async with self.store.trial(work):
                 self.fail("it was begun")
         self.flushLoggedErrors()
