@@ -710,10 +710,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "An open redirect somewhere confirms subscriptions for its site.",
     ),
     Mutation(
-        "notifiers/http_post.py",
+        "notifiers/calling.py",
         'found = token.encode("ascii") in reply.body',
         "found = True",
-        "notifiers.test_http_post",
+        "notifiers.test_http_post notifiers.test_calls",
         "Any page confirms an rssCloud registration, with whatever it answers.",
     ),
     Mutation(

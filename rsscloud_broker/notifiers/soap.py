@@ -12,7 +12,8 @@ has changed::
     </SOAP-ENV:Body></SOAP-ENV:Envelope>
 
 An HTTP failure or a fault is a failure; any other answer is a success, even if it is not SOAP.
-Before the broker stores a subscription, it verifies the callback with one such call.
+Before the broker stores a subscription, it verifies the callback with one such call, or with a
+challenge: see ``RssCloudNotifier``.
 Source: "SOAP meets RSS".
 """
 

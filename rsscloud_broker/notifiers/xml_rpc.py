@@ -8,7 +8,8 @@ the topic that has changed::
     </params></methodCall>
 
 An HTTP failure or a fault is a failure; any other answer is a success, even if it is not XML-RPC.
-Before the broker stores a subscription, it verifies the callback with one such call.
+Before the broker stores a subscription, it verifies the callback with one such call, or with a
+challenge: see ``RssCloudNotifier``.
 Sources: "SOAP meets RSS", the implementor's guide to rssCloud.
 """
 

@@ -82,7 +82,7 @@ class Limited(BadRegistration):
 class Registration:
     """A subscriber's registration of one callback for several topics.
 
-    :ivar challenge: whether the callback is verified by a challenge.
+    :ivar challenge: whether the callback is verified by a challenge, as the caller may not own it.
     :ivar source: the address that the request came from.
     """
 
@@ -179,7 +179,11 @@ def registration(
     procedure = _procedure(protocol, values.get("notifyProcedure", ""))
     domain = values.get("domain", "")
     url = _callback_url(protocol, domain or caller, values["port"], values["path"])
-    return Registration(distinct_topics, Callback(url, protocol, procedure), bool(domain), caller)
+    # Servers of XML-RPC and SOAP seldom answer a GET.  If they name the address that they call
+    # from, the callback is their own, as it is without a domain.
+    host = domain.rpartition("://")[2]
+    challenge = bool(domain) and not (procedure and caller and _host(host) == _host(caller))
+    return Registration(distinct_topics, Callback(url, protocol, procedure), challenge, caller)
 
 
 def distinct(topics: Iterable[str]) -> tuple[str, ...]:

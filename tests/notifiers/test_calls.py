@@ -13,6 +13,7 @@ from rsscloud_broker.model import Callback, Intent, Notification, Outcome
 from rsscloud_broker.notifiers import RssCloudOptions, SoapNotifier, XMLRPCNotifier
 from rsscloud_broker.testing import FakeOutbound, make_notifier_tests, reply
 from rsscloud_broker.wire import soap, xmlrpc
+from tests.notifiers.test_http_post import exact
 
 TOPIC = "http://feeds.example/rss.xml?a=1&b=<é>"
 URL = "http://reader.example:5337/RPC2?x=1"
@@ -59,13 +60,19 @@ class CallTestCase(SynchronousTestCase):
         self.outbound.otherwise = reply(status, body)
         return self.notify()
 
-    def assert_verified_by_a_call(self) -> None:
-        """An intent is verified with an ordinary notification, with and without a domain."""
-        for challenge in (False, True):
-            self.assertEqual(self.verify(challenge), Outcome(True))
+    def assert_verified(self) -> None:
+        """A server at its own address is called, and any other gets a challenge."""
+        self.assertEqual(self.verify(challenge=False), Outcome(True))
         self.notify()
-        first, second, third = self.outbound.requests
-        self.assertEqual((first, second), (third, third))
+        first, second = self.outbound.requests
+        self.assertEqual(first, second)
+        refusal = Outcome(False, "the answer to the challenge does not contain it")
+        self.assertEqual(self.verify(challenge=True), refusal)  # it accepts any call
+        self.outbound.otherwise = exact
+        self.assertEqual(self.verify(challenge=True), Outcome(True))
+        for request in self.outbound.requests[2:]:
+            self.assertEqual((request.method, request.body), ("GET", b""))
+            self.assertTrue(request.url.startswith(f"{URL}&url=http%3A%2F%2Ffeeds.example%2F"))
         self.outbound.otherwise = OutboundError("nobody is there")
         for challenge in (False, True):
             self.assertEqual(
@@ -86,7 +93,7 @@ class XMLRPCTests(CallTestCase):
 
     def test_verification(self) -> None:
         self.outbound.otherwise = XMLRPC_ACCEPTED
-        self.assert_verified_by_a_call()
+        self.assert_verified()
 
     def test_any_value_accepts(self) -> None:
         values: list[Any] = [True, False, "", 0, [], {"flerror": True}]
@@ -160,7 +167,7 @@ class SoapTests(CallTestCase):
         self.assertEqual(self.outbound.requests, [])
 
     def test_verification(self) -> None:
-        self.assert_verified_by_a_call()
+        self.assert_verified()
 
     def test_any_result_accepts(self) -> None:
         for value in (True, False, "x", {"flerror": True}):

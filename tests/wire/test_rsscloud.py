@@ -47,6 +47,26 @@ class RegistrationTests(SynchronousTestCase):
             found = registration({**FIELDS, "domain": domain}, [FEED], "192.0.2.1", PROTOCOLS)
             self.assertFalse(found.challenge)
 
+    def test_own_address_as_the_domain(self) -> None:
+        """A server that is called by XML-RPC or SOAP may name the address that it calls from."""
+        for caller, own, other in (
+            ("192.0.2.1", ("192.0.2.1", "http://192.0.2.1/", "::ffff:192.0.2.1"), "192.0.2.10"),
+            ("::ffff:192.0.2.1", ("192.0.2.1",), "[::1]"),
+            ("2001:db8::7", ("[2001:DB8:0::7]", "2001:db8::7"), "2001:db8::8"),
+            ("", (), "192.0.2.1"),
+        ):
+            for protocol in sorted(PROTOCOLS):
+                for domain in (*own, other, "r.example"):
+                    fields = {
+                        **FIELDS,
+                        "protocol": protocol,
+                        "notifyProcedure": "n",
+                        "domain": domain,
+                    }
+                    found = registration(fields, [FEED], caller, PROTOCOLS)
+                    is_called = protocol in {"xml-rpc", "soap"} and domain in own
+                    self.assertEqual(found.challenge, not is_called, (protocol, domain))
+
     def test_ports(self) -> None:
         for port in ("1", "00080", "65535"):
             found = registration({**FIELDS, "port": port}, [FEED], "::1", PROTOCOLS)
