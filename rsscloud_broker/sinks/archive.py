@@ -128,7 +128,6 @@ class ArchiveSink(OnOneNode):
                     hour * HOUR,
                     (hour + 1) * HOUR,
                     unit=self._options.unit,
-                    count=await parts.store.count_pings(),
                     job=self.name,
                     only_if_more=True,
                 )

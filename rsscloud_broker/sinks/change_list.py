@@ -60,7 +60,6 @@ class ChangeListSink(OnOneNode):
 
     async def _make(self, due_at: float) -> None:
         now = self._parts.clock.wall_seconds()
-        count = await self._parts.store.count_pings()
         for name, seconds in self._windows.items():
             target = self._parts.public_directory.child(name)
             await publish_change_list(
@@ -69,7 +68,6 @@ class ChangeListSink(OnOneNode):
                 now - seconds,
                 now,
                 unit=self._options.unit,
-                count=count,
                 job=self.name,
                 limit=self._options.max_lines,
             )

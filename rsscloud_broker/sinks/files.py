@@ -34,7 +34,6 @@ async def publish_change_list(
     until: float,
     *,
     unit: Unit,
-    count: int,
     job: str,
     limit: int | None = None,
     only_if_more: bool = False,
@@ -45,7 +44,6 @@ async def publish_change_list(
     ones are deleted.
 
     :param target: the path of the change list.
-    :param count: the number of pings ever received.
     :param job: the job that this is a part of, which this node has claimed.
     :param limit: how many pings are listed at most, the newest; None for all.
     :param only_if_more: whether the list must hold more pings than the one before, if other nodes
@@ -59,10 +57,17 @@ async def publish_change_list(
     records = 0
     try:
         await parts.in_thread(draft.begin)
+        slices = _slices(parts.store, since, until, limit)
+        pings = await anext(slices, [])
+        # It is counted after the newest pings are read, so the list never holds more than it says
+        # were ever received.  A ping that is stored while the older ones are read may wait for the
+        # next list.
+        count = await parts.store.count_pings()
         await parts.in_thread(draft.write, change_list.opening(until, count))
-        async for pings in _slices(parts.store, since, until, limit):
+        while pings:
             await parts.in_thread(_write_pings, draft, pings, until, unit)
             records += len(pings)
+            pings = (await anext(slices, []))[: count - records]
         await parts.in_thread(draft.write, change_list.closing(records))
         await publish_draft(
             parts, draft, target, job=job, records=records, only_if_more=only_if_more
