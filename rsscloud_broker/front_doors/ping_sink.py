@@ -20,6 +20,8 @@ By GET, or by POST of a form; the answer is a page for people, its status 200,
     /pingSiteForm?name=NAME&url=URL[&changesURL=URL]    without parameters: the form
     /ping?url=URL[&name=NAME]
     /rss/ping?u=FEED_URL
+    /c?p=ping&url=URL                           as at IceRocket
+    /fb/a/pingSubmit?bloglink=URL               as at FeedBurner
     /?name=NAME&url=URL[&rssUrl=URL][&checkUrl=URL]
 
 Source: the weblogs.com interface as "RSS Feed State" describes it.
@@ -167,6 +169,10 @@ class PingSinkDoor:
             ("/pingSiteForm", "POST", form, any_way),
             ("/rss/ping", "GET", feed_ping, any_way),
             ("/rss/ping", "POST", feed_ping, any_way),
+            ("/c", "GET", ping, frozenset({"p"})),
+            ("/c", "POST", ping, frozenset({"p"})),
+            ("/fb/a/pingSubmit", "GET", ping, any_way),
+            ("/fb/a/pingSubmit", "POST", ping, any_way),
             ("/", "GET", home_ping, by_url),
             ("/", "POST", home_ping, by_url),
         ]
@@ -233,7 +239,7 @@ class PingSinkDoor:
 
     async def _ping_page(self, request: Request) -> bytes:
         form = parameters(request)
-        url = form.get("url") or form.get("blogurl", "")
+        url = _url_in(form, "url", "blogurl", "bloglink")
         name = form.get("name", "").strip() or form.get("title", "").strip()
         return await self._answer(request, name or url, url, rss_url=form.get("rssurl", ""))
 
@@ -293,7 +299,6 @@ class PingSinkDoor:
             was sent yet.
         """
         sent = parameters(request)
-        url = sent.get("url") or sent.get("blogurl") or sent.get("u", "")
         return await self._page(
             request,
             status,
@@ -301,7 +306,7 @@ class PingSinkDoor:
             "ping_form.html",
             message=message,
             name=(sent.get("name") or sent.get("title", ""))[:MAX_VALUE],
-            url=url[:MAX_VALUE],
+            url=_url_in(sent, "url", "blogurl", "bloglink", "u")[:MAX_VALUE],
             rssUrl=sent.get("rssurl", "")[:MAX_VALUE],
             **(self._exchange(call, message, refused=True) if call else {}),
         )
@@ -326,6 +331,11 @@ class PingSinkDoor:
     ) -> bytes:
         body = await self._pages.render(title, template, here="/pingSiteForm", **slots)
         return respond(request, status, "text/html; charset=utf-8", body)
+
+
+def _url_in(form: Mapping[str, str], *names: str) -> str:
+    """The first of some fields that is not empty."""
+    return next(filter(None, map(form.get, names)), "")
 
 
 _SOAP_NAMES = ("weblogname", "weblogurl", "changesurl", "rssurl", "tags")

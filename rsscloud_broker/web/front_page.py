@@ -10,7 +10,6 @@ from attrs import frozen
 from twisted.web.resource import IResource
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
-from twisted.web.util import Redirect
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
@@ -67,8 +66,6 @@ class FrontPageDoor(RoutesOnly):
         self._resources: dict[str, IResource] = {
             "/": Answers(front_page.answer),
             "/docs": Answers(self._docs),
-            # The manuals of other servers have their pages here.
-            "/docs/*": Redirect(b"/docs"),
         }
 
     def routes(self) -> Sequence[Route]:

@@ -106,6 +106,10 @@ WAYS: dict[str, Callable[[Broker, str], bool]] = {
     ),
     "/ping": lambda broker, feed: thanked(request(f"{broker.url}/ping?url={quote(feed)}")),
     "/rss/ping": lambda broker, feed: thanked(request(f"{broker.url}/rss/ping?u={quote(feed)}")),
+    "/c": lambda broker, feed: thanked(request(f"{broker.url}/c?p=ping&url={quote(feed)}")),
+    "/fb/a/pingSubmit": lambda broker, feed: thanked(
+        request(f"{broker.url}/fb/a/pingSubmit?bloglink={quote(feed)}")
+    ),
     "/": lambda broker, feed: thanked(
         request(f"{broker.url}/?name=A+Site&url={HOME}&rssUrl={quote(feed)}")
     ),

@@ -15,12 +15,12 @@ from tests.front_doors.fixture import FEED, HOME, House
 PATHS = [
     "/", "/RPC2", "/soap", "/weblogUpdates", "/ping", "/ping/", "/xmlrpc.php", "/pingSiteForm",
     "/rsscloud/ping", "/rsscloud/pleaseNotify", "/pleaseNotify", "/rss/ping", "/docs",
-    "/changes.xml", "/2026/01/01/01.xml", "/nothing",
+    "/c", "/fb/a/pingSubmit", "/changes.xml", "/2026/01/01/01.xml", "/nothing",
 ]  # fmt: skip
 KINDS = ["text/xml", FORM, "multipart/form-data; boundary=b", "application/json", ""]
 
 fields = st.dictionaries(
-    st.sampled_from(["url", "url1", "name", "port", "path", "protocol", "domain", "u", "rssUrl"]),
+    st.sampled_from("url url1 name port path protocol domain u p bloglink rssUrl".split()),
     st.text(max_size=40) | st.sampled_from(["http-post", "soap", "80", "/", FEED, HOME]),
 ).map(lambda chosen: form(**chosen))
 texts = st.text(st.characters(codec="utf-8"), max_size=30)

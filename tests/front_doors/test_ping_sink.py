@@ -292,6 +292,8 @@ class PageTests(_PingTests):
             ("/ping", {"url": HOME, "name": NAME}, Ping(NAME, HOME, NOON)),
             ("/ping", {"url": HOME, "name": " "}, Ping(HOME, HOME, NOON)),
             ("/rss/ping", {"u": FEED}, Ping(FEED, FEED, NOON, "", FEED)),
+            ("/c", {"p": "ping", "url": HOME}, Ping(HOME, HOME, NOON)),
+            ("/fb/a/pingSubmit", {"bloglink": HOME}, Ping(HOME, HOME, NOON)),
             ("/", {"name": NAME, "url": HOME}, Ping(NAME, HOME, NOON)),
             (
                 "/",
@@ -316,6 +318,8 @@ class PageTests(_PingTests):
             ("/ping", {"url": "site.example", "name": NAME}, scheme),
             ("/rss/ping", {"u": "javascript:alert(1)"}, scheme),
             ("/rss/ping", {"x": "y"}, scheme),
+            ("/c", {"p": "ping"}, scheme),
+            ("/fb/a/pingSubmit", {"bloglink": "site.example"}, scheme),
             ("/", {"url": HOME}, empty),
         ]
         for path, fields, reason in table:

@@ -108,6 +108,8 @@ class PingTests(LimitsTestCase):
             f"/pingSiteForm?name=A&url={HOME}",
             f"/ping?url={HOME}",
             f"/rss/ping?u={FEED}",
+            f"/c?p=ping&url={HOME}",
+            f"/fb/a/pingSubmit?bloglink={HOME}",
             f"/?name=A&url={HOME}",
         ]
         self.ping()

@@ -240,11 +240,9 @@ class FrontPageTests(SynchronousTestCase):
                 found = {name for name, mark in marks.items() if mark in shown}
                 self.assertEqual(found, running, path)
 
-    def test_pages_of_other_servers_manuals(self) -> None:
-        """An address below /docs leads to /docs."""
-        for path in ("/docs/api", "/docs/a/b.html"):
-            answer = House(self).get(path)
-            self.assertEqual((answer.status, answer.headers["location"]), (302, "/docs"))
+    def test_nothing_is_below_the_help(self) -> None:
+        for path in ("/docs/nonexistent", "/docs/a/b.html"):
+            self.assertEqual(House(self).get(path).status, 404)
         self.assertEqual(House(self).get("/docs/").status, 200)
 
     def test_a_version_is_sent_once(self) -> None:
