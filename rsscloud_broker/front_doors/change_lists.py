@@ -51,15 +51,11 @@ from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, Routes
 from rsscloud_broker.wire.codings import allows_gzip
 from rsscloud_broker.wire.conditional import has_version
 from rsscloud_broker.wire.links import hub_and_self
+from rsscloud_broker.wire.ranges import asked_part
 
 log = Logger()
 
 _ARCHIVE: Final = re.compile(rb"/([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9]{2}\.xml)")
-
-# Only ``bytes=FIRST-[LAST]`` is served; the door ignores any other range, as RFC 9110 allows.
-# A request with several ranges could ask for a large file many times over, and Twisted fails
-# on a suffix that is longer than the file.
-_RANGE: Final = re.compile(rb"bytes=[0-9]{1,15}-[0-9]{0,15}")
 
 # An archive changes only if a ping was committed late.
 _MINUTE: Final = b"public, max-age=60"
@@ -287,7 +283,7 @@ def _serve_one(request: Request, path: str, coding: str, cache_control: bytes) -
     _describe(request, version, cache_control)
     request.setHeader(b"last-modified", version.last_modified)
     request.setHeader(b"accept-ranges", b"bytes")
-    _tidy_range(request, version.etag)
+    _tidy_range(request, version.etag, status.st_size)
     return _OpenFile(path, coding, status.st_size).send(request, file)
 
 
@@ -333,13 +329,16 @@ def _has(request: Request, version: _Version) -> bool:
     return has_version(tags, since, (version.etag,), version.modified_at)
 
 
-def _tidy_range(request: Request, etag: bytes) -> None:
-    """Remove the Range header if the whole file is to be sent.
+def _tidy_range(request: Request, etag: bytes, size: int) -> None:
+    """Give the Range header the one form that Twisted reads well, as the file's size is known.
 
-    That is so for a range of another kind, for an ``If-Range`` that names another version, which
-    Twisted does not look at, and for HEAD.
+    It is removed if the whole file is to be sent: for a range that is not served, for an
+    ``If-Range`` that names another version, which Twisted does not look at, and for HEAD.
     """
+    part = asked_part((request.getHeader(b"range") or b"").decode("latin-1"), size)
     part_of_another = request.getHeader(b"if-range") not in {None, etag}
-    servable = _RANGE.fullmatch(request.getHeader(b"range") or b"")
-    if part_of_another or not servable or request.method == b"HEAD":
+    if part is None or part_of_another or request.method == b"HEAD":
         request.requestHeaders.removeHeader(b"range")
+        return
+    first, end = part
+    request.requestHeaders.setRawHeaders(b"range", [b"bytes=%d-%d" % (first, max(first, end - 1))])

@@ -288,15 +288,27 @@ class ChangeListsDoorTests(ChangeListsTestCase):
             self.assertEqual((answer.status, answer.body), (206, CONTENT[10:20]))
             self.assertEqual(answer.headers["content-range"], f"bytes 10-19/{len(CONTENT)}")
 
+    async def test_the_last_bytes(self) -> None:
+        self.put("changes.xml")
+        size = len(CONTENT)
+        for length in (1, 50, size, 999_999):
+            answer = await self.ask("/changes.xml", {"Range": f"bytes=-{length}"})
+            self.assertEqual((answer.status, answer.body), (206, CONTENT[-length:]))
+            first = max(0, size - length)
+            self.assertEqual(answer.headers["content-range"], f"bytes {first}-{size - 1}/{size}")
+
     async def test_a_range_beyond_the_end(self) -> None:
         self.put("changes.xml")
-        self.assertEqual((await self.ask("/changes.xml", {"Range": "bytes=99999-"})).status, 416)
+        for part in ("99999-", f"{len(CONTENT)}-", "-0"):
+            answer = await self.ask("/changes.xml", {"Range": f"bytes={part}"})
+            self.assertEqual(answer.status, 416)
+            self.assertEqual(answer.headers["content-range"], f"bytes */{len(CONTENT)}")
 
     async def test_ranges_that_are_ignored(self) -> None:
         self.put("changes.xml")
         for sent in (
             {"Range": "bytes=0-,0-,0-,0-"},
-            {"Range": "bytes=-999999"},
+            {"Range": "bytes=9-0"},
             {"Range": "bytes=" + "9" * 5000 + "-"},
             {"Range": "lines=1-2"},
             {"Range": "bytes=0-9", "If-Range": '"other"'},

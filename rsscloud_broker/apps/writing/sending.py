@@ -14,7 +14,6 @@ A file is read from the database piece by piece, as quickly as the client takes 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import quote
@@ -28,12 +27,9 @@ from rsscloud_broker.apps.writing.upload_rows import CHUNK, StoredUpload
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.web.callers import header
 from rsscloud_broker.web.streams import Stream
+from rsscloud_broker.wire.ranges import asked_part
 
 log = Logger()
-
-# Any other range is ignored, as RFC 9110 allows.  Several ranges could ask for a large file many
-# times over.
-_RANGE: Final = re.compile(r"bytes=([0-9]{1,15})-([0-9]{0,15})")
 
 _YEAR: Final = 365 * 86_400
 
@@ -79,12 +75,10 @@ async def send_upload(request: Request, upload: StoredUpload, read: ReadChunk) -
 
 def _part(request: Request, size: int, etag: str) -> _Part:
     """The part of a file that a request asks for."""
-    found = _RANGE.fullmatch(header(request, "range"))
-    if found is None or request.method == b"HEAD" or header(request, "if-range") not in {"", etag}:
+    part = asked_part(header(request, "range"), size)
+    if part is None or request.method == b"HEAD" or header(request, "if-range") not in {"", etag}:
         return _Part(0, size)
-    first, end = int(found[1]), int(found[2]) + 1 if found[2] else size
-    is_nonsense = bool(found[2]) and end <= first
-    return _Part(0, size) if is_nonsense else _Part(first, min(end, size))
+    return _Part(*part)
 
 
 class _Sending:
