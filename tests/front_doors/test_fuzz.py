@@ -20,7 +20,21 @@ PATHS = [
 KINDS = ["text/xml", FORM, "multipart/form-data; boundary=b", "application/json", ""]
 
 fields = st.dictionaries(
-    st.sampled_from("url url1 name port path protocol domain u p bloglink rssUrl".split()),
+    st.sampled_from(
+        [
+            "url",
+            "url1",
+            "name",
+            "port",
+            "path",
+            "protocol",
+            "domain",
+            "u",
+            "p",
+            "bloglink",
+            "rssUrl",
+        ]
+    ),
     st.text(max_size=40) | st.sampled_from(["http-post", "soap", "80", "/", FEED, HOME]),
 ).map(lambda chosen: form(**chosen))
 texts = st.text(st.characters(codec="utf-8"), max_size=30)
