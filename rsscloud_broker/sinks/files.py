@@ -58,7 +58,7 @@ async def publish_change_list(
     try:
         await parts.in_thread(draft.begin)
         slices = _slices(parts.store, since, until, limit)
-        pings = await anext(slices, [])
+        pings: Sequence[Ping] = await anext(slices, [])
         # It is counted after the newest pings are read, so the list never holds more than it says
         # were ever received.  A ping that is stored while the older ones are read may wait for the
         # next list.
