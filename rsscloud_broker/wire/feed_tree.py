@@ -99,7 +99,7 @@ def read_tree(body: bytes, content_type: str, roots: frozenset[str]) -> Tree:
     if _ENTITY.search(text, 0, _PROLOG_CHARACTERS if start is None else start):
         raise UnreadableFeed("it declares entities of its own, which are not read here")
     if start is None:
-        raise UnreadableFeed("it is neither RSS nor Atom nor a JSON Feed")
+        raise UnreadableFeed("it is neither RSS nor Atom")
     if "DOCTYPE" in complaint:  # RSS 0.91 required one, so that alone is no fault
         try:
             return Tree(_strict(legal(text[start:]).encode(), "utf-8"))

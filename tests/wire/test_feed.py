@@ -323,8 +323,8 @@ class UnreadableTests(SynchronousTestCase):
         cases = {
             b"": "it is empty",
             b" \r\n": "it is empty",
-            b"hello": "neither RSS nor Atom nor a JSON Feed",
-            b"\x89PNG\r\n\x1a\n\0\0\xff": "neither RSS nor Atom nor a JSON Feed",
+            b"hello": "neither RSS nor Atom",
+            b"\x89PNG\r\n\x1a\n\0\0\xff": "neither RSS nor Atom",
             b"<html><body><p>Hello</p></body></html>": "its root element is html",
             b"<!DOCTYPE html><html><body><br></body></html>": "neither RSS nor Atom",
             b"<!-- <rss version='2.0'> --><html>&</html>": "neither RSS nor Atom",

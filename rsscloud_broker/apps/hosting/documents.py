@@ -20,6 +20,7 @@ from lxml import etree
 
 from rsscloud_broker.errors import DocumentFault, Refused
 from rsscloud_broker.wire import xml
+from rsscloud_broker.wire.feed import is_json
 from rsscloud_broker.wire.feed_tree import UnreadableFeed, read_tree
 
 #: The path of an account's feed, below the name of the account.
@@ -128,7 +129,7 @@ def check_path(path: str) -> str:
     if _extension(path) not in EXTENSIONS:
         raise NotStored(
             f"Files such as {path[-80:]!r} are not stored here: the name must end in one of "
-            f"{', '.join('.' + each for each in EXTENSIONS)}.",
+            f"{', '.join('.' + each for each in EXTENSIONS)}. Send a feed as RSS or Atom.",
             415,
         )
     return path
@@ -258,7 +259,8 @@ def _root(body: bytes, content_type: str) -> etree._Element:
     try:
         tree = read_tree(body, content_type, _ROOTS | {"opml"})
     except UnreadableFeed as error:
-        raise NotStored(f"This is no feed that can be stored: {error.reason}.") from None
+        hint = " Send a JSON Feed as RSS or Atom." if is_json(body) else ""
+        raise NotStored(f"This is no feed that can be stored: {error.reason}.{hint}") from None
     if tree.complaint:
         raise NotStored(
             f"This is not well-formed XML: {tree.complaint}. Nothing was stored; feed readers "

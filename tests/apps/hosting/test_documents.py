@@ -8,6 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.hosting.documents import (
     EXTENSIONS,
+    FEED,
     NotStored,
     check_path,
     encoded,
@@ -202,6 +203,18 @@ class OtherFilesTests(SynchronousTestCase):
             document = examined(path, b"<script>alert(1)</script>", "text/html")
             self.assertEqual(document.media_type, "text/plain; charset=utf-8")
         self.assertEqual(examined("a.txt", b"\xff").media_type, "text/plain")
+
+
+class JSONFeedTests(SynchronousTestCase):
+    def test_it_is_refused_however_it_is_sent(self) -> None:
+        """By its content, and by its name; and no answer says that it would be taken otherwise."""
+        feed = b'{"version": "https://jsonfeed.org/version/1.1", "title": "x", "items": []}'
+        errors = [self.assertRaises(NotStored, examined, path, feed) for path in (FEED, "x.opml")]
+        errors.append(self.assertRaises(NotStored, check_path, "feed.json"))
+        for error in errors:
+            self.assertIn("as RSS or Atom.", str(error))
+        said = str(self.assertRaises(NotStored, examined, FEED, b"hello"))
+        self.assertNotIn("JSON", said)
 
 
 class PathTests(SynchronousTestCase):
