@@ -24,6 +24,15 @@ NOTHING_HERE: Final = Answer(b"There is nothing at this address.\n", PLAIN, 404)
 
 GONE: Final = Answer(b"This is gone: the account that wrote it was removed.\n", PLAIN, 410)
 
+#: The answer for a number that an author has used.  Drafts are answered like deleted messages, so
+#: that nobody learns which there are; caches must ask again, as a draft may be published.
+DELETED: Final = Answer(
+    b"This is gone: no message with this number is published any more, or yet.\n",
+    PLAIN,
+    410,
+    {"cache-control": "no-cache"},
+)
+
 #: The package of the templates.
 TEMPLATES: Final = "rsscloud_broker.apps.writing"
 
@@ -88,7 +97,7 @@ class PeoplePages:
             return await self._list(request, author)
         found = await self._writing.store.placed(author, number)
         if found is None or found.post.is_draft:
-            return NOTHING_HERE
+            return DELETED if 0 < number < author.next_id else NOTHING_HERE
         return await self._message(request, author, found.post)
 
     async def nothing_of(self, name: str) -> Answer:

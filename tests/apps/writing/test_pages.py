@@ -219,7 +219,21 @@ class WritePageTests(SiteTestCase):
         answer = self.browser.send("Delete this message")
         self.assertEqual(answer.headers["location"], "/write?done=deleted")
         self.assertEqual(self.posts(), [])
-        self.assertEqual(self.browser.get("/people/dave/1").status, 404)
+        answer = self.browser.get("/people/dave/1")
+        self.assertEqual((answer.status, answer.headers["cache-control"]), (410, "no-cache"))
+        self.assertIn("This is gone", self.browser.page.text_content())
+        self.assertEqual(self.browser.get("/people/dave/2").status, 404)
+
+    def test_a_draft_looks_like_a_deleted_message(self) -> None:
+        self.send(text="a")
+        self.send(do="draft", text="secret")
+        self.send(text="b")
+        self.send(do="delete", id="1")
+        deleted, draft = (self.browser.get(f"/people/dave/{number}") for number in (1, 2))
+        self.assertEqual((deleted.status, draft.status), (410, 410))
+        self.assertEqual(deleted.body, draft.body)
+        self.send(id="2", text="open")
+        self.assertEqual(self.browser.get("/people/dave/2").status, 200)
 
     def test_unknown_actions(self) -> None:
         self.browser.get("/write")
