@@ -38,7 +38,7 @@ from rsscloud_broker.interfaces import (
     IPluginMaker,
     ISinkMaker,
 )
-from rsscloud_broker.provenance import PluginLocation
+from rsscloud_broker.provenance import BUNDLED, PluginLocation
 
 Maker = TypeVar("Maker", bound=IPluginMaker)
 
@@ -50,9 +50,6 @@ KINDS: Final[Mapping[str, InterfaceClass]] = {
     "checkers": ICheckerMaker,
     "apps": IAppMaker,
 }
-
-#: The module whose makers run unless the configuration disables them.
-BUNDLED = "rsscloud_broker.plugins.bundled"
 
 _KINDS_IN_WORDS: Final = ", ".join(interface.__name__ for interface in KINDS.values())
 

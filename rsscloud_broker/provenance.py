@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from importlib.metadata import Distribution, distributions, packages_distributions
 from pathlib import Path
@@ -10,6 +9,10 @@ from pathlib import Path
 from attrs import frozen
 
 from rsscloud_broker import __version__
+
+#: The module of the plugins that come with the broker; they run unless the configuration disables
+#: them.
+BUNDLED = "rsscloud_broker.plugins.bundled"
 
 _OURS = "rsscloud_broker"
 
@@ -38,7 +41,7 @@ class PluginLocation:
 
         If no installed distribution contains the plugin: its module and file.
         """
-        if self.file.startswith(os.path.join(os.path.dirname(__file__), "")):
+        if self.module == BUNDLED:  # other packages install their modules beside that one
             return f"rsscloud-broker {__version__}"
         top = self.made_by.partition(".")[0]
         named = packages_distributions().get(top, []) if top != _OURS else []

@@ -18,6 +18,7 @@ from rsscloud_broker import discovery
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.discovery import Makers, PluginError, bundled, discover, select, survey
 from rsscloud_broker.interfaces import ISinkMaker
+from rsscloud_broker.provenance import PluginLocation
 
 _numbers = count()
 
@@ -325,6 +326,17 @@ class SurveyTests(DiscoveryTestCase):
         self.assertEqual(len(problems), 2)
         self.assertIn("bad", problems[0])
         self.assertIn("its name is ''", problems[1])
+
+
+class ProvenanceTests(SynchronousTestCase):
+    def test_a_module_beside_ours(self) -> None:
+        """Packages install their modules into the directory in which the bundled one is."""
+        path = Path(rsscloud_broker.plugins.__path__[0])
+        for name in ("bundled", "theirs"):
+            file = str(path / f"{name}.py")
+            here = PluginLocation(f"rsscloud_broker.plugins.{name}", "a", file, "no_such_package")
+            is_ours = here.package == f"rsscloud-broker {rsscloud_broker.__version__}"
+            self.assertEqual(is_ours, name == "bundled", here.package)
 
 
 class SelectTests(DiscoveryTestCase):
