@@ -26,8 +26,12 @@ async def neighbours(patient: Patient) -> AsyncIterator[Result]:
     follows = config.front_doors.get("follows", {})
     sources = [*_urls(follows, "sources"), *_urls(follows, "feeds")]
     if targets and not identity(config.address):
-        found = "the relay passes pings on without a name, so other brokers may send them back"
-        yield Result("warn", _NAME, found, "set public_url")
+        found = (
+            f"the relay passes pings on without a name, since {config.address} means another "
+            "machine everywhere else; so other brokers may send them back"
+        )
+        advice = "set public_url to the address by which other brokers reach this one"
+        yield Result("warn", _NAME, found, advice)
     resolver = Resolver(patient.reactor, config.egress.name_servers)
     resolver.startService()
     try:

@@ -213,8 +213,10 @@ class _Targets(Service):
         sender = Sender(parts.outbound, identity(parts.public_url))
         if not sender.identity:
             self.log.warn(
-                "The relay passes pings on without a name: set public_url, by which other brokers "
-                "recognise pings that have passed here, and do not send them back."
+                "The relay passes pings on without a name, since {url} means another machine "
+                "everywhere else. Set public_url to the address by which other brokers reach this "
+                "one; by it they recognise pings that have passed here, and do not send them back.",
+                url=parts.public_url,
             )
         for target, progress in zip(options.targets, found, strict=False):
             calls = TargetCalls(sender, parts.clock, target.protocol, target.url)

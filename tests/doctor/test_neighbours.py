@@ -42,9 +42,13 @@ class NeighboursTests(DoctorTestCase):
         )
 
     async def test_broker_without_a_name(self) -> None:
-        self.change(sinks={"relay": {"targets": [{"url": "http://8.8.8.8/"}]}})
-        (warning, _) = await self.results(neighbours(self.patient()))
-        self.assertEqual((warning[0], warning[2]), ("warn", "set public_url"))
+        relay = {"relay": {"targets": [{"url": "http://8.8.8.8/"}]}}
+        advice = "set public_url to the address by which other brokers reach this one"
+        for public_url in (None, "http://localhost:8000"):
+            self.change(public_url=public_url, sinks=relay)
+            (warning, _) = await self.results(neighbours(self.patient()))
+            self.assertEqual((warning[0], warning[2]), ("warn", advice))
+            self.assertIn(f"since {public_url or 'http://localhost'}", warning[1])
 
     async def test_disabled(self) -> None:
         self.change(sinks={"relay": {"enabled": False, "targets": [{"url": "http://10.0.0.1/"}]}})

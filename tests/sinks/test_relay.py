@@ -407,7 +407,9 @@ class RelayTests(RelayTestCase):
         with capturedLogs() as logs:
             sink.startService()
         self.successResultOf(sink.stopService())
-        self.assertIn("set public_url", str(formatEvent(logs[0])))
+        said = str(formatEvent(logs[0]))
+        self.assertIn("since http://localhost:5337 means another machine", said)
+        self.assertIn("Set public_url to the address by which other brokers reach this one", said)
 
 
 HUB, CLOUD = "http://hub.example/", "http://cloud.example:5337/rsscloud/pleaseNotify"
