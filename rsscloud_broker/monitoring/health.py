@@ -20,6 +20,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDiskSpace, IHealth, IStore, PartState
+from rsscloud_broker.wire.text import sentence
 
 #: Seconds that a check of the database may take.
 DATABASE_TIMEOUT: Final = 2.0
@@ -96,8 +97,7 @@ class Health:
         if not isinstance(error, Unavailable):  # a bug of the check: log it
             self.log.failure("The health of {part} could not be checked.", part=part)
             return PartState(part, False, "It could not be checked; the log says why.")
-        text = str(error)
-        return PartState(part, False, f"{text[:1].upper()}{text[1:].rstrip('.')}.")
+        return PartState(part, False, sentence(str(error)))
 
 
 def event_loop(loop: _Loop) -> Callable[[], str]:

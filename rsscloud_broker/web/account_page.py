@@ -18,6 +18,7 @@ from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICalle
 from rsscloud_broker.web.answers import Answer, parameter
 from rsscloud_broker.web.callers import SESSION, Cookies
 from rsscloud_broker.web.words import iso
+from rsscloud_broker.wire.text import sentence
 
 #: Pages for one person are kept by no cache.
 NO_STORE: Final = {"cache-control": "no-store"}
@@ -69,9 +70,9 @@ class AccountPage:
         except ForgedForm as error:
             return refused(error)
         except TooMany as error:
-            return await self._page(caller, problem=_sentence(error), status=429)
+            return await self._page(caller, problem=sentence(str(error)), status=429)
         except (InvalidAccount, SignInFailed) as error:
-            return await self._page(caller, problem=_sentence(error))
+            return await self._page(caller, problem=sentence(str(error)))
 
     async def _end_session(self, request: Request, caller: Caller) -> Answer:
         session = _number(parameter(request, "id"))
@@ -155,11 +156,6 @@ def refused(error: ForgedForm) -> Answer:
     """The answer to a forged form."""
     text = f"This was not accepted: {error}.\n"
     return Answer(text.encode(), "text/plain; charset=utf-8", 403, NO_STORE)
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _number(text: str) -> int | None:

@@ -124,8 +124,9 @@ def _clock_time(entry: LogEntry) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """A duration in the largest unit of which it is exactly one, or at least two."""
     for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
-        if seconds >= unit or unit == 1:
+        if seconds == unit or seconds >= 2 * unit or unit == 1:
             number = round(seconds / unit, 1)
             return f"{number:g} {name}{'' if number == 1 else 's'}"
     raise AssertionError("one second is the last unit")

@@ -39,6 +39,7 @@ from rsscloud_broker.web.callers import (
     local_path,
 )
 from rsscloud_broker.web.sign_in_link import LINK_PATH, SignInLink
+from rsscloud_broker.wire.text import sentence
 
 
 @frozen
@@ -138,7 +139,7 @@ class SignInPages:
         page = await self._pages.render(
             "Sign in",
             "sign_in.html",
-            message=f"{message[:1].upper()}{message[1:]}." if message else "",
+            message=sentence(message) if message else "",
             name=parameter(request, "name"),
             next=_next(request),
             csrf=form_token(request, self._cookies),

@@ -40,6 +40,17 @@ def legal(text: str) -> str:
     return _ILLEGAL_IN_XML.sub("", text)
 
 
+def sentence(clause: str) -> str:
+    """A clause as a sentence: with a capital letter and a full stop.
+
+    A first word that is no word of the language, such as a URL or a name in code, stays as it is.
+    """
+    first = clause.partition(" ")[0].rstrip(",.;:!?")
+    if first.islower() and first.replace("-", "").replace("'", "").isalpha():
+        clause = clause[0].upper() + clause[1:]
+    return clause if clause.endswith((".", "!", "?")) else f"{clause}."
+
+
 def decode(data: bytes) -> str:
     """Decode a field of a form or a query.  Never raises.
 

@@ -84,8 +84,14 @@ class SentenceTests(SynchronousTestCase):
             "reader.example confirmed: it is subscribed to T for 1 day.": said(
                 "subscription", "verified", numbers={"lease_seconds": 86_400}
             ),
-            "reader.example renewed its subscription to T for 1.5 hours.": said(
+            "reader.example renewed its subscription to T for 25 hours.": said(
+                "subscription", "renewed", numbers={"lease_seconds": 90_000}
+            ),
+            "reader.example renewed its subscription to T for 90 minutes.": said(
                 "subscription", "renewed", numbers={"lease_seconds": 5400}
+            ),
+            "reader.example renewed its subscription to T for 2.5 days.": said(
+                "subscription", "renewed", numbers={"lease_seconds": 216_000}
             ),
             "The subscription of a subscriber to T was dropped: it failed.": said(
                 "subscription", "dropped", reason="it failed", callback="", host=""

@@ -10,6 +10,7 @@ from rsscloud_broker.wire.text import (
     decode,
     decode_exactly,
     legal,
+    sentence,
     to_boolean,
     to_bytes,
     to_double,
@@ -51,6 +52,26 @@ class CleanTests(SynchronousTestCase):
 
     def test_legal_keeps_lines(self) -> None:
         self.assertEqual(legal("a\r\n\tb\0\x85\ufffe\ud800c"), "a\r\n\tb\x85c")
+
+
+class SentenceTests(SynchronousTestCase):
+    def test_sentences(self) -> None:
+        for clause, expected in (
+            ("the name is taken", "The name is taken."),
+            ("don't", "Don't."),
+            ("well-known names, such as these.", "Well-known names, such as these."),
+            ("yes, it is", "Yes, it is."),
+            ("http://localhost:8000/feed.xml cannot be read", None),
+            ("https: is missing", "Https: is missing."),
+            ("public_url is not set", None),
+            ("saveRss takes three parameters", None),
+            ("reader.example does not answer", None),
+            ("'x' is no name", None),
+            ("127.0.0.1 does not answer", None),
+            ("is that so?", "Is that so?"),
+            ("", "."),
+        ):
+            self.assertEqual(sentence(clause), expected or f"{clause}.")
 
 
 class DecodeTests(SynchronousTestCase):

@@ -26,6 +26,7 @@ from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, Rout
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.web.words import iso
+from rsscloud_broker.wire.text import sentence
 
 _TEMPLATE: Final = "rsscloud_broker.apps.hosting:feeds.html"
 _DONE: Final = {
@@ -82,10 +83,7 @@ class FeedsDoor(RoutesOnly):
             return refused(error)
         except Refused as error:
             status = 429 if isinstance(error, TooMany) else 400
-            text = str(error)
-            return await self._page(
-                caller, path, problem=f"{text[:1].upper()}{text[1:]}", status=status
-            )
+            return await self._page(caller, path, problem=sentence(str(error)), status=status)
 
     async def _do(self, request: Request, caller: Caller, path: str) -> Answer:
         source, do = source_of(request), parameter(request, "do")

@@ -49,7 +49,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration
-from rsscloud_broker.wire.text import clean, text_of
+from rsscloud_broker.wire.text import clean, sentence, text_of
 
 #: How many files one call may save or delete.
 MAX_FILES: Final = 200
@@ -88,8 +88,7 @@ class StorageSystem:
         try:
             return await answer(request, *(values.get(each) for each in parameters))
         except Refused as error:
-            text = str(error)
-            return {"flError": True, "message": f"{text[:1].upper()}{text[1:]}"}
+            return {"flError": True, "message": sentence(str(error))}
 
     async def _register(
         self, request: Request, email: Any, name: Any, password: Any, *ignored: Any

@@ -25,7 +25,7 @@ from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.answers import Answer, Answers, parameter
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
-from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.text import clean, sentence
 
 PATH: Final = "/river/feeds"
 
@@ -100,7 +100,7 @@ class FeedsPage:
             status = 429 if isinstance(error, TooMany) else 400
             typed = parameter(request, "url")[:2048]
             return await self._page(
-                caller, problem=_sentence(str(error)), typed=typed, status=status
+                caller, problem=sentence(str(error)), typed=typed, status=status
             )
 
     async def _read_files(self, request: Request) -> None:
@@ -197,11 +197,6 @@ def feed_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
-def _sentence(text: str) -> str:
-    """A clause as a sentence."""
-    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
-
-
 def _imported(imported: Imported) -> str:
     """What an import did, for people."""
     text = f"You follow {counted(imported.added, 'feed')} more now. The broker reads them soon."
@@ -237,9 +232,7 @@ def _feed(feed: Feed, caller: Caller, clock: IClock) -> Tag:
             tags.strong(linked(feed.link, title)), " ", tags.span(word, class_=f"badge {kind}")
         ),
         tags.div(tags.bdi(linked(feed.url, feed.url)), class_="where"),
-        tags.div(*_with_moments(_sentence(feed.status), now), class_="where")
-        if feed.status
-        else "",
+        tags.div(*_with_moments(sentence(feed.status), now), class_="where") if feed.status else "",
         tags.div(*facts, class_="where"),
         tags.form(*hidden, button, action=PATH, method="post"),
     )

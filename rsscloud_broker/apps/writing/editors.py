@@ -49,6 +49,7 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web.answers import DISK_IS_FULL
+from rsscloud_broker.wire.text import sentence
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
 
 T = TypeVar("T")
@@ -346,18 +347,12 @@ def _as_faults() -> Iterator[None]:
     try:
         yield
     except SignInFailed as error:
-        raise Fault(WRONG_PASSWORD, _sentence(error)) from error
+        raise Fault(WRONG_PASSWORD, sentence(str(error))) from error
     except TooMany as error:
-        raise Fault(TOO_MANY, _sentence(error)) from error
+        raise Fault(TOO_MANY, sentence(str(error))) from error
     except Forbidden as error:
-        raise Fault(FORBIDDEN, _sentence(error)) from error
+        raise Fault(FORBIDDEN, sentence(str(error))) from error
     except Refused as error:
-        raise Fault(BAD_REQUEST, _sentence(error)) from error
+        raise Fault(BAD_REQUEST, sentence(str(error))) from error
     except DiskFull as error:
         raise Fault(DISK_FULL, DISK_IS_FULL) from error
-
-
-def _sentence(error: Exception) -> str:
-    """The text of an error as a sentence, which editors show to people."""
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")

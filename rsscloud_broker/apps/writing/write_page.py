@@ -32,6 +32,7 @@ from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.answers import DISK_IS_FULL, PLAIN, Answer, body_of, parameter
 from rsscloud_broker.web.callers import header
 from rsscloud_broker.web.words import clipped, counted, moment
+from rsscloud_broker.wire.text import sentence
 
 #: The fields of the form that are kept while somebody types.
 FIELDS: Final = ("text", "title", "link", "enclosure", "categories", "outline")
@@ -155,9 +156,8 @@ class WritePage:
         """The page with what was sent, and with what is wrong with it."""
         number = number_in(parameter(request, "id"))
         post = await self._writing.post(caller, number) if number else None
-        sentence = f"{problem[:1].upper()}{problem[1:]}."
         return await self._page(
-            request, caller, post, _sent(request), problem=sentence, status=status
+            request, caller, post, _sent(request), problem=sentence(problem), status=status
         )
 
     async def _send(
@@ -323,5 +323,5 @@ def _lines(text: str) -> list[str]:
 
 
 def _said(status: int, problem: str) -> Answer:
-    body = json.dumps({"kept": False, "problem": f"{problem[:1].upper()}{problem[1:]}."})
+    body = json.dumps({"kept": False, "problem": sentence(problem)})
     return Answer(f"{body}\n".encode(), JSON, status, NO_STORE)

@@ -22,6 +22,7 @@ from rsscloud_broker.web.admin import shapes
 from rsscloud_broker.web.admin.openapi import BASE, document
 from rsscloud_broker.web.admin.table import OPERATIONS, Operation
 from rsscloud_broker.web.answers import Answer, Answers
+from rsscloud_broker.wire.text import sentence
 
 #: The longest body, in bytes; the longest reasons and URLs fit into it many times.
 MAX_BODY: Final = 64 * 1024
@@ -94,7 +95,7 @@ class Api:
         except _Refusal as error:
             return _problem(error.status, str(error), error.headers)
         except Unadministrable as error:
-            return _problem(404 if error.missing else 422, _sentence(str(error)))
+            return _problem(404 if error.missing else 422, sentence(str(error)))
         except (Unavailable, CancelledError) as error:
             stops = "The broker is stopping."
             text = error.told if isinstance(error, Unavailable) else stops
@@ -197,10 +198,6 @@ def _converted(values: dict[str, Any], operation: Operation, *, strict: bool) ->
         return msgspec.convert(values, operation.asks, strict=strict)
     except msgspec.ValidationError as error:
         raise _Refusal(400, f"{error}. GET /api describes what this operation takes.") from error
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Answer:

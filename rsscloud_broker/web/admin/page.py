@@ -27,6 +27,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.admin.elements import hidden, path
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter, plain
+from rsscloud_broker.wire.text import sentence
 
 #: The pages of the console, with the texts of the links to them.
 PLACES: Final = {
@@ -169,7 +170,9 @@ class AdminPage:
         try:
             return redirect(await action.run(caller.name, request))
         except Unadministrable as error:
-            return await self._page(request, caller, sentence(error), 404 if error.missing else 400)
+            return await self._page(
+                request, caller, sentence(str(error)), 404 if error.missing else 400
+            )
 
     async def _page(
         self,
@@ -182,7 +185,7 @@ class AdminPage:
         try:
             content = await self.content(request, caller)
         except Unadministrable as problem:
-            return Answer(f"{sentence(problem)}\n".encode(), PLAIN, 404, NO_STORE)
+            return Answer(f"{sentence(str(problem))}\n".encode(), PLAIN, 404, NO_STORE)
         if content.error:
             error, status = error or content.error, content.status
         return await self._rendered(
@@ -232,12 +235,6 @@ def _places(here: str) -> list[Tag]:
 def _for_administrators(caller: Caller) -> Answer:
     text = f"This page is for administrators, and {caller.name} is not an administrator's account."
     return plain(403, text, NO_STORE)
-
-
-def sentence(error: Exception) -> str:
-    """What an error says, as a sentence."""
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def number(request: Request, name: str) -> int:

@@ -32,11 +32,11 @@ from rsscloud_broker.web.admin.elements import (
     table,
     topic_link,
 )
-from rsscloud_broker.web.admin.page import Action, AdminPage, Content, number, sentence
+from rsscloud_broker.web.admin.page import Action, AdminPage, Content, number
 from rsscloud_broker.web.admin.shapes import states_of
 from rsscloud_broker.web.answers import parameter
 from rsscloud_broker.web.words import counted, moment, strangers
-from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.text import clean, sentence
 
 #: How many subscriptions a page shows.
 ON_PAGE: Final = 50
@@ -61,7 +61,7 @@ class SubscriptionsPage(AdminPage):
             wanted = SubscriptionFilter(**asked)
             page = await self.verbs.find_subscriptions(wanted, number(request, "after"), ON_PAGE)
         except Unadministrable as problem:
-            error = sentence(problem)
+            error = sentence(str(problem))
         now = self.now()
         nothing = (
             "There is none on this page, and there may be some on the next."

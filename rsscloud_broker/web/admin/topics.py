@@ -11,9 +11,10 @@ from rsscloud_broker.admin_records import TopicDetails
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.web.admin.elements import MAX_REASON, MAX_URL, blocked, facts, path
-from rsscloud_broker.web.admin.page import Action, AdminPage, Content, sentence
+from rsscloud_broker.web.admin.page import Action, AdminPage, Content
 from rsscloud_broker.web.answers import parameter
 from rsscloud_broker.web.words import counted, moment, strangers
+from rsscloud_broker.wire.text import sentence
 
 
 class TopicPage(AdminPage):
@@ -90,7 +91,7 @@ class TopicPage(AdminPage):
                 found = await self.verbs.topic(url)
             except Unadministrable as problem:
                 if not (problem.missing and is_published):  # a file is no topic
-                    error, status = sentence(problem), 404 if problem.missing else 400
+                    error, status = sentence(str(problem)), 404 if problem.missing else 400
         ended = found is not None and bool(found.status.topic.ended)
         slots: dict[str, Flattenable] = {
             "url": found.status.topic.url if found else url,

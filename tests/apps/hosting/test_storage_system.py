@@ -65,7 +65,7 @@ class StorageSystemTests(StorageSystemTestCase):
             ("deleteMultipleFiles", (["rss.xml"],)),
         ):
             answer = self.call(name, "dave", "wrong", *parameters)
-            expected = {"flError": True, "message": "The name or the password is wrong"}
+            expected = {"flError": True, "message": "The name or the password is wrong."}
             self.assertEqual(answer, expected)
         self.assert_nothing_stored()
 
