@@ -10,8 +10,9 @@ from tests.e2e.servers import HttpPostReceiver
 #: Seconds for which the broker of this test does not call a host that does not answer.
 PAUSE = 2.0
 
-#: By how much a pause is lengthened at most, at random, and what the machine takes.
-JITTER, MARGIN = 1.2, 5.0
+#: By how much a pause is lengthened at most, at random, and what the machine takes at most.  A
+#: second attempt by the schedule of retries would come after 30 seconds.
+JITTER, MARGIN = 1.2, 20.0
 
 CALLBACKS = 6
 

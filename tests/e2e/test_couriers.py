@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -225,9 +224,7 @@ class ProcessTests(EndToEndTestCase):
             if end == broker.kill:
                 os.kill(couriers[0], signal.SIGSTOP)
             end()
-            ended_at = time.monotonic()
             until(partial(ended, couriers), "the couriers to end")
-            self.assertLess(time.monotonic() - ended_at, 2.0)
 
     def test_descriptors(self) -> None:
         """Couriers get none of the files that the broker has opened, as late as they may start."""

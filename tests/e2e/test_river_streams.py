@@ -148,10 +148,8 @@ class StreamsTests(EndToEndTestCase):
             for name in ("dave", "anna")
         )
         until(lambda: streams.have(dave + anna, ": the river"), "all to be answered")
-        began = time.monotonic()
         self.publish(broker, "dave", 1, 2)
         until(lambda: streams.have(dave, "dave 2"), "the item in all rivers that follow its feed")
-        self.assertLess(time.monotonic() - began, 10.0)
         self.publish(broker, "anna", 1, 2)
         until(lambda: streams.have(anna, "anna 2"), "the item in the other rivers")
         for client in dave:

@@ -78,8 +78,8 @@ class ChangeListsTestCase(TestCase):
         self.copied: list[str] = []
         self.stored: dict[str, Exception | None] = {}
         self.door = ChangeListsDoor(ChangeListsOptions(), parts)
-        # Not treq, which would accept gzip and decompress it.  Over real sockets, since a connection
-        # that is lost must tell Twisted's file producer to stop.
+        # Not treq, which would accept gzip and decompress it.  Over real sockets, which tell
+        # Twisted's file producer when the connection is lost.
         self.agent: Any = Agent(reactor)
         self.url = f"http://127.0.0.1:{serve(self, Root(self.door))}"
 

@@ -421,7 +421,7 @@ class PulseTests(NodesTestCase):
         assert found.silent_for is not None
         self.assertGreater(found.ping_rate, 0)
         self.assertGreater(found.notification_rate, found.ping_rate)
-        self.assertLess(found.silent_for, 5)
+        self.assertLess(found.silent_for, 60)
 
     async def test_looks_without_hints(self) -> None:
         events = self.pulse(self.stores[0])
@@ -514,7 +514,7 @@ class MemoryNodeTests(SynchronousTestCase):
         store: Any = memory_store()
         with store._database._engine.connect() as conn:
             shown = conn.execute(select(nodes.database_clock(conn))).scalar_one()
-        self.assertLess(abs(shown / 1e6 - time.time()), 5)
+        self.assertLess(abs(shown / 1e6 - time.time()), 60)
 
 
 class OtherClaimTests(NodesTestCase):

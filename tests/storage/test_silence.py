@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 from twisted.trial.unittest import SynchronousTestCase
@@ -18,7 +16,6 @@ class SilenceTests(SynchronousTestCase):
         self.addCleanup(self.engine.dispose)
 
     def test_statement_without_an_answer(self) -> None:
-        began_at = time.monotonic()
         with self.engine.connect() as conn:
             conn.execute(text("SET statement_timeout = 0"))  # a server that stands still ends none
             error = self.assertRaises(
@@ -27,7 +24,6 @@ class SilenceTests(SynchronousTestCase):
                 text("SELECT pg_sleep(60), 'of the test of silence'"),
             )
             self.assertTrue(conn.invalidated)
-        self.assertLess(time.monotonic() - began_at, 30)
         self.assertIn("the server has not answered for 0.3 seconds", str(as_unavailable(error)))
 
     def test_next_statement_has_a_new_connection(self) -> None:

@@ -385,13 +385,13 @@ class AttackTests(SynchronousTestCase):
 
     def quickly(self, body: bytes) -> str:
         """Read a feed within a time limit; return its title, or why it is unreadable."""
-        started = time.perf_counter()
+        started = time.process_time()
         try:
             return read_feed(body).title
         except UnreadableFeed as error:
             return error.reason
         finally:
-            self.assertLess(time.perf_counter() - started, LONGEST)
+            self.assertLess(time.process_time() - started, LONGEST)
 
     def test_entities_are_refused(self) -> None:
         laughs = '<!ENTITY a0 "lol">' + "".join(
@@ -496,8 +496,8 @@ class RedirectTests(SynchronousTestCase):
 
     def test_feeds_are_not_parsed_for_it(self) -> None:
         body = b"<rss><channel>" + b"<item/>" * 1_000_000
-        started = time.perf_counter()
+        started = time.process_time()
         for _ in range(1000):
             self.assertIsNone(xml_redirect(body))
-        self.assertLess(time.perf_counter() - started, LONGEST)
+        self.assertLess(time.process_time() - started, LONGEST)
         self.assertIsNone(xml_redirect(b"<!--a-->" * 2000))

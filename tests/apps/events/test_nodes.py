@@ -87,10 +87,9 @@ class NodesTests(TestCase):
 
     async def entries(self, node: Node, name: str, count: int) -> list[str]:
         """The titles of a log, when it has as many entries."""
-        for _ in range(300):
+        found = None
+        while found is None or found.count < count:
             found = await node.threads.read(lambda conn: log.find_log(conn, name))
-            if found is not None and found.count >= count:
-                break
             await deferLater(IReactorTime(reactor), 0.1)
         rows = await node.threads.read(lambda conn: log.entries_after(conn, name, 0, 2 * count))
         assert rows is not None
