@@ -157,7 +157,7 @@ def _go_through(conn: Connection) -> None:
 
 
 @contextmanager
-def _statements(conn: Connection) -> Iterator[list[tuple[str, Any]]]:
+def statements_of(conn: Connection) -> Iterator[list[tuple[str, Any]]]:
     """The statements that run meanwhile, with their parameters."""
     seen: list[tuple[str, Any]] = []
 
@@ -178,7 +178,7 @@ class PlanTests(SynchronousTestCase):
     """The database finds what it needs by indexes."""
 
     def assert_indexed(self, conn: Connection, explain: str, reads_all: re.Pattern[str]) -> None:
-        with _statements(conn) as statements:
+        with statements_of(conn) as statements:
             _operate(conn)
         self.assertGreater(len(statements), 60)
         bad = {}
@@ -196,7 +196,7 @@ class PlanTests(SynchronousTestCase):
     def test_what_is_due_on_sqlite(self) -> None:
         """Nearly all pending notifications have null in the index of nodes, which does not help."""
         with memory_database() as conn:
-            with _statements(conn) as statements:
+            with statements_of(conn) as statements:
                 due.find_due(conn, NOW, 10, ())
                 due.next_due(conn)
             for statement, given in statements:
@@ -210,7 +210,7 @@ class PlanTests(SynchronousTestCase):
         with engine.begin() as conn:
             for other in ("seqscan", "bitmapscan"):
                 conn.execute(text(f"SET LOCAL enable_{other} = off"))
-            with _statements(conn) as statements:
+            with statements_of(conn) as statements:
                 sizes.waiting_checks(conn)
             self.assertEqual(len(statements), 2)
             for statement, given in statements:

@@ -12,10 +12,22 @@ import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import groupby
-from typing import Any
+from typing import Any, Final
 
 from attrs import asdict, frozen
-from sqlalchemy import Connection, Row, and_, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from rsscloud_broker.apps.river.feeds_sql import change_feed, feed_of
 from rsscloud_broker.apps.river.model import Arrival, Enclosure, Item, SubItem, Way
@@ -129,16 +141,47 @@ def _remove_old(conn: Connection, feed_id: int, turn: int, now: float, bounds: B
 
 def items_before(conn: Connection, account_id: int, before: int | None, limit: int) -> list[Item]:
     """See ``River.items``."""
-    wanted = [_followed_by(account_id)] + ([] if before is None else [item.c.id < before])
-    newest = select(item).where(and_(*wanted)).order_by(item.c.id.desc()).limit(limit)
-    return list(map(_item, conn.execute(newest)))
+    edge = _LAST if before is None else before
+    return list(map(_item, conn.execute(_next_items(account_id, edge, limit, forwards=False))))
 
 
 def items_after(conn: Connection, account_id: int, after: int, limit: int) -> list[Item]:
     """See ``River.items_after``."""
-    wanted = (_followed_by(account_id), item.c.id > after)
-    oldest = select(item).where(*wanted).order_by(item.c.id).limit(limit)
-    return list(map(_item, conn.execute(oldest)))
+    return list(map(_item, conn.execute(_next_items(account_id, after, limit, forwards=True))))
+
+
+#: No item has an id as large as this.
+_LAST: Final = 2**63 - 1
+
+
+def _next_items(account_id: int, edge: int, limit: int, *, forwards: bool) -> Select[Any]:
+    """Selects the next items after or before an id, of all feeds that an account follows.
+
+    They are found by the index of feeds and ids alone, however a database plans: in each feed, the
+    first id tells which feeds can have any of these items; and ``limit`` ids of such a feed are
+    enough.  So it does not matter how many items there are.
+    """
+
+    def in_order(keys: Select[Any], key: ColumnElement[int], most: int) -> Select[Any]:
+        return keys.order_by(key.asc() if forwards else key.desc()).limit(most)
+
+    def number(place: int, feed_id: ColumnElement[int]) -> ColumnElement[int]:
+        """The id of an item of a feed, by its place behind the edge; the last id if none."""
+        key = (one := item.alias()).c.id
+        behind = key > edge if forwards else key < edge
+        keys = select(key).where(one.c.feed_id == feed_id, behind)
+        found = in_order(keys, key, 1).offset(place).scalar_subquery()
+        return func.coalesce(found, _LAST if forwards else 0)
+
+    first = number(0, follow.c.feed_id).label("first")
+    mine = select(follow.c.feed_id, first).where(follow.c.account_id == account_id)
+    feeds = in_order(mine, first, limit).subquery()
+    last = number(limit - 1, feeds.c.feed_id)
+    key = (one := item.alias()).c.id
+    near = (key > edge, key <= last) if forwards else (key < edge, key >= last)
+    keys = select(key).join_from(feeds, one, and_(one.c.feed_id == feeds.c.feed_id, *near))
+    wanted = select(item).where(item.c.id.in_(in_order(keys, key, limit)))
+    return in_order(wanted, item.c.id, limit)
 
 
 def arrivals(conn: Connection, after: int, upto: int) -> list[Arrival]:
@@ -155,10 +198,6 @@ def arrivals(conn: Connection, after: int, upto: int) -> list[Arrival]:
 def newest_id(conn: Connection) -> int:
     """The id of the newest item; 0 if there is none."""
     return conn.execute(select(func.max(item.c.id))).scalar() or 0
-
-
-def _followed_by(account_id: int) -> Any:
-    return item.c.feed_id.in_(select(follow.c.feed_id).where(follow.c.account_id == account_id))
 
 
 # --- rows -------------------------------------------------------------------

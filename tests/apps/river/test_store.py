@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, insert, inspect, select
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.apps.river.model import Enclosure, SubItem
+from rsscloud_broker.apps.river import items_sql
+from rsscloud_broker.apps.river.model import Enclosure, Item, SubItem
 from rsscloud_broker.apps.river.records import Bounds, Document, Entry, FeedRecord, Offer, new_keys
-from rsscloud_broker.apps.river.schema import TABLES
+from rsscloud_broker.apps.river.schema import TABLES, item
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.storage import AccountStore, Store, alembic_steps, migrate, open_database
 from rsscloud_broker.storage.threads import StoreThreads
 from rsscloud_broker.wire.cloud import Cloud
 from tests.postgresql import empty_database
+from tests.storage.test_plans import statements_of
 
 NOW = 1_790_683_200.5
 BOUNDS = Bounds(feeds=3, items=3, seconds=86_400.0)
@@ -142,6 +145,58 @@ class SQLiteTests(TestCase):
         self.assertEqual(results, [True, True, None, None])
         self.assertIsNone(await self.store.feed_by_url(rows[2][0]))
         self.assertEqual(await self.store.add_and_follow(account, rows[:1], NOW, BOUNDS), [False])
+
+    async def followed_items(self, account: int) -> list[Item]:
+        """Have an account follow two of three feeds with items; theirs, in their order."""
+        feeds = [await self.add(f"http://x{n}.example/") for n in range(3)]
+        for feed in feeds[:2]:
+            await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        found: list[Item] = []
+        for number, of in enumerate((0, 0, 1, 2, 2, 1, 0, 2)):
+            stored = await self.keep(feeds[of], evolve(ENTRY, guid=f"{number}"))
+            found += stored.arrival.items if of < 2 else ()
+        return found
+
+    async def test_items_of_several_feeds(self) -> None:
+        account = await self.account("dave")
+        items = await self.followed_items(account)
+        self.assertEqual(len(items), 5)
+        for edge in (None, 0, *(each.id for each in items), 1000):
+            for limit in (1, 2, 3, 10):
+                before = [one for one in items if edge is None or one.id < edge][::-1][:limit]
+                self.assertEqual(await self.store.items(account, edge, limit), before)
+                after = [one for one in items if one.id > (edge or 0)][:limit]
+                self.assertEqual(await self.store.items_after(account, edge or 0, limit), after)
+
+    async def test_items_are_found_by_their_feeds(self) -> None:
+        """Neither all items are read, nor all of one feed, and the database knows nothing yet."""
+        account = await self.account("dave")
+        await self.followed_items(account)
+        with open_database(self.url) as conn:
+            (like, *_) = conn.execute(select(item)).mappings()
+            many = [
+                {**like, "id": 1000 + n, "guid_digest": b"%d" % n, "feed_id": 1 + n % 3}
+                for n in range(3000)
+            ]
+            conn.execute(insert(item), many)
+            is_sqlite = conn.dialect.name == "sqlite"
+            explain = "EXPLAIN QUERY PLAN" if is_sqlite else "EXPLAIN (COSTS OFF)"
+            with statements_of(conn) as ran:
+                items_sql.items_before(conn, account, None, 2)
+                items_sql.items_before(conn, account, 2000, 2)
+                items_sql.items_after(conn, account, 2000, 2)
+            self.assertEqual(len(ran), 3)
+            for statement, given in ran:
+                plan = conn.exec_driver_sql(f"{explain} {statement}", given).all()
+                reads = " ".join(str(row[-1]) for row in plan)
+                within = (
+                    r"feed_id=\? AND id" if is_sqlite else r"\s+Index Cond: \(+feed_id = \S+ AND"
+                )
+                by_feed = re.findall(rf"\bix_river_item_feed_id_id\b[^:(]*\(?{within}", reads)
+                self.assertEqual(len(by_feed), 3, reads)
+                self.assertNotRegex(
+                    reads, "(?i)seq scan on river_item|scan river_item|uq_river_item"
+                )
 
     async def test_moving_to_a_feed_that_is_there_already(self) -> None:
         old, new = await self.add("http://old.example/"), await self.add("http://new.example/")
