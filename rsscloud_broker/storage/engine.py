@@ -7,7 +7,7 @@ their connections.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, Engine, create_engine, make_url
@@ -31,7 +31,11 @@ _DISK_FULL = "53100"
 
 
 def open_engine(
-    url: str, *, of_broker: bool = False, silence: float = postgresql.TIMEOUT
+    url: str,
+    *,
+    of_broker: bool = False,
+    silence: float = postgresql.TIMEOUT,
+    is_given_up: Callable[[], bool] = lambda: False,
 ) -> Engine:
     """Make an engine for a database URL, without connecting.
 
@@ -42,6 +46,7 @@ def open_engine(
     :param silence: the broker gives up on a PostgreSQL server that does not answer for so many
         seconds; a little earlier the server ends a statement that takes too long.  A command waits
         as long as the server takes.
+    :param is_given_up: whether a PostgreSQL server is known not to answer: see ``limit_silence``.
     :raises sqlalchemy.exc.ArgumentError: the URL is not a database URL.
     """
     parsed = make_url(url)
@@ -49,7 +54,7 @@ def open_engine(
         engine = create_engine(parsed, **postgresql.engine_options(parsed, of_broker=of_broker))
         postgresql.set_limits(engine, silence=silence if of_broker else None)
         if of_broker:
-            limit_silence(engine, silence)
+            limit_silence(engine, silence, is_given_up)
             postgresql.report_ended(engine)
         return engine
     if parsed.get_backend_name() != sqlite.DIALECT:

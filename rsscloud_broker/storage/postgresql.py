@@ -172,6 +172,10 @@ _ADVICE: Final = (
         "Take what pgbouncer does not know, such as options=, out of the URL.",
     ),
     (
+        ("has not answered", "does not answer"),
+        "See whether the server stands still, and whether the network between is in order.",
+    ),
+    (
         ("connection failed", "connection is bad", "connection timeout", "timeout expired"),
         "See whether the server runs, and whether the URL has its host and its port.",
     ),

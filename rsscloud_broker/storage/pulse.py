@@ -6,6 +6,10 @@ LISTEN.  What it learns is published on the event bus in the reactor's thread.
 
 Hints may be lost.  So with each heartbeat it also publishes that there may be work.
 
+If it has had no heartbeat for some seconds, the server cannot be reached, or does not answer.
+Then nobody waits for it any more: every operation of the store fails at once, until the next
+heartbeat.  So callers are asked at once to try again, and a load balancer tries another node.
+
 While the server was down, no node could write its heartbeat.  So a node removes others only after
 it has written its own for some seconds: until then all that live have come back.
 
@@ -33,7 +37,7 @@ from twisted.logger import Logger
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.storage import clusters, nodes, postgresql
-from rsscloud_broker.storage.engine import open_engine
+from rsscloud_broker.storage.engine import as_unavailable, open_engine
 from rsscloud_broker.storage.hints import CHANNEL, FREED, hint
 from rsscloud_broker.storage.store import Store
 
@@ -156,6 +160,7 @@ class Pulse(Service):
         if not self.running:
             return
         self._logged_at = float("-inf")
+        self._store.give_up("")
         if beat.lost:
             self.log.warn(
                 "This process stood still for more than {seconds:.0f} s, so that other nodes have "
@@ -175,8 +180,13 @@ class Pulse(Service):
             kind, _, key = payload.partition(":")
             self._publish(WorkHinted(kind, int(key)))
 
-    def _lost_connection(self, error: Exception) -> None:
-        if not self.running or time.monotonic() - self._logged_at < _LOG_INTERVAL:
+    def _lost_connection(self, error: Exception, *, is_late: bool) -> None:
+        if not self.running:
+            return
+        if is_late:
+            why = as_unavailable(error) or f"the database cannot be used right now: {error}"
+            self._store.give_up(str(why))
+        if time.monotonic() - self._logged_at < _LOG_INTERVAL:
             return
         self._logged_at = time.monotonic()
         reason = getattr(error, "orig", None) or error  # without the statement
@@ -196,7 +206,8 @@ class Pulse(Service):
                 with engine.connect() as connection:
                     self._listen(connection.execution_options(isolation_level="AUTOCOMMIT"))
             except (SQLAlchemyError, dbapi.Error) as error:
-                self._reactor.callFromThread(self._lost_connection, error)
+                is_late = time.monotonic() - self._beat_at > _GAP
+                self._reactor.callFromThread(self._lost_connection, error, is_late=is_late)
                 self._stop.wait(_RECONNECT)
             except Exception:  # log a bug; without heartbeats the node would count as dead
                 self.log.failure("The heartbeat of this node failed; it is tried again.")

@@ -4,25 +4,35 @@ The limits of libpq end a wait only if the other machine does not answer at all.
 disk or a proxy before it stands still, the system of that machine goes on answering, and a thread
 would wait for ever.
 
+The heartbeat of the node notices earlier that the server does not answer.  From then on nobody
+waits: see ``StoreThreads.give_up``.
+
 Only ``limit_silence`` imports the driver, which is installed for PostgreSQL alone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from importlib import import_module
 from typing import Any
 
 from sqlalchemy import Engine, event
 
+#: Why an operation was given up.
+GIVEN_UP = "the server does not answer the heartbeat of this node either"
 
-def limit_silence(engine: Engine, seconds: float) -> None:
+
+def limit_silence(
+    engine: Engine, seconds: float, is_given_up: Callable[[], bool] = lambda: False
+) -> None:
     """Close each connection of an engine on which a statement gets no answer for so long.
 
     The statement then fails with the driver's ``OperationalError``.
 
     :param engine: an engine for PostgreSQL.
+    :param is_given_up: whether the server is known not to answer, so that no thread waits for it
+        and none connects to it.  It is called in the threads.
     """
     psycopg: Any = import_module("psycopg")
 
@@ -43,16 +53,20 @@ def limit_silence(engine: Engine, seconds: float) -> None:
                 waits_for = next(gen)
                 while True:
                     happened = yield waits_for
-                    if not happened and time.monotonic() > until:
+                    if not happened and (is_given_up() or time.monotonic() > until):
                         self.pgconn.finish()
                         raise psycopg.OperationalError(
-                            f"the server has not answered for {seconds:g} seconds"
+                            GIVEN_UP
+                            if is_given_up()
+                            else f"the server has not answered for {seconds:g} seconds"
                         )
                     waits_for = gen.send(happened)
             except StopIteration as end:
                 return end.value
 
     def connect(dialect: object, record: object, args: Any, options: Any) -> Any:
+        if is_given_up():
+            raise psycopg.OperationalError(GIVEN_UP)
         return LimitedConnection.connect(*args, **options)
 
     event.listen(engine, "do_connect", connect)

@@ -124,7 +124,8 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
     def startService(self) -> None:
         if not self.running:
             super().startService()
-            self._database.start(open_engine(self._url, of_broker=True))
+            given_up = self._database.is_given_up
+            self._database.start(open_engine(self._url, of_broker=True, is_given_up=given_up))
             self.register()
 
     def stopService(self) -> Deferred[None]:
@@ -174,6 +175,13 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
             return found
 
         return claimed
+
+    def give_up(self, why: str) -> None:
+        """Fail all operations at once, as long as the heartbeat of this node is not answered.
+
+        :param why: the text of their ``StoreUnavailable``; empty if the server answers again.
+        """
+        self._database.give_up(why)
 
     def writes_waiting(self) -> int:
         """How many operations wait to be written."""

@@ -42,6 +42,15 @@ class Threads(Protocol):
     def busy_for(self) -> float:
         """Seconds since the writer began its present work; 0 if it has none."""
 
+    def give_up(self, why: str) -> None:
+        """Fail all operations at once, those under way too, since the server does not answer.
+
+        :param why: the text of their ``StoreUnavailable``; empty if the server answers again.
+        """
+
+    def is_given_up(self) -> bool:
+        """Whether operations fail at once.  Any thread may ask."""
+
     def stop(self) -> Deferred[None]:
         """Accept no more operations.  Fires when all are done and the engine is closed."""
 
@@ -59,6 +68,7 @@ class StoreThreads:
         self._reactor = reactor
         self._counters = counters or Counters()
         self._running = False
+        self._given_up = ""
 
     def start(self, engine: Engine) -> None:
         self._engine = engine
@@ -71,11 +81,15 @@ class StoreThreads:
     def read(self, operation: Operation[T]) -> Deferred[T]:
         if not self._running:
             return fail(StoreUnavailable("the store is not running"))
+        if self._given_up:
+            return fail(StoreUnavailable(self._given_up))
         return self._readers.read(operation)
 
     def write(self, operation: Operation[T]) -> Deferred[T]:
         if not self._running:
             return fail(StoreUnavailable("the store is not running"))
+        if self._given_up:
+            return fail(StoreUnavailable(self._given_up))
         return self._writer.write(operation)
 
     def writes_waiting(self) -> int:
@@ -83,6 +97,12 @@ class StoreThreads:
 
     def busy_for(self) -> float:
         return self._writer.busy_for if self._running else 0.0
+
+    def give_up(self, why: str) -> None:
+        self._given_up = why
+
+    def is_given_up(self) -> bool:
+        return bool(self._given_up)
 
     def stop(self) -> Deferred[None]:
         self._running = False

@@ -97,6 +97,12 @@ class CallersThread:
     def busy_for(self) -> float:
         return 0.0
 
+    def give_up(self, why: str) -> None:
+        raise NotImplementedError  # a database in memory always answers
+
+    def is_given_up(self) -> bool:
+        return False
+
     def stop(self) -> Deferred[None]:
         self._engine.dispose()
         return succeed(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from threading import Thread
+from threading import Event, Thread
 
 from tests.e2e.fixture import TIMEOUT
 
@@ -17,6 +17,7 @@ class SlowProxy:
 
     def __init__(self, target: int) -> None:
         self.delay = 0.0
+        self._goes_on = Event()
         self._target = target
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, daemon=True)
@@ -27,7 +28,16 @@ class SlowProxy:
         listening = asyncio.run_coroutine_threadsafe(self._listen(), self._loop)
         return listening.result(TIMEOUT)
 
+    def stand_still(self) -> None:
+        """Pass nothing on, in either direction, and tell nobody, until `go_on`."""
+        self._goes_on.clear()
+        self._loop.call_soon_threadsafe(self._goes_on.wait)
+
+    def go_on(self) -> None:
+        self._goes_on.set()
+
     def stop(self) -> None:
+        self.go_on()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 

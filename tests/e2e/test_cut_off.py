@@ -1,0 +1,153 @@
+"""One of two brokers is cut off from PostgreSQL in silence; nginx is set up as the manual says."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+from tests.e2e.database_server import DatabaseServer
+from tests.e2e.every_protocol import NAMED, PLAIN, PROTOCOLS, Call, subscribing
+from tests.e2e.fixture import EndToEndTestCase, request, until
+from tests.e2e.installed import replaced
+from tests.e2e.nginx import NginxProcess
+from tests.e2e.servers import HttpPostReceiver
+from tests.e2e.slow_proxy import SlowProxy
+from tests.e2e.test_cluster import Node
+from tests.test_deployment import TAP
+
+MANUAL = Path(__file__).parents[2] / "docs" / "operating" / "postgresql.rst"
+
+#: Seconds in which a broker that is cut off answers, on a busy machine.
+AT_ONCE = 1.0
+
+
+def settings_of_manual() -> str:
+    """The configuration of nginx for several brokers."""
+    text = MANUAL.read_text(encoding="utf-8").partition("\n.. _several-brokers:\n")[2]
+    found = re.search(r"\.\. code-block:: nginx\n\n((?: .*\n|\n)+)", text)
+    assert found is not None
+    return dedent(found[1])
+
+
+def directives(text: str) -> set[str]:
+    """The directives of a configuration of nginx that are about several brokers."""
+    return set(re.findall(r"(?:proxy_|server .+:|keepalive|location ~ .*hub).*", text))
+
+
+class CutOffTests(EndToEndTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        server = DatabaseServer.make()
+        self.addCleanup(server.end)
+        server.run("CREATE DATABASE broker", autocommit=True)
+        self.proxy = SlowProxy(server.port)
+        port = self.proxy.start()
+        self.addCleanup(self.proxy.stop)
+        url = server.url("broker")
+        self.cut = self.node(url.replace(str(server.port), str(port)))
+        self.other = self.node(url)
+        self.source, self.receiver = self.origin(), self.served(HttpPostReceiver())
+        self.feed = self.source.feed()
+        self.nginx = self.in_front()
+
+    def node(self, url: str) -> Node:
+        one = Node(self.directory(), url)
+        one.configuration.write_text(
+            f"{one.configuration.read_text('utf-8')}\n[http]\ntrusted_proxies = ['127.0.0.1']\n"
+            '[log]\naccess = "-"\n'
+        )
+        self._marks[one] = 0
+        self.addCleanup(one.end)
+        one.start()
+        return one
+
+    def in_front(self) -> NginxProcess:
+        nginx = NginxProcess(self.directory() / "nginx")
+        recipe = replaced(
+            (TAP / "compose" / "nginx.conf").read_text(encoding="utf-8"),
+            {
+                "broker-1:5337": f"127.0.0.1:{self.cut.port}",
+                "broker-2:5337": f"127.0.0.1:{self.other.port}",
+                "listen 80;": f"listen 127.0.0.1:{nginx.port};",
+            },
+        )
+        nginx.start_with(recipe)
+        self.addCleanup(nginx.stop)
+        return nginx
+
+    def every_call(self) -> Iterator[Call]:
+        for make in (*NAMED.values(), *PLAIN.values()):
+            yield make(self.feed, "a ping")
+        for protocol in PROTOCOLS:
+            yield subscribing(protocol, "http://127.0.0.1:9/new", self.feed)
+
+    def is_ready(self) -> bool:
+        return request(f"{self.cut.url}/health/ready").status == 200
+
+    def cut_off(self) -> None:
+        """Cut a broker off; before its heartbeat has failed, callers may wait."""
+        self.proxy.stand_still()
+        until(lambda: "heartbeat of this node is late" in self.cut.log, "the heartbeat to fail")
+
+    def test_callers_of_a_broker_that_is_cut_off(self) -> None:
+        """They are asked to try again at once, by every protocol; it goes on by itself."""
+        self.cut_off()
+        for call in self.every_call():
+            began = time.monotonic()
+            reply = call.send(self.cut.port)
+            took = time.monotonic() - began
+            assert reply is not None, call
+            self.assertTrue(reply.says_try_again, (call, reply))
+            self.assertLess(took, AT_ONCE, call)
+        health = request(f"{self.cut.url}/health/ready")
+        self.assertEqual(health.status, 503)
+        self.assertIn(
+            "The database cannot be used right now: the server has not answered", health.text
+        )
+        self.proxy.go_on()
+        until(self.is_ready, "the broker to go on")
+        self.subscribed(self.cut, self.receiver, self.feed)
+        self.source.change(self.feed)
+        self.assertEqual(self.cut.ping(self.feed).status, 200)
+        self.assert_told(self.receiver, self.feed)
+
+    def test_who_waits_when_the_heartbeat_fails(self) -> None:
+        """Whoever asked before that does not wait for as long as an operation may take."""
+        call = next(self.every_call())
+        self.proxy.stand_still()
+        began = time.monotonic()
+        reply = call.send(self.cut.port, patience=60)
+        assert reply is not None
+        self.assertTrue(reply.says_try_again, reply)
+        self.assertLess(time.monotonic() - began, 10)
+
+    def test_callers_of_nginx_notice_nothing(self) -> None:
+        self.cut_off()
+        for _ in range(3):
+            for make in (*NAMED.values(), *PLAIN.values()):
+                began = time.monotonic()
+                reply = make(self.feed, "a ping").send(self.nginx.port)
+                assert reply is not None
+                self.assertTrue(reply.accepted, reply)
+                self.assertLess(time.monotonic() - began, 3)
+        until(lambda: " 503 " in self.cut.log, "the broker to have been asked")
+
+    def test_callers_of_nginx_while_brokers_restart(self) -> None:
+        """One restarts just after the other, and none is left out then."""
+        for node in (self.cut, self.other, self.cut, self.other):
+            node.restart()
+            for make in PLAIN.values():
+                reply = make(self.feed, "a ping").send(self.nginx.port)
+                assert reply is not None
+                self.assertTrue(reply.accepted, reply)
+
+    def test_manual(self) -> None:
+        """Its settings are those of the containers, which are tested here."""
+        of_containers = (TAP / "compose" / "nginx.conf").read_text(encoding="utf-8")
+        names = {"broker-1:5337": "127.0.0.1:5337", "broker-2:5337": "127.0.0.1:5338"}
+        wanted = directives(replaced(of_containers, names))
+        self.assertGreater(len(wanted), 12)
+        self.assertEqual(directives(settings_of_manual()), wanted)
