@@ -25,6 +25,7 @@ Sources: "SOAP meets RSS" (2003), the implementor's guide to rssCloud (2009).
 from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from attrs import field, frozen
@@ -45,6 +46,7 @@ from rsscloud_broker.errors import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.front_doors.answering import Page
+from rsscloud_broker.front_doors.attempts import Attempts, CallbackProblem
 from rsscloud_broker.front_doors.requests import all_parameters, caller, parameters, passage
 from rsscloud_broker.front_doors.rsscloud_answers import failure_of, rest_answer
 from rsscloud_broker.front_doors.rsscloud_pages import RssCloudPages
@@ -104,7 +106,8 @@ class RssCloud:
         # Protocols that carry content are left out: a registration cannot say how to sign it.
         offered = self._broker.protocols - self._broker.content_protocols
         wanted = rsscloud.registration(fields, topics, caller, offered)
-        await _any_of([self._subscribe(intent) for intent in wanted.intents()])
+        attempts = [partial(self._subscribe, intent) for intent in wanted.intents()]
+        await Attempts(attempts, self._clock).one_succeeds()
 
     async def _subscribe(self, intent: Intent) -> BadRegistration | None:
         """Subscribe to one topic; return the error for the client if that fails."""
@@ -116,7 +119,7 @@ class RssCloud:
         except UnsupportedProtocol as error:
             sentence = rsscloud.unsupported_protocol(error.protocol)
         except CallbackFailed as error:
-            return BadRegistration(rsscloud.callback_failed(_rule(error)), str(error))
+            return CallbackProblem(rsscloud.callback_failed(_rule(error)), str(error))
         except TooMany as error:
             sentence = rsscloud.limited("subscription", error.reason, error.retry_after)
             return Limited(sentence, error.retry_after)

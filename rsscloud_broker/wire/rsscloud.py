@@ -8,6 +8,7 @@ A registration arrives as a form, as XML-RPC parameters or as a SOAP call; all t
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from ipaddress import AddressValueError, IPv6Address
 from typing import Any
@@ -15,6 +16,7 @@ from xml.sax.saxutils import quoteattr
 
 from attrs import frozen
 
+from rsscloud_broker.hosts import host_of
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.wire.text import clean, text_of
 from rsscloud_broker.wire.web_address import MAX_URL
@@ -31,7 +33,10 @@ REST_PATHS = ("/rsscloud/pleaseNotify", "/pleaseNotify")
 SOAP_PATHS = ("/soap", "/rssCloud", "/xmlStorageSystem")
 
 #: The largest number of topics that one request may name.
-MAX_TOPICS = 250
+MAX_TOPICS = 100
+
+#: The largest number of topics at one host that one registration may name, since each is fetched.
+MAX_OF_HOST = 25
 
 REGISTERED = (
     "Thanks for the registration. It worked. When the resource updates we'll notify you. "
@@ -176,6 +181,10 @@ def registration(
     distinct_topics = distinct(topics)
     if not distinct_topics:
         raise BadRegistration(NO_TOPICS)
+    if max(Counter(map(host_of, distinct_topics)).values()) > MAX_OF_HOST:
+        raise BadRegistration(
+            f"One request may name at most {MAX_OF_HOST} resources of one host; send several."
+        )
     procedure = _procedure(protocol, values.get("notifyProcedure", ""))
     domain = values.get("domain", "")
     url = _callback_url(protocol, domain or caller, values["port"], values["path"])

@@ -13,7 +13,7 @@ from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.interfaces import IFrontDoor
 from rsscloud_broker.model import Callback
 from rsscloud_broker.testing.clock import About
-from rsscloud_broker.wire.rsscloud import MAX_TOPICS
+from rsscloud_broker.wire.rsscloud import MAX_OF_HOST, MAX_TOPICS
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, NOON, OTHER_FEED, House
 
@@ -296,11 +296,27 @@ class RefusalTests(_RestTests):
         )
 
     def test_as_many_topics_as_may_be(self) -> None:
-        fields = {f"url{n}": f"http://feeds.example/{n}" for n in range(MAX_TOPICS)}
+        fields = {f"url{n}": f"http://feeds{n % 4}.example/{n}" for n in range(MAX_TOPICS)}
         self.house.topics.pages = dict.fromkeys(fields.values(), b"<rss/>")
         answer = self.house.form("/pleaseNotify", {**FIELDS, **fields})
         self.assert_answer(answer, "notifyResult", "true", REGISTERED)
         self.assertEqual(len(self.house.stored()["subscription"]), MAX_TOPICS)
+
+    def test_too_many_topics_of_one_host(self) -> None:
+        fields = {f"url{n}": f"http://feeds.example/{n}" for n in range(MAX_OF_HOST + 1)}
+        self.assert_refused(
+            f"One request may name at most {MAX_OF_HOST} resources of one host; send several.",
+            **fields,
+        )
+        self.assertEqual(self.house.topics.fetched, [])
+
+    def test_callback_that_fails_is_called_once(self) -> None:
+        """And only the first topic is fetched for it."""
+        fields = {f"url{n}": f"http://feeds.example/{n}" for n in range(MAX_OF_HOST)}
+        self.house.topics.pages = dict.fromkeys(fields.values(), b"<rss/>")
+        self.house.subscribers.deaf = {"http://192.0.2.7:5337/notify"}
+        self.assert_refused(CALLBACK_FAILED, **fields)
+        self.assertEqual(self.house.topics.fetched, ["http://feeds.example/0"])
 
 
 class KindOfAnswerTests(_RestTests):

@@ -1,0 +1,108 @@
+"""Tries the topics of one registration, whose callback may not answer.
+
+A registration of many topics must not make the broker call many hosts for somebody who does not
+answer.  So the topics are tried one after the other until the callback has confirmed one of them,
+and then some at a time.  Once the callback has failed, the rest fails without a call.
+
+A topic that does not answer must not keep the others from being tried.  So after ``ONE_BY_ONE``
+seconds some are tried at a time in any case, and after ``WITHIN`` seconds the caller is answered.
+Nothing further is begun then; what is under way goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.internet.defer import TimeoutError as TimedOut
+from twisted.internet.interfaces import IReactorTime
+
+from rsscloud_broker.wire.rsscloud import BadRegistration, Limited
+
+#: How many topics are tried at a time.
+AT_A_TIME: Final = 10
+
+#: Seconds in which topics are tried one after the other; longer than a callback has to answer.
+ONE_BY_ONE: Final = 18.0
+
+#: Seconds until the caller is answered, whatever is still under way.
+WITHIN: Final = 28.0
+
+LATE: Final = (
+    "The subscription was cancelled because the resource and the handler did not answer within "
+    f"{WITHIN:.0f} seconds."
+)
+
+#: Tries a topic.  It returns the error for the client, or None if that succeeded.
+Attempt: TypeAlias = Callable[[], Coroutine[Any, Any, BadRegistration | None]]
+
+
+class CallbackProblem(BadRegistration):
+    """The callback failed, and so it would for any topic."""
+
+
+class Attempts:
+    """The topics of one registration."""
+
+    def __init__(self, attempts: Iterable[Attempt], clock: IReactorTime) -> None:
+        self._left = iter(attempts)
+        self._clock = clock
+        self._problems: list[Exception | None] = []
+        self._verdict: Exception | None = None
+
+    async def one_succeeds(self) -> None:
+        """Try the topics; one that succeeds is enough.
+
+        If a limit on requests refused one of them, the client must learn of it, or it would not try
+        that one again.
+
+        :raises Limited: a limit on requests refused at least one topic.
+        :raises BadRegistration: none succeeded in time; this is the first error.
+        :raises Exception: what an attempt raised, such as ``Unavailable``.
+        """
+        until = self._clock.seconds() + WITHIN
+        working = [Deferred.fromCoroutine(self._work(alone=True))]
+        await self._wait(working, ONE_BY_ONE)
+        working += [Deferred.fromCoroutine(self._work()) for _ in range(AT_A_TIME)]
+        await self._wait(working, until - self._clock.seconds())
+        self._verdict = self._verdict or BadRegistration(LATE)
+        failed = [problem for problem in self._problems if problem is not None]
+        for problem in failed:
+            if isinstance(problem, Limited) or not isinstance(problem, BadRegistration):
+                raise problem
+        if len(failed) == len(self._problems):
+            raise next(iter(failed), self._verdict)
+
+    async def _work(self, *, alone: bool = False) -> None:
+        """Try what is left, one after the other.
+
+        :param alone: whether to end when one has succeeded.
+        """
+        for attempt in self._left:
+            problem = self._verdict or await _tried(attempt)
+            self._problems.append(problem)
+            if isinstance(problem, Exception) and _concerns_all(problem):
+                self._verdict = problem
+            if alone and problem is None:
+                return
+
+    async def _wait(self, working: Iterable[Deferred[None]], seconds: float) -> None:
+        """Wait for some seconds at most, and leave alone what is not over then."""
+        over: Deferred[None] = Deferred()
+        DeferredList(working).addCallback(lambda _: None if over.called else over.callback(None))
+        with suppress(TimedOut):
+            await over.addTimeout(seconds, self._clock)
+
+
+def _concerns_all(problem: Exception) -> bool:
+    """Whether the topics that are left would fail as well."""
+    return isinstance(problem, CallbackProblem) or not isinstance(problem, BadRegistration)
+
+
+async def _tried(attempt: Attempt) -> Exception | None:
+    try:
+        return await attempt()
+    except Exception as error:
+        return error

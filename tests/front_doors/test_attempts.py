@@ -1,0 +1,93 @@
+"""The topics of one registration, whose callback or whose hosts may not answer."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.errors import StoreUnavailable
+from rsscloud_broker.front_doors.attempts import (
+    AT_A_TIME,
+    LATE,
+    ONE_BY_ONE,
+    WITHIN,
+    Attempts,
+    CallbackProblem,
+)
+from rsscloud_broker.testing import Clock
+from rsscloud_broker.wire.rsscloud import BadRegistration, Limited
+
+MANY = 50
+
+
+class AttemptsTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.begun: list[Deferred[BadRegistration | None]] = []
+        attempts = Attempts([self.attempt] * MANY, self.clock)
+        self.over = Deferred.fromCoroutine(attempts.one_succeeds())
+
+    async def attempt(self) -> BadRegistration | None:
+        one: Deferred[BadRegistration | None] = Deferred()
+        self.begun.append(one)
+        return await one
+
+    def end(self, result: BadRegistration | None = None) -> None:
+        """End the attempts that are under way."""
+        for one in tuple(self.begun):
+            if not one.called:
+                one.callback(result)
+
+    def test_one_after_the_other_until_one_succeeds(self) -> None:
+        unreadable = BadRegistration("unreadable")
+        for number in range(1, 4):
+            self.assertEqual(len(self.begun), number)
+            self.end(unreadable)
+        self.end()
+        self.assertEqual(len(self.begun), 4 + AT_A_TIME)
+        while not self.over.called:
+            self.end(unreadable)
+        self.assertEqual(len(self.begun), MANY)
+        self.assertIsNone(self.successResultOf(self.over))
+
+    def test_callback_that_fails(self) -> None:
+        self.end(CallbackProblem("deaf"))
+        self.assertEqual(len(self.begun), 1)
+        self.assertEqual(str(self.failureResultOf(self.over, BadRegistration).value), "deaf")
+
+    def test_callback_that_fails_later(self) -> None:
+        """What is under way is all that is still called."""
+        self.end()
+        self.end(CallbackProblem("deaf"))
+        self.assertEqual(len(self.begun), 1 + AT_A_TIME)
+        self.successResultOf(self.over)
+
+    def test_topic_that_does_not_answer(self) -> None:
+        self.clock.advance(ONE_BY_ONE)
+        self.assertEqual(len(self.begun), 1 + AT_A_TIME)
+        self.begun[1].callback(None)
+        self.clock.advance(WITHIN - ONE_BY_ONE)
+        self.successResultOf(self.over)
+
+    def test_nothing_answers(self) -> None:
+        """The caller is answered, and nothing further is begun."""
+        self.clock.advance(ONE_BY_ONE)
+        self.clock.advance(WITHIN - ONE_BY_ONE)
+        self.assertEqual(str(self.failureResultOf(self.over, BadRegistration).value), LATE)
+        self.end()
+        self.assertEqual(len(self.begun), 1 + AT_A_TIME)
+
+    def test_limit(self) -> None:
+        """A client that is told so sends the topic again."""
+        self.end()
+        self.begun[1].callback(Limited("later", 9))
+        while not self.over.called:
+            self.end()
+        self.failureResultOf(self.over, Limited)
+
+    def test_broker_lacks_something(self) -> None:
+        self.end()
+        self.begun[1].errback(StoreUnavailable("gone"))
+        self.end()
+        self.failureResultOf(self.over, StoreUnavailable)
+        self.assertEqual(len(self.begun), 1 + AT_A_TIME)
