@@ -208,6 +208,7 @@ class NodeState:
     :ivar notified: how many attempts to notify a subscriber it has made since its start.
     :ivar ping_rate, notification_rate: how many of these there were in each of the last seconds;
         None on SQLite.
+    :ivar clock_ahead: by how many seconds the clock of its computer is ahead of the database's.
     """
 
     name: str
@@ -223,6 +224,7 @@ class NodeState:
     notified: int = 0
     ping_rate: float | None = None
     notification_rate: float | None = None
+    clock_ahead: float = 0.0
 
 
 @frozen

@@ -118,6 +118,7 @@ def make_monitoring(
             "listeners": health.listeners(listeners),
             "database": health.Database(store, clock),
             "writer": health.writer(store),
+            "clock": health.clock(store),
             "disk": health.disk(space),
             "bus": health.bus(bus),
             "names": health.names(resolver),

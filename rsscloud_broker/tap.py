@@ -376,7 +376,15 @@ def make_broker(
     service.take(
         (
             store,
-            Pulse(reactor, config.database_url, store, bus.publish, counters, config.public_url),
+            Pulse(
+                reactor,
+                config.database_url,
+                store,
+                bus.publish,
+                counters,
+                config.public_url,
+                clock.follow,
+            ),
             filing,
             decoding,
             parse,

@@ -8,6 +8,10 @@ The reactor's timers use a monotonic clock (``use_monotonic_timers``), since som
 wall clock: if it is set back two hours, a timer of one minute would fire two hours late.  Times
 that are stored are read from the wall clock.  ``WallClockWatch`` notices when the wall clock is
 set.
+
+Computers that write to one database must agree on the time, or what one stores would be too old
+already for the lists that another makes.  So on PostgreSQL the wall clock is that of the database,
+which each heartbeat reads: see ``SystemClock.follow``.
 """
 
 from __future__ import annotations
@@ -58,7 +62,23 @@ class SystemClock:
         self.seconds = reactor.seconds
         self.callLater = reactor.callLater
         self.getDelayedCalls = reactor.getDelayedCalls
-        self.wall_seconds = time.time
+        self._offset: float | None = None
+
+    def wall_seconds(self) -> float:
+        """See ``IClock.wall_seconds``; if this follows another clock, what that shows."""
+        return time.time() if self._offset is None else time.monotonic() + self._offset
+
+    def follow(self, shown: float, before: float, after: float) -> None:
+        """Show from now on what another clock shows, as far as one reading of it tells.
+
+        Any thread may call this, again and again.  As the reading took some time, it leaves the
+        offset in doubt by as much.  The offset changes only if it cannot be right any more.
+
+        :param shown: what the other clock showed, in seconds since the epoch.
+        :param before, after: what ``time.monotonic`` returned just before and just after that.
+        """
+        offset = shown - after if self._offset is None else self._offset
+        self._offset = min(max(offset, shown - after), shown - before)
 
 
 def use_monotonic_timers(reactor: Any) -> None:

@@ -219,6 +219,23 @@ class SystemClockTests(SynchronousTestCase):
         before = time.monotonic()
         self.assertTrue(before <= SystemClock(reactor).seconds() <= time.monotonic())
 
+    def test_it_follows_another_clock(self) -> None:
+        """It is set by what a reading leaves no doubt about, and goes on in between."""
+        clock, now = SystemClock(Clock()), time.monotonic()
+
+        def shows(expected: float) -> None:
+            ahead = clock.wall_seconds() - time.monotonic()
+            self.assertLess(abs(ahead - expected), 0.0001)
+
+        clock.follow(now + 900.0, now - 0.2, now)
+        shows(900.0)
+        clock.follow(now + 900.1, now - 0.3, now)
+        shows(900.1)
+        clock.follow(now + 900.0, now - 0.5, now)  # what it shows may be right
+        shows(900.1)
+        clock.follow(now - 300.0, now - 0.5, now)  # the other one was set back
+        shows(-299.5)
+
     def test_the_wall_clock_is_that_of_the_computer(self) -> None:
         before = time.time()
         self.assertTrue(before <= SystemClock(Clock()).wall_seconds() <= time.time())

@@ -20,6 +20,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDiskSpace, IHealth, IStore, PartState
+from rsscloud_broker.wire.node_states import CLOCK_TOLERANCE, clock_sentence
 from rsscloud_broker.wire.text import sentence
 
 #: Seconds that a check of the database may take.
@@ -38,6 +39,11 @@ Check: TypeAlias = Callable[[], str | Awaitable[str]]
 class _Writer(Protocol):
     def busy_for(self) -> float: ...
     def writes_waiting(self) -> int: ...
+
+
+class _Follower(Protocol):
+    @property
+    def clock_ahead(self) -> float: ...
 
 
 class _Bus(Protocol):
@@ -159,6 +165,18 @@ def writer(store: _Writer) -> Callable[[], str]:
                 "database, or a disk that hangs"
             )
         return f"The writer works; {waiting:,} operations wait."
+
+    return check
+
+
+def clock(store: _Follower) -> Callable[[], str]:
+    """A check of the computer's clock, which is in the broker's way no more: it always works."""
+
+    def check() -> str:
+        ahead = store.clock_ahead
+        if abs(ahead) <= CLOCK_TOLERANCE:
+            return "The clock of this computer is in step with that of the database."
+        return f"The clock of this computer is {clock_sentence(ahead)}."
 
     return check
 

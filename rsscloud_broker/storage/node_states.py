@@ -49,6 +49,7 @@ def node_states(conn: Connection, here: int | None = None) -> list[NodeState]:
             notified=row.notifications,
             ping_rate=row.ping_rate if beats else None,
             notification_rate=row.notification_rate if beats else None,
+            clock_ahead=row.clock_ahead,
         )
         for row in conn.execute(select(node).order_by(node.c.id))
     ]

@@ -10,6 +10,9 @@ If it has had no heartbeat for some seconds, the server cannot be reached, or do
 Then nobody waits for it any more: every operation of the store fails at once, until the next
 heartbeat.  So callers are asked at once to try again, and a load balancer tries another node.
 
+Each heartbeat reads the clock of the database, and has the clock of this process follow it, so that
+the times that several nodes store fit together.  If the computer's own clock is wrong, it warns.
+
 While the server was down, no node could write its heartbeat.  So a node removes others only after
 it has written its own for some seconds: until then all that live have come back.
 
@@ -21,13 +24,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event as Flag
 from threading import Thread
 from typing import Any, Final
 
 from attrs import frozen
 from prometheus_client import Counter
-from sqlalchemy import Connection, Engine, make_url, text
+from sqlalchemy import Connection, Engine, make_url, select, text
 from sqlalchemy.exc import SQLAlchemyError
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
@@ -40,6 +44,8 @@ from rsscloud_broker.storage import clusters, nodes, postgresql
 from rsscloud_broker.storage.engine import as_unavailable, open_engine
 from rsscloud_broker.storage.hints import CHANNEL, FREED, hint
 from rsscloud_broker.storage.store import Store
+from rsscloud_broker.tables import to_seconds
+from rsscloud_broker.wire.node_states import CLOCK_TOLERANCE, clock_sentence
 
 #: Seconds between two heartbeats, and between two looks for work without a hint.
 BEAT: Final = 1.0
@@ -73,10 +79,12 @@ class _Beat:
     """What the thread has learned by a heartbeat.
 
     :ivar lost: whether the row of this node was gone.
+    :ivar ahead: by how many seconds the computer's clock is ahead of the database's, at least.
     """
 
     live: int
     lost: bool
+    ahead: float
 
 
 class _Work:
@@ -113,6 +121,8 @@ class Pulse(Service):
     :param publish: is called with events, in the reactor's thread.
     :param counters: say how much the node has done, which it writes with its heartbeat.
     :param public_url: that of the broker, by which others know whether they belong to it.
+    :param follow: is called with each reading of the clock of the database, in the thread; see
+        ``SystemClock.follow``.
     """
 
     name = "nodes"
@@ -126,6 +136,7 @@ class Pulse(Service):
         publish: Callable[[Event], object],
         counters: Counters,
         public_url: str | None = None,
+        follow: Callable[[float, float, float], object] = lambda shown, before, after: None,
     ) -> None:
         self._reactor = reactor
         self._url = url
@@ -135,6 +146,8 @@ class Pulse(Service):
         self._stop = Flag()
         self._stopped: Deferred[None] | None = None
         self._logged_at = float("-inf")
+        self._warned_of = 0.0
+        self._follow = follow
         # Used by the thread alone.
         self._beat_at = self._steady_since = float("-inf")
         self._known: int | None = None
@@ -144,9 +157,12 @@ class Pulse(Service):
         super().startService()
         if make_url(self._url).get_backend_name() != postgresql.DIALECT:
             return
+        engine = open_engine(self._url, of_broker=True, silence=_SILENCE)
+        with suppress(SQLAlchemyError), engine.connect() as connection:
+            self._read_clock(connection)  # before anything is stored with a time
         self._stop.clear()
         self._stopped = Deferred()
-        Thread(target=self._run, name="nodes", daemon=True).start()
+        Thread(target=self._run, args=(engine,), name="nodes", daemon=True).start()
 
     def stopService(self) -> Deferred[None] | None:
         """Stop the thread.  The row of this node stays until the store stops."""
@@ -161,6 +177,7 @@ class Pulse(Service):
             return
         self._logged_at = float("-inf")
         self._store.give_up("")
+        self._compare_clocks(beat.ahead)
         if beat.lost:
             self.log.warn(
                 "This process stood still for more than {seconds:.0f} s, so that other nodes have "
@@ -174,6 +191,18 @@ class Pulse(Service):
             self.log.info("{live} nodes work on the database now.", live=beat.live)
             self._publish(NodesCounted(beat.live))
         self._publish(WorkHinted())
+
+    def _compare_clocks(self, ahead: float) -> None:
+        """Warn if the clock of this computer is wrong, but only when that changes."""
+        self._store.clock_ahead = ahead
+        if abs(ahead - self._warned_of) <= CLOCK_TOLERANCE:
+            return
+        if abs(ahead) <= CLOCK_TOLERANCE:
+            self._warned_of = 0.0
+            self.log.info("The clock of this computer is right again.")
+            return
+        self._warned_of = ahead
+        self.log.warn("The clock of this computer is {wrong}.", wrong=clock_sentence(ahead))
 
     def _hinted(self, payload: str) -> None:
         if self.running:
@@ -198,8 +227,7 @@ class Pulse(Service):
 
     # --- in the thread
 
-    def _run(self) -> None:
-        engine = open_engine(self._url, of_broker=True, silence=_SILENCE)
+    def _run(self, engine: Engine) -> None:
         dbapi: Any = engine.dialect.import_dbapi()
         while not self._stop.is_set():
             try:
@@ -232,8 +260,9 @@ class Pulse(Service):
                 self._reactor.callFromThread(self._hinted, notice.payload)
 
     def _beat(self, connection: Connection) -> None:
-        key = self._store.node
-        gone = key is not None and not nodes.touch(connection, key, self._work.done())
+        key, ahead = self._store.node, self._read_clock(connection)
+        done = self._work.done() | {"clock_ahead": ahead}
+        gone = key is not None and not nodes.touch(connection, key, done)
         # The row of a node that has just registered may not be committed yet: only one that was
         # there at the heartbeat before, or has been looked for then, can be lost.  After a pause
         # some other work may have registered the process anew before this heartbeat.
@@ -246,7 +275,17 @@ class Pulse(Service):
         live, dead = nodes.count(connection)
         if dead and now - self._steady_since > _STEADY_AFTER:
             self._remove_dead(connection.engine)
-        self._reactor.callFromThread(self._beaten, _Beat(live, lost))
+        self._reactor.callFromThread(self._beaten, _Beat(live, lost, ahead))
+
+    def _read_clock(self, connection: Connection) -> float:
+        """Read the clock of the database; by how much that of this computer is ahead, at least."""
+        before, own_before = time.monotonic(), time.time()
+        shown = to_seconds(
+            connection.execute(select(nodes.database_clock(connection))).scalar_one()
+        )
+        after, own_after = time.monotonic(), time.time()
+        self._follow(shown, before, after)
+        return max(0.0, own_before - shown) + min(0.0, own_after - shown)
 
     def _remove_dead(self, engine: Engine) -> None:
         """Remove the nodes that are dead, or free some of their claims until the next heartbeat."""

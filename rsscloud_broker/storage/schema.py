@@ -292,6 +292,8 @@ node = Table(
     Column("notifications", BigInteger, nullable=False, server_default="0"),
     Column("ping_rate", Double, nullable=False, server_default="0"),
     Column("notification_rate", Double, nullable=False, server_default="0"),
+    # By how many seconds the clock of its computer is ahead of the database's.
+    Column("clock_ahead", Double, nullable=False, server_default="0"),
     sqlite_autoincrement=True,
 )
 

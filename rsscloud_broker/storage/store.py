@@ -117,6 +117,8 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
         self._claims = due.Claims(self._database, self._claiming)
         #: How many nodes work on the database, as far as this process knows.
         self.live_nodes = 1
+        #: By how many seconds the clock of this computer is ahead of the database's.
+        self.clock_ahead = 0.0
         if counters is not None:
             counters.writes.set_function(self._database.writes_waiting)
             counters.transaction_age.set_function(self._database.busy_for)

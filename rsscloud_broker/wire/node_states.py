@@ -3,9 +3,9 @@
 In JSON, times are in UTC, and null if they are not known::
 
     [{"name": "broker1 4711", "version": "1.0", "started_at": "2026-11-21T02:30:00Z",
-      "silent_for": 0.4, "pings": 1200, "ping_rate": 12.5, "notifications": 88000,
-      "notification_rate": 340.0, "claims": {"fan-outs": 2, "slices": 31, ...},
-      "jobs": ["archive"]}, ...]
+      "silent_for": 0.4, "clock_ahead": 0.0, "pings": 1200, "ping_rate": 12.5,
+      "notifications": 88000, "notification_rate": 340.0,
+      "claims": {"fan-outs": 2, "slices": 31, ...}, "jobs": ["archive"]}, ...]
 
 The text has some lines for each node.
 """
@@ -22,6 +22,9 @@ from rsscloud_broker.wire.text import clean
 #: After so many seconds without a heartbeat the others take over what a node has claimed.
 DEAD_AFTER = 8.0
 
+#: The clock of a node is right if it differs from the database's by so many seconds at most.
+CLOCK_TOLERANCE = 2.0
+
 
 def to_json(nodes: Sequence[NodeState]) -> list[dict[str, Any]]:
     """Nodes as a list for ``json.dumps``."""
@@ -31,6 +34,7 @@ def to_json(nodes: Sequence[NodeState]) -> list[dict[str, Any]]:
             "version": one.version,
             "started_at": _time(one.started_at),
             "silent_for": one.silent_for,
+            "clock_ahead": one.clock_ahead,
             "pings": one.pings,
             "ping_rate": one.ping_rate,
             "notifications": one.notified,
@@ -58,6 +62,7 @@ def _lines(one: NodeState) -> Iterator[str]:
     for name, text in (
         ("since", f"{_time(one.started_at)}, version {clean(one.version)}"),
         ("heartbeat", _heartbeat(one.silent_for)),
+        ("clock", clock_of(one)),
         ("pings", _rate(one.ping_rate, one.pings)),
         ("notifications", _rate(one.notification_rate, one.notified)),
         ("works on", held or "nothing"),
@@ -72,6 +77,27 @@ def _heartbeat(silent_for: float | None) -> str:
     if silent_for > DEAD_AFTER:
         return f"{silent_for:.0f} seconds ago: it is dead, and others take its work over"
     return f"{silent_for:.1f} seconds ago"
+
+
+def clock_sentence(ahead: float) -> str:
+    """Says by how much the clock of a computer is wrong, and what to do, without a full stop.
+
+    :param ahead: by how many seconds it is ahead of the database's.
+    """
+    way = "ahead of" if ahead > 0 else "behind"
+    return (
+        f"{abs(ahead):.0f} seconds {way} that of the database, by which the broker goes: set it, "
+        "and keep both in step by NTP"
+    )
+
+
+def clock_of(one: NodeState) -> str:
+    """What is to be said of the clock of a node's computer."""
+    if one.silent_for is None:
+        return "that of the database"
+    if abs(one.clock_ahead) <= CLOCK_TOLERANCE:
+        return "right"
+    return clock_sentence(one.clock_ahead)
 
 
 def _rate(rate: float | None, total: int) -> str:

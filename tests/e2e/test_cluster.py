@@ -19,7 +19,8 @@ from rsscloud_broker.sinks.walk import BATCH_SIZE, MAX_UNSAVED
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.nodes import DEAD_AFTER
 from rsscloud_broker.storage.schema import fanout, node, pending, subscription, topic
-from tests.e2e.fixture import Broker, EndToEndTestCase, request, until
+from tests.e2e.every_protocol import NAMED
+from tests.e2e.fixture import Broker, EndToEndTestCase, request, run_here, until
 from tests.e2e.many import ManyServers, Subscriber
 from tests.e2e.publishing import subscribe_all
 from tests.e2e.servers import Origin
@@ -27,6 +28,8 @@ from tests.postgresql import empty_database
 
 #: So few are under way that all nodes are still busy when one is killed.
 CONFIGURATION = 'database = "{}"\n[sinks.distribution]\nin_flight = {}\nslice_size = 100\n'
+
+PING = NAMED["weblogUpdates.extendedPing"]
 
 #: Subscribers of the feed: they make several parts of a fan-out.
 MANY = 2500
@@ -277,3 +280,38 @@ class ClusterTests(EndToEndTestCase):
         with open_database(self.url, writes=False) as connection:
             waiting = select(func.count()).where(topic.c.check_requested_at.is_not(None))
             return connection.execute(waiting).scalar_one()
+
+
+class ClocksTests(EndToEndTestCase):
+    """The clocks of three computers are ten minutes apart."""
+
+    def test_lists_have_all_pings(self) -> None:
+        url = empty_database()
+        nodes: list[Node] = []
+        for ahead in (0.0, 600.0, -600.0):
+            one = Node(self.directory(), url)
+            self._marks[one] = 0
+            self.addCleanup(one.end)
+            one.start(ahead)
+            nodes.append(one)
+        wanted = Counter[str]()
+        for number in range(15):
+            name = f"ping {number}"
+            reply = PING("http://unknown.example/", name).send(nodes[number % 3].port)
+            assert reply is not None
+            self.assertTrue(reply.accepted, reply)
+            wanted[name] += 1
+        for one in nodes:
+            until(lambda: self.listed(one) == wanted, "all pings in shortChanges.xml")  # noqa: B023
+            ages = [int(each["when"]) for each in one.change_list("/shortChanges.xml")]
+            self.assertLess(max(ages), 120)
+        self.assertNotIn("The clock of this computer", nodes[0].log)
+        for one, way in zip(nodes[1:], ("ahead of", "behind"), strict=True):
+            said = rf"The clock of this computer is (59|60)\d seconds {way} that of the database"
+            self.assertEqual(len(re.findall(said, one.log)), 1)
+            self.assertRegex(request(f"{one.url}/health/ready").text, said)
+        shown = run_here("nodes", "--config", nodes[0].configuration).stdout
+        self.assertEqual(len(re.findall(r"clock +\d+ seconds", shown)), 2, shown)
+
+    def listed(self, node: Node) -> Counter[str]:
+        return Counter(each["name"] for each in node.change_list("/shortChanges.xml"))

@@ -9,6 +9,7 @@ from sqlalchemy import select, text
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from twisted.internet.task import deferLater
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker import __version__
@@ -23,6 +24,7 @@ from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.schema import node, pending, topic
 from rsscloud_broker.testing import memory_store
+from rsscloud_broker.timing import SystemClock
 from tests.postgresql import empty_database
 from tests.storage.databases import file_database, threaded_store
 from tests.storage.waiting import SOME, waiting_checks
@@ -355,8 +357,9 @@ class HandingBackTests(NodesTestCase):
 class PulseTests(NodesTestCase):
     """What a node learns from others."""
 
-    def pulse(self, store: Store) -> list[Event]:
+    def pulse(self, store: Store, clock: SystemClock | None = None) -> list[Event]:
         """Start the heartbeat of a store, and return the events that it publishes."""
+        clock = clock or SystemClock(IReactorTime(reactor))
         events: list[Event] = []
         self.published: list[Event] = []
         self.counters = Counters()
@@ -365,7 +368,8 @@ class PulseTests(NodesTestCase):
             events.append(event)
             self.published.append(event)
 
-        pulse = Pulse(IReactorFromThreads(reactor), self.url, store, publish, self.counters)
+        threads = IReactorFromThreads(reactor)
+        pulse = Pulse(threads, self.url, store, publish, self.counters, None, clock.follow)
         pulse.startService()
         self.addCleanup(pulse.stopService)
         return events
@@ -422,6 +426,29 @@ class PulseTests(NodesTestCase):
         self.assertGreater(found.ping_rate, 0)
         self.assertGreater(found.notification_rate, found.ping_rate)
         self.assertLess(found.silent_for, 60)
+
+    async def test_clock_that_is_wrong(self) -> None:
+        """It is said once, and others can see it; what is stored goes by the database's clock."""
+        one, other = self.stores
+        await self.beat(one)
+        clock = SystemClock(IReactorTime(reactor))
+        self.pass_time(600)
+        with capturedLogs() as logged:
+            events = self.pulse(one, clock)
+            self.assertLess(abs(clock.wall_seconds() - time.time() - 600), 30)
+            for _ in range(3):
+                await self.until(events, WorkHinted())
+            self.assertLess(abs(one.clock_ahead + 600), 30)
+            (state, *_) = (await other.nodes()).nodes
+            self.assertLess(abs(state.clock_ahead + 600), 30)
+            self.pass_time(-600)
+            while one.clock_ahead:
+                await self.until(events, WorkHinted())
+        self.assertLess(abs(clock.wall_seconds() - time.time()), 30)
+        said = [str(formatEvent(each)) for each in logged]
+        said = [each for each in said if "clock" in each]
+        self.assertRegex(said[0], r"clock of this computer is [56]\d\d seconds behind that of the")
+        self.assertEqual(said[1:], ["The clock of this computer is right again."])
 
     async def test_looks_without_hints(self) -> None:
         events = self.pulse(self.stores[0])

@@ -35,6 +35,7 @@ class NodeStatesTests(SynchronousTestCase):
                 "one 4711",
                 "  since         1970-01-01T00:00:00Z, version 1.2",
                 "  heartbeat     0.4 seconds ago",
+                "  clock         right",
                 "  pings         2.0 a second, 1,234 since its start",
                 "  notifications 340.0 a second, 88,000 since its start",
                 "  works on      2 fan-outs, 12 notifications",
@@ -44,6 +45,11 @@ class NodeStatesTests(SynchronousTestCase):
 
     def test_dead_node(self) -> None:
         self.assertIn("9 seconds ago: it is dead", to_text([evolve(ONE, silent_for=9.0)]))
+
+    def test_clock(self) -> None:
+        for ahead, said in ((600.4, "600 seconds ahead of that"), (-9.0, "9 seconds behind that")):
+            self.assertIn(f"clock         {said}", to_text([evolve(ONE, clock_ahead=ahead)]))
+        self.assertIn("that of the database", to_text([evolve(ONE, silent_for=None)]))
 
     def test_node_without_work(self) -> None:
         text = to_text([evolve(ONE, claims={}, notifications=0, jobs=())])

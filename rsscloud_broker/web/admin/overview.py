@@ -23,7 +23,7 @@ from rsscloud_broker.web.admin.elements import (
 )
 from rsscloud_broker.web.admin.page import AdminPage, Content, number
 from rsscloud_broker.web.words import moment, strangers
-from rsscloud_broker.wire.node_states import claims_of
+from rsscloud_broker.wire.node_states import claims_of, clock_of
 
 #: How many breakers, blocks and so on the overview shows.
 _SHOWN = 5
@@ -122,6 +122,7 @@ def _nodes(state: BrokerState, now: float) -> Tag:
             one.version,
             _per_second(one.ping_rate),
             _per_second(one.notification_rate),
+            clock_of(one),
             ", ".join(f"{count:,} {kind}" for kind, count in claims_of(one).items() if count),
             ", ".join(one.jobs),
         )
@@ -133,6 +134,7 @@ def _nodes(state: BrokerState, now: float) -> Tag:
         "Version",
         "Pings a second",
         "Notifications a second",
+        "Clock",
         "Works on",
         "Jobs for all",
     )

@@ -210,7 +210,8 @@ class Node(Shape, frozen=True):
 
     ``claims`` counts the work of each kind that it has claimed; ``jobs`` names what it does for all
     nodes now.  ``notified`` counts attempts since its start; rates are those of the last seconds,
-    and null on SQLite.
+    and null on SQLite.  ``clock_ahead`` says by how many seconds the clock of its computer is ahead
+    of the database's, by which the broker goes.
     """
 
     name: str
@@ -226,6 +227,7 @@ class Node(Shape, frozen=True):
     notified: int
     ping_rate: float | None
     notification_rate: float | None
+    clock_ahead: float
 
 
 class State(Shape, frozen=True):
@@ -407,6 +409,7 @@ def state(found: records.BrokerState) -> State:
                 notified=one.notified,
                 ping_rate=one.ping_rate,
                 notification_rate=one.notification_rate,
+                clock_ahead=one.clock_ahead,
             )
             for one in found.nodes
         ],
