@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -28,7 +29,7 @@ from rsscloud_broker.start_checks import (
     database_state,
     file_faults,
 )
-from rsscloud_broker.storage import UnfitDatabase, database_file, migrate
+from rsscloud_broker.storage import UnfitDatabase, migrate
 
 #: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
 STOP_WITHIN, MOMENT = 8.5, 0.1
@@ -67,6 +68,8 @@ class BrokerService(MultiService):
     :ivar reloading: applies a changed configuration to the parts.
     :ivar access_log: the access log.
     :ivar app_tables: the tables of the applications that run, by their names.
+    :ivar changes_user: whether twistd may become another user between ``privilegedStartService``
+        and ``startService``.
     :ivar stop_within: how many seconds all parts together have to stop.
     """
 
@@ -74,6 +77,7 @@ class BrokerService(MultiService):
     reloading: Reloading
     access_log: AccessLog
     observer: ILogObserver | None = None
+    changes_user = os.geteuid() == 0
 
     def __init__(
         self, config: Config, public_url: str, clock: IReactorTime, descriptors: int = 0
@@ -105,15 +109,32 @@ class BrokerService(MultiService):
         super().setServiceParent(parent)
 
     def privilegedStartService(self) -> None:
+        """Listen; first see whether the broker can start at all, unless that is up to another user.
+
+        Otherwise a load balancer would send requests to a broker that refuses to start.
+        """
+        if not self.changes_user:
+            self._check()
         try:
             super().privilegedStartService()
         except (CannotListenError, OSError) as error:
             raise CannotStart(sentence(error)) from error
 
-    def startService(self) -> None:
-        url = self._config.database_url
+    def _check(self) -> None:
+        """See whether the broker can start, without changing anything.
+
+        :raises CannotStart: it cannot.
+        """
         if faults := file_faults(self._config):
             raise CannotStart("\n".join(faults))
+        _, fault = database_state(self._config, self.app_tables)
+        if fault:
+            raise CannotStart(fault)
+
+    def startService(self) -> None:
+        url = self._config.database_url
+        if self.changes_user:
+            self._check()
         try:
             Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
             self._lock = data_lock.hold(self._config.data)
@@ -123,10 +144,6 @@ class BrokerService(MultiService):
             ) from error
         except OSError as error:
             raise CannotStart(f"the data directory cannot be used: {error}") from error
-        if database_file(url) is None:  # a server may lack rights, or serve brokers of others
-            _, fault = database_state(self._config, self.app_tables)
-            if fault:
-                raise CannotStart(fault)
         try:
             migrate(url, self.app_tables)
         except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:

@@ -115,6 +115,8 @@ def makeService(options: Options) -> IService:
         logs = Logs(config.log)
         service = make_broker(config, reactor, makers, is_local=bool(options["local"]))
         service.observer = logs.observer(options.parent or {}, partial(rotate_at_request, reactor))
+        if options.parent is not None:
+            service.changes_user = bool(options.parent.get("uid"))
         if service.observer is not None:
             service.reloading.take_too("[log]", lambda config: logs.change(config.log))
         elif evolve(config.log, access="") != Log():

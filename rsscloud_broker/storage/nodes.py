@@ -47,7 +47,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker import __version__
-from rsscloud_broker.storage import sqlite, suspects
+from rsscloud_broker.storage import ping_counters, sqlite, suspects
 from rsscloud_broker.storage.schema import CLAIMS, node, pending, slice_
 from rsscloud_broker.storage.shared_schema import job
 from rsscloud_broker.tables import to_micros
@@ -187,6 +187,7 @@ def _remove(conn: Connection, keys: Sequence[int], *, ended: bool = False) -> Re
         conn.execute(update(node).where(of_nodes, _STAYS).values(beat_at=-node.c.beat_at))
         return Removed(nodes=0, more=more)
     conn.execute(delete(node).where(of_nodes))
+    ping_counters.fold(conn, keys)
     return Removed(nodes=len(keys), more=False)
 
 

@@ -20,21 +20,18 @@ from sqlalchemy import (
     delete,
     func,
     literal_column,
-    or_,
     select,
     text,
     tuple_,
-    update,
 )
 
 from rsscloud_broker.model import Ping, Way
 from rsscloud_broker.records import CheckState, PingRecord, Told
-from rsscloud_broker.storage import postgresql, sqlite
+from rsscloud_broker.storage import ping_counters, postgresql, sqlite
 from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, Requests
-from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.many_values import OfMany, insert_at_once
 from rsscloud_broker.storage.row_batch import RowBatch
-from rsscloud_broker.storage.schema import PING_HOUR, counter, ping, topic
+from rsscloud_broker.storage.schema import PING_HOUR, ping, topic
 from rsscloud_broker.storage.settled import announce, settled
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, named
 from rsscloud_broker.tables import (
@@ -45,12 +42,6 @@ from rsscloud_broker.tables import (
 from rsscloud_broker.urls import normal_form
 
 _HOUR = 3600 * MICROSECONDS
-#: The number of all pings ever recorded is the sum of some counters: of one with this name, and of
-#: those of the nodes.  Nodes would wait for each other's commits if they all updated one row.
-_COUNTER = "pings"
-
-#: How many counters there are for nodes; ids of nodes are never used again.
-_COUNTERS = 64
 
 # The statements below are used most of all: they are made once, and run for many pings at once.
 
@@ -78,13 +69,6 @@ _WATCHED = OfMany(
         .order_by(topic.c.id)
         .with_for_update(of=topic, key_share=True)
     )
-)
-
-
-_ADD_TO_COUNTER = (
-    update(counter)
-    .where(counter.c.name == bindparam("counted"))
-    .values(value=counter.c.value + bindparam("more"))
 )
 
 
@@ -234,7 +218,7 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]], node: int | Non
     ]
     announce(conn, "ping")
     ids = insert_at_once(conn, ping, rows)
-    _add_to_counter(conn, len(rows), node)
+    ping_counters.add(conn, len(rows), node)
     return [
         Ping(
             name=record.name,
@@ -248,15 +232,6 @@ def _insert(conn: Connection, new: Sequence[tuple[Ping, bytes]], node: int | Non
         )
         for (record, _), row, key in zip(new, rows, ids, strict=True)
     ]
-
-
-def _add_to_counter(conn: Connection, more: int, node: int | None) -> None:
-    name = _COUNTER if node is None else f"{_COUNTER}/{node % _COUNTERS}"
-    added = {"more": more, "counted": name}
-    if conn.execute(_ADD_TO_COUNTER, added).rowcount:
-        return
-    if not insert_missing(conn, counter, [{"name": name, "value": more}], counter.c.name):
-        conn.execute(_ADD_TO_COUNTER, added)
 
 
 def _request_checks(
@@ -350,13 +325,6 @@ def last_ping_id(conn: Connection) -> int:
     if until is not None:
         query = query.where(ping.c.id <= until)
     return conn.execute(query).scalar() or 0
-
-
-def count_pings(conn: Connection) -> int:
-    """See ``IStore.count_pings``."""
-    name = counter.c.name
-    ours = or_(name == _COUNTER, name.startswith(f"{_COUNTER}/", autoescape=True))
-    return int(conn.execute(select(func.sum(counter.c.value)).where(ours)).scalar() or 0)
 
 
 def prune_pings(conn: Connection, before: float, limit: int) -> int:

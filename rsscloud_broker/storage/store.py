@@ -2,8 +2,9 @@
 
 The SQL of the methods is in ``pings``, ``topics``, ``checks``, ``check_claims``, ``recording``,
 ``pushes``, ``polls``, ``moves``, ``contents``, ``subscriptions``, ``summaries``, ``intents``,
-``log_entries``, ``statistics``, ``walks``, ``deliveries``, ``nodes``, ``suspects``, ``due_times``,
-``sizes``, ``administration``, ``blocks``, ``changes``, ``kept_changes`` and ``relaying``.
+``log_entries``, ``ping_counters``, ``statistics``, ``walks``, ``deliveries``, ``nodes``,
+``suspects``, ``due_times``, ``sizes``, ``administration``, ``blocks``, ``changes``,
+``kept_changes`` and ``relaying``.
 ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
@@ -49,6 +50,7 @@ from rsscloud_broker.storage import (
     due,
     moves,
     nodes,
+    ping_counters,
     polls,
     pushes,
     recording,
@@ -208,7 +210,7 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
     pings = reading(ping_rows.pings)
     pings_after = reading(ping_rows.pings_after)
     pings_by_id = reading(ping_rows.pings_by_id)
-    count_pings = reading(ping_rows.count_pings)
+    count_pings = reading(ping_counters.count_pings)
     prune_pings = writing(ping_rows.prune_pings)
 
     # relays and followed lists

@@ -15,7 +15,8 @@ from rsscloud_broker.storage import UnfitDatabase, alembic_steps, migrate, open_
 from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.intents import intents
 from rsscloud_broker.storage.moves import move_topic
-from rsscloud_broker.storage.pings import count_pings, insert_pings, prune_pings
+from rsscloud_broker.storage.ping_counters import count_pings
+from rsscloud_broker.storage.pings import insert_pings, prune_pings
 from rsscloud_broker.storage.polls import polls_due
 from rsscloud_broker.storage.recording import record_fetch
 from rsscloud_broker.storage.subscriptions import put_subscription, subscriptions

@@ -22,7 +22,7 @@ from rsscloud_broker.records import CheckState, Fanout, PollPlan
 from rsscloud_broker.storage import Pulse, Store, jobs, migrate, nodes, pulse, walks
 from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.engine import open_engine
-from rsscloud_broker.storage.schema import node, pending, topic
+from rsscloud_broker.storage.schema import counter, node, pending, topic
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.timing import SystemClock
 from tests.postgresql import empty_database
@@ -148,6 +148,28 @@ class NodeTests(NodesTestCase):
         self.assertEqual(await other.fanouts(10), [])
         await one.stopService()
         self.assertEqual(len(await other.fanouts(10)), 1)
+
+
+class CounterTests(NodesTestCase):
+    """How many pings there were ever; each node that lives counts by itself."""
+
+    async def test_nodes_that_have_ended(self) -> None:
+        for number in range(3):
+            store = threaded_store(self, self.url)
+            await store.add_ping(Ping("A", f"{FEED}{number}", 3000.0), 0.0, "192.0.2.1", True)
+            await store.stopService()
+        one, other = self.stores
+        for number, store in enumerate(self.stores, 5):
+            await store.add_ping(Ping("A", f"{FEED}{number}", 3000.0), 0.0, "192.0.2.1", True)
+        self.assertEqual(await one.count_pings(), 5)
+        with self.engine.connect() as conn:
+            rows: dict[str, int] = dict(conn.execute(select(counter)).tuples().all())
+        self.assertEqual(rows, {"pings": 3, f"pings/{one.node}": 1, f"pings/{other.node}": 1})
+        await self.beat(one)
+        await self.lose(other, one)
+        self.assertEqual(await one.count_pings(), 5)
+        with self.engine.connect() as conn:
+            self.assertEqual(len(conn.execute(select(counter)).all()), 2)
 
 
 class ClaimTests(NodesTestCase):

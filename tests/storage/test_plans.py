@@ -35,6 +35,7 @@ from rsscloud_broker.storage import (
     due_times,
     moves,
     nodes,
+    ping_counters,
     pings,
     polls,
     recording,
@@ -80,7 +81,7 @@ def _operate(conn: Connection) -> None:
     pings.add_pings(conn, [pings.AskedPing(ping, 60.0)], node)
     pings.known_pings(conn, [(ping, 60.0)])
     pings.pings_after(conn, 0, 10)
-    pings.count_pings(conn)
+    ping_counters.count_pings(conn)
     checks.request_checks(conn, [checks.AskedCheck(OTHER, 1, pinged=True)], Bounds(), node)
     check_claims.claim_checks(conn, WantedChecks(10, 5, NOW + 10), node)
     checks.drop_check(conn, OTHER, NOW)

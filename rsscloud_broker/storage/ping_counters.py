@@ -1,0 +1,55 @@
+"""Counts the pings ever recorded, also those that have been removed since.
+
+Their number is the sum of some counters: of one for all, and one for each node that lives.  Nodes
+would wait for each other's commits if they all updated one row.
+
+Each function runs in a transaction that the caller has begun, and may run again after a rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
+
+from rsscloud_broker.storage.conflicts import insert_missing
+from rsscloud_broker.storage.schema import counter
+
+#: The name of the counter for all; that of a node has its id behind it.
+_ALL = "pings"
+
+_ADD = (
+    update(counter)
+    .where(counter.c.name == bindparam("counted"))
+    .values(value=counter.c.value + bindparam("more"))
+)
+
+
+def add(conn: Connection, more: int, node: int | None) -> None:
+    """Count pings of a node; of all, if it has no id."""
+    name = _ALL if node is None else _name(node)
+    added = {"more": more, "counted": name}
+    if conn.execute(_ADD, added).rowcount:
+        return
+    if not insert_missing(conn, counter, [{"name": name, "value": more}], counter.c.name):
+        conn.execute(_ADD, added)
+
+
+def count_pings(conn: Connection) -> int:
+    """See ``IStore.count_pings``."""
+    name = counter.c.name
+    ours = or_(name == _ALL, name.startswith(f"{_ALL}/", autoescape=True))
+    return int(conn.execute(select(func.sum(counter.c.value)).where(ours)).scalar() or 0)
+
+
+def fold(conn: Connection, nodes: Iterable[int]) -> None:
+    """Add the counters of nodes that have ended to that for all."""
+    theirs = counter.c.name.in_(map(_name, nodes))
+    values = list(conn.execute(select(counter.c.value).where(theirs).with_for_update()).scalars())
+    if values:
+        conn.execute(delete(counter).where(theirs))
+        add(conn, sum(values), None)
+
+
+def _name(node: int) -> str:
+    return f"{_ALL}/{node}"
