@@ -217,8 +217,8 @@ class Storage:
         "contents": "content_bytes",
     }
     min_free_mb: int = field(default=100, validator=ge(0))
-    content_bytes_per_host: int = field(default=128 * 1024**2, validator=ge(_LARGEST_CONTENT))
-    content_bytes: int = field(default=1024**3, validator=_not_below_host)
+    content_bytes_per_host: int = field(default=72 * 1024**2, validator=ge(_LARGEST_CONTENT))
+    content_bytes: int = field(default=144 * 1024**2, validator=_not_below_host)
     failed_attempts: int = field(default=10_000, validator=ge(0))
 
     @property

@@ -380,8 +380,8 @@ class Bounds:
     """
 
     idle_topics: int = 10_000
-    contents: int = 1024**3
-    contents_of_host: int = 128 * 1024**2
+    contents: int = 144 * 1024**2
+    contents_of_host: int = 72 * 1024**2
     failed_attempts: int = 10_000
     history: History | None = None
 

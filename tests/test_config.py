@@ -198,8 +198,8 @@ class RefusalTests(ConfigTestCase):
             "67108864",
         ),
         (
-            "[storage]\ncontent_bytes = 100000000",
-            "[storage] content_bytes: is 100000000; it must be at least 'content_bytes_per_host'",
+            "[storage]\ncontent_bytes = 70000000",
+            "[storage] content_bytes: is 70000000; it must be at least 'content_bytes_per_host'",
             "",
         ),
         ("[limits]\nexempt = ['proxy']", "[limits] exempt: has 'proxy'", ""),
