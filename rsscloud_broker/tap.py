@@ -82,7 +82,7 @@ from rsscloud_broker.signals import (
     rotate_at_request,
     stop_once,
 )
-from rsscloud_broker.sinks.distribution import STOP_TIMEOUT, DistributionOptions
+from rsscloud_broker.sinks.distribution_options import notifications_of, stop_within
 from rsscloud_broker.sinks.mirror import Mirror
 from rsscloud_broker.storage import AccountStore, Pulse, Store
 from rsscloud_broker.storage.disk_space import MEGABYTE, DiskSpace
@@ -154,7 +154,7 @@ def make_broker(
     chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
     public_directory = FilePath(config.data).child("public")
     public_url = config.address
-    outgoing = OTHER_DESCRIPTORS + _notifications(chosen["sinks"])
+    outgoing = OTHER_DESCRIPTORS + notifications_of(chosen["sinks"])
     service = BrokerService(config, public_url, reactor, outgoing + config.http.max_connections)
 
     clock, counters, blocks = SystemClock(reactor), Counters(), Blocks()
@@ -374,7 +374,7 @@ def make_broker(
     )
     service.access_log = monitoring.access_log
 
-    service.stop_within = _stop_within(chosen["sinks"]) + REST
+    service.stop_within = stop_within(chosen["sinks"]) + REST
     service.take(
         (
             store,
@@ -443,18 +443,3 @@ def _local_sign_in(
 def _runs(chosen: Iterable[tuple[Any, object]], name: str) -> bool:
     """Whether a plugin is among those that run."""
     return any(maker.name == name for maker, _ in chosen)
-
-
-def _stop_within(sinks: Iterable[tuple[object, object]]) -> float:
-    """How many seconds notifications and answers have to end when the broker stops."""
-    within = [each.stop_within for _, each in sinks if isinstance(each, DistributionOptions)]
-    return max(within, default=STOP_TIMEOUT)
-
-
-def _notifications(sinks: Iterable[tuple[object, object]]) -> int:
-    """How many notifications the distribution sinks may have under way at the same time."""
-    return sum(
-        options.in_flight + options.max_slow
-        for _, options in sinks
-        if isinstance(options, DistributionOptions)
-    )

@@ -49,7 +49,8 @@ from rsscloud_broker.records import History
 from rsscloud_broker.simplefeed.schema import TABLES as SIMPLEFEED_TABLES
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
-from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
+from rsscloud_broker.sinks.distribution import Distribution
+from rsscloud_broker.sinks.distribution_options import DistributionOptions
 from rsscloud_broker.sinks.event_log import EventLogOptions, EventLogSink
 from rsscloud_broker.sinks.relay import RelayOptions, RelaySink
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions

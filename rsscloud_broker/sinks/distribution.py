@@ -17,13 +17,10 @@ its walk together cause one more walk after it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar
 
-from attrs import field, frozen
-from attrs.validators import ge, gt, le
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
@@ -49,17 +46,15 @@ from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 from rsscloud_broker.records import Fanout
 from rsscloud_broker.sinks.attempts import Attempts
-from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, Breakers
+from rsscloud_broker.sinks.breakers import Breakers
 from rsscloud_broker.sinks.carried import WalkBudget
 from rsscloud_broker.sinks.contents import Contents
 from rsscloud_broker.sinks.dispatch import Dispatcher
+from rsscloud_broker.sinks.distribution_options import DistributionOptions
 from rsscloud_broker.sinks.retries import Retries
 from rsscloud_broker.sinks.tally import Tally
 from rsscloud_broker.sinks.walk import Tools, Walk
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
-
-#: Seconds that a stopping broker gives to notifications in flight, unless the operator says so.
-STOP_TIMEOUT = 5.0
 
 #: How many fan-outs are counted at the same time; of further ones the oldest begins anew.
 MAX_TALLIES = 10_000
@@ -70,34 +65,6 @@ SAVE_BREAKERS, SAVE_AGAIN = 1.0, 10.0
 
 #: Seconds between two looks at the breakers of other nodes, in case a hint was lost.
 LOOK_AT_BREAKERS = 10.0
-
-
-@frozen
-class DistributionOptions:
-    """Options of the distribution sink.
-
-    :ivar in_flight: how many notifications run at the same time, in total.
-    :ivar per_host: how many run at the same time to one host, which can earn more.
-    :ivar max_slow: how many notifications without a quick answer may run beside ``in_flight``.
-    :ivar slice_size: how many subscriptions a walk reads at a time.
-    :ivar max_fanouts: how many walks run at the same time; if there are more fan-outs, they
-        take turns.
-    :ivar breaker_pause: seconds for which a circuit breaker is open at first.
-    :ivar stop_within: seconds that a stopping broker gives to notifications in flight.
-    """
-
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "lingering": "max_slow",
-        "topics": "max_fanouts",
-        "pause": "breaker_pause",
-    }
-    in_flight: int = field(default=200, validator=ge(1))
-    per_host: int = field(default=4, validator=ge(1))
-    max_slow: int = field(default=2000, validator=ge(0))
-    slice_size: int = field(default=500, validator=ge(1))
-    max_fanouts: int = field(default=50, validator=ge(1))
-    breaker_pause: float = field(default=FIRST_PAUSE, validator=[gt(0), le(LONGEST_PAUSE)])
-    stop_within: float = field(default=STOP_TIMEOUT, validator=[ge(0), le(600)])
 
 
 @implementer(IEventSink)

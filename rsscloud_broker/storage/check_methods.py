@@ -26,6 +26,7 @@ from rsscloud_broker.storage import check_claims, checks
 from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.threads import Threads
+from rsscloud_broker.storage.trials import Trials
 from rsscloud_broker.tables import to_micros
 
 T = TypeVar("T")
@@ -36,7 +37,10 @@ class CheckMethods:
 
     :ivar _is_alone: whether no other node can work on the database.
     :ivar _node: the node id of this process; None if it has none yet.
+    :ivar suspects: the work that ended processes: see ``trials``.
     """
+
+    suspects: Trials
 
     _database: Threads
     _bounds: Bounds
@@ -48,8 +52,18 @@ class CheckMethods:
         raise NotImplementedError
 
     def _claiming(self, claim: Callable[[Connection, int], T]) -> Operation[T]:
-        """See ``Store._claiming``."""
-        raise NotImplementedError
+        """An operation that claims something, and looks whether that is suspect.
+
+        :param claim: is called with the node id of this process.
+        """
+
+        def claimed(conn: Connection) -> T:
+            node = self._registered(conn)
+            found = claim(conn, node)
+            self.suspects.look(conn, node)  # afterwards: what is freed is made suspect at once
+            return found
+
+        return claimed
 
     def _claimant_of_checks(self, conn: Connection) -> int | None:
         """The node id under which checks are claimed; None if this process has none yet.

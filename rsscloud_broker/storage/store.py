@@ -1,16 +1,12 @@
 """The store, which the core and the sinks use: each method is one transaction on the database.
 
-The SQL of the methods is in ``pings``, ``topics``, ``checks``, ``check_claims``, ``recording``,
-``pushes``, ``polls``, ``moves``, ``contents``, ``subscriptions``, ``summaries``, ``intents``,
-``log_entries``, ``ping_counters``, ``statistics``, ``walks``, ``deliveries``, ``nodes``,
-``suspects``, ``due_times``, ``sizes``, ``administration``, ``blocks``, ``changes``,
-``kept_changes`` and ``relaying``.
+The SQL of the methods is in the modules of this room that are imported below.
 ``threads`` and ``writer`` run the transactions outside the reactor's thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from attrs import evolve
@@ -165,20 +161,6 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
         """
         self._node = nodes.registered(conn, self._node)
         return self._node
-
-    def _claiming(self, claim: Callable[[Connection, int], T]) -> Operation[T]:
-        """An operation that claims something, and looks whether that is suspect.
-
-        :param claim: is called with the node id of this process.
-        """
-
-        def claimed(conn: Connection) -> T:
-            node = self._registered(conn)
-            found = claim(conn, node)
-            self.suspects.look(conn, node)  # afterwards: what is freed is made suspect at once
-            return found
-
-        return claimed
 
     def give_up(self, why: str) -> None:
         """Fail all operations at once, as long as the heartbeat of this node is not answered.

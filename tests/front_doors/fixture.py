@@ -65,7 +65,8 @@ from rsscloud_broker.notifiers import (
 )
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
-from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
+from rsscloud_broker.sinks.distribution import Distribution
+from rsscloud_broker.sinks.distribution_options import DistributionOptions
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import CallersThread

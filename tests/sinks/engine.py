@@ -28,7 +28,8 @@ from rsscloud_broker.model import (
     Subscription,
 )
 from rsscloud_broker.records import Bounds, Fanout
-from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
+from rsscloud_broker.sinks.distribution import Distribution
+from rsscloud_broker.sinks.distribution_options import DistributionOptions
 from rsscloud_broker.storage.schema import subscription
 from rsscloud_broker.storage.subscriptions import lease_values
 from rsscloud_broker.storage.topics import topic_key

@@ -14,7 +14,8 @@ from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.interfaces import IEventSink, INotifier
 from rsscloud_broker.model import Callback, FetchResult, Lease, Outcome, Subscription
 from rsscloud_broker.records import Delivery, Fanout
-from rsscloud_broker.sinks.distribution import STOP_TIMEOUT, Distribution, DistributionOptions
+from rsscloud_broker.sinks.distribution import Distribution
+from rsscloud_broker.sinks.distribution_options import STOP_TIMEOUT, DistributionOptions
 from rsscloud_broker.sinks.retries import LEAST_PAUSE
 from rsscloud_broker.sinks.walk import SAVE_WITHIN_SECONDS
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE

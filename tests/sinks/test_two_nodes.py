@@ -13,7 +13,8 @@ from rsscloud_broker.core import FairLimiter
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import Event, WorkHinted
 from rsscloud_broker.model import Lease, Ping, Subscription
-from rsscloud_broker.sinks.distribution import Distribution, DistributionOptions
+from rsscloud_broker.sinks.distribution import Distribution
+from rsscloud_broker.sinks.distribution_options import DistributionOptions
 from rsscloud_broker.storage import Pulse, open_database
 from rsscloud_broker.storage import pulse as pulse_module
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, sink_parts
