@@ -83,12 +83,12 @@ class Disclosure:
     def entry(self, entry: LogEntry) -> LogEntry:
         """An entry of the event log with only those parts that strangers may see.
 
-        Accounts are never shown to them, and of what an administrator did only the topic that
-        it concerned.  Reasons are written by the broker, and may repeat a
-        URL or a host; what is not shown elsewhere is not shown there.
+        Accounts are never shown to them, and of what an administrator did nothing but when: it may
+        concern a topic that only private followers have.  Reasons are written by the broker, and
+        may repeat a URL or a host; what is not shown elsewhere is not shown there.
         """
         if entry.kind == "administration":
-            return evolve(entry, host=host_of(entry.topic), account="", reason="")
+            return evolve(entry, topic="", host="", account="", reason="")
         reason = entry.reason
         hides_host = self.mode == "none" and entry.is_about_a_subscriber
         if entry.is_about_a_subscriber:

@@ -118,6 +118,7 @@ class TopicFetched:
     :ivar changed: whether the content differs from that of the last fetch.
     :ivar result: the response of the server in a few words, for people.
     :ivar seconds: how long the server took to answer.
+    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
     """
 
     topic: str
@@ -125,6 +126,7 @@ class TopicFetched:
     result: str
     seconds: float
     at: float
+    private: bool = False
 
 
 @frozen
@@ -133,12 +135,14 @@ class TopicFetchFailed:
 
     :ivar reason: why, for people.
     :ivar seconds: how long the attempt took.
+    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
     """
 
     topic: str
     reason: str
     seconds: float
     at: float
+    private: bool = False
 
 
 @frozen
@@ -151,28 +155,40 @@ class TopicChanged:
 
 @frozen
 class TopicEnded:
-    """A topic ended.  The broker tells its subscribers, and fetches it no more."""
+    """A topic ended.  The broker tells its subscribers, and fetches it no more.
+
+    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
+    """
 
     topic: str
     reason: str
     at: float
+    private: bool = False
 
 
 @frozen
 class TopicRevived:
-    """A topic that had ended is fetched again."""
+    """A topic that had ended is fetched again.
+
+    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
+    """
 
     topic: str
     at: float
+    private: bool = False
 
 
 @frozen
 class TopicMoved:
-    """A topic moved to another URL, with its subscriptions."""
+    """A topic moved to another URL, with its subscriptions.
+
+    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
+    """
 
     topic: str
     to: str
     at: float
+    private: bool = False
 
 
 @frozen
@@ -274,10 +290,14 @@ class SubscriptionsSwept:
 
 @frozen
 class FanOutBegun:
-    """The broker began to notify the subscribers of a topic."""
+    """The broker began to notify the subscribers of a topic.
+
+    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
+    """
 
     topic: str
     at: float
+    private: bool = False
 
 
 @frozen
@@ -290,6 +310,7 @@ class FanOutEnded:
         is slow, or the topic changed again.
     :ivar first, last: seconds from the request of the fetch that found the change to the first
         notification, and to the end; ``first`` is None if nobody accepted a notification.
+    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
     """
 
     topic: str
@@ -299,6 +320,7 @@ class FanOutEnded:
     first: float | None
     last: float
     at: float
+    private: bool = False
 
 
 @frozen

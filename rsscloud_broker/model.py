@@ -10,11 +10,16 @@ import re
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from attrs import evolve, field, frozen
 
 from rsscloud_broker import hosts
+
+#: The protocols by which applications of the broker subscribe for their accounts.  What an account
+#: follows is its own: strangers see nothing of these subscriptions, and nothing of a topic that has
+#: no others and that nobody has pinged.
+PRIVATE_PROTOCOLS: Final = frozenset({"river"})
 
 #: Options of a subscription, by name, such as the secret that signs its notifications.  Only the
 #: notifier of its protocol knows what they mean.
@@ -38,6 +43,11 @@ class Callback:
     def host(self) -> str:
         """The host of the URL; see ``host_of``."""
         return host_of(self.url)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether strangers may know nothing of its subscriptions."""
+        return self.protocol in PRIVATE_PROTOCOLS
 
     @property
     def origin(self) -> str:
@@ -197,14 +207,44 @@ class Need(IntEnum):
 
 
 class Way(StrEnum):
-    """How the broker learned that a topic had changed.
+    """How the broker learned that a topic had changed, or why it fetched the topic.
 
     ``LIST`` is a ping that another server listed, and ``PING`` one of which no more is known.
+    ``SUBSCRIBED`` is the fetch before a subscription, and ``FOLLOWED`` one that was caused by what
+    was told to a private follower; to others both are a ``FETCH``.
     """
 
-    RSSCLOUD, WEBSUB, WEBLOG_UPDATES = "rssCloud", "WebSub", "weblogUpdates"
-    PAGE, LIST, PING = "page", "list", "ping"
-    FETCH, PUSH, PUBLISHED = "fetch", "push", "published"
+    FETCH, FOLLOWED = "fetch", "followed"
+    WEBLOG_UPDATES, LIST, PING = "weblogUpdates", "list", "ping"
+    RSSCLOUD, WEBSUB, PAGE, SUBSCRIBED = "rssCloud", "WebSub", "page", "subscribed"
+    PUSH, PUBLISHED = "push", "published"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the topic would be fetched even if nobody had subscribed to it.
+
+        What such a fetch finds tells strangers nothing about followers.
+        """
+        return self in _OPEN
+
+    @property
+    def shown(self) -> Way:
+        """The way as everybody may see it."""
+        return Way.FETCH if self in {Way.FOLLOWED, Way.SUBSCRIBED} else self
+
+    def joined(self, later: Way) -> Way:
+        """The way of a fetch that two requests share: the later one, unless the first tells more.
+
+        A fetch that somebody asked for openly stays open.
+        """
+        return later if _RANKS[later] >= _RANKS[self] else self
+
+
+_OPEN: Final = frozenset(
+    {Way.RSSCLOUD, Way.WEBSUB, Way.PAGE, Way.SUBSCRIBED, Way.PUSH, Way.PUBLISHED}
+)
+
+_RANKS: Final = {way: 3 if way in _OPEN else 2 for way in Way} | {Way.FETCH: 0, Way.FOLLOWED: 1}
 
 
 @frozen
@@ -223,7 +263,7 @@ class FetchResult:
     :ivar result: the response of the server in a few words, for people.
     :ivar asked_at: when the fetch was first requested; None if that is not known.
     :ivar seconds: how long the server took to answer.
-    :ivar way: how the broker learned of the change, if it is one.
+    :ivar way: how the broker learned of the change, if it is one, or why it fetched the topic.
     """
 
     url: str
@@ -253,6 +293,9 @@ class Topic:
     :ivar validators: the validators that came with the content.
     :ivar subscribers: the number of its subscriptions, counted up to 10,000.
     :ivar need: how much its subscriptions need of its content.
+    :ivar is_public: whether it has subscriptions that strangers may know of.
+    :ivar public_digest: the digest of the last content that was found while it was public, or
+        because somebody asked for it openly (``Way.is_open``); None if there is none.
     """
 
     url: str
@@ -264,6 +307,22 @@ class Topic:
     validators: Validators = NO_VALIDATORS
     subscribers: int = 0
     need: Need = field(default=Need.CHANGES, eq=False)
+    is_public: bool = field(default=False, eq=False)
+    public_digest: bytes | None = field(default=None, eq=False)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether strangers may know that the broker knows it."""
+        return self.is_public or self.public_digest is not None
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it has private followers only, and strangers may not know that."""
+        return self.subscribers > 0 and not self.is_known
+
+    def shows(self, way: Way) -> bool:
+        """Whether strangers may know of a fetch that was made for a reason."""
+        return self.is_public or way.is_open
 
 
 @frozen

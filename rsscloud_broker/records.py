@@ -179,6 +179,7 @@ class Fanout:
         Other nodes notify those after it, in other parts of the same fan-out.
     :ivar node: the id of the node that has claimed it; None if no node has.
     :ivar careful: whether the notifications that follow are suspect: see ``ITrials``.
+    :ivar is_public: whether the topic has subscriptions that strangers may know of.
     """
 
     id: int
@@ -193,6 +194,7 @@ class Fanout:
     last_id: int | None = None
     node: int | None = field(default=None, eq=False)
     careful: bool = field(default=False, eq=False)
+    is_public: bool = field(default=True, eq=False)
 
 
 class CheckState(IntEnum):
@@ -302,8 +304,12 @@ class FetchRecord:
     """The answer of the store when it has recorded a fetch.
 
     :ivar topic: the topic as it is now.
-    :ivar changed: whether the content differs from that of the last fetch.
-    :ivar ping: the record of the ping that caused the fetch, if the topic had changed.
+    :ivar changed: whether the content differs from that of the last fetch, or from the last one
+        that strangers know of, if they may know of this one.
+    :ivar news: whether it differs from the last one that strangers know of, and they may know of
+        this one.
+    :ivar shown: whether strangers may know of the fetch: see ``Topic.shows``.
+    :ivar ping: the record of the ping that caused the fetch, if there were such news.
     :ivar content_awaited: whether notifications waited for the content, which the store did not
         have before this fetch.  ``make_due_for_content`` makes them due.
     :ivar stored: whether the store keeps the content.
@@ -317,6 +323,8 @@ class FetchRecord:
     content_awaited: bool = False
     stored: bool = False
     asked_again: Check | None = None
+    news: bool = False
+    shown: bool = True
 
 
 #: The longest URL of a topic whose contents are kept, since an index has it.

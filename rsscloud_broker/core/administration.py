@@ -199,12 +199,13 @@ class Administration:
         await self._fetch_soon(url)
 
     async def end_topic(self, account: str, url: str, reason: str) -> None:
-        url = (await self.topic(url)).status.topic.url
+        topic = (await self.topic(url)).status.topic
+        url = topic.url
         change = self._change(account, "end", url, _needed(reason))
         if not await self._store.end_topic(url, change.reason, change.at, change):
             raise Unadministrable(f"{url} has ended already")
         await self._done()
-        self._bus.publish(TopicEnded(url, change.reason, change.at))
+        self._bus.publish(TopicEnded(url, change.reason, change.at, topic.is_private))
 
     def serve(self, topics: Iterable[ServedTopics]) -> None:
         """Take note of what applications publish, so that it can be taken down."""

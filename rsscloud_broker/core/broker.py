@@ -193,7 +193,7 @@ class Broker:
                 state = await self._detector.request(url, source, told=Told(way, origin))
                 self._detector.schedule_later(url, source, state)
             raise
-        return record.changed
+        return record.news
 
     async def distrust_pings(self, url: str) -> None:
         await self._store.forget_ping(topic_of(url), self._clock.wall_seconds())
@@ -248,6 +248,16 @@ class Broker:
             if not is_stored:
                 notes[url] = f"{url}: {QUEUE_FULL}; it was not accepted"
         return notes
+
+    async def fetch_for_followers(self, url: str, source: str) -> None:
+        self._access.check_source(source)
+        self._check_space()
+        self._admission.ping(source)
+        url, way = topic_of(url), Way.FOLLOWED
+        state = await self._detector.request(url, source, True, Told(way))
+        if not state:
+            raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
+        self._detector.schedule(url, state, pinged=True, source=source, way=way)
 
     def _check_space(self) -> None:
         """Raise ``Unavailable`` if the disk has too little space for new data."""
@@ -447,4 +457,4 @@ class Broker:
             return ""
         if status.topic.ended:
             raise TopicEnded(url, status.topic.ended)
-        return status.result if status.failures else ""
+        return status.result if status.failures and status.topic.is_public else ""

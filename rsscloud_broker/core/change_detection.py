@@ -120,11 +120,11 @@ class ChangeDetector(Service):
         return self._reader.reads(url)
 
     def was_watched(self, url: str) -> bool:
-        """Whether a topic had subscribers when it was last recorded, if that is remembered."""
+        """As ``is_watched`` when the topic was last recorded, if that is remembered."""
         return self._reader.was_watched(url)
 
     async def is_watched(self, url: str) -> bool:
-        """Whether a topic has subscribers, as the store says."""
+        """Whether a topic has subscribers that strangers may know of, as the store says."""
         return await self._reader.is_watched(url)
 
     def check_now(
@@ -172,14 +172,14 @@ class ChangeDetector(Service):
         self._pings_seen += 1
         self._last_pings[url] = self._pings_seen
 
-    def read(self, url: str, *, source: str = "") -> Deferred[FetchResult]:
+    def read(self, url: str, *, source: str = "", way: Way = Way.FETCH) -> Deferred[FetchResult]:
         """Fetch a topic and record nothing.
 
-        :param source: as for ``check_now``.
+        :param source, way: as for ``check_now``.
         :raises TopicUnreadable: the fetch failed.
         """
         found: Deferred[Found] = Deferred()
-        self._request(url, source, waiter=found)
+        self._request(url, source, waiter=found, way=way)
         return found.addCallback(result_of)
 
     def has_room(self, source: str, urls: Iterable[str]) -> bool:
@@ -218,7 +218,7 @@ class ChangeDetector(Service):
         self._count_ping(url)
         if not self.running or state is CheckState.ELSEWHERE:
             return
-        if self._retries.hear_of(url, source, pinged=pinged):
+        if self._retries.hear_of(url, source, pinged=pinged, way=way):
             return
         if state is CheckState.WAITS and url not in self._waiting:
             self._waiting.left(url, source)
@@ -293,8 +293,7 @@ class ChangeDetector(Service):
             pending.waiters.append(waiter)
         if pinged:
             pending.ping(origin)
-        if way is not Way.FETCH:
-            pending.way = way
+        pending.way = pending.way.joined(way)
         pending.to_record |= to_record
         pending.requested |= requested
         for source in sources:  # a new source may get a slot at once
@@ -340,7 +339,8 @@ class ChangeDetector(Service):
         if (answer := await self.others.answer(pending)) is not None:
             return answer
         try:
-            found = await self._reader.fetch(url, pending.turn, partial(self._found, pending))
+            use = partial(self._found, pending)
+            found = await self._reader.fetch(url, pending.turn, use, pending.way)
             if self.running:
                 await self._again.see_to(url, found.record)
             return found
@@ -370,9 +370,9 @@ class ChangeDetector(Service):
         if not pending.requested:  # the store deletes a check only when a result is recorded
             topic = self._reader.nothing_new(result)
             if topic is not None:
-                self._counted.labels("unchanged").inc()
-                self._tell_fetched(result, topic.url, changed=False)
-                return FetchRecord(topic, changed=False)
+                record = FetchRecord(topic, changed=False, shown=topic.shows(result.way))
+                self._tell_fetched(result, record)
+                return record
         return await self.record(result)
 
     def _fail(self, pending: PendingFetch[Found], error: Exception) -> None:
@@ -432,8 +432,7 @@ class ChangeDetector(Service):
     def _tell(self, fetched: FetchResult, record: FetchRecord, *, announce: bool = True) -> None:
         """Cache and publish what the store has recorded."""
         self._reader.recorded(record.topic, pinged=fetched.pinged)
-        self._counted.labels("changed" if record.changed else "unchanged").inc()
-        self._tell_fetched(fetched, record.topic.url, changed=record.changed)
+        self._tell_fetched(fetched, record)
         if record.ping is not None:
             self._pings.inc()
             self._bus.publish(PingReceived(record.ping))
@@ -445,6 +444,9 @@ class ChangeDetector(Service):
         if record.changed and fetched.content is not None:
             self._feeds.inspect(record.topic.url, fetched.content)
 
-    def _tell_fetched(self, fetched: FetchResult, topic: str, *, changed: bool) -> None:
-        now = self._clock.wall_seconds()
-        self._bus.publish(TopicFetched(topic, changed, fetched.result, fetched.seconds, now))
+    def _tell_fetched(self, fetched: FetchResult, record: FetchRecord) -> None:
+        now, private = self._clock.wall_seconds(), not record.shown
+        changed = record.changed if private else record.news
+        self._counted.labels("private" if private else "changed" if changed else "unchanged").inc()
+        topic, seconds = record.topic.url, fetched.seconds
+        self._bus.publish(TopicFetched(topic, changed, fetched.result, seconds, now, private))

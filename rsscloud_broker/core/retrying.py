@@ -25,6 +25,7 @@ from twisted.logger import Logger
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.model import Way
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
 
 #: Seconds before each further attempt to fetch a topic.
@@ -46,6 +47,7 @@ class Retry:
     :ivar sources: the sources that requested the fetch; see ``Turn.join``.
     :ivar pinged: whether a publisher pinged the topic and no fetch has succeeded since.
     :ivar asked_again: whether somebody requested a fetch of the topic since its last fetch.
+    :ivar private: whether the topic has only private followers.
     """
 
     url: str
@@ -54,6 +56,7 @@ class Retry:
     sources: set[str]
     pinged: bool
     asked_again: bool = False
+    private: bool = False
     timer: IDelayedCall | None = field(default=None, init=False)
 
 
@@ -118,15 +121,17 @@ class Retries:
         if self._add(retry) is retry:
             self._wait(retry, UNAVAILABLE_PAUSE)
 
-    def hear_of(self, url: str, source: str, *, pinged: bool) -> bool:
+    def hear_of(self, url: str, source: str, *, pinged: bool, way: Way = Way.FETCH) -> bool:
         """Fetch a topic soon, if it waits here.
 
         :param source: the address of the client that requested the fetch.
         :param pinged: whether a publisher pinged it.
-        :returns: whether the topic waits here.
+        :param way: why it is fetched.
+        :returns: whether the topic waits here, so that the caller need not fetch it.  Strangers are
+            not told that a topic waits for private followers: it is fetched for them at once.
         """
         retry = self._waiting.get(url)
-        if retry is None:
+        if retry is None or (retry.private and way.is_open):
             return False
         retry.pinged |= pinged
         retry.sources.add(source)
@@ -206,6 +211,7 @@ class Retries:
             if topic is None or not topic.subscribers:
                 self.log.debug("{error}; nobody subscribes to it.", error=error)
                 return None
+            retry.private = not topic.is_public
             delay = next(retry.delays, None)
             if delay is not None:
                 self.log.warn(

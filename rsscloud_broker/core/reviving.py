@@ -38,5 +38,6 @@ class RevivesIfAllowed:
             ):
                 raise
         if await self._store.revive_topic(url):
-            self._bus.publish(TopicRevived(topic.url, self._clock.wall_seconds()))
+            now, private = self._clock.wall_seconds(), topic.is_private
+            self._bus.publish(TopicRevived(topic.url, now, private))
         return await attempt()

@@ -69,6 +69,8 @@ class Sweeper(OnOneNode):
             for url in topics:
                 if self._access.may_subscribe(url):
                     continue
+                topic = await self._store.topic(url)
                 if await self._store.end_topic(url, NOT_ALLOWED, now):
                     self.log.info("{url} is not allowed any more: it ends.", url=url)
-                    self._bus.publish(TopicEnded(url, NOT_ALLOWED, now))
+                    private = topic is not None and topic.is_private
+                    self._bus.publish(TopicEnded(url, NOT_ALLOWED, now, private))

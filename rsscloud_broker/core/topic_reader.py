@@ -21,7 +21,7 @@ from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import GivenUp, TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, IStore, ITopicFetcher
-from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Topic, host_of
+from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Topic, Way, host_of
 from rsscloud_broker.readings import Fetched, Wanted
 from rsscloud_broker.records import Work, WorkKind
 from rsscloud_broker.urls import normal_form
@@ -114,22 +114,29 @@ class TopicReader:
         return url not in self._pushed
 
     def was_watched(self, url: str) -> bool:
-        """Whether a topic had subscribers when it was last recorded, if that is cached."""
+        """As ``is_watched`` when the topic was last recorded, if that is cached."""
         last = self._lately(url)
-        return last is not None and last.topic.subscribers > 0
+        return last is not None and last.topic.is_public
 
     async def is_watched(self, url: str) -> bool:
-        """Whether a topic has subscribers, as the store says."""
+        """Whether a topic has subscribers that strangers may know of, as the store says."""
         topic = await self._store.topic(url)
-        return topic is not None and topic.subscribers > 0
+        return topic is not None and topic.is_public
 
-    async def fetch(self, url: str, turn: Turn, use: Callable[[FetchResult], Awaitable[T]]) -> T:
+    async def fetch(
+        self,
+        url: str,
+        turn: Turn,
+        use: Callable[[FetchResult], Awaitable[T]],
+        way: Way = Way.FETCH,
+    ) -> T:
         """Fetch a topic, whether or not the store knows it, and hand the result on.
 
         :param turn: the fetch's turn at the limiter; it begins when the server is called.
         :param use: takes the result, and records it if it is to be recorded.  The URL of the
             result is the new one if the topic has moved.  The fetch holds its slot until ``use``
             has returned, so that not too many contents wait in memory to be recorded.
+        :param way: why the topic is fetched.
         :returns: what ``use`` returned.
         :raises TopicUnreadable: the fetch failed, which is stored if the topic is known; or the
             content of the topic is pushed, or the topic is blocked.
@@ -148,11 +155,11 @@ class TopicReader:
         async with self._limiter.slot(turn, quota, urgent=present.subscribers > 0):
             try:
                 async with self._store.trial(Work(WorkKind.TOPIC, present.url)):
-                    return await use(await self._read(present, is_known=topic is not None))
+                    return await use(await self._read(present, way, is_known=topic is not None))
             except GivenUp as error:
                 given_up = TopicUnreadable(present.url, str(error), refused=True)
                 now = self._clock.wall_seconds()
-                await self._failed(present.url, given_up, now, 0.0, is_known=topic is not None)
+                await self._failed(present, way, given_up, now, 0.0, is_known=topic is not None)
                 raise given_up from None
 
     def recorded(self, topic: Topic, *, pinged: bool) -> None:
@@ -165,6 +172,8 @@ class TopicReader:
         if last is None or (fetched.pinged and not last.pinged):
             return None
         topic = last.topic
+        if topic.shows(fetched.way) and topic.public_digest != topic.digest:
+            return None
         was = topic.digest, topic.size, topic.validators
         return topic if was == (fetched.digest, fetched.size, fetched.validators) else None
 
@@ -181,19 +190,23 @@ class TopicReader:
         last = self._lately(url)
         return await self._store.topic(url) if last is None else last.topic
 
-    async def _read(self, topic: Topic, *, is_known: bool) -> FetchResult:
+    async def _read(self, topic: Topic, way: Way, *, is_known: bool) -> FetchResult:
         known = NO_VALIDATORS if topic.digest is None else topic.validators
         wanted = Wanted(topic.need, topic.digest, topic.size)
+        if topic.shows(way) and topic.public_digest != topic.digest:
+            # Whoever asked for it openly must not see that its content was known already.
+            known, wanted = NO_VALIDATORS, Wanted(topic.need, None, None)
         asked = partial(self._fetcher.fetch, topic.url, known, topic.subscribers, wanted)
-        answer = await self._fetch(topic.url, asked, is_known=is_known)
+        answer = await self._fetch(topic, way, asked, is_known=is_known)
         url, fetched = topic.url, answer.fetched
         new_url = normal_form(fetched.moved_to)
-        if is_known and new_url and await self._move(url, new_url):
+        may_move = new_url and topic.shows(way) and not topic.is_private
+        if is_known and may_move and await self._move(url, new_url):
             url = new_url
         return _result(topic, url, answer)
 
     async def _fetch(
-        self, url: str, fetch: Callable[[], Awaitable[Fetched]], *, is_known: bool
+        self, topic: Topic, way: Way, fetch: Callable[[], Awaitable[Fetched]], *, is_known: bool
     ) -> _Answer:
         """Call the server of a topic, and store and publish why that failed, if it does."""
         started_at, began = self._clock.wall_seconds(), self._clock.seconds()
@@ -201,28 +214,45 @@ class TopicReader:
             fetched = await fetch()
         except TopicUnreadable as error:
             seconds = self._clock.seconds() - began
-            await self._failed(url, error, started_at, seconds, is_known=is_known)
+            await self._failed(topic, way, error, started_at, seconds, is_known=is_known)
             raise
         return _Answer(fetched, started_at, self._clock.seconds() - began)
 
     async def _failed(
-        self, url: str, error: TopicUnreadable, at: float, seconds: float, *, is_known: bool
+        self,
+        topic: Topic,
+        way: Way,
+        error: TopicUnreadable,
+        at: float,
+        seconds: float,
+        *,
+        is_known: bool,
     ) -> None:
         """Count, store and publish that a topic could not be fetched.
 
         :param at: when that began, by the wall clock.
         :param seconds: how long it took.
         """
-        self._fetches.labels("failed").inc()
+        url, private = topic.url, not topic.shows(way)
+        self._fetches.labels("private" if private else "failed").inc()
         if is_known:
-            await self._record_failure(url, at, error)
+            ends = not (private or topic.is_private)
+            await self._record_failure(url, at, error, ends=ends)
         now = self._clock.wall_seconds()
-        self._bus.publish(events.TopicFetchFailed(url, error.reason, seconds, now))
+        self._bus.publish(events.TopicFetchFailed(url, error.reason, seconds, now, private))
 
-    async def _record_failure(self, url: str, at: float, error: TopicUnreadable) -> None:
-        """Store why a fetch failed, and end the topic if its server says that it has ended."""
+    async def _record_failure(
+        self, url: str, at: float, error: TopicUnreadable, *, ends: bool
+    ) -> None:
+        """Store why a fetch failed, and end the topic if its server says that it has ended.
+
+        :param ends: whether it may end.  By a fetch for private followers a topic neither ends nor
+            moves, since strangers would see that.
+        """
         await self._store.record_failure(url, at, error.reason)
-        if isinstance(error, TopicEnded) and await self._store.end_topic(url, error.reason, at):
+        if not (ends and isinstance(error, TopicEnded)):
+            return
+        if await self._store.end_topic(url, error.reason, at):
             self.forget(url)
             self.log.info("{url} has ended: {reason}", url=url, reason=error.reason)
             self._bus.publish(events.TopicEnded(url, error.reason, at))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from attrs import evolve
 from twisted.internet.defer import DeferredLock
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IClock, IStore, ITopicView
-from rsscloud_broker.model import Ping, TopicOverview, TopicSummary
+from rsscloud_broker.model import Ping, Topic, TopicOverview, TopicStatus, TopicSummary
 from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.urls import normal_form
 
@@ -38,7 +39,12 @@ class TopicView:
         self._reading = DeferredLock()
 
     async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
-        return await self._overviews.get(normal_form(url), newest)
+        found = await self._overviews.get(normal_form(url), newest)
+        return None if found is None else _shown(found, normal_form(url))
+
+    async def status(self, url: str) -> TopicStatus | None:
+        found = await self._overviews.get(normal_form(url), True)
+        return None if found is None else found.status
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
         return await self._parts.get((after, limit))
@@ -65,3 +71,20 @@ class TopicView:
         # A second more, so that rounded times do not leave out a ping of this moment.
         until = self._clock.wall_seconds() + 1
         return tuple(await self._store.pings(0, until, last, limit))
+
+
+def _shown(found: TopicOverview, asked: str) -> TopicOverview | None:
+    """What strangers may know of a topic.
+
+    If nobody has subscribed but private followers, that is the same as if nobody had: what somebody
+    learned who had the topic fetched openly, and nothing that a later fetch for followers changed.
+    """
+    topic = found.status.topic
+    if topic.is_public or (topic.ended and topic.is_known):
+        number = min(topic.subscribers, sum(found.subscriptions.values()))
+        if number == topic.subscribers:
+            return found
+        return evolve(found, status=evolve(found.status, topic=evolve(topic, subscribers=number)))
+    if not topic.is_known or topic.public_digest != topic.digest:
+        return None
+    return TopicOverview(TopicStatus(Topic(asked), feed=found.status.feed))

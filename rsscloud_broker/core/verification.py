@@ -26,7 +26,16 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.events import SubscriptionDenied, SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
-from rsscloud_broker.model import Denial, FetchResult, Intent, Lease, Outcome, Subscription, Topic
+from rsscloud_broker.model import (
+    Denial,
+    FetchResult,
+    Intent,
+    Lease,
+    Outcome,
+    Subscription,
+    Topic,
+    Way,
+)
 
 #: A content with more bytes than this is not kept in memory while a callback is verified.
 LARGE = 64 * 1024
@@ -107,7 +116,7 @@ class Verifier:
             fetched = _without_large_content(fetched)
         await self._confirm(notifier, intent)
         if fetched is not None:
-            await self._record(fetched, topic)
+            await self._record(evolve(fetched, way=_way_of(intent)), topic)
         is_read = self._detector.reads(intent.topic)
         known = (fetched or topic) if is_read else None
         digest = known.digest if known else None
@@ -189,10 +198,13 @@ class Verifier:
     ) -> FetchResult | None:
         if not self._detector.reads(intent.topic):
             return None  # the content is pushed; its URL need not answer
+        way = _way_of(intent)
         if topic is not None and topic.digest is not None and not must_succeed:
-            return None  # an earlier fetch succeeded
+            is_known = not way.is_open or topic.public_digest is not None
+            if is_known:
+                return None  # an earlier fetch succeeded
         try:
-            return await self._detector.read(intent.topic, source=intent.source)
+            return await self._detector.read(intent.topic, source=intent.source, way=way)
         except TopicUnreadable as error:
             if not (must_succeed or error.lasting):
                 return None
@@ -224,6 +236,11 @@ class Verifier:
         """
         if _last_fetch(await self._store.topic(fetched.url)) == _last_fetch(before):
             await self._detector.record(fetched, announce=before is not None)
+
+
+def _way_of(intent: Intent) -> Way:
+    """Why the topic of an intent is fetched."""
+    return Way.FOLLOWED if intent.callback.is_private else Way.SUBSCRIBED
 
 
 def _without_large_content(fetched: FetchResult) -> FetchResult:

@@ -108,6 +108,16 @@ class IBroker(Interface):
             content is pushed.
         """
 
+    def fetch_for_followers(url: str, source: str) -> Awaitable[None]:
+        """Fetch a topic soon, since a private follower was told that it has changed.
+
+        It is no ping: nobody else learns of it.
+
+        :param source: as for ``ping``.
+        :raises TooMany: the caller pinged too often, or too many topics wait to be fetched.
+        :raises Forbidden: the source is blocked.
+        """
+
     def distrust_pings(url: str) -> Awaitable[None]:
         """Poll a topic as if nobody had ever pinged it, since its pings have stopped.
 

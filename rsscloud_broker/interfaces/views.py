@@ -9,7 +9,7 @@ from attrs import frozen
 from zope.interface import Interface
 
 from rsscloud_broker.log_entries import LogEntry, LogFilter
-from rsscloud_broker.model import Ping, TopicOverview, TopicSummary
+from rsscloud_broker.model import Ping, TopicOverview, TopicStatus, TopicSummary
 from rsscloud_broker.records import PingedTopic
 
 #: What a finding about a feed means for its publisher.
@@ -136,10 +136,19 @@ class ITopicView(Interface):
     """
 
     def overview(url: str, newest: bool = ...) -> Awaitable[TopicOverview | None]:
-        """The topic at a URL, in any spelling, or at a URL that it has moved from; None if the
-        broker does not know it.
+        """The topic at a URL, in any spelling, or at a URL that it has moved from; None if
+        strangers may not know that the broker knows it.
+
+        Of a topic without subscriptions that they may know of it has only what the feed says.
 
         :param newest: whether to read the store in any case, since something has just changed.
+        :raises Unavailable: the store cannot be read.
+        """
+
+    def status(url: str) -> Awaitable[TopicStatus | None]:
+        """All that the broker knows now of the topic at a URL, for its private followers; None if
+        it does not know it.
+
         :raises Unavailable: the store cannot be read.
         """
 

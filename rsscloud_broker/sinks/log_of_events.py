@@ -1,5 +1,7 @@
 """Turns events into entries of the event log, for ``event_log``.
 
+What private followers cause gets no entry, since everybody may read the log, now or later.
+
 Nothing here waits or stores anything.
 """
 
@@ -59,7 +61,19 @@ def entries_of(event: Event, now: float) -> list[LogEntry]:
     if type(event) is PingAccepted:  # most events are such
         return [_clipped(_ping_accepted(event))]
     make = _MAKERS.get(type(event))
-    return [] if make is None else [_clipped(entry) for entry in make(event, now)]
+    if make is None or _is_private(event):
+        return []
+    return [_clipped(entry) for entry in make(event, now)]
+
+
+def _is_private(event: Event) -> bool:
+    """Whether only private followers may know of an event."""
+    match event:
+        case NotificationDelivered() | NotificationFailed() | SubscriptionStored():
+            return event.subscription.callback.is_private
+        case SubscriptionRequested() | SubscriptionDenied() | SubscriptionRemoved():
+            return event.callback.is_private
+    return bool(getattr(event, "private", False))
 
 
 def _clipped(entry: LogEntry) -> LogEntry:
@@ -205,6 +219,8 @@ def _swept(event: SubscriptionsSwept, now: float) -> Iterator[LogEntry]:
     for one in event.swept.named:
         outcome = "dropped" if one.error else "expired"
         left[outcome] -= 1
+        if one.callback.is_private:
+            continue
         reason = f"too many notifications failed in a row: {one.error}" if one.error else ""
         yield _of_callback(
             "subscription", outcome, one.topic, one.callback, event.at, reason=reason

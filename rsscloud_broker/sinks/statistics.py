@@ -23,9 +23,14 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventSink, SinkParts
+from rsscloud_broker.model import PRIVATE_PROTOCOLS
 from rsscloud_broker.timing import EachPeriod
 
 HOUR: Final = 3600
+
+#: The values of labels of what was done for private followers, which is not in the statistics:
+#: everybody may read these.
+_PRIVATE: Final = {"private", *PRIVATE_PROTOCOLS}
 
 #: Seconds between two counts of all topics and subscriptions, which read through their tables.
 MEASURE_EACH: Final = 600
@@ -73,7 +78,7 @@ def numbers(counters: Counters) -> dict[str, int]:
 
 def _of_counter(prefix: str, counter: Counter) -> Iterator[tuple[str, int]]:
     for sample in next(iter(counter.collect())).samples:
-        if sample.name.endswith("_total"):
+        if sample.name.endswith("_total") and not _PRIVATE & {*sample.labels.values()}:
             yield ".".join((prefix, *sample.labels.values())), int(sample.value)
 
 

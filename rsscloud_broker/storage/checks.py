@@ -40,7 +40,13 @@ from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.many_values import OfMany
 from rsscloud_broker.storage.schema import topic
-from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, key_of, named
+from rsscloud_broker.storage.topic_urls import (
+    HAS_PUBLIC,
+    HAS_SUBSCRIPTIONS,
+    TOPIC_ID,
+    key_of,
+    named,
+)
 from rsscloud_broker.tables import MICROSECONDS, to_micros
 
 #: The limits of a store for which no others are given.
@@ -239,8 +245,9 @@ def _told(asked: AskedCheck, pinged: bool, way: str, origin: str) -> dict[str, A
     """
     if asked.pinged:
         origin = asked.told.origin if not pinged or origin == asked.told.origin else ""
-    new_way = "" if asked.told.way is Way.FETCH else asked.told.way
-    return {"pinged": pinged or asked.pinged, "way": new_way or way, "origin": origin}
+    both = Way(way or Way.FETCH).joined(asked.told.way)
+    told_way = "" if both is Way.FETCH else both
+    return {"pinged": pinged or asked.pinged, "way": told_way, "origin": origin}
 
 
 def told(row: Any) -> Told:
@@ -379,7 +386,13 @@ def put_off_check(
     conn.execute(
         update(topic)
         .where(topic.c.id == key_of(url), topic.c.check_node_id == node)
-        .values(check_node_id=None, check_due_at=to_micros(until), check_failures=failures)
+        .values(
+            check_node_id=None,
+            check_due_at=to_micros(until),
+            check_failures=failures,
+            # What strangers ask for is not tried again unless there are subscribers.
+            check_way=case((HAS_PUBLIC, topic.c.check_way), else_=""),
+        )
     )
 
 

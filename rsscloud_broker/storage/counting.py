@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, Connection, func, literal, select, tuple_
 from rsscloud_broker.records import MEASURED
 from rsscloud_broker.storage.portions import Run, end_of_portion, in_portions, within
 from rsscloud_broker.storage.schema import ping, subscription, topic
-from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS
+from rsscloud_broker.storage.topic_urls import HAS_PUBLIC, IS_PUBLIC
 from rsscloud_broker.tables import MICROSECONDS, to_micros
 
 _HOUR = 3600 * MICROSECONDS
@@ -73,7 +73,7 @@ def _count_topics(conn: Connection, after: int) -> tuple[dict[str, int], int | N
     some = select(func.count()).select_from(topic).where(within(topic.c.id, after, until))
     found = {
         f"{MEASURED}topics": conn.execute(some).scalar_one(),
-        f"{MEASURED}watched_topics": conn.execute(some.where(HAS_SUBSCRIPTIONS)).scalar_one(),
+        f"{MEASURED}watched_topics": conn.execute(some.where(HAS_PUBLIC)).scalar_one(),
     }
     return found, until
 
@@ -81,6 +81,7 @@ def _count_topics(conn: Connection, after: int) -> tuple[dict[str, int], int | N
 def _count_subscriptions(conn: Connection, after: int) -> tuple[dict[str, int], int | None]:
     key, protocol = subscription.c.id, subscription.c.protocol
     until = end_of_portion(conn, key, after, _SUBSCRIPTIONS)
-    some = select(protocol, func.count()).where(within(key, after, until)).group_by(protocol)
+    some = select(protocol, func.count()).where(within(key, after, until), IS_PUBLIC)
+    some = some.group_by(protocol)
     rows = conn.execute(some).tuples()
     return {f"{MEASURED}subscriptions.{name}": number for name, number in rows}, until

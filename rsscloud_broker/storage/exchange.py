@@ -15,7 +15,7 @@ from attrs import asdict, astuple, evolve, frozen
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
 from rsscloud_broker.admin_records import MAX_BLOCKS, Block
-from rsscloud_broker.model import Subscription, Topic
+from rsscloud_broker.model import Subscription
 from rsscloud_broker.storage.blocks import count_blocks, count_new_blocks, import_blocks
 from rsscloud_broker.storage.checks import NO_VALIDATORS
 from rsscloud_broker.storage.documents import (
@@ -157,7 +157,7 @@ def import_in_parts(
         spoken = [one for one in alive if _speaks(protocols, one)]
         taken = [_of_hub(one, hub) for one in spoken]
         with begin() as conn:
-            locations = _store_topics(conn, [entry.topic for entry in part])
+            locations = _store_topics(conn, part)
             replaced += _store_subscriptions(conn, locations, taken)
         stored += len(taken)
         dropping += sum(one.dropping for one in taken)
@@ -233,12 +233,13 @@ class _Location:
     asked_url: str
 
 
-def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, _Location]:
+def _store_topics(conn: Connection, entries: Sequence[TopicEntry]) -> dict[str, _Location]:
     """Store topics, and return where the subscriptions to their URLs belong.
 
     If the topic at a URL has moved, what the document knows of that URL is left out.
     """
-    among = topic.c.url.in_([one.url for one in topics])
+    urls = [entry.topic.url for entry in entries]
+    among = topic.c.url.in_(urls)
     table = topic.c
     known = {
         url: None if moved else _last(read_at, changed_at)
@@ -246,7 +247,7 @@ def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, _Locat
             select(table.url, table.moved_to_id, table.read_at, table.changed_at).where(among)
         )
     }
-    values = {one.url: _topic_values(one) for one in topics}
+    values = {entry.topic.url: _topic_values(entry) for entry in entries}
     missing = [some | {"url": url} for url, some in values.items() if url not in known]
     if missing:
         conn.execute(insert(topic), missing)
@@ -262,13 +263,16 @@ def _store_topics(conn: Connection, topics: Sequence[Topic]) -> dict[str, _Locat
     locations = (
         select(named.c.url, topic.c.id, ASKED_URL)
         .join_from(named, topic, topic.c.id == TOPIC_ID)
-        .where(named.c.url.in_([one.url for one in topics]))
+        .where(named.c.url.in_(urls))
     )
     return {url: _Location(key, asked_url) for url, key, asked_url in conn.execute(locations)}
 
 
-def _topic_values(known: Topic) -> dict[str, Any]:
+def _topic_values(entry: TopicEntry) -> dict[str, Any]:
+    known = entry.topic
+    is_public = not all(one.callback.is_private for one in entry.subscriptions)
     return {
+        "public_digest": known.digest if is_public else None,
         "digest": known.digest,
         "size": known.size,
         "read_at": to_micros_or_none(known.read_at),

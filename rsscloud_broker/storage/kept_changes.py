@@ -63,7 +63,9 @@ def keep_fetched(
         if not history.has(url):
             made.append(None)
             continue
-        way = Way.PING if fetched.pinged and fetched.way is Way.FETCH else fetched.way
+        way = fetched.way.shown
+        if fetched.pinged and fetched.way is Way.FETCH:
+            way = Way.PING
         at, content, origin = fetched.started_at, fetched.content, fetched.origin
         made.append(_values(history, url, way, at, content, origin))
     rows = [each for each in made if each is not None]

@@ -71,6 +71,7 @@ _KEPT = ("check_node_id", "poll_node_id", "first_url")
 #: The values in the row of a URL that its topic has left.
 _EMPTY: dict[str, Any] = {
     "digest": None,
+    "public_digest": None,
     "size": None,
     "read_at": None,
     "changed_at": None,
@@ -315,6 +316,7 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
         "check_host": old.check_host or new.check_host,
         "pinged_at": _later(old.pinged_at, new.pinged_at),
         "feed": new.feed or old.feed,
+        "public_digest": old.public_digest or new.public_digest,
     }
     names: tuple[str, ...] = ()
     if old.digest is not None and (old.digest, old.size) != (new.digest, new.size):

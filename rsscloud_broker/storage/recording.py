@@ -17,7 +17,7 @@ from attrs import frozen
 from sqlalchemy import Connection, Row, false, select, update
 
 from rsscloud_broker.database import Batched, in_turns
-from rsscloud_broker.model import FetchResult, Need, Ping
+from rsscloud_broker.model import FetchResult, Need, Ping, Way
 from rsscloud_broker.records import Bounds, Check, FetchRecord
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, told
@@ -129,9 +129,25 @@ class _Found:
         return Check(row.url, row.check_pinged, row.check_source, told=told(row))
 
     @property
+    def shown(self) -> bool:
+        """Whether strangers may know of the fetch."""
+        return bool(self.row.is_public or self.fetched.way.is_open)
+
+    @property
+    def news(self) -> bool:
+        """Whether it has another content than strangers know of, and they may know of this one.
+
+        Whether a private follower has had the topic fetched meanwhile makes no difference.
+        """
+        return self.shown and self.row.public_digest != self.fetched.digest
+
+    @property
     def changed(self) -> bool:
-        """Whether the topic has another content than at the last fetch."""
-        return (self.row.digest, self.row.size) != (self.fetched.digest, self.fetched.size)
+        """Whether its subscribers are notified: it has another content than at the last fetch, or
+        there are news.
+        """
+        now = self.fetched.digest, self.fetched.size
+        return (self.row.digest, self.row.size) != now or self.news
 
 
 def record_fetch(
@@ -149,9 +165,16 @@ def record_fetch(
     """
     lock_topic(conn, fetched.url)
     row = topic_row(conn, fetched.url, TOPICS)
-    listed = None if if_asked and not row.check_pinged else ping
+    listed = None if _is_unlisted(row, fetched, if_asked=if_asked) else ping
     found = _Found(row, fetched, listed, node)
     return _record(conn, [found], bounds)[0]
+
+
+def _is_unlisted(row: Row[Any], fetched: FetchResult, *, if_asked: bool) -> bool:
+    """Whether no ping is recorded of a fetch: none came, or it was for private followers only."""
+    if if_asked:
+        return not row.check_pinged or row.check_way == Way.FOLLOWED
+    return fetched.way is Way.FOLLOWED
 
 
 def publish(
@@ -244,10 +267,11 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
         if each.row.check_awaited and not each.is_asked_again:
             hint(conn, READ, each.key)
     changed = [each for each in found if each.changed]
-    named_found = [(each.row.url, each.fetched) for each in changed]
+    news = [each for each in changed if each.news]
+    named_found = [(each.row.url, each.fetched) for each in news]
     kept = dict(
         zip(
-            (each.key for each in changed),
+            (each.key for each in news),
             keep_fetched(conn, bounds.history, named_found),
             strict=True,
         )
@@ -256,16 +280,18 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
     for each in found:
         if not each.changed and not each.is_idle:
             contents[each.key] = _awaited_content(conn, each, bounds)
-    wanted = [each.ping for each in changed if each.ping is not None]
-    pings = iter(insert_pings(conn, wanted, next((each.node for each in changed), None)))
+    wanted = [each.ping for each in news if each.ping is not None]
+    pings = iter(insert_pings(conn, wanted, next((each.node for each in news), None)))
     return [
         FetchRecord(
             topic=_topic_now(each),
             changed=each.changed,
-            ping=next(pings) if each.changed and each.ping is not None else None,
+            ping=next(pings) if each.news and each.ping is not None else None,
             content_awaited=not each.changed and contents.get(each.key) is not None,
             stored=contents.get(each.key) is not None or kept.get(each.key, False),
             asked_again=each.asked_again,
+            news=each.news,
+            shown=each.shown,
         )
         for each in found
     ]
@@ -296,8 +322,12 @@ def _values(found: _Found) -> dict[str, object]:
         "failures": 0,
         "idle_at": read_at if found.is_idle else None,
     }
-    if fetched.pinged:
+    if found.news and row.public_digest is None:
+        values["pinged_at"] = None  # what was told to private followers only
+    if fetched.pinged and not (row.is_public and fetched.way is Way.FOLLOWED):
         values["pinged_at"] = read_at
+    if found.news:
+        values["public_digest"] = fetched.digest
     if found.changed:
         values |= {"digest": fetched.digest, "size": fetched.size, "changed_at": read_at}
     if row.check_requested_at is not None and row.check_requested_at <= read_at:
@@ -316,6 +346,7 @@ def _topic_now(found: _Found) -> Any:
         read_at=to_seconds_or_none(read_at),
         changed_at=to_seconds_or_none(read_at if found.changed else row.changed_at),
         validators=fetched.validators,
+        public_digest=fetched.digest if found.news else row.public_digest,
         need=Need.CHANGES,  # whoever lacks content yet requests it
     )
 

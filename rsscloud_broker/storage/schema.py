@@ -107,6 +107,8 @@ topic = Table(
     # which brokers a ping of it has passed: see ``Ping``.
     Column("check_way", Text, nullable=False, server_default=""),
     Column("check_origin", Text, nullable=False, server_default=""),
+    # The digest of the last content that strangers may know of: see model.Topic.
+    Column("public_digest", LargeBinary),
     # Whether callers at other nodes than the one that has claimed it wait for the answer.
     Column("check_awaited", Boolean, nullable=False, server_default=false()),
     UniqueConstraint("url").ddl_if(dialect="sqlite"),

@@ -15,18 +15,25 @@ from sqlalchemy import Connection, Row, and_, bindparam, func, select
 from rsscloud_broker.model import TopicSummary
 from rsscloud_broker.storage.portions import end_of_portion, within
 from rsscloud_broker.storage.schema import subscription, topic
-from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, MAX_COUNTED, key_of
+from rsscloud_broker.storage.topic_urls import (
+    HAS_PUBLIC,
+    HAS_SUBSCRIPTIONS,
+    IS_PUBLIC,
+    MAX_COUNTED,
+    key_of,
+)
 
-#: The protocols of a topic's subscriptions, of ``MAX_COUNTED`` at most.
+#: The protocols of a topic's subscriptions, of ``MAX_COUNTED`` at most, without the private ones.
 _PROTOCOLS = (
     select(subscription.c.protocol)
-    .where(subscription.c.topic_id == bindparam("key"))
+    .where(subscription.c.topic_id == bindparam("key"), IS_PUBLIC)
     .limit(MAX_COUNTED)
     .subquery()
 )
 
-#: Topics that have subscriptions and have not ended.
+#: Topics that have subscriptions and have not ended, and those of them that strangers may know of.
 _WATCHED = and_(topic.c.ended == "", HAS_SUBSCRIPTIONS)
+_LISTED = and_(topic.c.ended == "", HAS_PUBLIC)
 
 _COUNTS = select(_PROTOCOLS.c.protocol, func.count()).group_by(_PROTOCOLS.c.protocol)
 
@@ -42,7 +49,7 @@ def topic_summaries(conn: Connection, after: int, limit: int) -> list[TopicSumma
     Very many topics without subscriptions may stand between two with them, so it goes through the
     table in portions.
     """
-    query = select(topic.c.id, topic.c.url, topic.c.feed).where(_WATCHED).order_by(topic.c.id)
+    query = select(topic.c.id, topic.c.url, topic.c.feed).where(_LISTED).order_by(topic.c.id)
     rows: list[Row[Any]] = []
     last: int | None = after
     while last is not None and len(rows) < limit:

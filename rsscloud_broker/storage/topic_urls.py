@@ -28,7 +28,7 @@ from sqlalchemy import (
     select,
 )
 
-from rsscloud_broker.model import Need, Topic, Validators
+from rsscloud_broker.model import PRIVATE_PROTOCOLS, Need, Topic, Validators
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.schema import (
     content,
@@ -52,6 +52,12 @@ TOPIC_ID = func.coalesce(named.c.moved_to_id, named.c.id)
 
 #: Whether a topic has subscriptions.
 HAS_SUBSCRIPTIONS = select(subscription.c.id).where(subscription.c.topic_id == topic.c.id).exists()
+
+#: Whether a subscription is one that strangers may know of, and whether a topic has such ones.
+IS_PUBLIC = subscription.c.protocol.not_in(PRIVATE_PROTOCOLS)
+HAS_PUBLIC = (
+    select(subscription.c.id).where(subscription.c.topic_id == topic.c.id, IS_PUBLIC).exists()
+)
 
 #: The URL of a topic that an empty ``asked_url`` stands for.
 FIRST_URL = func.coalesce(topic.c.first_url, topic.c.url)
@@ -125,6 +131,7 @@ TOPICS = select(
     topic,
     select(func.count()).select_from(_COUNTED).correlate(topic).scalar_subquery().label("counted"),
     _NEED.label("need"),
+    HAS_PUBLIC.label("is_public"),
 )
 
 
@@ -151,4 +158,6 @@ def as_topic(row: Row[Any]) -> Topic:
         validators=Validators(row.etag, row.last_modified),
         subscribers=row.counted,
         need=Need(row.need),
+        is_public=bool(row.is_public),
+        public_digest=row.public_digest,
     )

@@ -43,6 +43,7 @@ from rsscloud_broker.storage.schema import (
     topic,
 )
 from rsscloud_broker.storage.suspects import take_fanouts
+from rsscloud_broker.storage.topic_urls import HAS_PUBLIC
 from rsscloud_broker.tables import (
     to_micros,
     to_seconds,
@@ -61,6 +62,7 @@ _COLUMNS = (
     fanout.c.last_id,
     fanout.c.part_of,
     fanout.c.node_id,
+    HAS_PUBLIC.label("is_public"),
 )
 
 #: How many subscriptions of a fan-out a node claims at a time, if there are other nodes.
@@ -166,6 +168,7 @@ def _read(
             row.last_id,
             row.node_id,
             row.id in careful,
+            bool(row.is_public),
         )
         for row in rows
     ]

@@ -42,6 +42,7 @@ from rsscloud_broker.model import (
     Ping,
     Subscription,
     TopicOverview,
+    TopicStatus,
     TopicSummary,
     Validators,
     Way,
@@ -281,6 +282,7 @@ class FakeBroker:
     :ivar sources: the addresses that pings of all kinds and pushes came from, in order.
     :ivar origins: the origins given to ``ping_topic`` and ``publish``, in order.
     :ivar published: the URLs given to ``publish``, call by call.
+    :ivar fetched: the topics given to ``fetch_for_followers``.
     :ivar distrusted: the topics given to ``distrust_pings``.
     :ivar pushed: the topics given to ``push_content``, each with its content.
     :ivar intents: the intents given to ``subscribe``.
@@ -300,6 +302,7 @@ class FakeBroker:
         self.sources: list[str] = []
         self.origins: list[str] = []
         self.published: list[tuple[str, ...]] = []
+        self.fetched: list[str] = []
         self.distrusted: list[str] = []
         self.pushed: list[tuple[str, Content]] = []
         self.intents: list[Intent] = []
@@ -340,6 +343,11 @@ class FakeBroker:
         self.published.append(tuple(urls))
         self.sources.append(source)
         return {url: self.problems[url] for url in urls if url in self.problems}
+
+    async def fetch_for_followers(self, url: str, source: str) -> None:
+        self._fail("fetch_for_followers")
+        self.fetched.append(url)
+        self.sources.append(source)
 
     async def distrust_pings(self, url: str) -> None:
         self._fail("distrust_pings")
@@ -398,6 +406,10 @@ class FakeTopicView:
 
     async def overview(self, url: str, newest: bool = False) -> TopicOverview | None:
         return self.overviews.get(url)
+
+    async def status(self, url: str) -> TopicStatus | None:
+        found = self.overviews.get(url)
+        return None if found is None else found.status
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
         return [summary for summary in self.summaries if summary.id > after][:limit]

@@ -77,7 +77,10 @@ def _state(topic: Topic) -> Tag:
 
 def facts(overview: TopicOverview, us: Us, now: float) -> Tag:
     """All that the broker knows of a topic, as a list of names and sentences."""
-    pairs = [*_watching(overview), *_fetches(overview, now), *_feed(overview, us)]
+    topic = overview.status.topic
+    pairs = [*_watching(overview), *_feed(overview, us)]
+    if topic.subscribers or topic.ended:  # else nobody watches it, and the event log says more
+        pairs[1:1] = _fetches(overview, now)
     rows = [tags.div(tags.dt(name), tags.dd(fact)) for name, fact in pairs if fact]
     return tags.dl(*rows, class_="facts")
 

@@ -39,6 +39,7 @@ from rsscloud_broker.model import (
     Outcome,
     Ping,
     Subscription,
+    Way,
     host_of,
 )
 from rsscloud_broker.records import Bounds, Fanout
@@ -209,7 +210,8 @@ class SubscribeTests(BrokerTestCase):
 
         async def slow(intent: Intent) -> Outcome:
             self.fetcher.contents[FEED] = b"<rss>2</rss>"
-            self.successResultOf(self.detector.check_now(FEED))  # meanwhile
+            openly = self.detector.check_now(FEED, way=Way.RSSCLOUD)  # meanwhile
+            self.successResultOf(openly)
             return await verify(intent)
 
         self.patch(self.notifier, "verify", slow)
@@ -487,6 +489,7 @@ class PublishTests(BrokerTestCase):
         self.assertIn(TopicChanged(FEED, NOW), self.bus.events)
 
     def test_why_it_could_not_be_read_the_last_time(self) -> None:
+        self.subscribe()
         self.assertEqual(self.result(self.broker.publish([FEED], CALLER)), {})
         self.fetcher.failures[FEED] = TopicUnreadable(FEED, "it is too large", refused=True)
         self.result(self.broker.publish([FEED], CALLER))

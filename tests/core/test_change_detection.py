@@ -50,7 +50,7 @@ class CheckTests(CoreTestCase):
         self.assertEqual(stored[-1], record.topic)
 
     def test_ping_is_recorded_when_the_topic_changed(self) -> None:
-        record = self.successResultOf(self.detector.check_now(FEED, pinged=True))
+        record = self.successResultOf(self.detector.check_now(FEED, pinged=True, way=Way.RSSCLOUD))
         (ping,) = self.pings()
         self.assertEqual(record.ping, ping)
         self.assertEqual((ping.name, ping.url, ping.rss_url), (FEED, FEED, FEED))
@@ -62,8 +62,8 @@ class CheckTests(CoreTestCase):
 
     def test_a_ping_that_shares_a_check_is_recorded(self) -> None:
         self.fetcher.held = []
-        checks = [self.detector.check_now(FEED)]
-        checks += [self.detector.check_now(FEED), self.detector.check_now(FEED, pinged=True)]
+        checks = [self.detector.check_now(FEED), self.detector.check_now(FEED)]
+        checks.append(self.detector.check_now(FEED, pinged=True, way=Way.RSSCLOUD))
         self.fetcher.held[0].callback(None)
         self.assertEqual(self.pings(), [])
         self.fetcher.contents[FEED] = b"<rss>2</rss>"

@@ -132,10 +132,10 @@ class FetchTests(LoggedCase):
         self.assertEqual((event.topic, event.reason), (FEED, "its server answered with status 404"))
 
     def test_moved(self) -> None:
-        self.successResultOf(self.detector.check_now(FEED))
+        self.result(self.broker.ping_topic(FEED, CALLER))
         new = "http://feeds.example/new.xml"
         self.fetcher.moves[FEED], self.fetcher.contents[new] = new, b"<rss/>"
-        self.successResultOf(self.detector.check_now(FEED))
+        self.result(self.broker.ping_topic(FEED, CALLER))
         self.assertEqual(self.logged(TopicMoved), [TopicMoved(FEED, new, NOW)])
 
     def test_revived(self) -> None:

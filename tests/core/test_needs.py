@@ -108,6 +108,7 @@ class NeedTests(BrokerTestCase):
     def test_content_that_the_feeds_of_the_broker_keep(self) -> None:
         history = History(contents=("http://feeds.example/",))
         self.store._bounds = Bounds(history=history)
+        self.subscribe()
         self.change("Two")
         self.assertFalse(self.check())
         self.assertEqual(self.frugal.brought, [rss("Two"), None])

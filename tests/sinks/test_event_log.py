@@ -183,7 +183,7 @@ class EntriesTests(SynchronousTestCase):
 
     def test_fan_outs(self) -> None:
         self.check(FanOutBegun(FEED, 5.0), an_entry("fan-out", "begun"))
-        counts = {"delivered": 3, "failed": 2, "waiting": 1}
+        counts: dict[str, Any] = {"delivered": 3, "failed": 2, "waiting": 1}
         self.check(
             FanOutEnded(FEED, **counts, first=0.12345, last=2.5, at=5.0),
             an_entry(

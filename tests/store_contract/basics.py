@@ -23,6 +23,7 @@ from rsscloud_broker.model import (
     Outcome,
     Ping,
     Subscription,
+    Way,
 )
 from rsscloud_broker.records import Check, Delivery, Fanout, Swept, SweptSubscription
 from rsscloud_broker.together import together
@@ -47,8 +48,9 @@ def a_subscription(topic: str = FEED, number: int = 1, granted_at: float = 1000.
 
 
 def a_fetch(content: bytes = b"1", at: float = 1000.0, url: str = FEED) -> FetchResult:
-    """The result of a fetch that found some content."""
-    return FetchResult(url=url, digest=content * 32, size=len(content), started_at=at)
+    """The result of a fetch that somebody asked for openly, and that found some content."""
+    digest, size = content * 32, len(content)
+    return FetchResult(url=url, digest=digest, size=size, started_at=at, way=Way.RSSCLOUD)
 
 
 def a_content(body: bytes = b"<rss>1</rss>") -> Content:

@@ -107,7 +107,7 @@ class ChecksContract(TestCase):
             FEED, 1002.0, True, ONE, told=Told(Way.LIST, "http://other.example")
         )
         record = await self.store.record_fetch(a_fetch(at=1001.5), None)
-        both = Told(Way.LIST)  # of which neither origin is that of all
+        both = Told(Way.WEBSUB)  # of which neither origin is that of all
         self.assertEqual(record.asked_again, Check(FEED, True, ONE, told=both))
         await self.store.record_fetch(a_fetch(at=1003.0), None)
         await self.store.request_check(FEED, 1004.0, True, ONE)

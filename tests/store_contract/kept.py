@@ -8,7 +8,7 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Content, Way
+from rsscloud_broker.model import Callback, Content, Way
 from rsscloud_broker.records import Bounds, History, KeptChange
 from rsscloud_broker.storage import kept_changes
 from tests.store_contract.basics import FEED, OTHER_FEED, a_content, a_fetch, a_ping, a_subscription
@@ -33,14 +33,15 @@ class KeptContract(TestCase):
             await self.store.record_fetch(a_fetch(body, at), None)
         found = await self.kept()
         self.assertEqual([(one.url, one.at, one.way) for one in found], [
-            (FEED, 1000.0, Way.FETCH), (FEED, 1002.0, Way.FETCH)
+            (FEED, 1000.0, Way.RSSCLOUD), (FEED, 1002.0, Way.RSSCLOUD)
         ])  # fmt: skip
         self.assertLess(found[0].id, found[1].id)
         self.assertEqual(await self.kept(found[0].id), found[1:])
         self.assertEqual(await self.kept(limit=1), found[:1])
 
     async def test_by_which_way(self) -> None:
-        pinged = evolve(a_fetch(b"1"), pinged=True, origin="http://first.example")
+        await self.store.put_subscription(a_subscription())
+        pinged = evolve(a_fetch(b"1"), pinged=True, origin="http://first.example", way=Way.FETCH)
         await self.store.record_fetch(pinged, a_ping())
         await self.store.record_fetch(evolve(a_fetch(b"2"), way=Way.WEBSUB, pinged=True), a_ping())
         published = evolve(a_fetch(b"3", url=OTHER_FEED), way=Way.PUBLISHED)
@@ -49,6 +50,24 @@ class KeptContract(TestCase):
         self.assertEqual(
             found, [(Way.PING, "http://first.example"), (Way.WEBSUB, ""), (Way.PUBLISHED, "")]
         )
+
+    async def test_what_only_private_followers_learn_is_not_kept(self) -> None:
+        callback = Callback("http://broker.example/river/feeds/1", "river")
+        await self.store.put_subscription(evolve(a_subscription(), callback=callback))
+        for body, way in ((b"1", Way.FETCH), (b"2", Way.WEBLOG_UPDATES), (b"3", Way.FOLLOWED)):
+            record = await self.store.record_fetch(evolve(a_fetch(body), way=way), a_ping())
+            self.assertEqual((record.changed, record.news, record.shown), (True, False, False))
+        self.assertEqual(await self.kept(), [])
+        self.assertEqual(await self.store.count_pings(), 0)
+        record = await self.store.record_fetch(a_fetch(b"3"), a_ping())
+        self.assertEqual((record.news, record.shown), (True, True))
+        record = await self.store.record_fetch(evolve(a_fetch(b"4"), way=Way.FETCH), None)
+        record = await self.store.record_fetch(a_fetch(b"3"), a_ping())
+        self.assertEqual((record.changed, record.news), (True, False))
+        self.assertEqual(len(await self.kept()), 1)
+        self.assertEqual(await self.store.topic_summaries(0, 10), [])
+        self.assertEqual(await self.store.subscription_counts(FEED), {})
+        self.assertEqual(dict(await self.store.measure())["number_of_watched_topics"], 0)
 
     async def test_pushes_are_kept_whether_somebody_has_subscribed_or_not(self) -> None:
         self.assertFalse(await self.store.push_content(FEED, a_content(b"1"), 1000.0))

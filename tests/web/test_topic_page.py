@@ -199,8 +199,7 @@ class SentencesTests(TopicPageTestCase):
         self.assertIn("nobody has subscribed", page.xpath("string(//*[@class='lead'])"))
         facts = self.facts(page)
         self.assertEqual(facts["Subscriptions"], "none")
-        self.assertEqual(facts["Last fetch"], "never")
-        self.assertEqual(facts["Next poll"], "none is planned: nobody has subscribed")
+        self.assertNotIn("Last fetch", facts)  # the event log says what pings caused
 
     def test_very_many_subscribers(self) -> None:
         status = self.status(topic=Topic(FEED, subscribers=10_000))

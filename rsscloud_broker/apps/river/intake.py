@@ -152,8 +152,8 @@ class Intake:
         """Whether somebody has just said that a feed changed."""
         pinged_at = feed.pinged_at
         if self.is_own(feed) and feed.turn:
-            overview = await self._topics.overview(feed.url, newest=True)
-            pinged_at = overview.status.pinged_at if overview is not None else None
+            status = await self._topics.status(feed.url)
+            pinged_at = status.pinged_at if status is not None else None
         return pinged_at is not None and abs(now - pinged_at) < PING_COUNTS
 
     def _learned(self, feed: FeedRecord, document: Document, now: float) -> Mapping[str, Any]:

@@ -284,7 +284,7 @@ class Pushing:
         now = self._clock.wall_seconds()
         await self._store.change_feed(feed.id, {"pinged_at": now, "missed": 0})
         try:
-            await self._broker.publish([feed.url], source)
+            await self._broker.fetch_for_followers(feed.url, source)
         except TooMany:
             raise
         except Refused as error:

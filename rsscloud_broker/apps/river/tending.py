@@ -183,8 +183,8 @@ class Tending(MultiService):
             feed = stored.feed if stored is not None else feed
         await self.subscribe(feed, present=found.document is None)
         if found.document is not None:
-            overview = await self._topics.overview(feed.url, newest=True)
-            if overview is None or overview.status.topic.digest != found.digest:
+            status = await self._topics.status(feed.url)
+            if status is None or status.topic.digest != found.digest:
                 await self.subscribe(feed, present=True)  # it changed meanwhile
         return await self._store.feed(feed.id) or feed
 

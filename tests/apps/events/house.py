@@ -112,7 +112,7 @@ class EventsHouse:
         self,
         url: str = FEED,
         content: Content | None = None,
-        way: Way = Way.FETCH,
+        way: Way = Way.RSSCLOUD,
         at: float | None = None,
     ) -> None:
         """Record that a fetch found a topic changed."""

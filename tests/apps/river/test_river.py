@@ -238,7 +238,7 @@ class FollowingTests(SynchronousTestCase):
         self.house.error(self.house.broker.ping_topic(BLOG, ""), Exception)
         self.house.pass_time(2)
         feed = self.house.feed()
-        self.assertIn("it has ended", feed.status)
+        self.assertIn("gone for good", feed.status)
         self.assertEqual(self.house.titles(), ["two", "one"])
 
     def test_what_is_no_feed_any_more_says_so_and_comes_back(self) -> None:

@@ -1,0 +1,217 @@
+"""What one account follows is its own: what others learn is the same as if nobody followed it.
+
+Each test lets two brokers live through the same.  At one of them somebody follows the feed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from rsscloud_broker.core import TopicView
+from rsscloud_broker.errors import Refused, TopicEnded, TopicUnreadable
+from rsscloud_broker.model import (
+    NO_VALIDATORS,
+    Callback,
+    Intent,
+    Lease,
+    Ping,
+    Subscription,
+    Validators,
+    Way,
+)
+from rsscloud_broker.records import Bounds, History
+from rsscloud_broker.sinks.log_of_events import entries_of
+from rsscloud_broker.sinks.statistics import numbers
+from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
+
+CALLER = "192.0.2.1"
+FOLLOWER = Callback("http://broker.example/river/feeds/1", "river")
+
+
+class PrivateFollowerTests(BrokerTestCase):
+    """:ivar followed: whether somebody follows the feed."""
+
+    followed = False
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.answers: list[object] = []
+        self.patch(self.store, "_bounds", Bounds(history=History()))
+
+    def follow(self) -> None:
+        """Follow the feed, and have it fetched, if this is the broker where somebody does."""
+        if self.followed:
+            wanted = Subscription(FEED, FOLLOWER, Lease(self.clock.wall_seconds(), DAY))
+            self.successResultOf(self.store.put_subscription(wanted))
+            self.poll()
+
+    def poll(self) -> None:
+        """Fetch the feed, as it happens for followers only."""
+        if self.followed:
+            self.detector.check_now(FEED).addErrback(lambda failure: failure.trap(TopicUnreadable))
+            self.clock.advance(1)
+
+    def ask(self, call: Any) -> None:
+        """Do as a stranger does, and keep the answer."""
+
+        def refused(failure: Failure) -> tuple[str, str]:
+            failure.trap(Refused)
+            return type(failure.value).__name__, failure.getErrorMessage()
+
+        asked = Deferred.fromCoroutine(call).addErrback(refused)
+        self.answers.append(self.successResultOf(asked))
+
+    def ping(self) -> None:
+        self.ask(self.broker.ping_topic(FEED, CALLER))
+        self.clock.advance(1)
+
+    def change(self) -> None:
+        self.fetcher.contents[FEED] += b"<!-- more -->"
+
+    def seen(self) -> dict[str, object]:
+        """All that strangers see, without times and ids."""
+        view = TopicView(self.store, self.clock)
+        events = [*self.bus.logged, *self.bus.events]
+        entries = [
+            evolve(entry, at=0.0, numbers=dict.fromkeys(entry.numbers, 0.0))
+            for event in events
+            for entry in entries_of(event, NOW)
+        ]
+        kept = self.successResultOf(self.store.kept_changes(0, 100))
+        overview = self.result(view.overview(FEED, True))
+        return {
+            "answers": self.answers,
+            "log": entries,
+            "pings": [evolve(each, received_at=0.0, id=0) for each in self.pings()],
+            "changes": [(each.url, each.way, each.origin) for each in kept],
+            "overview": overview and (overview.subscriptions, overview.status.feed),
+            "list": [evolve(each, id=0) for each in self.result(view.watched(0, 100))],
+            "statistics": numbers(self.counters),
+        }
+
+    def check(self, live: Callable[[], None]) -> dict[str, Any]:
+        """Both brokers show the same; returns what."""
+        shown = []
+        for self.followed in (False, True):
+            self.setUp()
+            live()
+            shown.append(self.seen())
+        self.assertEqual(shown[1], shown[0])
+        return shown[1]
+
+    def test_nothing_is_seen_of_a_topic_that_is_only_followed(self) -> None:
+        def live() -> None:
+            self.follow()
+            for _ in range(3):
+                self.change()
+                self.poll()
+            self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+            self.poll()
+            self.fetcher.failures[FEED] = TopicEnded(FEED, "it is gone for good")
+            self.poll()
+
+        self.assertEqual((self.check(live))["log"], [])
+
+    def test_a_ping_of_a_stranger(self) -> None:
+        """The broker knows the content already, and answers as if it did not."""
+
+        def live() -> None:
+            self.follow()
+            self.ping()
+            self.ping()
+
+        self.assertEqual(self.check(live)["answers"], [True, False])
+
+    def test_later_pings_see_what_changed_since_the_first(self) -> None:
+        def live() -> None:
+            self.ping()
+            self.follow()
+            self.change()
+            self.poll()
+            self.ping()
+            before = self.fetcher.contents[FEED]
+            self.change()
+            self.poll()
+            self.fetcher.contents[FEED] = before
+            self.ping()
+
+        self.assertEqual(self.check(live)["answers"], [True, True, False])
+
+    def test_the_requests_of_a_ping_carry_nothing_that_the_broker_knew(self) -> None:
+        def live() -> None:
+            self.fetcher.validators[FEED] = Validators('"1"')
+            self.follow()
+            self.ping()
+            self.ping()
+
+        self.check(live)
+        asked = [validators for validators, _ in self.fetcher.asked]
+        self.assertEqual(asked, [NO_VALIDATORS, NO_VALIDATORS, Validators('"1"')])
+
+    def test_other_pings(self) -> None:
+        def live() -> None:
+            self.follow()
+            self.ask(self.broker.ping(Ping("A site", FEED, NOW), 0.0, CALLER))
+            self.clock.advance(1)
+            self.ask(self.broker.publish([FEED], CALLER))
+            self.clock.advance(1)
+            self.ask(self.broker.ping_topic(FEED, CALLER, way=Way.PAGE))
+
+        self.check(live)
+
+    def test_a_feed_that_fails(self) -> None:
+        def live() -> None:
+            self.follow()
+            self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
+            self.poll()
+            self.ping()
+            self.ask(self.broker.publish([FEED], CALLER))
+            self.clock.advance(1)
+            self.ask(self.broker.publish([FEED], CALLER))
+
+        self.check(live)
+
+    def test_a_feed_that_is_gone(self) -> None:
+        def live() -> None:
+            self.follow()
+            self.fetcher.failures[FEED] = TopicEnded(FEED, "it is gone for good")
+            self.poll()
+            self.ping()
+            self.ask(self.broker.accept(Intent(FEED, CALLBACK, DAY)))
+
+        self.check(live)
+
+    def test_a_subscriber(self) -> None:
+        def live() -> None:
+            self.follow()
+            intent = Intent(FEED, CALLBACK, DAY, source=CALLER)
+            self.answers.append(self.result(self.broker.subscribe(intent)).attempts)
+            self.ping()
+            self.change()
+            self.ping()
+
+        self.assertEqual(len(self.check(live)["list"]), 1)
+
+    def test_what_a_follower_is_told_is_no_ping(self) -> None:
+        def live() -> None:
+            self.follow()
+            self.change()
+            if self.followed:
+                self.result(self.broker.fetch_for_followers(FEED, CALLER))
+                self.assertEqual(self.fetcher.fetched.count(FEED), 2)
+
+        self.assertEqual(self.check(live)["pings"], [])
+
+    def test_its_follower_is_notified_of_each_change(self) -> None:
+        self.followed = True
+        self.follow()
+        self.change()
+        self.poll()
+        for fanout in self.successResultOf(self.store.fanouts(10)):
+            self.assertFalse(fanout.is_public)
+        self.assertEqual(len(self.successResultOf(self.store.fanouts(10))), 1)

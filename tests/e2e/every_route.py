@@ -1,0 +1,92 @@
+"""The routes of a whole broker, with the parameters that each may have.
+
+Nothing is listed by hand: the doors are those of a broker with all that comes with it, and the
+names of parameters are those in the sources of each door, and of the codecs that it uses.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+from attrs import frozen
+from twisted.internet import reactor
+
+from rsscloud_broker import tap
+from rsscloud_broker.config import Config
+from rsscloud_broker.discovery import discover
+from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.interfaces import IFrontDoor
+
+#: How sources name parameters of requests, such as ``parameter(request, "url")``.
+_NAMES = re.compile(
+    r"""(?: request,\s* | values,\s* | \.get\(\s* | (?:fields|form|parameters|given|values)\[ )"""
+    r"""["']([\w.]+)["']""",
+    re.VERBOSE,
+)
+
+
+@frozen
+class KnownRoute:
+    """A route.
+
+    :ivar path: with the name of an account where anything may stand.
+    :ivar parameters: the names of those that it may have.
+    :ivar requires: those that it needs.
+    """
+
+    method: str
+    path: str
+    parameters: frozenset[str]
+    requires: frozenset[str]
+
+
+@cache
+def applications() -> tuple[str, ...]:
+    """The names of the applications that come with the broker."""
+    return tuple(maker.name for maker in discover().of_kind("apps").values())
+
+
+@cache
+def every_route(account: str) -> tuple[KnownRoute, ...]:
+    """All routes of a broker that has everything that comes with it.
+
+    :param account: stands where a path may end in anything.
+    """
+    doors: list[IFrontDoor] = []
+
+    def root(found: Iterable[IFrontDoor], *args: Any, **more: Any) -> Any:
+        doors.extend(found)
+        return Root(doors, *args, **more)
+
+    apps = {name: {"enabled": True} for name in applications()}
+    with TemporaryDirectory() as data, patch.object(tap, "Root", root):
+        tap.make_broker(Config(data=data, apps=apps), reactor)
+    return tuple(
+        KnownRoute(route.method, route.path.replace("*", account), names, route.requires)
+        for door in doors
+        for names in [_names_of(sys.modules[type(door).__module__])]
+        for route in door.routes()
+    )
+
+
+def _names_of(module: ModuleType) -> frozenset[str]:
+    """The names of parameters in the module of a door and in those that it uses: the others of its
+    package if that is an application, and codecs.
+    """
+    file = Path(inspect.getfile(module))
+    is_shared = file.parent.name in {"web", "front_doors"}
+    used = re.findall(r"rsscloud_broker\.(wire[.\w]*|front_doors\.rsscloud\w*)", file.read_text())
+    home = Path(inspect.getfile(tap)).parent
+    files = [file] if is_shared else sorted(file.parent.glob("*.py"))
+    files += [home / f"{each.replace('.', '/')}.py" for each in used]
+    texts = (each.read_text(encoding="utf-8") for each in files if each.exists())
+    return frozenset(name for text in texts for name in _NAMES.findall(text))
