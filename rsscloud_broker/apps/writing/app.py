@@ -36,5 +36,7 @@ def make(options: WritingOptions, parts: AppParts) -> App:
             AccountData(table.c.account_id, writing.forget_account)
             for table in (author, upload, unsent)
         ],
-        topics=[ServedTopics(f"{parts.public_url}/people/", FeedTopics(writing).read)],
+        topics=[
+            ServedTopics(f"{parts.public_url}/people/", FeedTopics(writing).read, writing.take_down)
+        ],
     )

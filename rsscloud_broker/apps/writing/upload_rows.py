@@ -12,7 +12,7 @@ transactions of their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from attrs import frozen
@@ -142,12 +142,21 @@ def uploads(conn: Connection, account_id: int, limit: int, skipped: int = 0) -> 
 # --- removing -----------------------------------------------------------------------
 
 
-def remove_upload(conn: Connection, account_id: int, digest: str) -> int | None:
+def remove_upload(
+    conn: Connection,
+    account_id: int,
+    digest: str,
+    record: Callable[[Any], None] | None = None,
+) -> int | None:
     """Remove an upload of an account; its pieces stay, for `drop_chunks`.
 
+    :param record: run with it, if there was the upload.
     :returns: its id; None if the account has no such upload.
     """
-    return _removed(conn, upload.c.account_id == account_id, upload.c.digest == digest)
+    removed = _removed(conn, upload.c.account_id == account_id, upload.c.digest == digest)
+    if removed is not None and record is not None:
+        record(conn)
+    return removed
 
 
 def give_up(conn: Connection, upload_id: int) -> None:

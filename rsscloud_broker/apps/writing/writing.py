@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from attrs import evolve
 from twisted.internet.defer import DeferredLock
@@ -45,6 +45,7 @@ from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.uploads import Uploads
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.urls import normal_form
 from rsscloud_broker.web.feed_answers import later_second
 
 #: How often a change is tried again that another one was faster than.
@@ -55,6 +56,10 @@ _KEPT_FEEDS: Final = 100
 
 #: Makes the new state of a message from what is there; None if it is to be deleted.
 _Make = Callable[[Snapshot, float], Placed | None]
+
+
+def _nothing(conn: Any) -> None:
+    """Record nothing."""
 
 
 class Missing(InvalidPost):
@@ -159,7 +164,7 @@ class Writing:
         def make(now: Snapshot, at: float) -> Placed:
             return self._placed_post(now, now.author.next_id, post, file, at)
 
-        made = await self._change(caller, None, make, source)
+        made = await self._change(await self._author(caller), None, make, source)
         assert made is not None  # `make` never deletes
         return made
 
@@ -176,7 +181,7 @@ class Writing:
                 raise Missing(id)
             return self._placed_post(now, id, post, file, at)
 
-        made = await self._change(caller, id, make, source)
+        made = await self._change(await self._author(caller), id, make, source)
         assert made is not None  # `make` never deletes
         return made
 
@@ -184,8 +189,34 @@ class Writing:
         if await self._placed(caller, id) is None:
             return False
         self._changes.take(caller.account.id)
-        await self._change(caller, id, lambda now, at: None, source)
+        await self._change(await self._author(caller), id, lambda now, at: None, source)
         return True
+
+    async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
+        """Delete a message or an uploaded file for an administrator: see ``ServedTopics``.
+
+        A message that has a file which was taken down stays, and its link leads to nothing.
+        """
+        if (file := self.files.named(url)) is not None:
+            return await self._take_file_down(*file, record)
+        home, _, number = url.rpartition("/")
+        author = await self.store.author_named(home.rpartition("/")[2])
+        if author is None or normal_form(self.home_url(author.name)) != normal_form(home):
+            return False
+        if not (number.isascii() and number.isdigit() and len(number) < 19):
+            return False
+        found = await self.store.placed(author, int(number))
+        if found is None or not found.position:  # nobody else can read a draft
+            return False
+        await self._change(author, int(number), lambda now, at: None, "", record)
+        return True
+
+    async def _take_file_down(self, name: str, digest: str, record: Callable[[Any], None]) -> bool:
+        author = await self.store.author_named(name)
+        if author is None:
+            return False
+        async with self._lock(author):
+            return await self.kept_files.remove(author.account_id, digest, record)
 
     def _placed_post(
         self, now: Snapshot, post_id: int, new: NewPost, file: Enclosure | None, at: float
@@ -224,18 +255,23 @@ class Writing:
         )
 
     async def _change(
-        self, caller: Caller, post_id: int | None, make: _Make, source: str
+        self,
+        author: Author,
+        post_id: int | None,
+        make: _Make,
+        source: str,
+        record: Callable[[Any], None] = _nothing,
     ) -> Post | None:
         """Change, add or delete a message, and publish the feeds unless it is and was a draft.
 
         :param post_id: None for a new message.
+        :param record: an operation that is part of the same transaction.
         :returns: the message afterwards.
         """
-        author = await self._author(caller)
         async with self._lock(author):
             for _ in range(_ATTEMPTS):
                 with suppress(Outdated):  # another process was faster
-                    return await self._try(author, post_id, make, source)
+                    return await self._try(author, post_id, make, source, record)
         raise Unavailable("your messages are being changed from somewhere else all the time")
 
     def _lock(self, author: Author) -> DeferredLock:
@@ -243,7 +279,12 @@ class Writing:
         return self._locks.setdefault(author.account_id, DeferredLock())
 
     async def _try(
-        self, author: Author, post_id: int | None, make: _Make, source: str
+        self,
+        author: Author,
+        post_id: int | None,
+        make: _Make,
+        source: str,
+        record: Callable[[Any], None],
     ) -> Post | None:
         limit = self.options.feed_items
         now = await self.store.snapshot(author, limit + 1, post_id)
@@ -263,7 +304,12 @@ class Writing:
         after = evolve(now.author, version=now.author.version + 1, changed_at=at)
         feeds = await self._written(after, [each.post for each in newest])
         contents = {url: feed.content for url, feed in feeds.items()}
-        await self._publisher.publish_all(contents, lambda conn: apply(conn, change), source)
+
+        def store(conn: Any) -> None:
+            apply(conn, change)
+            record(conn)
+
+        await self._publisher.publish_all(contents, store, source)
         self._keep(after, feeds)
         return new.post if new else None
 

@@ -230,9 +230,13 @@ class RowsTests(SynchronousTestCase):
             self.assertEqual(upload_rows.uploads(conn, 1, 9, skipped=1), [file])
             self.assertEqual(upload_rows.upload_named(conn, "dave", "a" * 64), file)
             self.assertIsNone(upload_rows.upload_named(conn, "anna", "a" * 64))
-            self.assertIsNone(upload_rows.remove_upload(conn, 2, "a" * 64))
-            self.assertEqual(upload_rows.remove_upload(conn, 1, "a" * 64), file.id)
-            self.assertIsNone(upload_rows.remove_upload(conn, 1, "a" * 64))
+            recorded: list[Connection] = []
+            removed = [
+                upload_rows.remove_upload(conn, account, "a" * 64, recorded.append)
+                for account in (2, 1, 1)
+            ]
+            self.assertEqual(removed, [None, file.id, None])
+            self.assertEqual(recorded, [conn])
             self.assertEqual(upload_rows.lost_uploads(conn, 9), [file.id])
             self.assertTrue(upload_rows.drop_chunks(conn, file.id))
             self.assertEqual(upload_rows.lost_uploads(conn, 9), [file.id])

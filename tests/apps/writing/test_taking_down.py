@@ -1,0 +1,85 @@
+"""Administrators take down what accounts publish: messages and uploaded files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rsscloud_broker.apps.writing.app import make
+from rsscloud_broker.apps.writing.model import Post
+from tests.apps.writing.house import BROKER, DAVE, SOURCE, WritingTestCase
+
+GIF = b"GIF89a\x01\x00\x01\x00"
+
+
+class TakenDownTests(WritingTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        (self.served,) = make(self.options, self.parts).topics
+        self.recorded: list[Any] = []
+
+    def take_down(self, url: str) -> bool:
+        assert self.served.take_down is not None
+        done = self.served.take_down(url, "it is spam", self.recorded.append)
+        return bool(self.result(done))
+
+    def post(self, number: int) -> Post | None:
+        found: Post | None = self.result(self.writing.post(DAVE, number))
+        return found
+
+    def test_a_message(self) -> None:
+        spam, other = self.add("Spam"), self.add("Ham")
+        self.subscribe(self.writing.feed_url("dave"))
+        self.assertTrue(self.take_down(f"{BROKER}/people/dave/{spam.id}"))
+        self.assertIsNone(self.post(spam.id))
+        self.assertEqual(self.post(other.id), other)
+        (feed,) = self.waiting().values()  # its subscribers learn of it
+        self.assertNotIn(b"Spam", feed)
+        self.assertIn(b"Ham", feed)
+        self.assertEqual(len(self.recorded), 1)
+        self.assertFalse(self.take_down(f"{BROKER}/people/dave/{spam.id}"))
+        self.assertEqual(len(self.recorded), 1)
+
+    def test_a_file_though_a_message_has_it(self) -> None:
+        file = self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))
+        post = self.add(enclosure_url=file.url)
+        self.assertTrue(self.take_down(file.url))
+        self.assertEqual(self.result(self.writing.uploads(DAVE, 10)), [])
+        named = self.writing.files.named(file.url)
+        assert named is not None
+        self.assertIsNone(self.successResultOf(self.writing.store.upload_named(*named)))
+        self.assertIsNotNone(self.post(post.id))
+        self.assertEqual(len(self.recorded), 1)
+        self.assertFalse(self.take_down(file.url))
+        self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))  # its author may again
+
+    def test_what_nobody_else_can_read(self) -> None:
+        draft = self.add("Draft", is_draft=True)
+        self.add()
+        for path in (
+            f"dave/{draft.id}",
+            "dave/99",
+            "dave/" + "9" * 30,
+            "dave/²",
+            "dave",
+            "",
+            "anna/1",
+            "dave/1/2",
+            f"dave/files/{'a' * 64}.gif",
+            f"anna/files/{'a' * 64}.gif",
+        ):
+            self.assertFalse(self.take_down(f"{BROKER}/people/{path}"), path)
+        self.assertEqual(self.recorded, [])
+
+    def test_nothing_is_recorded_unless_it_is_taken_down(self) -> None:
+        """Both are one transaction."""
+        file = self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))
+        post = self.add("Spam")
+
+        def fail(conn: Any) -> None:
+            raise ValueError
+
+        assert self.served.take_down is not None
+        for url in (file.url, f"{BROKER}/people/dave/{post.id}"):
+            self.error(self.served.take_down(url, "it is spam", fail), ValueError)
+        self.assertEqual(self.post(post.id), post)
+        self.assertEqual(len(self.result(self.writing.uploads(DAVE, 10))), 1)
