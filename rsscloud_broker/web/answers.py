@@ -144,7 +144,8 @@ def accepted_codings(request: Request) -> bytes:
 def parameter(request: Request, name: str) -> str:
     """The first value of a parameter in the query or the form; empty if there is none.
 
-    Bytes that are not UTF-8 are replaced by the replacement character.
+    Bytes that are not UTF-8 are replaced by the replacement character, and so is NUL, which
+    PostgreSQL refuses.
     """
     values: list[bytes] = (request.args or {}).get(name.encode("ascii"), [b""])
-    return values[0].decode("utf-8", "replace")
+    return values[0].decode("utf-8", "replace").replace("\0", "\ufffd")

@@ -26,12 +26,10 @@ from rsscloud_broker.discovery import discover
 from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.interfaces import IFrontDoor
 
-#: How sources name parameters of requests, such as ``parameter(request, "url")``.
-_NAMES = re.compile(
-    r"""(?: request,\s* | values,\s* | \.get\(\s* | (?:fields|form|parameters|given|values)\[ )"""
-    r"""["']([\w.]+)["']""",
-    re.VERBOSE,
-)
+#: How sources name parameters: of requests, such as ``parameter(request, "url")``; and of what is
+#: read from them, such as ``values.get("url")``.
+_OF_REQUESTS = re.compile(r"""request,\s*["']([\w.]+)["']""")
+_OF_VALUES = re.compile(r"""(?:values,\s*|\.get\(\s*|(?:fields|values)\[)["']([\w.]+)["']""")
 
 
 @frozen
@@ -80,13 +78,18 @@ def every_route(account: str) -> tuple[KnownRoute, ...]:
 
 def _names_of(module: ModuleType) -> frozenset[str]:
     """The names of parameters in the module of a door and in those that it uses: the others of its
-    package if that is an application, and codecs.
+    package if that is an application, and the codecs of WebSub and rssCloud.
     """
     file = Path(inspect.getfile(module))
     is_shared = file.parent.name in {"web", "front_doors"}
-    used = re.findall(r"rsscloud_broker\.(wire[.\w]*|front_doors\.rsscloud\w*)", file.read_text())
     home = Path(inspect.getfile(tap)).parent
     files = [file] if is_shared else sorted(file.parent.glob("*.py"))
-    files += [home / f"{each.replace('.', '/')}.py" for each in used]
-    texts = (each.read_text(encoding="utf-8") for each in files if each.exists())
-    return frozenset(name for text in texts for name in _NAMES.findall(text))
+    used = re.findall(r"rsscloud_broker\.(wire\.(?:websub|rsscloud))\b", file.read_text())
+    codecs = [home / f"{each.replace('.', '/')}.py" for each in used]
+    found: set[str] = set()
+    for each in [*files, *codecs]:
+        text = each.read_text(encoding="utf-8")
+        found.update(_OF_REQUESTS.findall(text))
+        if each in codecs or "parameter" in text:
+            found.update(_OF_VALUES.findall(text))
+    return frozenset(found)

@@ -41,7 +41,13 @@ class Writer:
         self._broker = broker
         self._name = name
         self._password = password
-        self._opener = build_opener(ProxyHandler({}), HTTPCookieProcessor(), _NoRedirects)
+        self._cookies = HTTPCookieProcessor()
+        self._opener = build_opener(ProxyHandler({}), self._cookies, _NoRedirects)
+
+    @property
+    def cookie(self) -> str:
+        """The value of the Cookie header that the browser sends."""
+        return "; ".join(f"{each.name}={each.value}" for each in self._cookies.cookiejar)
 
     def make_account(self) -> None:
         """Make the account; the broker need not run."""
