@@ -19,4 +19,5 @@ database and no file of the data directory.
 ``further``   the broker's side: a further courier, which tries what is suspect
 ``turns``     the broker's side: has hosts take turns there
 ``confinement``  takes from the courier's process what it does not need
+``system_calls``  takes system calls from it
 """

@@ -6,6 +6,9 @@ Whoever breaks into a courier has what its process has.  On Linux that is little
 - By Landlock (Linux 5.13) it can read the files that Python, OpenSSL and c-ares need, and can
   write, create and run none.  It can listen at no TCP port (Linux 6.7), signal no other process
   (6.12), and trace or read the memory of none.
+- By a filter of system calls it can neither change the mode or the owner of a file, nor start a
+  process or a program, make a namespace, or open a socket that is not for the internet: see
+  ``system_calls``.
 - It ends when the broker ends, also while it is stopped by a signal.  If the system runs out of
   memory, it ends before the broker does.
 
@@ -13,7 +16,7 @@ Landlock's rules are for files that exist.  If another file replaces one of them
 that write ``/etc/resolv.conf``, the courier cannot read it.  `Confinement.outdated` says so, and a
 new courier has to take over.
 
-Sources: landlock(7), capabilities(7), prctl(2).
+Sources: landlock(7), capabilities(7), prctl(2), seccomp(2).
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ from contextlib import suppress
 from ctypes import c_int32, c_long, c_size_t, c_uint32, c_uint64
 from pathlib import Path
 from typing import Any, Final
+
+from rsscloud_broker.couriers import system_calls
 
 #: Files of the system that c-ares reads again from time to time, and other programs replace.
 _REPLACED: Final = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf")
@@ -115,6 +120,7 @@ class Confinement:
             (_end_with_the_broker, "it may outlive the broker"),
             (_give_up_capabilities, "it keeps capabilities"),
             (_give_up_files, "it can read the files that the broker can"),
+            (system_calls.give_up, "it can change the modes of files and start processes"),
         ):
             try:
                 give_up(libc)

@@ -13,7 +13,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.admin_records import Block
-from rsscloud_broker.couriers import confinement
+from rsscloud_broker.couriers import confinement, system_calls
 from rsscloud_broker.couriers.courier import Courier, Limits
 from rsscloud_broker.couriers.link import BESIDES
 from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup, TopicRules
@@ -106,6 +106,10 @@ class Crew(Service):
         super().startService()
         if fault := confinement.fault():
             self.log.warn("Couriers can read the files that the broker can: {fault}.", fault=fault)
+        if fault := system_calls.fault():
+            self.log.warn(
+                "Couriers can change the modes of files and start processes: {fault}.", fault=fault
+            )
         for courier in self.couriers:
             courier.start()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from twisted.web.server import Site
 
 import rsscloud_broker
-from rsscloud_broker.couriers import confinement
+from rsscloud_broker.couriers import confinement, system_calls
 from rsscloud_broker.couriers.courier import Courier, CourierEnded
 from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.errors import Unavailable
@@ -36,11 +37,23 @@ _LOADED = {"couriers", "interfaces", "outbound", "twisted_overrides", "wire"}
 
 # Confines a process, and says as JSON what came of some things that it tried then.
 _TRIES = """
-import json, os, socket, subprocess, sys
+import ctypes, json, os, resource, signal, socket, subprocess, sys, threading
 from rsscloud_broker import courier_process
+from rsscloud_broker.couriers import system_calls
 from rsscloud_broker.couriers.confinement import Confinement
 {before}
 confinement = Confinement()
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+
+def ended():
+    raise OSError(ctypes.get_errno(), "")
+
+def call(name, *arguments):
+    column = os.uname().machine == "aarch64"
+    number = system_calls.numbers(system_calls.REFUSED + " " + system_calls.SPECIAL, column)[name]
+    if libc.syscall(ctypes.c_long(number), *map(ctypes.c_long, arguments)) < 0:
+        ended()
 
 def tried(what):
     try:
@@ -54,6 +67,15 @@ def listen():
 
 print(json.dumps({{"problems": confinement.problems, {tries}}}))
 """
+
+# Files can be used, as where there is no Landlock.
+_WITH_FILES = (
+    "from rsscloud_broker.couriers import confinement; "
+    "confinement._give_up_files = lambda libc: None"
+)
+
+#: All system calls that the filter knows.
+_CALLS = f"{system_calls.REFUSED} {system_calls.SPECIAL}"
 
 
 def tried(tries: Mapping[str, str], before: str = "", *, is_root: bool = False) -> dict[str, Any]:
@@ -113,9 +135,8 @@ class ConfinementTests(SynchronousTestCase):
     def test_rights_of_root(self) -> None:
         """They are gone for ever, also for programs that belong to root."""
         status = "[line for line in open('/proc/self/status') if line[:4] in ('CapE', 'CapB')]"
-        with_files = "confinement._give_up_files = lambda libc: None"
-        before = f"from rsscloud_broker.couriers import confinement; {with_files}"
-        results = tried({"status": status, "back": "os.setgroups([0])"}, before, is_root=True)
+        tries = {"status": status, "back": "os.setgroups([0])"}
+        results = tried(tries, _WITH_FILES, is_root=True)
         self.assertEqual(results["problems"], [])
         self.assertEqual(
             results["status"], repr([f"Cap{name}:\t{'0' * 16}\n" for name in ("Eff", "Bnd")])
@@ -134,11 +155,12 @@ class ConfinementTests(SynchronousTestCase):
         )
 
     def test_newer_rules(self) -> None:
-        """What newer kernels can forbid: to listen, and to signal the broker."""
+        """What newer kernels can forbid by Landlock: to bind sockets, and to signal the broker."""
         needs_landlock()
-        results = tried({"listening": "listen()", "signal": "os.kill(os.getppid(), 0)"})
+        before = "from rsscloud_broker.couriers import system_calls; system_calls.fault = lambda: 1"
+        results = tried({"bound": "listen()", "signal": "os.kill(os.getppid(), 0)"}, before)
         version = confinement.version()
-        self.assertEqual(results["listening"], "PermissionError" if version >= 4 else "None")
+        self.assertEqual(results["bound"], "PermissionError" if version >= 4 else "None")
         self.assertEqual(results["signal"], "PermissionError" if version >= 6 else "None")
 
     def test_what_is_loaded(self) -> None:
@@ -197,6 +219,144 @@ def replaced():
         )
         self.assertEqual(results["before"], "''")
         self.assertIn(f"{path} was replaced", results["after"])
+
+
+class SystemCallTests(SynchronousTestCase):
+    """What Landlock does not cover: only the filter of system calls refuses it."""
+
+    def setUp(self) -> None:
+        if fault := system_calls.fault():
+            raise SkipTest(fault)
+
+    def tried(self, **tries: str) -> dict[str, Any]:
+        """What came of some expressions where all files may be used."""
+        return tried(tries, _WITH_FILES)
+
+    def test_files(self) -> None:
+        """The mode, the owner and the times of a file stay, also those of one that is open."""
+        path = Path(self.mktemp()).absolute()
+        path.write_text("secret", encoding="ascii")
+        before = path.stat()
+        name = repr(str(path))
+        results = self.tried(
+            chmod=f"os.chmod({name}, 0o666)",
+            fchmod=f"os.fchmod(os.open({name}, os.O_RDWR), 0o666)",
+            at=f"os.chmod({path.name!r}, 0o666, dir_fd=os.open({str(path.parent)!r}, os.O_PATH))",
+            chown=f"os.chown({name}, os.getuid(), os.getgid())",
+            lchown=f"os.lchown({name}, os.getuid(), os.getgid())",
+            fchown=f"os.fchown(os.open({name}, os.O_RDWR), os.getuid(), os.getgid())",
+            attribute=f"os.setxattr({name}, 'user.a', b'1')",
+            times=f"os.utime({name}, (0, 0))",
+            size=f"os.truncate({name}, 0)",
+        )
+        self.assertEqual(results.pop("problems"), [])
+        self.assertEqual(set(results.values()), {"PermissionError"}, results)
+        self.assertEqual(path.stat(), before)
+
+    def test_processes(self) -> None:
+        """No other process is started or touched; threads are."""
+        results = self.tried(
+            fork="os.fork()",
+            spawn="os.posix_spawn('/bin/true', ['true'], {})",
+            execute="os.execv('/bin/true', ['true'])",
+            signal="os.kill(os.getppid(), 0)",
+            thread_of_another="call('tgkill', os.getppid(), os.getppid(), 0)",
+            limits="resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)",
+            priority="os.setpriority(os.PRIO_PROCESS, os.getppid(), 19)",
+            trace="call('ptrace', 16, os.getppid(), 0, 0)",
+            memory="call('process_vm_readv', os.getppid(), 0, 0, 0, 0, 0)",
+            own_limits="resource.setrlimit(resource.RLIMIT_CORE, (0, 0))",
+            own_signal="signal.raise_signal(signal.SIGCHLD)",
+            thread="(each := threading.Thread(target=int)).start() or each.join()",
+        )
+        self.assertEqual(results.pop("problems"), [])
+        for name in ("own_limits", "own_signal", "thread"):
+            self.assertEqual(results.pop(name), "None", name)
+        self.assertEqual(set(results.values()), {"PermissionError"}, results)
+
+    def test_namespaces_and_parts_of_the_kernel(self) -> None:
+        """Root started this process or not: none of this can even be tried."""
+        results = self.tried(
+            user="call('unshare', 0x10000000)",
+            files="call('unshare', 0x20000)",
+            by_clone="call('clone', 0x10000000 | 17, 0, 0, 0, 0)",
+            thread_in_one="call('clone', 0x10000 | 0x40000000, 0, 0, 0, 0)",
+            joined="call('setns', 0, 0)",
+            mounted="call('mount', 0, 0, 0, 0, 0)",
+            root="os.chroot('/')",
+            programs="call('bpf', 0, 0, 0)",
+            keys="call('keyctl', 0, 0)",
+            rings="call('io_uring_setup', 1, 0)",
+            faults="call('userfaultfd', 0)",
+            x32="libc.syscall(ctypes.c_long(0x40000000 + 90), 0) and ended()",
+            newer_clone="call('clone3', 0, 0)",
+        )
+        self.assertEqual(results.pop("problems"), [])
+        self.assertEqual(results.pop("newer_clone"), "OSError")  # so that clone is used
+        self.assertEqual(set(results.values()), {"PermissionError"}, results)
+
+    def test_sockets(self) -> None:
+        """A courier calls hosts.  It talks to no program of this machine by a socket file, and
+        takes no calls.
+        """
+        results = self.tried(
+            local="socket.socket(socket.AF_UNIX)",
+            kernel="socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
+            ciphers="socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET)",
+            listening="socket.socket().listen()",
+            tcp="socket.socket().close()",
+            udp="socket.socket(socket.AF_INET6, socket.SOCK_DGRAM).close()",
+            pair="[each.close() for each in socket.socketpair()] and None",
+        )
+        self.assertEqual(results.pop("problems"), [])
+        for name in ("tcp", "udp", "pair"):
+            self.assertEqual(results.pop(name), "None", name)
+        self.assertEqual(set(results.values()), {"PermissionError"}, results)
+
+    def test_documents_are_parsed(self) -> None:
+        """A parser has the same filter, and all that it needs."""
+        results = self.tried(
+            xml="__import__('lxml.etree').etree.fromstring(b'<a>1</a>').text",
+            html="__import__('nh3').clean('<b>1</b><script>2</script>')",
+            feed="__import__('feedparser').parse(b'<rss><channel><title>1</title></channel></rss>')"
+            ".feed.title",
+        )
+        self.assertEqual(
+            results, {"problems": [], "xml": "'1'", "html": "'<b>1</b>'", "feed": "'1'"}
+        )
+
+    def test_numbers(self) -> None:
+        """They are those of the kernel, where its tables are installed."""
+        for column, header in (
+            (0, "/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+            (1, "/usr/include/asm-generic/unistd.h"),
+        ):
+            if not Path(header).exists():
+                raise SkipTest(f"there is no {header}")
+            told = Path(header).read_text(encoding="ascii")
+            known = {
+                name: int(number)
+                for name, number in re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", told)
+            }
+            for name, number in system_calls.numbers(_CALLS, column).items():
+                self.assertEqual(known.get(name, number), number, name)
+
+    def test_kernel_without_filters(self) -> None:
+        """It is said, and the rest is done."""
+        before = "from rsscloud_broker.couriers import system_calls; system_calls._FILTER = 77"
+        results = tried({"fork": "os.waitpid(os.fork() or os._exit(0), 0) and 1"}, before)
+        (problem,) = results["problems"]
+        self.assertIn("it can change the modes of files and start processes: ", problem)
+        self.assertEqual(results["fork"], "1")
+
+    def test_machine_that_is_not_known(self) -> None:
+        """The rest is done all the same."""
+        before = "import platform, collections; from rsscloud_broker.couriers import system_calls; "
+        before += "system_calls.machine = lambda: 'riscv64'"
+        results = tried({"fork": "os.waitpid(os.fork() or os._exit(0), 0) and 1"}, before)
+        self.assertEqual(results, {"problems": [], "fork": "1"})
+        with mock.patch.object(system_calls, "machine", lambda: "riscv64"):
+            self.assertIn("riscv64", system_calls.fault())
 
 
 # A courier whose client tries to open files instead of making requests.
@@ -302,6 +462,17 @@ class ConfinedCourierTests(CrewTestCase):
             await self.until_ended(courier)
         self.assertNotIsInstance(error, CourierEnded)  # what it did is not to blame
         self.assertIn("Courier 0: a file was replaced", map(formatEvent, events))
+
+    async def test_no_filter(self) -> None:
+        """The broker says once that it knows no system calls of this machine."""
+        with mock.patch.object(system_calls, "machine", lambda: "vax"), capturedLogs() as events:
+            self.made(2)
+        (said,) = [formatEvent(event) for event in events if "fault" in event]
+        self.assertEqual(
+            said,
+            "Couriers can change the modes of files and start processes: the broker does not know "
+            "the system calls of vax.",
+        )
 
     async def test_no_landlock(self) -> None:
         """The broker says once that it cannot confine couriers."""
