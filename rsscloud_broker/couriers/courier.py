@@ -2,7 +2,8 @@
 
 A courier is replaced if it has died, gives no sign of life, or uses too much memory.  The requests
 that it had under way fail with ``CallsUnavailable``: whoever made them tries again, since nobody
-knows whether they arrived.
+knows whether they arrived.  If it gave no sign of life, time has passed already: the next process
+gets them at once; what ends that one too fails.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class Courier:
         self._has_lived = False
         self._unanswered = self._lines = 0
         self._beating = endless_call(clock, self._beat, f"Looking after courier {number}")
-        self._is_stopping = self._is_leaving = False
+        self._is_stopping = self._is_leaving = self._is_silent = False
         self.idle = self.idle_topics = self.readings = 0
 
     # --- requests
@@ -167,8 +168,8 @@ class Courier:
         """
         self.readings += 1
         try:
-            link = await self._ready()
-            done: ReadDone | Unread = await told(lambda done: self._ask(link, done, make))
+            await self._ready()
+            done: ReadDone | Unread = await told(lambda done: self._ask(done, make))
             return done
         except OutboundError as error:  # the question or the answer cannot be sent
             return Unread(0, str(error), ended=False, refused=False, lasting=False)
@@ -181,14 +182,8 @@ class Courier:
             await link.until_there_is_room()
         return link
 
-    def _ask(
-        self,
-        link: Link[FromBroker, FromCourier],
-        done: Done[Any],
-        make: Callable[[int], FromBroker],
-    ) -> BreakOff:
-        number = self._pending.add(done, TO_READ)
-        link.send(make(number))
+    def _ask(self, done: Done[Any], make: Callable[[int], FromBroker]) -> BreakOff:
+        number = self._pending.begin(done, TO_READ, lambda number: self.send(make(number)))
         return partial(self._break_off, number)
 
     def begin(
@@ -205,11 +200,24 @@ class Courier:
         link = self._link
         if link is None or link.is_full:
             return tell(self.request(method, url, headers, body, redirects, signing), done)
-        number = self._pending.add(done, TO_CALL, url)
+        send = partial(self._send_call, method, url, headers, body, redirects, signing)
+        return partial(self._break_off, self._pending.begin(done, TO_CALL, send, url))
+
+    def _send_call(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None,
+        number: int,
+    ) -> None:
+        link = self._link
+        assert link is not None  # it is sent where there is one
         sent = self._bodies.sent(body, link)
         key = None if signing is None else Key(signing.secret, signing.method)
         link.send(Call(number, method, url, dict(headers), sent, redirects, key))
-        return partial(self._break_off, number)
 
     async def _next_link(self) -> Link[FromBroker, FromCourier]:
         """Wait for the next process, which starts within ``LONGEST_PAUSE`` seconds.
@@ -292,9 +300,11 @@ class Courier:
                 seconds=seconds,
             )
             self._again = self._clock.callLater(seconds, self.start)
+            self._pending.give_up(CallsUnavailable)
             self._disappoint(f"no process can be started that makes requests: {error}")
         except Exception:  # log a bug; it must not be the end of this courier
             self.log.failure("Courier {number} cannot be started.", number=self.number)
+            self._pending.give_up(CallsUnavailable)
             self._disappoint("no process can be started that makes requests")
             if self._ended is None:
                 self._again = self._clock.callLater(self._next_pause(0.0), self.start)
@@ -315,7 +325,7 @@ class Courier:
             )
             self._ended = Deferred()
             self._started_at = self._clock.seconds()
-            self._has_lived, self._is_leaving = False, False
+            self._has_lived = self._is_leaving = self._is_silent = False
             self._unanswered = self._lines = 0
             link = Link[FromBroker, FromCourier](
                 self._reactor,
@@ -341,6 +351,7 @@ class Courier:
                 return
         self._link = link
         self._beating.start(BEAT, now=False)
+        self._pending.send_kept()
         waiting, self._for_start = self._for_start, []
         for started in waiting:
             started.callback(link)
@@ -382,6 +393,7 @@ class Courier:
         self._log_standard_error()
         is_late = self._pending.beat(limits.answer / BEAT)
         if silent >= (limits.silent if self._has_lived else limits.first_sign):
+            self._is_silent = self._has_lived
             self._replace(f"gave no sign of life for {silent:.0f} seconds")
         elif used > most:
             self._replace(f"uses {used} MB of memory; {most} are the most")
@@ -391,13 +403,19 @@ class Courier:
             self._unanswered += 1
             self.send(Beat())
 
+    @property
+    def _fate(self) -> str:
+        """What happens to the requests that it had under way, in words."""
+        return "handed to the next one" if self._is_silent else "put off"
+
     def _replace(self, why: str) -> None:
         self.log.error(
             "Courier {number} {why}: it is replaced, and the {count} requests that it had under "
-            "way are put off.",
+            "way are {fate}.",
             number=self.number,
             why=why,
             count=len(self._pending),
+            fate=self._fate,
         )
         self.kill()
 
@@ -431,18 +449,22 @@ class Courier:
         seconds = self._next_pause(lived)
         self.log.error(
             "Courier {number} has ended ({reason}); another one is started in {seconds} s. The "
-            "{count} requests that it had under way are put off.",
+            "{count} requests that it had under way are {fate}.",
             number=self.number,
             reason=reason,
             seconds=seconds,
             count=count,
+            fate=self._fate,
         )
         self._again = self._clock.callLater(seconds, self.start)
 
     def _give_up(self) -> None:
-        """Have all requests fail that are under way."""
+        """Have all requests fail that are under way, unless the next process gets them."""
         self._bodies.clear()
         was_at_work = self._has_lived and not self._is_stopping and not self._is_leaving
         if was_at_work:
             self._tell_ended(self._pending.called())
-        self._pending.give_up(CourierEnded if was_at_work else CallsUnavailable)
+        self._pending.give_up(
+            CourierEnded if was_at_work else CallsUnavailable,
+            keeps=self._is_silent and not self._is_stopping,
+        )

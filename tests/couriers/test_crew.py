@@ -11,8 +11,9 @@ from pathlib import Path
 from unittest import mock
 
 from attrs import evolve
-from twisted.internet.defer import CancelledError
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
+from twisted.logger import capturedLogs, formatEvent
 
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import bodies
@@ -238,14 +239,74 @@ class DeathTests(CrewTestCase):
         self.assertEqual(self.crew.under_way, 0)
         await self.until_restarted()
 
-    async def test_hangs(self) -> None:
-        await self.request()
+    def freeze(self) -> None:
+        """Have the courier hang, and let it be noticed."""
         os.kill(self.courier._process.pid, signal.SIGSTOP)
-        answer = self.request()
         for _ in range(int(LIMITS.silent) + 1):
             self.clock.advance(module.BEAT)
-        await self.assertFailure(answer, Unavailable)
+
+    async def test_hangs(self) -> None:
+        """The next process gets at once what it had, and what it was sent and has not read."""
+        await self.request()
+        body = bytes(2000)  # crosses again: the next process has none
+        slow = self.request("/slow", method="POST", body=body)
+        await self.callback.asked
+        self.callback.asked = Deferred()
+        with capturedLogs() as events:
+            os.kill(self.courier._process.pid, signal.SIGSTOP)
+            unread, broken_off = self.request("/2", method="POST", body=body), self.request("/3")
+            self.freeze()
+            await self.until_ended()
+        broken_off.addErrback(lambda _: None).cancel()
+        self.assertEqual(self.crew.under_way, 2)
+        self.clock.advance(module.FIRST_PAUSE)
+        self.assertEqual((await unread).status, 202)
+        (await self.callback.asked).finish()
+        await slow
+        paths = [got[1].path for got in self.callback.got]
+        self.assertEqual((paths.count(b"/slow"), paths.count(b"/2"), paths.count(b"/3")), (2, 1, 0))
+        self.assertEqual([got[2] for got in self.callback.got if got[0] == b"POST"], [body] * 3)
+        said = [str(line) for line in map(formatEvent, events) if "3 requests" in str(line)]
+        self.assertEqual(len(said), 2)
+        for line in said:
+            self.assertRegex(line, "under way are handed to the next one.$")
+
+    async def test_hangs_twice(self) -> None:
+        """What two processes had at their end is put off: nobody is told a third time."""
+        await self.request()
+        slow = self.request("/slow")
+        await self.callback.asked
+        self.callback.asked = Deferred()
+        self.freeze()
+        await self.until_ended()
+        self.clock.advance(module.FIRST_PAUSE)
+        await self.callback.asked
+        self.freeze()
+        await self.assertFailure(slow, module.CourierEnded)
+
+    async def test_hangs_while_the_system_is_full(self) -> None:
+        """What no process can be started for is put off."""
+        await self.request()
+        slow = self.request("/slow")
+        await self.callback.asked
+        self.freeze()
+        await self.until_ended()
+        full = OSError(errno.EAGAIN, "no process is left")
+        with mock.patch.object(REACTOR, "spawnProcess", side_effect=full):
+            self.clock.advance(module.FIRST_PAUSE)
+        await self.assertFailure(slow, Unavailable)
         await self.until_restarted()
+
+    async def test_hangs_when_the_crew_stops(self) -> None:
+        """Who waits for the next process is told."""
+        await self.request()
+        slow = self.request("/slow")
+        await self.callback.asked
+        self.freeze()
+        await self.until_ended()
+        stopping = self.crew.stopService()
+        await self.assertFailure(slow, Unavailable)
+        await stopping
 
     async def test_requests_wait_for_the_next_process(self) -> None:
         """Nothing is put off only because a courier is being started."""

@@ -21,9 +21,10 @@ class PendingTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.pending = Pending()
         self.ends: list[Any] = []
+        self.sent: list[int] = []
 
     def add(self, answers: tuple[type, ...] = TO_CALL) -> int:
-        return self.pending.add(self.ends.append, answers)
+        return self.pending.begin(self.ends.append, answers, self.sent.append)
 
     def test_answers(self) -> None:
         self.pending.take(Answered(self.add(), 200, {}, b"1", "http://a/", [(301, "http://b/")]))
@@ -76,3 +77,17 @@ class PendingTests(SynchronousTestCase):
         self.pending.give_up(CourierEnded)
         self.assertIsInstance(self.ends[-1], CourierEnded)
         self.assertEqual((len(self.ends), len(self.pending)), (2, 0))
+
+    def test_what_the_next_process_gets(self) -> None:
+        """It is sent once more and not again, and has its whole time there."""
+        first = self.add()
+        for _ in range(3):
+            self.pending.beat(3)
+        self.pending.give_up(CourierEnded, keeps=True)
+        self.assertEqual(self.ends, [])
+        self.pending.send_kept()
+        self.assertFalse(self.pending.beat(2))
+        second = self.add()
+        self.assertEqual(self.sent, [first, first, second])
+        self.pending.give_up(CourierEnded, keeps=True)
+        self.assertEqual((len(self.ends), len(self.pending)), (1, 1))
