@@ -11,8 +11,8 @@
 # They need Python 3.11 or later with venv, and the network when they run for the first time.
 # What they install goes into .venv, but for packages of Debian that make test needs.
 #
-# make run ARGS="--listen tcp:8080" hands options to twistd rsscloud-broker.  It runs couriers on all
-# cores but one; with ARGS="--couriers 0" the broker is one process.
+# make run ARGS="--listen tcp:8080" hands options to twistd rsscloud-broker.  With
+# ARGS="--couriers 0" the broker makes all calls itself.
 # make test EXAMPLES=20 has the tests make up 20 times as many examples as usual.
 
 PYTHON ?= python3
@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 run: $(VENV)/run-ready
 	@echo "Starting a broker.  It says below at which address to look (http://localhost:5337/,"
 	@echo "unless ARGS says otherwise) when it is up, and prints a link to sign in; Ctrl-C ends it."
-	@trap : INT; $(BIN)/twistd -n --pidfile= rsscloud-broker --local --couriers auto $(ARGS); \
+	@trap : INT; $(BIN)/twistd -n --pidfile= rsscloud-broker --local $(ARGS); \
 	    status=$$?; test $$status -eq 130 || exit $$status
 
 # The tests look at the built documentation.  While they run, so do the linters, which are heard

@@ -26,7 +26,7 @@ class Options(usage.Options):
         ["config", "c", None, "A configuration file (TOML).", os.path.abspath],
         ["data", "d", None, "The directory of everything the broker keeps."],
         ["public-url", "u", None, "Where others reach the broker: http(s)://HOST[:PORT]."],
-        ["couriers", None, None, "How many processes call callbacks: a number, or auto."],
+        ["couriers", None, None, "How many processes call other servers: a number, or auto."],
     ]
     optFlags: ClassVar[list[list[str | None]]] = [
         ["local", None, "For a laptop: allow feeds and callbacks on loopback, listen only there."]

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, Literal
 
 from attrs import Attribute, field, frozen
+
+#: Where Linux has control groups (version 2), which may limit how much of a processor one gets.
+_GROUPS: Final = Path("/sys/fs/cgroup")
+_OWN_GROUP: Final = Path("/proc/self/cgroup")
 
 #: The most couriers that ``auto`` stands for, and the most at all.
 AUTO: Final = 8
@@ -23,22 +31,41 @@ class Delivery:
     """``[delivery]``: who carries notifications out and reads topics.
 
     :ivar processes: how many couriers there are, child processes that call the callbacks and read
-        the topics; ``auto`` is one for each processor but one, up to eight.  With 0 the broker
-        does it itself.
+        the topics; ``auto`` is one for each processor, up to eight.  With 0 the broker does it
+        itself.
     """
 
-    processes: int | Literal["auto"] = field(default=0, validator=_is_count)
+    processes: int | Literal["auto"] = field(default="auto", validator=_is_count)
 
     @property
     def couriers(self) -> int:
         """How many couriers that is on this machine."""
         if self.processes == "auto":
-            return min(AUTO, _cores() - 1)
+            return min(AUTO, processors())
         return self.processes
 
 
-def _cores() -> int:
-    """How many cores this process may run on; how many there are, if the system does not say."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def processors() -> int:
+    """How many processors this process may keep busy, at least 1.
+
+    On Linux these are the ones that it may run on, unless its control group or one above that gets
+    less; a part of a processor counts as a whole one.
+    """
+    if sys.platform != "linux":
+        return os.cpu_count() or 1
+    return max(1, min([len(os.sched_getaffinity(0)), *_quotas()]))
+
+
+def _quotas() -> Iterator[int]:
+    """How many processors each control group gets that this process is in, where it is limited."""
+    try:
+        told = _OWN_GROUP.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return  # there is no /proc
+    names = [line.removeprefix("0::/") for line in told if line.startswith("0::/")]
+    for name in names:
+        group = _GROUPS / name  # not there in a container that sees only its own as the first one
+        for each in (group, *group.parents):
+            with suppress(OSError, ValueError):  # "max": it is not limited
+                quota, period = (each / "cpu.max").read_text(encoding="ascii").split()
+                yield math.ceil(int(quota) / int(period))

@@ -861,7 +861,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- couriers
     Mutation(
         "couriers/pending.py",
-        "if not isinstance(message, waiting[1]):",
+        "if not isinstance(message, request.answers):",
         "if False:",
         "couriers.test_pending",
         "Whoever broke into a courier answers a call with a content, or the other way round.",
@@ -875,15 +875,15 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "couriers/pending.py",
-        "return oldest is not None and self._beats - oldest[2] > longest",
+        "return oldest is not None and self._beats - oldest.since > longest",
         "return False",
         "couriers.test_pending",
         "A courier that answers nothing but beats is never replaced: its hosts are not called.",
     ),
     Mutation(
         "couriers/pending.py",
-        "        for number in list(self._waiting):",
-        "        for number in ():",
+        "        for number, request in list(self._waiting.items()):\n            if keeps",
+        "        for number, request in ():\n            if keeps",
         "couriers.test_pending",
         "Nobody is told that a courier has ended: what it had under way is never sent again.",
     ),
@@ -914,6 +914,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            pass",
         "couriers.test_parsers",
         "A parser that cannot be started is started again without a pause.",
+    ),
+    Mutation(
+        "couriers/pending.py",
+        "            if keeps and not request.was_kept:",
+        "            if keeps:",
+        "couriers.test_pending",
+        "A call that freezes couriers is made for ever, and the same subscribers are told again.",
+    ),
+    Mutation(
+        "couriers/system_calls.py",
+        "_CLONE_THREAD, of=_CLONE_NEW | _CLONE_THREAD",
+        "_CLONE_THREAD, of=_CLONE_THREAD",
+        "couriers.test_confinement",
+        "Whoever broke into a courier makes a namespace in which it is root.",
     ),
     Mutation(
         "couriers/bodies.py",

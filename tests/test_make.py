@@ -107,7 +107,7 @@ class RunTests(MakeTestCase):
         broker.wait_for(f"at http://localhost:{port}/")
         self.assertEqual(request(f"http://127.0.0.1:{port}/").status, 200)
         couriers = [each for each in descendants(broker.pid) if b"courier_process" in each]
-        self.assertEqual(len(couriers), Delivery("auto").couriers)
+        self.assertEqual(len(couriers), Delivery().couriers)
         broker.interrupt()
         self.assertEqual(broker.wait(), -signal.SIGINT)
         self.assertIn("Server Shut Down.", broker.output)

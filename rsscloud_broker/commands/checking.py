@@ -20,7 +20,7 @@ from rsscloud_broker.wire import text
 @data_option
 @click.option("--public-url", metavar="URL", help="The URL at which others reach the broker.")
 @click.option("--listen", multiple=True, metavar="ENDPOINT", help="An endpoint to listen on.")
-@click.option("--couriers", metavar="NUMBER|auto", help="How many processes call callbacks.")
+@click.option("--couriers", metavar="NUMBER|auto", help="How many processes call other servers.")
 @click.option("--local", is_flag=True, help="Listen only to this machine.")
 @plain_errors()
 def check_config(config_file: str | None, public_url: str | None, **others: Any) -> None:

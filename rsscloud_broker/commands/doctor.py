@@ -37,7 +37,7 @@ _USUAL = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
 @data_option
 @click.option("--public-url", metavar="URL", help="The URL at which others reach the broker.")
 @click.option("--listen", multiple=True, metavar="ENDPOINT", help="An endpoint to listen on.")
-@click.option("--couriers", metavar="NUMBER|auto", help="How many processes call callbacks.")
+@click.option("--couriers", metavar="NUMBER|auto", help="How many processes call other servers.")
 @click.option("--local", is_flag=True, help="The broker listens only to this machine.")
 @click.option("--logfile", metavar="FILE", help="The log file, as twistd is told.")
 @click.option("--time-url", default="", metavar="URL", help="A server whose clock to compare.")

@@ -158,13 +158,19 @@ def run_here(*arguments: object, stdin: str = "") -> subprocess.CompletedProcess
     return subprocess.CompletedProcess(words, done.exit_code, done.stdout, done.stderr)
 
 
-#: The test feed pings by itself, and would be in all lists.
-_WITHOUT_TEST_FEED = "\n[apps.test_feed]\nenabled = false\n"
+#: What a broker has unless a test has a table for it.  The test feed pings by itself, and would be
+#: in all lists.  Couriers take as long to start as half a broker, hundreds of times; the tests of
+#: what they do have them.
+_TABLES = {"[apps.test_feed]": "enabled = false", "[delivery]": "processes = 0"}
+
+#: The configuration of a broker with the couriers that it has by default.
+WITH_COURIERS = "[delivery]\n"
 
 
 def _quiet(configuration: str) -> str:
-    """A configuration without the test feed, unless it has a table for that."""
-    return configuration + ("" if "[apps.test_feed]" in configuration else _WITHOUT_TEST_FEED)
+    """A configuration with ``_TABLES``, but for those that it has already."""
+    added = [f"{name}\n{said}" for name, said in _TABLES.items() if name not in configuration]
+    return "\n".join([configuration, *added, ""])
 
 
 class Broker:

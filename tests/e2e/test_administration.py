@@ -29,6 +29,7 @@ from rsscloud_broker.admin_records import (
 )
 from rsscloud_broker.command_line import LOOPBACK
 from rsscloud_broker.config import Config, Egress
+from rsscloud_broker.delivery_options import Delivery
 from rsscloud_broker.discovery import discover
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -129,6 +130,7 @@ class AdministrationTests(TestCase):
             data=data,
             listen=(f"tcp:{port}:interface=127.0.0.1",),
             public_url=self.url,
+            delivery=Delivery(processes=0),
             egress=Egress(allow_topics=LOOPBACK, allow_callbacks=LOOPBACK),
             front_doors={"keeping": {}, "administering": {}},
             notifiers={"http_post": {"retries": [LONG]}},

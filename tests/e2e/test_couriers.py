@@ -14,9 +14,17 @@ from urllib.parse import urlencode
 from xmlrpc.client import Fault, dumps, loads
 
 from rsscloud_broker.couriers.courier import CourierEnded
+from rsscloud_broker.delivery_options import Delivery
 from rsscloud_broker.sinks.walk import BATCH_SIZE, MAX_UNSAVED
 from tests import examples
-from tests.e2e.fixture import TIMEOUT, Broker, EndToEndTestCase, request, until
+from tests.e2e.fixture import (
+    TIMEOUT,
+    WITH_COURIERS,
+    Broker,
+    EndToEndTestCase,
+    request,
+    until,
+)
 from tests.e2e.many import ManyServers, Subscriber
 from tests.e2e.publishing import Feed, by_rest, subscribe_all
 from tests.e2e.servers import HttpPostReceiver, SoapReceiver, XMLRPCReceiver
@@ -242,8 +250,9 @@ class ProcessTests(EndToEndTestCase):
 
     def test_every_protocol(self) -> None:
         """Subscriptions are verified and notified through couriers."""
-        broker = self.own_broker("[delivery]\nprocesses = 2\n")
+        broker = self.own_broker(WITH_COURIERS)
         broker.start()
+        until(lambda: ready(broker, Delivery().couriers), "as many couriers as processors")
         feed = self.origin_feed()
         for make in (HttpPostReceiver, XMLRPCReceiver, SoapReceiver):
             receiver = self.served(make())

@@ -10,7 +10,7 @@ from itertools import count
 from threading import Thread
 from xmlrpc.client import Error, ServerProxy
 
-from tests.e2e.fixture import Broker, EndToEndTestCase, until
+from tests.e2e.fixture import WITH_COURIERS, Broker, EndToEndTestCase, until
 from tests.e2e.servers import RECEIVERS, HttpPostReceiver
 from tests.e2e.test_every_way import xmlrpc
 
@@ -44,7 +44,7 @@ class Pingers:
 
 class KilledWhilePingedTests(EndToEndTestCase):
     def test_every_acknowledged_ping_is_listed_and_archived_once(self) -> None:
-        broker = self.own_broker()
+        broker = self.own_broker(WITH_COURIERS)
         broker.by_command = True
         acknowledged = {
             *self.pinged_until_killed(broker, "A"),

@@ -15,7 +15,16 @@ from resource import RLIMIT_NOFILE, getrlimit, prlimit, setrlimit
 from subprocess import CompletedProcess
 from urllib.parse import quote
 
-from tests.e2e.fixture import STOPS_WITHIN, Broker, EndToEndTestCase, request, run, run_here, until
+from tests.e2e.fixture import (
+    STOPS_WITHIN,
+    WITH_COURIERS,
+    Broker,
+    EndToEndTestCase,
+    request,
+    run,
+    run_here,
+    until,
+)
 from tests.e2e.servers import HttpPostReceiver
 from tests.processes import free_port
 
@@ -45,7 +54,7 @@ class StopTests(EndToEndTestCase):
             self.assert_clean_end(broker)
 
     def test_at_once(self) -> None:
-        broker = self.own_broker()
+        broker = self.own_broker(WITH_COURIERS)
         broker.by_command = True
         broker.start()
         broker.terminate()

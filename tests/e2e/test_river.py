@@ -9,7 +9,15 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from tests import apps
-from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, run_here, until
+from tests.e2e.fixture import (
+    WITH_COURIERS,
+    Broker,
+    EndToEndTestCase,
+    post_form,
+    request,
+    run_here,
+    until,
+)
 from tests.postgresql import empty_database
 from tests.processes import Process
 
@@ -36,7 +44,7 @@ class RiverTestCase(EndToEndTestCase):
     """A broker with an account, whose token a program has."""
 
     def reader(self, configuration: str = "") -> Broker:
-        broker = self.own_broker(configuration)
+        broker = self.own_broker(configuration + WITH_COURIERS)
         where = ("--config", broker.configuration, "--data", broker.data)
         run_here("account", "add", "dave", "--no-password", *where).check_returncode()
         made = run_here("account", "token", "add", "dave", "--scope", "river", *where)

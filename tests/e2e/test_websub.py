@@ -9,7 +9,16 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from rsscloud_broker.storage import export_text, open_database
-from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, request, run, until
+from tests.e2e.fixture import (
+    WITH_COURIERS,
+    Answer,
+    Broker,
+    EndToEndTestCase,
+    post_form,
+    request,
+    run,
+    until,
+)
 from tests.e2e.servers import HttpPostReceiver
 from tests.e2e.websub_servers import APART, FlaskSubscriber, GoneOrigin, HubReceiver
 from tests.processes import free_port
@@ -221,7 +230,7 @@ class SubscriptionTests(HubTestCase):
 class SignatureTests(HubTestCase):
     def test_by_configuration_and_for_old_clients(self) -> None:
         """Section 7.1, and PubSubHubbub 0.3: sha1 for who sends hub.verify."""
-        broker = self.own_broker('[notifiers.websub]\nsignature = "sha512"\n')
+        broker = self.own_broker(f'{WITH_COURIERS}[notifiers.websub]\nsignature = "sha512"\n')
         broker.start()
         origin, modern, old = self.origin(), self.receiver(), self.receiver()
         topic = origin.feed()
@@ -292,7 +301,8 @@ class TimeTests(HubTestCase):
 
     def test_a_request_outlives_a_crash(self) -> None:
         """Section 5.1.2: what was answered with 202 is verified, come what may."""
-        broker, origin, receiver = self.own_broker(), self.origin(), self.receiver()
+        broker, origin = self.own_broker(WITH_COURIERS), self.origin()
+        receiver = self.receiver()
         broker.start()
         topic = origin.feed()
         origin.open.clear()  # the topic, which is not known yet, is read first
