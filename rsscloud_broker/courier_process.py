@@ -1,8 +1,9 @@
-"""What a courier runs: ``python -m rsscloud_broker.courier_process DESCRIPTOR``.
+"""What couriers run: ``python -m rsscloud_broker.courier_process DESCRIPTOR``.
 
-The broker starts it, and hands it one end of a pair of connected sockets as a descriptor.  It ends
-when the broker closes the other end, or dies.  It does nothing for anybody before it is confined:
-see ``couriers.confinement``.
+The broker starts the process that loads this, and that forks couriers: see
+``couriers.fork_server``.  A courier gets one end of a pair of connected sockets as a descriptor.
+It ends when the broker closes the other end, or dies.  It does nothing for anybody before it is
+confined: see ``couriers.confinement``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from ipaddress import ip_network
 from socket import AF_UNIX
 from typing import Any, Final
 
+from twisted.internet import default as _reactor  # noqa: F401 # loads what couriers will need
 from twisted.internet.protocol import Factory
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogBeginner
 from zope.interface import implementer
@@ -23,6 +25,7 @@ from rsscloud_broker.admin_records import Block
 from rsscloud_broker.blocks import Blocks
 from rsscloud_broker.couriers.carrying import Carrier
 from rsscloud_broker.couriers.confinement import Confinement
+from rsscloud_broker.couriers.fork_server import serve
 from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import FromBroker, FromCourier, Said, Setup, TopicRules
 from rsscloud_broker.couriers.reading import Means, Reader
@@ -127,16 +130,26 @@ class _Telling:
             self._link.send(Said(formatEvent(event)[:_MAX_LINE]))
 
 
-def main() -> None:
-    """Run a courier on the descriptor that is named on the command line."""
-    from twisted.internet import reactor  # noqa: PLC0415 # the process is made for it
+def become_courier(descriptor: int) -> None:
+    """Be a courier from now on.
 
+    :param descriptor: the connection to the broker.
+    """
+    from twisted.internet import reactor  # noqa: PLC0415 # each courier has its own
+
+    # OpenSSL reads the trusted certificates first, wherever it finds them.
+    tls = TLSContext()
+    run(descriptor, reactor, tls, Confinement())
+
+
+def main() -> None:
+    """Fork couriers for the broker at the descriptor that is named on the command line."""
     # Should C code crash, the broker's log has where.
     faulthandler.enable(all_threads=False)
     os.chdir("/")
-    # OpenSSL reads the trusted certificates first, wherever it finds them.
-    tls = TLSContext()
-    run(int(sys.argv[1]), reactor, tls, Confinement())
+    descriptor = serve(int(sys.argv[1]))
+    if descriptor is not None:
+        become_courier(descriptor)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ database and no file of the data directory.
 ``link``      sends and takes batches of messages over the sockets
 ``crew``      the broker's side: hands each request to the courier of its host
 ``courier``   the broker's side of one courier: a process that is watched and replaced
-``spawning``  starts that process
+``fork_server``  loads the program once, and forks that process
+``spawning``  starts the fork server
 ``standard_error``  the broker's side: reads the last words of that process
 ``bodies``    the broker's side: sends each large body once
 ``carrying``  the courier's side: makes the requests
 ``reading``   the courier's side: reads topics
 ``fetching``  the broker's side: has topics read
-``suspects``  the broker's side: finds the document that ends couriers
 ``suspect_calls``  the broker's side: finds the callback that ends couriers
 ``further``   the broker's side: a further courier, which tries what is suspect
 ``turns``     the broker's side: has hosts take turns there

@@ -175,9 +175,15 @@ def _give_up_users(libc: Any) -> None:
         os.setresuid(user, user, user)
 
 
+def end_with_the_parent() -> None:
+    """End when the parent of this process ends, where the system can see to that."""
+    if sys.platform == "linux":
+        _end_with_the_broker(ctypes.CDLL(None, use_errno=True))
+
+
 def _end_with_the_broker(libc: Any) -> None:
-    """End when the broker ends.  The kernel forgets this when the user changes, but not when
-    capabilities are given up.
+    """End when the parent ends, which is the broker or ends with it.  The kernel forgets this when
+    the user changes, but not when capabilities are given up.
     """
     _check(libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
 

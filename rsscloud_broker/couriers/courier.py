@@ -38,7 +38,7 @@ from rsscloud_broker.couriers.messages import (
     Unread,
 )
 from rsscloud_broker.couriers.pending import TO_CALL, TO_READ, Pending, WrongAnswer
-from rsscloud_broker.couriers.spawning import COMMAND, megabytes, spawn
+from rsscloud_broker.couriers.spawning import Spawn, megabytes
 from rsscloud_broker.couriers.standard_error import StandardError
 from rsscloud_broker.direct import BreakOff, Done, tell, told
 from rsscloud_broker.errors import CallsUnavailable, OutboundError
@@ -93,7 +93,7 @@ class Courier:
 
     :param number: tells it from the others, in the log.
     :param greeting: gives the messages that every new process gets first.
-    :param command: the command line of the process, without the number of its descriptor.
+    :param spawn: starts a process.
     :param limits: says when it is replaced; it is asked each time.
     :param ended: is told which callbacks it was calling when it ended, before who waits for them.
     :ivar idle, idle_topics: how many connections it keeps open for further requests and for
@@ -109,8 +109,8 @@ class Courier:
         reactor: Any,
         clock: IClock,
         greeting: Callable[[], Sequence[FromBroker]],
+        spawn: Spawn,
         limits: Callable[[], Limits] = Limits,
-        command: Sequence[str] = COMMAND,
         ended: Callable[[Iterable[str]], object] = list,
     ) -> None:
         self.number = number
@@ -118,7 +118,7 @@ class Courier:
         self._clock = clock
         self._greeting = greeting
         self._limits = limits
-        self._command = command
+        self._spawn = spawn
         self._tell_ended = ended
         self._pending = Pending()
         self._bodies = SentBodies()
@@ -320,9 +320,7 @@ class Courier:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._process, self._standard_error = spawn(
-                self._reactor, self._command, theirs.fileno(), self._exited
-            )
+            self._process, self._standard_error = self._spawn(theirs.fileno(), self._exited)
             self._ended = Deferred()
             self._started_at = self._clock.seconds()
             self._has_lived = self._is_leaving = self._is_silent = False

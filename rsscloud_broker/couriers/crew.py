@@ -15,6 +15,7 @@ from zope.interface import implementer
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import confinement, system_calls
 from rsscloud_broker.couriers.courier import Courier, Limits
+from rsscloud_broker.couriers.fork_server import ForkServer
 from rsscloud_broker.couriers.link import BESIDES
 from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup, TopicRules
 from rsscloud_broker.couriers.spawning import COMMAND
@@ -47,7 +48,7 @@ class Crew(Service):
     :param setup: what couriers are told at first.
     :param networks: the networks (CIDRs) that may be called beside public addresses.
     :param rules: how topics are read.
-    :param command: see ``Courier``.
+    :param command: see ``ForkServer``.
     """
 
     name = "couriers"
@@ -65,7 +66,7 @@ class Crew(Service):
     ) -> None:
         self._reactor = reactor
         self._clock = clock
-        self._command = command
+        self._forks = ForkServer(reactor, command)
         self._setup = setup
         self._rules = rules
         self._largest = max(setup.body_limit, rules.body_limit)
@@ -81,8 +82,8 @@ class Crew(Service):
             self._reactor,
             self._clock,
             self._greeting,
+            self._forks.spawn,
             self._limits,
-            self._command,
             self._suspects.add,
         )
 
@@ -115,7 +116,11 @@ class Crew(Service):
 
     def stopService(self) -> Deferred[Any]:
         super().stopService()
-        return DeferredList([Deferred.fromCoroutine(each.stop()) for each in self._all])
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        await DeferredList([Deferred.fromCoroutine(each.stop()) for each in self._all])
+        await self._forks.stop()
 
     @property
     def _all(self) -> list[Courier]:

@@ -8,7 +8,7 @@ import site
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
@@ -16,7 +16,11 @@ from twisted.python.failure import Failure
 import rsscloud_broker
 from rsscloud_broker.couriers.standard_error import StandardError
 
-#: What a courier runs.  ``-P`` keeps Python from looking for modules in the working directory.
+#: Starts a process with its end of a connection, and calls a function with the reason when it has
+#: ended: see ``spawn``.
+Spawn: TypeAlias = Callable[[int, Callable[[str], object]], tuple[Any, StandardError]]
+
+#: What starts couriers.  ``-P`` keeps Python from looking for modules in the working directory.
 COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.courier_process")
 
 #: The descriptor that a courier gets its end of the connection as.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from twisted.internet import reactor
@@ -14,6 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.couriers import courier as module
+from rsscloud_broker.couriers import spawning
 from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.crew import Crew
 from rsscloud_broker.couriers.messages import (
@@ -25,6 +27,14 @@ from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.testing import Clock
 
 OWN_PORT = 5337
+
+#: What one courier runs that no server has forked.
+COURIER = (
+    *COMMAND[:2],
+    "-c",
+    "import sys; from rsscloud_broker import courier_process; "
+    "courier_process.become_courier(int(sys.argv[1]))",
+)
 
 LIMITS = module.Limits()
 
@@ -117,6 +127,13 @@ class CrewTestCase(TestCase):
                     self.clock.advance(0.1)
                 await deferLater(REACTOR, 0.01)
 
+    async def pid(self) -> int:
+        """The number of the courier's process, which has started then, and has loaded nothing."""
+        while (pid := self.courier._process.pid) is None:
+            await deferLater(REACTOR, 0.01)
+        assert isinstance(pid, int)
+        return pid
+
     async def until_ended(self, courier: Courier | None = None) -> None:
         """Wait until a process has ended and the next one waits for its start.
 
@@ -146,7 +163,8 @@ class StrangeProgramTestCase(CrewTestCase):
 
     def with_command(self, *command: str) -> Courier:
         """A courier with a command line, instead of the only one of the crew."""
-        courier = Courier(0, REACTOR, self.clock, list, self.crew._limits, command)
+        spawn = partial(spawning.spawn, REACTOR, command)
+        courier = Courier(0, REACTOR, self.clock, list, spawn, self.crew._limits)
         self.crew.couriers[:] = [self.courier] = [courier]
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
         return courier

@@ -10,6 +10,7 @@ import os
 import re
 from ast import literal_eval
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, run
 from typing import Any
@@ -22,12 +23,12 @@ from twisted.trial.unittest import SkipTest, SynchronousTestCase
 from twisted.web.server import Site
 
 import rsscloud_broker
-from rsscloud_broker.couriers import confinement, system_calls
+from rsscloud_broker.couriers import confinement, spawning, system_calls
 from rsscloud_broker.couriers.courier import Courier, CourierEnded
 from rsscloud_broker.couriers.spawning import COMMAND
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import OutboundReply
-from tests.couriers.fixture import REACTOR, CrewTestCase
+from tests.couriers.fixture import COURIER, REACTOR, CrewTestCase
 from tests.outbound.authority import authority
 
 ROOMS = Path(rsscloud_broker.__file__).parent
@@ -361,6 +362,7 @@ class SystemCallTests(SynchronousTestCase):
 
 # A courier whose client tries to open files instead of making requests.
 _NOSY = """
+import sys
 from rsscloud_broker import courier_process
 
 class Nosy(courier_process.CallbackClient):
@@ -368,11 +370,16 @@ class Nosy(courier_process.CallbackClient):
         return open(url)
 
 courier_process.CallbackClient = Nosy
-courier_process.main()
+courier_process.become_courier(int(sys.argv[1]))
 """
 
 
 class ConfinedCourierTests(CrewTestCase):
+    def courier_with(self, command: Sequence[str]) -> Courier:
+        """A courier with a command, which has not started."""
+        spawn = partial(spawning.spawn, REACTOR, command)
+        return Courier(0, REACTOR, self.clock, self.crew._greeting, spawn)
+
     def file(self, text: str) -> Path:
         """A file with a text."""
         path = Path(self.mktemp()).absolute()
@@ -384,7 +391,7 @@ class ConfinedCourierTests(CrewTestCase):
         needs_landlock()
         path = self.file("secret")
         command = [*COMMAND[:2], "-c", _NOSY]
-        courier = Courier(0, REACTOR, self.clock, self.crew._greeting, command=command)
+        courier = self.courier_with(command)
         courier.start()
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
         with self.assertRaises(Unavailable) as raised:
@@ -407,9 +414,10 @@ class ConfinedCourierTests(CrewTestCase):
         """A bundle that OpenSSL finds where no rule allows to read it is read all the same."""
         file = self.file(authority().trusted.dumpPEM().decode())
         program = (
-            "from OpenSSL import SSL; from rsscloud_broker import courier_process; "
+            "import sys; from OpenSSL import SSL; from rsscloud_broker import courier_process; "
             "SSL.Context.set_default_verify_paths = "
-            f"lambda self: self.load_verify_locations({str(file)!r}); courier_process.main()"
+            f"lambda self: self.load_verify_locations({str(file)!r}); "
+            "courier_process.become_courier(int(sys.argv[1]))"
         )
         self.assertEqual((await self.over_tls([*COMMAND[:2], "-c", program])).status, 202)
 
@@ -419,7 +427,7 @@ class ConfinedCourierTests(CrewTestCase):
         link = self.mktemp()  # a relative name
         os.symlink(file, link)
         with mock.patch.dict(os.environ, {"SSL_CERT_FILE": link}):
-            self.assertEqual((await self.over_tls(COMMAND)).status, 202)
+            self.assertEqual((await self.over_tls(COURIER)).status, 202)
 
     async def test_directory_of_certificates(self) -> None:
         """OpenSSL opens its files when it needs them; they may be links to anywhere."""
@@ -431,14 +439,14 @@ class ConfinedCourierTests(CrewTestCase):
         os.symlink(file, f"{directory}/{name}")
         both = f"/none{os.pathsep}{directory}"
         with mock.patch.dict(os.environ, {"SSL_CERT_DIR": both, "SSL_CERT_FILE": "/none"}):
-            self.assertEqual((await self.over_tls(COMMAND)).status, 202)
+            self.assertEqual((await self.over_tls(COURIER)).status, 202)
 
     async def over_tls(self, command: Sequence[str]) -> OutboundReply:
         """What a courier with a command gets from a server of the tests' authority."""
         options: CertificateOptions = authority().server("localhost")
         port = REACTOR.listenSSL(0, Site(self.callback), options, interface="127.0.0.1")
         self.addCleanup(port.stopListening)
-        courier = Courier(0, REACTOR, self.clock, self.crew._greeting, command=command)
+        courier = self.courier_with(command)
         self.crew.allow(["127.0.0.0/8", "::1/128"])
         courier.start()
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
@@ -447,11 +455,12 @@ class ConfinedCourierTests(CrewTestCase):
 
     async def test_another_takes_over(self) -> None:
         """A courier that cannot read what it needs says so and ends."""
-        program = "from rsscloud_broker import courier_process as program; " + (
-            "program.Confinement.outdated = lambda self: 'a file was replaced'; program.main()"
+        program = "import sys; from rsscloud_broker import courier_process as program; " + (
+            "program.Confinement.outdated = lambda self: 'a file was replaced'; "
+            "program.become_courier(int(sys.argv[1]))"
         )
         command = [*COMMAND[:2], "-c", program]
-        courier = Courier(0, REACTOR, self.clock, self.crew._greeting, command=command)
+        courier = self.courier_with(command)
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
         with capturedLogs() as events:
             courier.start()

@@ -12,6 +12,7 @@ from unittest import mock
 
 from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 
@@ -292,7 +293,7 @@ class DeathTests(CrewTestCase):
         self.freeze()
         await self.until_ended()
         full = OSError(errno.EAGAIN, "no process is left")
-        with mock.patch.object(REACTOR, "spawnProcess", side_effect=full):
+        with mock.patch.object(self.courier, "_spawn", side_effect=full):
             self.clock.advance(module.FIRST_PAUSE)
         await self.assertFailure(slow, Unavailable)
         await self.until_restarted()
@@ -342,7 +343,7 @@ class DeathTests(CrewTestCase):
         self.assertEqual(self.courier._process.pid, pid)
 
     async def test_never_starts(self) -> None:
-        os.kill(self.courier._process.pid, signal.SIGSTOP)
+        os.kill(await self.pid(), signal.SIGSTOP)
         answer = self.request()
         for _ in range(int(LIMITS.first_sign) + 2):
             self.clock.advance(module.BEAT)
@@ -351,7 +352,7 @@ class DeathTests(CrewTestCase):
 
     async def test_beats_while_it_lives(self) -> None:
         """A courier that answers is not replaced, however long it has nothing to do."""
-        pid = self.courier._process.pid
+        pid = await self.pid()
         for _ in range(20):
             self.clock.advance(module.BEAT)
             await self.request()
@@ -398,7 +399,7 @@ class DeathTests(CrewTestCase):
         """It is tried again, and meanwhile requests are put off."""
         await self.request()
         full = OSError(errno.EAGAIN, "no process is left")
-        with mock.patch.object(REACTOR, "spawnProcess", side_effect=full):
+        with mock.patch.object(self.courier, "_spawn", side_effect=full):
             self.courier.kill()
             await self.until_ended()
             answer = self.request()
@@ -430,11 +431,11 @@ class DeathTests(CrewTestCase):
         with mock.patch.object(REACTOR, "adoptStreamConnection", side_effect=full):
             answer = self.request()
             self.clock.advance(module.FIRST_PAUSE)
-            pid = self.courier._process.pid
+            process = self.courier._process
             await self.assertFailure(answer, Unavailable)
             self.assertIsNone(self.courier._link)
             await self.until_ended()
-        self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+        self.assertRaises(ProcessExitedAlready, process.signalProcess, "KILL")
         await self.until_restarted()
 
     async def test_ends_while_requests_wait_for_room(self) -> None:
@@ -463,7 +464,7 @@ class DeathTests(CrewTestCase):
 
     async def test_stopped(self) -> None:
         """When the crew has stopped, its processes have ended, and nothing is under way."""
-        pid = self.courier._process.pid
+        pid = await self.pid()
         answer = self.request("/slow")
         await self.callback.asked
         stopping = self.crew.stopService()
@@ -511,7 +512,7 @@ class IsolationTests(CrewTestCase):
 
     async def test_signals_to_the_group(self) -> None:
         """It goes on until the broker has no more need of it, from its first moment on."""
-        pid = self.courier._process.pid
+        pid = await self.pid()
         for _ in range(2):
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
                 os.kill(pid, number)

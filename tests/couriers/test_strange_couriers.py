@@ -23,9 +23,9 @@ from rsscloud_broker.couriers.messages import (
     Said,
     Setup,
 )
-from rsscloud_broker.couriers.spawning import COMMAND, megabytes
+from rsscloud_broker.couriers.spawning import megabytes
 from rsscloud_broker.errors import Unavailable
-from tests.couriers.fixture import LIMITS, REACTOR, StrangeProgramTestCase
+from tests.couriers.fixture import COURIER, LIMITS, REACTOR, StrangeProgramTestCase
 
 
 class StrangeProgramTests(StrangeProgramTestCase):
@@ -167,7 +167,7 @@ class GarbledBatchTests(TestCase):
         with ours:
             with theirs:
                 number = theirs.fileno()
-                process = Popen([*COMMAND, str(number)], pass_fds=[number])
+                process = Popen([*COURIER, str(number)], pass_fds=[number])
             self.addCleanup(process.kill)
             ours.sendall(data)
             ours.settimeout(self.timeout)

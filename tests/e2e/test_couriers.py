@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib  # not suppress from it: trial looks for a list of that name in modules
 import os
 import re
 import signal
@@ -59,10 +60,17 @@ SOAP_PING = (
 TOLD_WITHIN = 2 * TIMEOUT
 
 
+def children_of(pid: int) -> list[int]:
+    """The ids of the processes that a process has started."""
+    with contextlib.suppress(FileNotFoundError):  # it has ended
+        told = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+        return [int(each) for each in told.split()]
+    return []
+
+
 def couriers_of(broker: Broker) -> list[int]:
-    """The ids of the processes that a broker has started."""
-    told = Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text(encoding="ascii")
-    return [int(each) for each in told.split()]
+    """The ids of a broker's couriers, which the process has started that the broker has started."""
+    return [each for child in children_of(broker.pid) for each in children_of(child)]
 
 
 def at_work(broker: Broker) -> list[int]:
