@@ -3,6 +3,9 @@
 An event reports a fact that is already stored.  Its class is named in the past tense, is frozen,
 and has no subclasses.  The bus may drop an event, so a sink that must miss nothing takes the event
 as a hint and reads its work from the store.
+
+``source`` is the address of the caller; it is empty if there is none.
+An event that is ``private`` only private followers may know of: see ``Topic.shows``.
 """
 
 from __future__ import annotations
@@ -118,7 +121,6 @@ class TopicFetched:
     :ivar changed: whether the content differs from that of the last fetch.
     :ivar result: the response of the server in a few words, for people.
     :ivar seconds: how long the server took to answer.
-    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
     """
 
     topic: str
@@ -135,7 +137,6 @@ class TopicFetchFailed:
 
     :ivar reason: why, for people.
     :ivar seconds: how long the attempt took.
-    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
     """
 
     topic: str
@@ -155,10 +156,7 @@ class TopicChanged:
 
 @frozen
 class TopicEnded:
-    """A topic ended.  The broker tells its subscribers, and fetches it no more.
-
-    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
-    """
+    """A topic ended.  The broker tells its subscribers, and fetches it no more."""
 
     topic: str
     reason: str
@@ -168,10 +166,7 @@ class TopicEnded:
 
 @frozen
 class TopicRevived:
-    """A topic that had ended is fetched again.
-
-    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
-    """
+    """A topic that had ended is fetched again."""
 
     topic: str
     at: float
@@ -180,10 +175,7 @@ class TopicRevived:
 
 @frozen
 class TopicMoved:
-    """A topic moved to another URL, with its subscriptions.
-
-    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
-    """
+    """A topic moved to another URL, with its subscriptions."""
 
     topic: str
     to: str
@@ -225,10 +217,7 @@ class FileCopied:
 
 @frozen
 class SubscriptionRequested:
-    """A subscriber asked for a subscription, or asked to end one; its callback is verified next.
-
-    :ivar source: the address of the caller; empty if there is none.
-    """
+    """A subscriber asked for a subscription, or asked to end one; its callback is verified next."""
 
     topic: str
     callback: Callback
@@ -239,11 +228,7 @@ class SubscriptionRequested:
 
 @frozen
 class SubscriptionDenied:
-    """The broker refused a request to subscribe or to unsubscribe, or the callback did not confirm
-    it.
-
-    :ivar reason: why, for people.
-    """
+    """The broker refused a request to subscribe or unsubscribe, or the callback did."""
 
     topic: str
     callback: Callback
@@ -254,10 +239,7 @@ class SubscriptionDenied:
 
 @frozen
 class SubscriptionStored:
-    """A subscription was verified and stored, or renewed.
-
-    :ivar source: the address of the caller; empty if there is none.
-    """
+    """A subscription was verified and stored, or renewed."""
 
     subscription: Subscription
     source: str = ""
@@ -267,7 +249,6 @@ class SubscriptionStored:
 class SubscriptionRemoved:
     """A subscriber unsubscribed, or an administrator removed the subscription.
 
-    :ivar source: the address of the caller; empty if there is none.
     :ivar account: the administrator; empty if the subscriber unsubscribed.
     """
 
@@ -290,10 +271,7 @@ class SubscriptionsSwept:
 
 @frozen
 class FanOutBegun:
-    """The broker began to notify the subscribers of a topic.
-
-    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
-    """
+    """The broker began to notify the subscribers of a topic."""
 
     topic: str
     at: float
@@ -310,7 +288,6 @@ class FanOutEnded:
         is slow, or the topic changed again.
     :ivar first, last: seconds from the request of the fetch that found the change to the first
         notification, and to the end; ``first`` is None if nobody accepted a notification.
-    :ivar private: whether only private followers may know of it: see ``Topic.shows``.
     """
 
     topic: str

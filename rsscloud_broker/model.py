@@ -1,28 +1,22 @@
 """The values that all parts of the broker exchange: topics, subscriptions, pings, notifications.
 
-Every class here is frozen and holds plain values.  Times are seconds since the
-epoch (UTC) as floats; durations are seconds.
+Each is frozen.  Times are seconds since the epoch (UTC) as floats; durations are seconds.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 from attrs import evolve, field, frozen
 
 from rsscloud_broker import hosts
+from rsscloud_broker.ways import PRIVATE_PROTOCOLS, Way
 
-#: The protocols by which applications of the broker subscribe for their accounts.  What an account
-#: follows is its own: strangers see nothing of these subscriptions, and nothing of a topic that has
-#: no others and that nobody has pinged.
-PRIVATE_PROTOCOLS: Final = frozenset({"river"})
-
-#: Options of a subscription, by name, such as the secret that signs its notifications.  Only the
-#: notifier of its protocol knows what they mean.
+#: Options of a subscription, such as a secret; only the notifier of its protocol knows them.
 SubscriptionOptions = Mapping[str, str]
 
 
@@ -204,47 +198,6 @@ class Need(IntEnum):
     """Who fetches a topic needs its content if that has changed, or in any case."""
 
     CHANGES, CONTENT = 0, 1
-
-
-class Way(StrEnum):
-    """How the broker learned that a topic had changed, or why it fetched the topic.
-
-    ``LIST`` is a ping that another server listed, and ``PING`` one of which no more is known.
-    ``SUBSCRIBED`` is the fetch before a subscription, and ``FOLLOWED`` one that was caused by what
-    was told to a private follower; to others both are a ``FETCH``.
-    """
-
-    FETCH, FOLLOWED = "fetch", "followed"
-    WEBLOG_UPDATES, LIST, PING = "weblogUpdates", "list", "ping"
-    RSSCLOUD, WEBSUB, PAGE, SUBSCRIBED = "rssCloud", "WebSub", "page", "subscribed"
-    PUSH, PUBLISHED = "push", "published"
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the topic would be fetched even if nobody had subscribed to it.
-
-        What such a fetch finds tells strangers nothing about followers.
-        """
-        return self in _OPEN
-
-    @property
-    def shown(self) -> Way:
-        """The way as everybody may see it."""
-        return Way.FETCH if self in {Way.FOLLOWED, Way.SUBSCRIBED} else self
-
-    def joined(self, later: Way) -> Way:
-        """The way of a fetch that two requests share: the later one, unless the first tells more.
-
-        A fetch that somebody asked for openly stays open.
-        """
-        return later if _RANKS[later] >= _RANKS[self] else self
-
-
-_OPEN: Final = frozenset(
-    {Way.RSSCLOUD, Way.WEBSUB, Way.PAGE, Way.SUBSCRIBED, Way.PUSH, Way.PUBLISHED}
-)
-
-_RANKS: Final = {way: 3 if way in _OPEN else 2 for way in Way} | {Way.FETCH: 0, Way.FOLLOWED: 1}
 
 
 @frozen

@@ -7,41 +7,14 @@ plain values.  Times are seconds since the epoch (UTC) as floats; durations are 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from enum import IntEnum, StrEnum
-from typing import Final, NamedTuple
+from enum import IntEnum
+from typing import Final
 from urllib.parse import quote
 
 from attrs import field, frozen
 
-from rsscloud_broker.model import (
-    Callback,
-    Content,
-    Intent,
-    Outcome,
-    Ping,
-    Subscription,
-    Topic,
-    Way,
-)
-
-
-class WorkKind(StrEnum):
-    """The kinds of stored work that may end a process."""
-
-    NOTIFICATION = "notification"
-    TOPIC = "topic"
-    INTENT = "intent"
-
-
-class Work(NamedTuple):
-    """Stored work that may end a process.
-
-    :ivar name: the URL of a topic to be fetched; the id of an intent to be verified; of a
-        notification, that of its subscription.
-    """
-
-    kind: WorkKind
-    name: int | str
+from rsscloud_broker.model import Callback, Content, Intent, Outcome, Ping, Subscription, Topic
+from rsscloud_broker.ways import Way
 
 
 @frozen

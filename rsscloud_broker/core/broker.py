@@ -14,9 +14,8 @@ from zope.interface import implementer
 
 from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.host_limiter import HostQuota
 from rsscloud_broker.core.intents import IntentQueue
-from rsscloud_broker.core.limiter import FairLimiter, Turn
+from rsscloud_broker.core.lookups import Lookups
 from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.recent_pings import RecentPings
 from rsscloud_broker.core.reviving import RevivesIfAllowed
@@ -48,17 +47,14 @@ from rsscloud_broker.events import (
     TopicChanged,
 )
 from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
-from rsscloud_broker.model import Content, Intent, Ping, Subscription, Way, host_of
+from rsscloud_broker.model import Content, Intent, Ping, Subscription
 from rsscloud_broker.records import Told
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.together import together
 from rsscloud_broker.urls import normal_form
+from rsscloud_broker.ways import Way
 
-#: How many host names are looked up at the same time for requests that wait for the result.
-MAX_LOOKUPS = 500
-
-#: The reason that a publisher is given when too many topics without subscribers wait to be
-#: fetched, and the seconds after which the publisher may try again.
+#: What a publisher is told when too many topics wait to be fetched, and for how many seconds.
 QUEUE_FULL, QUEUE_FULL_PAUSE = "as many topics wait to be read as the broker keeps", 60
 
 
@@ -102,7 +98,7 @@ class Broker:
         self._callbacks = callbacks
         self._counters = counters
         self._space = space
-        self._lookups = FairLimiter(clock, slots=100, under_way=MAX_LOOKUPS)
+        self._lookups = Lookups(clock)
         self._recent_pings = RecentPings(store, clock)
         self._revive_if_allowed = RevivesIfAllowed(store, bus, clock, access)
 
@@ -203,12 +199,8 @@ class Broker:
 
         It counts like a ping of a topic without subscribers, even if the URL has subscribers.
 
-        :param source: the address of the caller.
         :returns: the normal form of the URL.
-        :raises TooMany: the caller asks too often, or too much is fetched from the URL's host.
-        :raises Forbidden: the operator allows no pings of the URL, or it or the source is blocked.
-        :raises TopicUnreadable: the URL is no web address.
-        :raises Unavailable: the disk is nearly full.
+        :raises Refused, Unavailable: as a ping of the URL.
         """
         with self._refusals_of_ping(url, source):
             self._access.check_source(source)
@@ -240,7 +232,8 @@ class Broker:
                 self._ping_refused(url, source, problem)
         if not allowed:
             raise next(problem for problem in found if isinstance(problem, Refused))
-        stored = await together([self._request_fetch(url, source, origin) for url in allowed])
+        told = Told(Way.WEBSUB, origin)
+        stored = await together([self._announced(url, source, told) for url in allowed])
         if not any(stored):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
         notes = {url: note_of(url, problem) for url, problem in problems.items() if problem}
@@ -253,30 +246,33 @@ class Broker:
         self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
-        url, way = topic_of(url), Way.FOLLOWED
-        state = await self._detector.request(url, source, True, Told(way))
-        if not state:
+        if not await self._request_fetch(topic_of(url), source, Told(Way.FOLLOWED)):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
-        self._detector.schedule(url, state, pinged=True, source=source, way=way)
 
     def _check_space(self) -> None:
         """Raise ``Unavailable`` if the disk has too little space for new data."""
         if self._space is not None:
             self._space.check()
 
-    async def _request_fetch(self, url: str, source: str, origin: str) -> bool:
+    async def _announced(self, url: str, source: str, told: Told) -> bool:
+        """As ``_request_fetch``, for a ping, which the event log shows."""
+        is_stored = await self._request_fetch(url, source, told)
+        if is_stored:
+            self._ping_accepted(url, source, told.origin)
+        else:
+            self._counters.limited.labels("topics that wait").inc()
+            self._ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))
+        return is_stored
+
+    async def _request_fetch(self, url: str, source: str, told: Told) -> bool:
         """Store that a pinged topic is to be fetched, and schedule the fetch.
 
         :returns: False if the store keeps as many such requests as it may.
         """
-        way = Way.WEBSUB
-        state = await self._detector.request(url, source, True, Told(way, origin))
+        state = await self._detector.request(url, source, True, told)
         if state:
-            self._ping_accepted(url, source, origin)
+            way, origin = told.way, told.origin
             self._detector.schedule(url, state, pinged=True, source=source, origin=origin, way=way)
-        else:
-            self._counters.limited.labels("topics that wait").inc()
-            self._ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))
         return bool(state)
 
     async def _admit_fetch(self, url: str, source: str) -> None:
@@ -428,15 +424,9 @@ class Broker:
                 intent.topic, partial(self._check_topic, intent.topic, intent.source)
             )
         try:
-            await self._check_address(self._callbacks, intent.callback.url, intent.source)
+            await self._lookups.check(self._callbacks, intent.callback.url, intent.source)
         except AddressRefused as error:
             raise CallbackFailed(str(error), refused=True) from error
-
-    async def _check_address(self, policy: IURLPolicy, url: str, source: str) -> None:
-        """Check a URL by a policy.  The policy looks the host up, which may take seconds."""
-        quota = HostQuota("lookup", host_of(url), MAX_LOOKUPS)
-        async with self._lookups.slot(Turn.of(source), quota):
-            await policy.check(url)
 
     async def _check_topic(self, url: str, source: str) -> str:
         """Raise if the broker would not fetch a topic, or has ended it.
@@ -449,7 +439,7 @@ class Broker:
         """
         if self._detector.reads(url):
             try:
-                await self._check_address(self._topics, url, source)
+                await self._lookups.check(self._topics, url, source)
             except AddressRefused as error:
                 raise TopicUnreadable(url, str(error), refused=True) from error
         status = await self._store.topic_status(url)

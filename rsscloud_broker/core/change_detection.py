@@ -8,10 +8,9 @@ one of these ways:
 - ``read``: the caller waits for the result, and nothing is recorded (a subscription).
 - ``schedule``: the caller has stored a check, which says that the topic waits to be fetched, and
   does not wait (a weblogUpdates ping).  Only some checks are in memory at a time: see
-  ``waiting_checks``.  If the fetch fails, it is retried: see ``retrying``.  Now and then the
-  detector releases claimed checks that nobody handles, because of a bug.
+  ``waiting_checks``.  If the fetch fails, it is retried: see ``retrying``.
 
-All of them share fetches: see ``sharing``.
+All of them share fetches (``sharing``).
 """
 
 from __future__ import annotations
@@ -39,24 +38,24 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
-from rsscloud_broker.model import FetchResult, Ping, Way
+from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.records import UNTOLD, Check, CheckState, FetchRecord, Told
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.ways import Way
 
 T = TypeVar("T")
 
 #: How many topics the detector remembers the last ping of.
 MAX_REMEMBERED = 10_000
 
-#: Seconds until checks are released again that are claimed and that nobody handles.
+#: Seconds until checks are released that are claimed and that nobody handles, due to a bug.
 LOOK_AGAIN = 600.0
 
 
 class ChangeDetector(Service):
     """Fetches topics, records the results in the store and publishes changes on the bus.
 
-    :param feeds: parses changed topics as feeds.
     :param retries: seconds to wait before each retry of a failed fetch that the store has a
         check for.  After the last retry the check is deleted.  It is deleted without a retry if
         a retry would not help or nobody has subscribed to the topic.
@@ -437,8 +436,7 @@ class ChangeDetector(Service):
             self._pings.inc()
             self._bus.publish(PingReceived(record.ping))
         if record.changed and announce:
-            now = self._clock.wall_seconds()
-            self._bus.publish(TopicChanged(record.topic.url, now))
+            self._bus.publish(TopicChanged(record.topic.url, self._clock.wall_seconds()))
         if record.content_awaited:
             self._bus.publish(ContentFetched(record.topic.url))
         if record.changed and fetched.content is not None:
@@ -448,5 +446,5 @@ class ChangeDetector(Service):
         now, private = self._clock.wall_seconds(), not record.shown
         changed = record.changed if private else record.news
         self._counted.labels("private" if private else "changed" if changed else "unchanged").inc()
-        topic, seconds = record.topic.url, fetched.seconds
-        self._bus.publish(TopicFetched(topic, changed, fetched.result, seconds, now, private))
+        result, seconds = fetched.result, fetched.seconds
+        self._bus.publish(TopicFetched(record.topic.url, changed, result, seconds, now, private))

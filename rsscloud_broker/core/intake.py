@@ -26,8 +26,9 @@ from rsscloud_broker.interfaces import (
     IPingIntake,
     IStore,
 )
-from rsscloud_broker.model import Ping, Way
+from rsscloud_broker.model import Ping
 from rsscloud_broker.urls import normal_form
+from rsscloud_broker.ways import Way
 
 #: How many pings are recorded in one operation.
 PORTION: Final = 200

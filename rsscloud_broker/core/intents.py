@@ -35,8 +35,9 @@ from rsscloud_broker.errors import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Intent
-from rsscloud_broker.records import PendingIntent, Work, WorkKind
+from rsscloud_broker.records import PendingIntent
 from rsscloud_broker.sources import bucket_of
 from rsscloud_broker.store_retry import StoreRetry
 

@@ -16,7 +16,8 @@ from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.web_addresses import topic_of
 from rsscloud_broker.events import PingAccepted, TopicEnded
 from rsscloud_broker.interfaces import IClock, IDiskSpace, IEventBus, IPublisher, IStore
-from rsscloud_broker.model import Content, FetchResult, Way
+from rsscloud_broker.model import Content, FetchResult
+from rsscloud_broker.ways import Way
 from rsscloud_broker.wire.text import in_bytes
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.core.limiter import Turn
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.model import Way
+from rsscloud_broker.ways import Way
 
 T = TypeVar("T")
 

@@ -21,10 +21,11 @@ from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import GivenUp, TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, IStore, ITopicFetcher
-from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Topic, Way, host_of
+from rsscloud_broker.interfaces.trials import Work, WorkKind
+from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Topic, host_of
 from rsscloud_broker.readings import Fetched, Wanted
-from rsscloud_broker.records import Work, WorkKind
 from rsscloud_broker.urls import normal_form
+from rsscloud_broker.ways import Way
 
 T = TypeVar("T")
 

@@ -26,16 +26,8 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.events import SubscriptionDenied, SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
-from rsscloud_broker.model import (
-    Denial,
-    FetchResult,
-    Intent,
-    Lease,
-    Outcome,
-    Subscription,
-    Topic,
-    Way,
-)
+from rsscloud_broker.model import Denial, FetchResult, Intent, Lease, Outcome, Subscription, Topic
+from rsscloud_broker.ways import Way
 
 #: A content with more bytes than this is not kept in memory while a callback is verified.
 LARGE = 64 * 1024

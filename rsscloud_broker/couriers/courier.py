@@ -14,7 +14,6 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from attrs import frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.interfaces import IDelayedCall
@@ -22,7 +21,8 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from rsscloud_broker.couriers.bodies import SentBodies
-from rsscloud_broker.couriers.link import LONGEST, Link
+from rsscloud_broker.couriers.limits import Limits
+from rsscloud_broker.couriers.link import Link
 from rsscloud_broker.couriers.messages import (
     Alive,
     Beat,
@@ -58,25 +58,6 @@ RAN_WELL: Final = 10.0
 #: The longest line that a courier has logged, in characters; and how many lines in a beat.
 MAX_LINE: Final = 1000
 MAX_LINES: Final = 10
-
-
-@frozen
-class Limits:
-    """When a courier is replaced.
-
-    :ivar first_sign: seconds that a new process has until its first sign of life.  It loads the
-        program first, which takes long while the machine is busy.
-    :ivar silent: seconds for which it may give none after that.
-    :ivar megabytes: how much memory it may use.
-    :ivar answer: seconds that it has for the answer to a request.
-    :ivar frame: how many bytes a frame that it sends may have.
-    """
-
-    first_sign: float = 60.0
-    silent: float = 5.0
-    megabytes: int = 512
-    answer: float = 60.0
-    frame: int = LONGEST
 
 
 class CourierEnded(CallsUnavailable):

@@ -14,8 +14,9 @@ from zope.interface import implementer
 
 from rsscloud_broker.admin_records import Block
 from rsscloud_broker.couriers import confinement, system_calls
-from rsscloud_broker.couriers.courier import Courier, Limits
+from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.fork_server import ForkServer
+from rsscloud_broker.couriers.limits import Limits
 from rsscloud_broker.couriers.link import BESIDES
 from rsscloud_broker.couriers.messages import Blocked, FromBroker, Networks, Setup, TopicRules
 from rsscloud_broker.couriers.spawning import COMMAND

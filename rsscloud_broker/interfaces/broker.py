@@ -11,7 +11,8 @@ from twisted.internet.interfaces import IReactorTime
 from zope.interface import Attribute, Interface
 
 from rsscloud_broker.events import Event
-from rsscloud_broker.model import Content, Intent, Ping, Subscription, Way
+from rsscloud_broker.model import Content, Intent, Ping, Subscription
+from rsscloud_broker.ways import Way
 
 
 class IClock(IReactorTime):

@@ -31,7 +31,6 @@ from rsscloud_broker.model import (
     Topic,
     TopicStatus,
     TopicSummary,
-    Way,
 )
 from rsscloud_broker.records import (
     FetchRecord,
@@ -42,6 +41,7 @@ from rsscloud_broker.records import (
     PollPlan,
     Swept,
 )
+from rsscloud_broker.ways import Way
 
 T = TypeVar("T")
 

@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from typing import NamedTuple
 
 from zope.interface import Attribute, Interface
 
-from rsscloud_broker.records import Work
+
+class WorkKind(StrEnum):
+    """The kinds of stored work that may end a process."""
+
+    NOTIFICATION = "notification"
+    TOPIC = "topic"
+    INTENT = "intent"
+
+
+class Work(NamedTuple):
+    """Stored work that may end a process.
+
+    :ivar name: the URL of a topic to be fetched; the id of an intent to be verified; of a
+        notification, that of its subscription.
+    """
+
+    kind: WorkKind
+    name: int | str
 
 
 class ITrials(Interface):

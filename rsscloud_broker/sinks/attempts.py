@@ -32,8 +32,9 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.direct import BreakOff, tell, told
 from rsscloud_broker.errors import GivenUp, Unavailable
 from rsscloud_broker.interfaces import IBlocks, IClock, INotifier, ITrials
+from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Content, Denial, Outcome, Subscription
-from rsscloud_broker.records import Delivery, Work, WorkKind
+from rsscloud_broker.records import Delivery
 from rsscloud_broker.sinks.attempt import (
     NOT_KEPT,
     Attempt,

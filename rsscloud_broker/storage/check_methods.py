@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.database import Batched, writing
-from rsscloud_broker.model import Ping, Way
+from rsscloud_broker.model import Ping
 from rsscloud_broker.records import (
     UNTOLD,
     Bounds,
@@ -28,6 +28,7 @@ from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.threads import Threads
 from rsscloud_broker.storage.trials import Trials
 from rsscloud_broker.tables import to_micros
+from rsscloud_broker.ways import Way
 
 T = TypeVar("T")
 

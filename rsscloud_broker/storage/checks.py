@@ -34,7 +34,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.model import Way, host_of
+from rsscloud_broker.model import host_of
 from rsscloud_broker.records import UNTOLD, Bounds, CheckState, Told
 from rsscloud_broker.storage.conflicts import insert_missing
 from rsscloud_broker.storage.idle import evict_idle
@@ -48,6 +48,7 @@ from rsscloud_broker.storage.topic_urls import (
     named,
 )
 from rsscloud_broker.tables import MICROSECONDS, to_micros
+from rsscloud_broker.ways import Way
 
 #: The limits of a store for which no others are given.
 DEFAULT_BOUNDS = Bounds()

@@ -25,7 +25,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from rsscloud_broker.model import Ping, Way
+from rsscloud_broker.model import Ping
 from rsscloud_broker.records import CheckState, PingRecord, Told
 from rsscloud_broker.storage import ping_counters, postgresql, sqlite
 from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, Requests
@@ -40,6 +40,7 @@ from rsscloud_broker.tables import (
     to_seconds,
 )
 from rsscloud_broker.urls import normal_form
+from rsscloud_broker.ways import Way
 
 _HOUR = 3600 * MICROSECONDS
 

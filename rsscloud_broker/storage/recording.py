@@ -17,7 +17,7 @@ from attrs import frozen
 from sqlalchemy import Connection, Row, false, select, update
 
 from rsscloud_broker.database import Batched, in_turns
-from rsscloud_broker.model import FetchResult, Need, Ping, Way
+from rsscloud_broker.model import FetchResult, Need, Ping
 from rsscloud_broker.records import Bounds, Check, FetchRecord
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, told
@@ -47,6 +47,7 @@ from rsscloud_broker.storage.topics import (
     topic_row,
 )
 from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds_or_none
+from rsscloud_broker.ways import Way
 
 #: No fetch takes longer than this, in microseconds.
 _LONGEST_FETCH = to_micros(300)

@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.records import Work, WorkKind
+from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.schema import fanout, intent, pending, topic
 from rsscloud_broker.storage.shared_schema import suspect

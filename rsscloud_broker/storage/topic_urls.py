@@ -28,7 +28,7 @@ from sqlalchemy import (
     select,
 )
 
-from rsscloud_broker.model import PRIVATE_PROTOCOLS, Need, Topic, Validators
+from rsscloud_broker.model import Need, Topic, Validators
 from rsscloud_broker.storage import sqlite
 from rsscloud_broker.storage.schema import (
     content,
@@ -40,6 +40,7 @@ from rsscloud_broker.storage.schema import (
 from rsscloud_broker.tables import (
     to_seconds_or_none,
 )
+from rsscloud_broker.ways import PRIVATE_PROTOCOLS
 
 #: Up to so many subscriptions of a topic are counted.
 MAX_COUNTED = 10_000

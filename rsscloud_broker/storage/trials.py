@@ -23,7 +23,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.errors import GivenUp, Unavailable
-from rsscloud_broker.records import Work, WorkKind
+from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.storage import suspects
 from rsscloud_broker.storage.nodes import database_clock
 from rsscloud_broker.storage.threads import Threads

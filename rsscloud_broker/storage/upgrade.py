@@ -41,7 +41,7 @@ from rsscloud_broker.storage.engine import (
 from rsscloud_broker.storage.schema import metadata
 
 #: The revision of the tables of this version.  Revisions are numbers of four digits.
-LATEST_REVISION = "0025"
+LATEST_REVISION = "0026"
 
 #: No applications.
 NO_APPS: Final[Mapping[str, AppTables]] = MappingProxyType({})

@@ -38,7 +38,6 @@ from rsscloud_broker.testing.fakes import (
     FakeNotifier,
     FakeOutbound,
     FakePages,
-    FakeTopicView,
     OutboundRequest,
     RecordingBus,
     RecordingSink,
@@ -48,6 +47,7 @@ from rsscloud_broker.testing.fakes import (
 )
 from rsscloud_broker.testing.jobs import FakeJobs
 from rsscloud_broker.testing.memory import CallersThread, memory_database, memory_store
+from rsscloud_broker.testing.topic_view import FakeTopicView
 
 __all__ = [
     "CallersThread",

@@ -46,11 +46,11 @@ from rsscloud_broker.testing.fakes import (
     FakeBroker,
     FakeOutbound,
     FakePages,
-    FakeTopicView,
 )
 from rsscloud_broker.testing.jobs import FakeJobs
 from rsscloud_broker.testing.memory import memory_database
 from rsscloud_broker.testing.parsing import parse_here
+from rsscloud_broker.testing.topic_view import FakeTopicView
 
 #: The password of every account in tests.
 PASSWORD: Final = "correct horse"  # noqa: S105 # it is for tests only

@@ -10,8 +10,8 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import RateLimitOptions, Topics
 from rsscloud_broker.core.access import NOT_ALLOWED, Access
-from rsscloud_broker.core.broker import MAX_LOOKUPS
 from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS, UNDER_WAY
+from rsscloud_broker.core.lookups import MAX_LOOKUPS
 from rsscloud_broker.core.verification import LARGE, MAX_OF_HOST
 from rsscloud_broker.errors import (
     CallbackFailed,
@@ -39,11 +39,11 @@ from rsscloud_broker.model import (
     Outcome,
     Ping,
     Subscription,
-    Way,
     host_of,
 )
 from rsscloud_broker.records import Bounds, Fanout
 from rsscloud_broker.urls import normal_form
+from rsscloud_broker.ways import Way
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 HOME = "http://site.example/"

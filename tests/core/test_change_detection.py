@@ -12,9 +12,10 @@ from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS
 from rsscloud_broker.core.retrying import SOONEST
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
-from rsscloud_broker.model import FetchResult, Ping, Way
+from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.records import Told
 from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
+from rsscloud_broker.ways import Way
 from tests.core.house import FEED, NOW, CoreTestCase
 
 

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker import events
 from rsscloud_broker.core import FairLimiter
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
+from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Content,
@@ -18,7 +19,7 @@ from rsscloud_broker.model import (
     Validators,
 )
 from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
-from rsscloud_broker.records import FetchRecord, Work, WorkKind
+from rsscloud_broker.records import FetchRecord
 from rsscloud_broker.testing import FakeFetcher
 from tests.core.house import FEED, NOW, CoreTestCase, change_detector
 from tests.storage.suspects import make_suspect

@@ -14,10 +14,10 @@ from twisted.trial.unittest import TestCase
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
-from rsscloud_broker.couriers import courier as module
 from rsscloud_broker.couriers import spawning
 from rsscloud_broker.couriers.courier import Courier
 from rsscloud_broker.couriers.crew import Crew
+from rsscloud_broker.couriers.limits import Limits
 from rsscloud_broker.couriers.messages import (
     Setup,
 )
@@ -36,7 +36,7 @@ COURIER = (
     "courier_process.become_courier(int(sys.argv[1]))",
 )
 
-LIMITS = module.Limits()
+LIMITS = Limits()
 
 REACTOR: Any = reactor
 

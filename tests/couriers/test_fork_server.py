@@ -11,6 +11,7 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rsscloud_broker.couriers import courier as module
 from rsscloud_broker.couriers.crew import Crew
+from rsscloud_broker.couriers.limits import Limits
 from rsscloud_broker.couriers.spawning import COMMAND, megabytes
 from rsscloud_broker.errors import Unavailable
 from tests.couriers.fixture import REACTOR, CrewTestCase
@@ -80,7 +81,7 @@ class ForkServerTests(CrewTestCase):
         os.kill(server, signal.SIGSTOP)
         self.courier._abort("it was a test")  # the courier ends, and nobody is told
         further = self.crew.engage()
-        for _ in range(int(module.Limits().first_sign) + 3):
+        for _ in range(int(Limits().first_sign) + 3):
             self.clock.advance(module.BEAT)
         await self.until_ended(further)
         self.assertRaises(ProcessLookupError, os.kill, server, 0)

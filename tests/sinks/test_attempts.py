@@ -12,8 +12,9 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.direct import BreakOff, Done
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDirectNotifier
+from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Content, Lease, Notification, Outcome, Subscription
-from rsscloud_broker.records import Delivery, HostState, Work, WorkKind
+from rsscloud_broker.records import Delivery, HostState
 from rsscloud_broker.sinks.attempt import Attempt
 from rsscloud_broker.sinks.attempts import (
     AFTER_ANOTHER,

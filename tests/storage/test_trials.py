@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.records import Work, WorkKind
+from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.storage.trials import CALM, FEW
 from rsscloud_broker.testing import memory_store
 from tests.storage.suspects import make_suspect

@@ -23,10 +23,10 @@ from rsscloud_broker.model import (
     Outcome,
     Ping,
     Subscription,
-    Way,
 )
 from rsscloud_broker.records import Check, Delivery, Fanout, Swept, SweptSubscription
 from rsscloud_broker.together import together
+from rsscloud_broker.ways import Way
 from tests.storage.waiting import waiting_checks
 
 T = TypeVar("T")

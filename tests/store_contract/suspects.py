@@ -10,8 +10,9 @@ from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import GivenUp
+from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Intent, Subscription
-from rsscloud_broker.records import Fanout, Work, WorkKind
+from rsscloud_broker.records import Fanout
 from rsscloud_broker.storage import nodes, sqlite, trials
 from rsscloud_broker.storage.schema import node
 from tests.storage.databases import threaded_store

@@ -1,0 +1,52 @@
+"""How the broker learns that a topic has changed, and what strangers may know of that."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+#: The protocols by which applications of the broker subscribe for their accounts.  What an account
+#: follows is its own: strangers see nothing of these subscriptions, and nothing of a topic that has
+#: no others and that nobody has pinged.
+PRIVATE_PROTOCOLS: Final = frozenset({"river"})
+
+
+class Way(StrEnum):
+    """How the broker learned that a topic had changed, or why it fetched the topic.
+
+    ``LIST`` is a ping that another server listed, and ``PING`` one of which no more is known.
+    ``SUBSCRIBED`` is the fetch before a subscription, and ``FOLLOWED`` one that was caused by what
+    was told to a private follower; to others both are a ``FETCH``.
+    """
+
+    FETCH, FOLLOWED = "fetch", "followed"
+    WEBLOG_UPDATES, LIST, PING = "weblogUpdates", "list", "ping"
+    RSSCLOUD, WEBSUB, PAGE, SUBSCRIBED = "rssCloud", "WebSub", "page", "subscribed"
+    PUSH, PUBLISHED = "push", "published"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the topic would be fetched even if nobody had subscribed to it.
+
+        What such a fetch finds tells strangers nothing about followers.
+        """
+        return self in _OPEN
+
+    @property
+    def shown(self) -> Way:
+        """The way as everybody may see it."""
+        return Way.FETCH if self in {Way.FOLLOWED, Way.SUBSCRIBED} else self
+
+    def joined(self, later: Way) -> Way:
+        """The way of a fetch that two requests share: the later one, unless the first tells more.
+
+        A fetch that somebody asked for openly stays open.
+        """
+        return later if _RANKS[later] >= _RANKS[self] else self
+
+
+_OPEN: Final = frozenset(
+    {Way.RSSCLOUD, Way.WEBSUB, Way.PAGE, Way.SUBSCRIBED, Way.PUSH, Way.PUBLISHED}
+)
+
+_RANKS: Final = {way: 3 if way in _OPEN else 2 for way in Way} | {Way.FETCH: 0, Way.FOLLOWED: 1}
