@@ -126,20 +126,29 @@ class Running:
             self.kill()
 
     def cpu_seconds(self) -> float:
-        """The CPU seconds that the process and its children have used, in all their threads."""
+        """The CPU seconds that the process, its children and theirs have used, in all threads."""
         return sum(map(_cpu_seconds, self._processes()))
 
     def own_cpu_seconds(self) -> float:
-        """The same without its children that run."""
+        """The same without those that its children that run have used."""
         return _cpu_seconds(self.pid)
 
     def peak_megabytes(self) -> float:
-        """The peak resident memory of the process and its children, in 10^6 bytes."""
+        """The peak resident memory of the process, its children and theirs, in 10^6 bytes."""
         return sum(map(_peak_megabytes, self._processes()))
 
     def _processes(self) -> list[int]:
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii")
-        return [self.pid, *map(int, children.split())]
+        return _with_children(self.pid)
+
+
+def _with_children(pid: int) -> list[int]:
+    """A process, its children and theirs: couriers are forked by a child of the broker."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    try:
+        told = children.read_text(encoding="ascii").split()
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
+        told = []
+    return [pid, *(each for child in told for each in _with_children(int(child)))]
 
 
 def _cpu_seconds(pid: int) -> float:
@@ -153,10 +162,20 @@ def _cpu_seconds(pid: int) -> float:
 
 
 def _peak_megabytes(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise Failed(f"process {pid} has ended")
+    """The peak of one process, without the part of what it shares now that others account for."""
+    try:
+        told = [
+            line.split()
+            for name in ("status", "smaps_rollup")
+            for line in Path(f"/proc/{pid}/{name}").read_text(encoding="ascii").splitlines()
+        ]
+    except (FileNotFoundError, ProcessLookupError):
+        raise Failed(f"process {pid} has ended") from None
+    kilobytes = {words[0]: int(words[1]) for words in told if words[2:] == ["kB"]}
+    if "VmHWM:" not in kilobytes:  # it has ended, and nobody has noticed yet
+        raise Failed(f"process {pid} has ended")
+    others = kilobytes["Rss:"] - kilobytes["Pss:"]
+    return (kilobytes["VmHWM:"] - others) * 1024 / 1e6
 
 
 #: A program that keeps a core busy and ends by itself.
