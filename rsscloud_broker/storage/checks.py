@@ -310,7 +310,8 @@ def request_content(conn: Connection, url: str, at: float) -> bool:
 
 
 def _claimed_elsewhere(url: str, node: int | None) -> tuple[ColumnElement[bool], ...]:
-    """Whether another node has claimed the check of a topic that could be fetched lately.
+    """Whether another node has claimed the check of a topic that could be fetched lately, and not
+    for private followers only.
 
     :param node: the node id of this process; None if it has none.
     """
@@ -321,6 +322,7 @@ def _claimed_elsewhere(url: str, node: int | None) -> tuple[ColumnElement[bool],
         claim != (node or 0),
         topic.c.failures == 0,
         topic.c.ended == "",
+        or_(HAS_PUBLIC, ~HAS_SUBSCRIPTIONS),
     )
 
 

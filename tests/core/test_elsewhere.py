@@ -10,10 +10,10 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.core.elsewhere import LONGEST, LOOK
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import WorkHinted
-from rsscloud_broker.model import FetchResult
+from rsscloud_broker.model import FetchResult, Way
 from rsscloud_broker.records import CheckState, FetchRecord
 from rsscloud_broker.storage.nodes import leave
-from rsscloud_broker.storage.schema import node, topic
+from rsscloud_broker.storage.schema import node, subscription, topic
 from tests.core.house import FEED, CoreTestCase
 
 #: The id of the other node.
@@ -65,8 +65,15 @@ class ElsewhereTests(CoreTestCase):
             self.clock.advance(0.5)
             self.read_elsewhere(content)
             self.hint()
-            self.assertEqual(self.successResultOf(asked).changed, changed)
+            record = self.successResultOf(asked)
+            self.assertEqual((record.changed, record.news), (changed, changed))
         self.assertEqual((self.fetcher.fetched, self.due()), ([], []))
+
+    def test_what_another_node_fetches_for_private_followers_answers_nothing(self) -> None:
+        self.write(lambda conn: conn.execute(update(subscription).values(protocol="river")))
+        asked = self.detector.check_now(FEED, pinged=True, way=Way.RSSCLOUD)
+        self.successResultOf(asked)
+        self.assertEqual(self.fetcher.fetched, [FEED])
 
     def test_hint_of_an_earlier_fetch_answers_nothing(self) -> None:
         asked = self.ping()
