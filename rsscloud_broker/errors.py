@@ -198,7 +198,11 @@ class DocumentFault(Exception):
         return [self.reason]
 
 
-class DocumentTooCostly(DocumentFault):
+class DocumentUnread(DocumentFault):
+    """A document was not read, whatever it is, for a reason that no reader of it has named."""
+
+
+class DocumentTooCostly(DocumentUnread):
     """A document takes more time or memory to parse than the broker spends on one."""
 
 

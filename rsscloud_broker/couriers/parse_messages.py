@@ -12,9 +12,9 @@ from importlib import import_module
 from inspect import signature
 from typing import Any, Final, TypeAlias, get_type_hints
 
-from msgspec import Struct, msgpack
+from msgspec import DecodeError, Struct, msgpack
 
-from rsscloud_broker.errors import DocumentFault
+from rsscloud_broker.errors import DocumentFault, DocumentUnread
 
 
 class _Message(Struct, frozen=True, array_like=True, tag=True, gc=False):
@@ -94,10 +94,16 @@ class Signature:
         self._result = msgpack.Decoder(hints["return"])
 
     def encoded(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
-        """The arguments of a call, for ``Parse``."""
+        """The arguments of a call, for ``Parse``.
+
+        :raises DocumentUnread: MessagePack cannot have them.
+        """
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return _ENCODER.encode([bound.arguments[name] for name in self._names])
+        try:
+            return _ENCODER.encode([bound.arguments[name] for name in self._names])
+        except (UnicodeError, OverflowError, RecursionError):
+            raise DocumentUnread("it has characters or numbers that nobody can read") from None
 
     def call(self, arguments: bytes) -> bytes:
         """Call the function, and encode what it returns."""
@@ -109,7 +115,10 @@ class Signature:
 
         :raises msgspec.DecodeError: it cannot return that.
         """
-        return self._result.decode(encoded)
+        try:
+            return self._result.decode(encoded)
+        except (UnicodeError, RecursionError) as error:  # somebody broke into the process
+            raise DecodeError(str(error)) from error
 
 
 def name_of_fault(fault: DocumentFault) -> str:

@@ -38,6 +38,10 @@ LOOKS: Final = 60
 #: After how many looks without a document a parser ends, to give its memory back.
 IDLE_LOOKS: Final = 120
 
+#: How many bytes an answer may have, beside twice those of the document.  It is decoded while
+#: everybody waits.
+ANSWER: Final = 16 * 2**20
+
 #: The longest line that is logged of a parser, in characters.
 _MAX_LINE: Final = 1000
 
@@ -74,7 +78,8 @@ class Parser:
         self._process: Any = None
         self._standard_error: StandardError
         self._gone: list[Deferred[None]] = []
-        self._looks = 0
+        self._reason = ""  # why the process has ended; empty while it has not
+        self._looks = self._longest = 0
         self._is_ready = False
         self.is_working = self.is_ending = False
 
@@ -91,6 +96,7 @@ class Parser:
             self._start()
         assert self._link is not None
         self.is_working, self._looks = True, 0
+        self._longest = ANSWER + 2 * len(message.arguments)
         self._link.send(message, len(message.arguments))
 
     def _start(self) -> None:
@@ -99,9 +105,14 @@ class Parser:
             self._process, self._standard_error = spawn(
                 self._reactor, self._command, theirs.fileno(), self._exited
             )
-            self._is_ready = self.is_ending = False
+            self._is_ready, self.is_ending, self._reason = False, False, ""
             link = Link[Parse, FromParser](
-                self._reactor, FromParser, self._take, self._unlinked, lambda *_: None
+                self._reactor,
+                FromParser,
+                self._take,
+                self._unlinked,
+                lambda *_: None,
+                lambda: self._longest,
             )
             ours.setblocking(False)
             try:
@@ -137,19 +148,25 @@ class Parser:
         self._link = None
         if why:
             self._log(why)
-        if self._process is not None:
+        if self._reason:
+            self._finish()
+        elif self._process is not None:
             self.kill()
 
     def _exited(self, reason: str) -> None:
+        """The process has ended.  What it has sent before may not be read yet."""
         for line in self._standard_error.lines():
             self._log(line)
         self._standard_error.close()
-        link, self._link, self._process = self._link, None, None
-        if link is not None:
-            link.abort("")
-        self.is_ending = False
+        self._reason, self.is_ending = reason, True
+        if self._link is None:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Nothing more comes from the process."""
+        self._process, self.is_ending = None, False
         if self.is_working:
-            why = f"a process that parses documents ends when it starts: {reason}"
+            why = f"a process that parses documents ends when it starts: {self._reason}"
             self._end(None if self._is_ready else ParsingUnavailable(why))
         gone, self._gone = self._gone, []
         for each in gone:
@@ -163,8 +180,10 @@ class Parser:
             self.kill()
 
     def kill(self) -> None:
-        """End the process at once."""
+        """End the process at once, or the connection if one that it has started keeps that open."""
         self.is_ending = True
+        if self._reason and self._link is not None:
+            self._link.abort("")
         with suppress(ProcessExitedAlready):
             self._process.signalProcess("KILL")
 

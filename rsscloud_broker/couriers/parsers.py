@@ -29,7 +29,7 @@ from rsscloud_broker.couriers.parse_messages import (
     name_of,
 )
 from rsscloud_broker.couriers.parser import COMMAND, Parser
-from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, ParsingUnavailable
+from rsscloud_broker.errors import DocumentTooCostly, DocumentUnread, ParsingUnavailable
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.timing import endless_call
 from rsscloud_broker.wire.text import clean
@@ -122,12 +122,12 @@ class Parsers(Service):
     def __call__(
         self, owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> Deferred[T]:
-        encoded = _signature(function).encoded(args, kwargs)
         done: Deferred[T] = Deferred(self._cancel)
-        document = _Document(owner, function, Parse(name_of(function), encoded), done)
         try:
+            encoded = _signature(function).encoded(args, kwargs)
+            document = _Document(owner, function, Parse(name_of(function), encoded), done)
             self._admit(document)
-        except ParsingUnavailable:
+        except (DocumentUnread, ParsingUnavailable):
             done.errback()
             return done
         self._waiting.setdefault(owner, deque()).append(document)
@@ -255,7 +255,7 @@ class Parsers(Service):
         )
         return DocumentTooCostly(TOO_COSTLY)
 
-    def _failed(self, document: _Document, what: str) -> DocumentFault:
+    def _failed(self, document: _Document, what: str) -> DocumentUnread:
         self.log.error(
             "A document of {owner} cannot be parsed ({function}), which is a fault of the broker "
             "or of a library: {what}",
@@ -263,7 +263,7 @@ class Parsers(Service):
             function=document.message.function,
             what=clean(what)[:_MAX_LINE],
         )
-        return DocumentFault("the program that reads it failed")
+        return DocumentUnread("the program that reads it failed")
 
     def _look(self) -> None:
         for parser in self._parsers:

@@ -32,6 +32,7 @@ class Parsing(Protocol):
         :returns: what the function returns.
         :raises DocumentFault: the function has raised it.
         :raises DocumentTooCostly: the document takes too much time or memory.
+        :raises DocumentUnread: it cannot be sent to the other process, or the function has failed.
         :raises ParsingUnavailable: too many documents wait, no process can be started, or the
             broker stops.
         """

@@ -8,11 +8,13 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from rsscloud_broker.apps.hosting.documents import judged
 from rsscloud_broker.apps.writing.model import NewPost
 from rsscloud_broker.apps.writing.pictures import with_html
 from rsscloud_broker.couriers import parser_process
+from rsscloud_broker.couriers.parse_messages import FromParser, Parsed
 from rsscloud_broker.errors import DocumentFault
 
 #: The command line of a parser that finds these functions.
@@ -45,6 +47,21 @@ def upper(text: str) -> str:
     return text.upper()
 
 
+def anything(value: Any) -> bool:
+    return bool(value)
+
+
+def forged(encoded: bytes) -> str:
+    """Answer with bytes that are not what this function can return."""
+    send = parser_process._send
+
+    def forge(output: BinaryIO, *messages: FromParser) -> None:
+        send(output, Parsed(encoded))
+
+    parser_process._send = forge
+    return ""
+
+
 def strange(text: str) -> str:
     raise Strange(text, len(text))
 
@@ -60,6 +77,10 @@ def endless(text: str) -> bool:
 
 def large(size: int) -> int:
     return len(bytes(size))
+
+
+def many(size: int) -> str:
+    return "x" * size
 
 
 def deadly(text: str) -> str:
@@ -81,6 +102,16 @@ def until_there(path: str) -> str:
     while not os.path.exists(path):
         time.sleep(0.01)
     return path
+
+
+def leaving(path: str) -> str:
+    """What keeps so much memory that the process ends after it, with an answer of many reads."""
+    until_there(path)
+    _kept.append(b"x" * 2 * parser_process.KEPT)
+    return "x" * 140_000
+
+
+_kept: list[bytes] = []
 
 
 def message(html: str) -> NewPost:

@@ -13,6 +13,7 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.couriers import parser as one_parser
 from rsscloud_broker.couriers import parsers as module
+from rsscloud_broker.couriers.link import BESIDES
 from rsscloud_broker.couriers.parsers import Parsers
 from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, ParsingUnavailable
 from rsscloud_broker.testing import Clock
@@ -22,6 +23,12 @@ from tests.couriers.fixture import REACTOR
 
 def write(path: Path) -> None:
     path.write_bytes(b"")
+
+
+def stand_still_until_ended(process: int) -> None:
+    state = Path(f"/proc/{process}/stat")
+    while state.read_text().rpartition(")")[2].split()[0] != "Z":
+        pass
 
 
 class ParsersTestCase(TestCase):
@@ -67,6 +74,29 @@ class ResultTests(ParsersTestCase):
         self.assertNotIsInstance(error, DocumentTooCostly)
         self.assertEqual(await self.parsers("a.example", parsed.upper, "x"), "X")
 
+    async def test_an_answer_that_is_read_after_the_end_of_the_process(self) -> None:
+        """The broker may stand still until the process has ended: the document is not blamed."""
+        parsers = self.made(1)
+        process = await parsers("a.example", parsed.process, "")
+        path = self.path()
+        document = parsers("a.example", parsed.leaving, str(path))
+        await deferLater(REACTOR, 0.1)  # so that the document is sent
+        write(path)
+        stand_still_until_ended(process)
+        self.assertEqual(len(await document), 140_000)
+        self.assertEqual(await parsers("a.example", parsed.upper, "x"), "X")
+
+    async def test_an_answer_that_is_no_unicode(self) -> None:
+        """Somebody who broke into the process may send anything, and the caller hears of it."""
+        await self.assertFailure(
+            self.parsers("a.example", parsed.forged, b"\xa1\xff"), DocumentFault
+        )
+
+    async def test_arguments_that_cannot_be_sent(self) -> None:
+        for argument in ("\ud800", 10**30):
+            failing = self.parsers("a.example", parsed.anything, argument)
+            await self.assertFailure(failing, DocumentFault)
+
     async def test_the_process_stays(self) -> None:
         first = await self.parsers("a.example", parsed.process, "")
         self.assertEqual(await self.parsers("b.example", parsed.process, ""), first)
@@ -91,11 +121,16 @@ class CostlyTests(ParsersTestCase):
         self.assertEqual(await self.parsers("a.example", parsed.large, 2**27), 2**27)
         self.assertEqual(await self.parsers("a.example", parsed.upper, "x"), "X")
 
+    async def test_endless_answer(self) -> None:
+        self.patch(one_parser, "ANSWER", 2 * BESIDES)
+        await self.given_up(parsed.many, 2 * BESIDES)
+
     async def test_end_of_the_process(self) -> None:
         await self.given_up(parsed.deadly, "")
 
     async def test_stopped_process(self) -> None:
         """The kernel counts no time of a process that does not run: looks at it do."""
+        await self.parsers("a.example", parsed.upper, "x")  # so that the process has started
         document = self.parsers("evil.example", parsed.stopped, "")
         while not document.called:
             self.clock.advance(module.LOOK)

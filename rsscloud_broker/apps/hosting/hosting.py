@@ -22,7 +22,7 @@ from rsscloud_broker.apps.hosting.saving import Limits, Save, Saved, save_all
 from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.database import Batched
-from rsscloud_broker.errors import DocumentTooCostly, Refused, TooMany
+from rsscloud_broker.errors import DocumentUnread, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content
 from rsscloud_broker.web.feed_answers import FeedAnswers
@@ -222,7 +222,7 @@ class Hosting:
             return documents.examined(path, body, content_type)
         try:
             judged = await self._parse(caller.name, documents.judged, path, body, content_type)
-        except DocumentTooCostly as error:
+        except DocumentUnread as error:
             raise NotStored(f"This is not stored: {error.reason}.") from error
         return Document(body, *judged)
 

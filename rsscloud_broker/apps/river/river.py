@@ -20,7 +20,7 @@ from rsscloud_broker.apps.river.status import shown
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import Tending
 from rsscloud_broker.errors import (
-    DocumentTooCostly,
+    DocumentUnread,
     OutboundError,
     Refused,
     TooMany,
@@ -198,7 +198,7 @@ class River:
         with self._pace.of(caller.account.id):
             try:
                 named = await self._parse(caller.name, read_list, data)
-            except DocumentTooCostly as error:
+            except DocumentUnread as error:
                 raise InvalidFeed(f"the list cannot be read: {error.reason}") from error
             limit = self._bounds.feeds
             if not named.feeds:

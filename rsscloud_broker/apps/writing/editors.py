@@ -41,7 +41,7 @@ from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Uploa
 from rsscloud_broker.apps.writing.pictures import media_of, with_html
 from rsscloud_broker.errors import (
     DiskFull,
-    DocumentTooCostly,
+    DocumentUnread,
     Forbidden,
     Refused,
     SignInFailed,
@@ -194,7 +194,7 @@ class Editors:
             return with_html(new, html, media)
         try:
             return await self.parts.parse(caller.name, with_html, new, html, media)
-        except DocumentTooCostly as error:
+        except DocumentUnread as error:
             raise InvalidPost(f"the HTML cannot be read: {error.reason}") from error
 
 

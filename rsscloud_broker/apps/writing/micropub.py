@@ -52,7 +52,7 @@ from rsscloud_broker.apps.writing.properties import (
 from rsscloud_broker.apps.writing.rules import checked
 from rsscloud_broker.errors import (
     DiskFull,
-    DocumentTooCostly,
+    DocumentUnread,
     Forbidden,
     Refused,
     TooMany,
@@ -159,7 +159,7 @@ class Micropub:
             return new_post(properties, old)
         try:
             return await self._parts.parse(caller.name, new_post, properties, old)
-        except DocumentTooCostly as error:
+        except DocumentUnread as error:
             raise InvalidPost(f"the HTML cannot be read: {error.reason}") from error
 
     def _check(self, new: NewPost, files: Sequence[tuple[str, str, bytes]]) -> None:

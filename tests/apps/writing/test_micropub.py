@@ -92,6 +92,13 @@ class RocksCreateTests(MicropubTestCase):
         self.create(content=[{"html": html}])
         self.assertEqual(self.only_post().text, "This post has bold and italic text.")
 
+    def test_html_that_is_no_unicode(self) -> None:
+        html = "<p>" + "x" * 10_000
+        for text, more in ((f"{html}\ud800", 1), (html, 10**30)):
+            properties = {"content": [{"html": text}], "x": [more]}
+            answer = self.json({"type": ["h-entry"], "properties": properties})
+            self.assert_error(answer, 400, "invalid_request", "nobody can read")
+
     def test_203_photo_by_url_in_json(self) -> None:
         url = self.create(content=["x"], photo=[PHOTO])
         self.assertEqual(self.source(url)["properties"]["photo"], [PHOTO])
