@@ -38,6 +38,9 @@ from rsscloud_broker.wire import xml
 _MAX_DEPTH: Final = 200
 _MAX_ELEMENTS: Final = 500_000
 
+#: How many entries a document may have, and how many links and categories of each are read.
+MAX_ENTRIES, MAX_PARTS = 10_000, 100
+
 #: How many links of a document are read, and how many characters of a URL.
 MAX_LINKS, MAX_URL = 50, 4096
 
@@ -149,6 +152,9 @@ def parse(body: bytes, url: str, headers: dict[str, str]) -> FeedDocument:
     if root.tag != f"{_IN_ATOM}feed":
         name = xml.local_name(root)[:60]
         raise NotAFeed(f"it is not an Atom feed: its root element is {name!r} and not atom:feed")
+    number = sum(1 for _ in root.iterchildren(f"{_IN_ATOM}entry"))
+    if number > MAX_ENTRIES:
+        raise NotAFeed(f"it has {number:,} entries; {MAX_ENTRIES:,} are the most that are read")
     return FeedDocument(
         url,
         blake2b(body, digest_size=16).digest(),
@@ -219,9 +225,11 @@ def _entry(element: etree._Element, url: str) -> Entry:
     for child in element:
         tag = child.tag
         if tag == _LINK:
-            links.append(_link(child, url))
+            if len(links) < MAX_PARTS:
+                links.append(_link(child, url))
         elif tag == _CATEGORY:
-            categories.append(_category(child))
+            if len(categories) < MAX_PARTS:
+                categories.append(_category(child))
         else:
             first.setdefault(tag, child)
     title = _text_of(first, _TITLE)

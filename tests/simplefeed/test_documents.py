@@ -7,7 +7,13 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.interfaces import Position
-from rsscloud_broker.simplefeed.documents import FeedDocument, NotAFeed, index_after, parse
+from rsscloud_broker.simplefeed.documents import (
+    MAX_ENTRIES,
+    FeedDocument,
+    NotAFeed,
+    index_after,
+    parse,
+)
 from rsscloud_broker.simplefeed.entries import Content, Entry, Person
 from tests.simplefeed.logs import some
 
@@ -164,6 +170,16 @@ class PositionTests(SynchronousTestCase):
 
 
 class RefusalTests(SynchronousTestCase):
+    def test_too_many_entries(self) -> None:
+        """The broker goes through them while everybody waits."""
+        self.assertEqual(len(feed("<entry/>" * MAX_ENTRIES).found), MAX_ENTRIES)
+        with self.assertRaisesRegex(NotAFeed, "10,001 entries"):
+            feed("<entry/>" * (MAX_ENTRIES + 1))
+
+    def test_too_many_parts_are_cut(self) -> None:
+        found = only('<link href="/"/>' * 200 + '<category term="x"/>' * 200 + "<title>T</title>")
+        self.assertEqual((len(found.links), len(found.categories), found.title), (100, 100, "T"))
+
     def test_no_feeds(self) -> None:
         bomb = b"<!DOCTYPE a [<!ENTITY b 'bbbbbbbb'><!ENTITY c '&b;&b;&b;&b;'>]><feed>&c;</feed>"
         deep = _FEED.format("", "<a>" * 220 + "</a>" * 220).encode()
