@@ -47,6 +47,9 @@ from rsscloud_broker.web.words import counted
 #: (``cleaning.weight``): a page with more ends earlier.
 ON_PAGE, WEIGHT_ON_PAGE = 50, 200_000
 
+#: How much a file of an item, or an item below it, weighs beside its texts.
+_ELEMENT: Final = 150
+
 #: Of all connections, those who watch rivers may have one in so many.
 _SHARE: Final = 2
 
@@ -239,7 +242,8 @@ def _fitting(items: Sequence[Item]) -> list[Item]:
     fitting: list[Item] = []
     weighs = 0
     for item in items:
-        weighs += sum(map(weight, (item.text_html, *_texts_below(item.items))))
+        weighs += weight(item.text_html) + _ELEMENT * len(item.enclosures)
+        weighs += sum(_ELEMENT + weight(each) for each in _texts_below(item.items))
         if fitting and weighs > WEIGHT_ON_PAGE:
             break
         fitting.append(item)

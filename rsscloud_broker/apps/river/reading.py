@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from io import BytesIO
+from itertools import accumulate
 from time import struct_time
 from typing import Any, Final
 
@@ -36,6 +37,9 @@ from rsscloud_broker.wire.text import clean
 MAX_ENTRIES: Final = 500
 #: How many enclosures of an item are read.
 MAX_ENCLOSURES: Final = 10
+#: How many characters of HTML are read of a document, which may become much longer than it was.
+#: The oldest items beyond that are left out.
+MAX_TEXT: Final = 10_000_000
 #: The latest time that an item may say it was published at: the end of the year 9999.
 _LATEST: Final = 253_402_300_799.0
 
@@ -55,7 +59,7 @@ def read_document(body: bytes, content_type: str, url: str) -> Document:
         title=facts.title[: cleaning.MAX_TITLE],
         link=cleaning.web_url(facts.link, url) if facts.link else "",
         offers=_offers(facts, url),
-        entries=_newest_first(entries),
+        entries=_first(_newest_first(entries), MAX_TEXT),
     )
 
 
@@ -89,6 +93,16 @@ def _newest_first(entries: list[Entry]) -> tuple[Entry, ...]:
     if all(entry.published_at is not None for entry in entries):
         entries = sorted(entries, key=lambda entry: -(entry.published_at or 0.0))
     return tuple({entry.guid: entry for entry in reversed(entries)}.values())[::-1]
+
+
+def _first(entries: tuple[Entry, ...], characters: int) -> tuple[Entry, ...]:
+    """The first entries whose HTML has so many characters at most."""
+    sizes = accumulate(len(entry.text_html) + _size(entry.items) for entry in entries)
+    return tuple(entry for entry, size in zip(entries, sizes, strict=True) if size <= characters)
+
+
+def _size(items: tuple[SubItem, ...]) -> int:
+    return sum(len(item.text_html) + _size(item.items) for item in items)
 
 
 # --- RSS and Atom -----------------------------------------------------------

@@ -46,6 +46,21 @@ _BASE: Final = "{http://www.w3.org/XML/1998/namespace}base"
 _ABOUT: Final = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
 #: Longer names of elements, with their namespaces, mean nothing.
 _MAX_NAME: Final = 200
+#: Elements that hold others that are read, such as Media RSS has for videos; how deep they nest.
+_HOLDERS: Final = frozenset(
+    f"{{http://search.yahoo.com/mrss/}}{name}" for name in ("group", "content")
+)
+_MAX_DEPTH: Final = 3
+#: What prefixes mean that a malformed feed does not declare.
+_PREFIXES: Final = {
+    "a10": "http://www.w3.org/2005/Atom",
+    "atom": "http://www.w3.org/2005/Atom",
+    "content": "http://purl.org/rss/1.0/modules/content/",
+    "dc": "http://purl.org/dc/elements/1.1/",
+    "dcterms": "http://purl.org/dc/terms/",
+    "itunes": "http://www.itunes.com/dtds/podcast-1.0.dtd",
+    "media": "http://search.yahoo.com/mrss/",
+}
 #: Elements of HTML that have no end.
 _VOID: Final = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "source", "wbr"})
 
@@ -65,20 +80,25 @@ def trimmed(root: etree._Element, items: Iterable[etree._Element]) -> bytes:
         channel = root.find("{*}channel")
         holder = etree.SubElement(new, "channel", {} if channel is None else _attributes(channel))
     for item in items:
-        _add(holder, item)
+        _add(etree.SubElement(holder, item.tag, _attributes(item)), item)
     return etree.tostring(new, encoding="utf-8", xml_declaration=True)
 
 
-def _add(holder: etree._Element, item: etree._Element) -> None:
-    new = etree.SubElement(holder, item.tag, _attributes(item))
+def _add(new: etree._Element, item: etree._Element, depth: int = 1) -> None:
+    """Add to an element what is read of an item, or of an element that holds parts of it."""
     for child in item:
-        name = xml.local_name(child).lower()
-        length = _LENGTHS.get(name)
-        if length is None or len(child.tag) > _MAX_NAME:
+        tag = _tag(child)
+        name = tag.rpartition("}")[2].lower()
+        if not (tag in _HOLDERS or name in _LENGTHS):
             continue
         if len(new) == MAX_CHILDREN:
             break
-        added = etree.SubElement(new, child.tag, _attributes(child))
+        added = etree.SubElement(new, tag, _attributes(child))
+        if tag in _HOLDERS:
+            if depth < _MAX_DEPTH:
+                _add(added, child, depth + 1)
+            continue
+        length = _LENGTHS[name]
         text = child.text or ""
         if name in _IDS:
             text = short_id(text)
@@ -87,6 +107,18 @@ def _add(holder: etree._Element, item: etree._Element) -> None:
             added.set("type", "html")
         # feedparser takes twice as long for text with references.
         added.text = etree.CDATA(text[:length])
+
+
+def _tag(element: etree._Element) -> str:
+    """The tag of an element as a new document can have it; empty if none can."""
+    tag = str(element.tag)
+    if len(tag) > _MAX_NAME:
+        return ""
+    if tag.startswith("{") or ":" not in tag:
+        return tag
+    prefix, _, name = tag.partition(":")
+    namespace = _PREFIXES.get(prefix.lower())
+    return f"{{{namespace}}}{name}" if namespace and ":" not in name else ""
 
 
 def short_id(text: str) -> str:

@@ -200,6 +200,12 @@ class PagingTests(PageCase):
         self.patch(page, "WEIGHT_ON_PAGE", 1)
         self.assertEqual(self.ids(), self.all[:-2:-1])
 
+    def test_a_page_with_many_items_below_others_ends_earlier(self) -> None:
+        """Each takes a while to be shown, however short its texts are."""
+        below = tuple(SubItem("", "x", "", ()) for _ in range(500))
+        self.river.store(*(item(number, items=below) for number in (101, 102, 103, 104)))
+        self.assertEqual(self.ids(), [104, 103])
+
 
 class NewsTests(PageCase):
     def marked(self, path: str = "/river") -> list[str]:

@@ -105,6 +105,30 @@ class FormatTests(SynchronousTestCase):
         )
         self.assertEqual((entry.title, entry.guid), ("One", "http://a.example/1"))
 
+    def test_media_rss(self) -> None:
+        """YouTube, for instance, has its descriptions in a group."""
+        media = 'xmlns:media="http://search.yahoo.com/mrss/"'
+        (entry, other) = entries(
+            rss(
+                f"<item><guid>1</guid><media:group {media}><media:title>A film</media:title>"
+                '<media:content url="http://a.example/v" type="video/mp4"/>'
+                "<media:description>Of ducks</media:description></media:group></item>"
+                f"<item><guid>2</guid><title>Mine</title><media:content {media} url='/i.png'>"
+                "<media:title>Theirs</media:title></media:content></item>"
+            )
+        )
+        self.assertEqual((entry.title, entry.text_html), ("A film", "Of ducks"))
+        self.assertEqual(other.title, "Mine")
+
+    def test_prefixes_that_are_not_declared(self) -> None:
+        (entry,) = entries(
+            b"<rss><channel><item><title>R & D</title><description>short</description>"
+            b"<content:encoded>&lt;p&gt;All&lt;/p&gt;</content:encoded><x:y:title>?</x:y:title>"
+            b"<dc:date>2026-10-01</dc:date></item></channel></rss>"
+        )
+        self.assertEqual((entry.title, entry.text_html), ("R & D", "<p>All</p>"))
+        self.assertIsNotNone(entry.published_at)
+
     def test_json_whose_items_are_none(self) -> None:
         for items in (b"5", b"true", b'"x"', b"{}", b"null"):
             body = b'{"version": "https://jsonfeed.org/version/1.1", "title": "T", "items": %s}'
@@ -269,6 +293,17 @@ class BadDocumentTests(SynchronousTestCase):
         (entry,) = entries(body)
         self.assertEqual(len(entry.title), 500)
         self.assertLess(len(entry.text_html), 5 * MAX_HTML)
+
+    def test_texts_that_become_much_longer_are_left_out(self) -> None:
+        """Long absolute links make a hundred kilobytes of two; the newest items are kept."""
+        links = escape('<a href="x">y</a>' * 10)
+        items = "".join(
+            f'<item xml:base="http://a.example/{"b" * 1900}/"><guid isPermaLink="false">{number}'
+            f"</guid><description>{links}</description></item>"
+            for number in range(5)
+        )
+        self.patch(reading, "MAX_TEXT", 50_000)
+        self.assertEqual([entry.guid for entry in entries(rss(items))], ["0", "1"])
 
     def test_many_items_are_read_from_both_ends(self) -> None:
         items = "".join(f'<item><guid isPermaLink="false">{n}</guid></item>' for n in range(3000))
