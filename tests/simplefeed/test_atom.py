@@ -13,7 +13,16 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.atom import ATOM, HISTORY, FeedUrls, render
 from rsscloud_broker.simplefeed.documents import parse
-from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person, content_of
+from rsscloud_broker.simplefeed.entries import (
+    BYTES,
+    MAX_NAMESPACES,
+    Category,
+    Content,
+    Entry,
+    Link,
+    Person,
+    content_of,
+)
 from tests.simplefeed.logs import NOON, some
 
 SCHEMA = etree.RelaxNG(etree.parse(str(Path(__file__).parent / "fixtures" / "atom.rng")))
@@ -205,6 +214,13 @@ class ContentTests(SynchronousTestCase):
             names = [(each.tag, dict(each.attrib)) for each in element.iter()]
             expected = [(each.tag, dict(each.attrib)) for each in etree.fromstring(body).iter()]
             self.assertEqual(names, expected)
+
+    def test_very_many_namespaces(self) -> None:
+        """The XML would be parsed again for each document, while all threads wait."""
+        inside = "".join(f'<a:b xmlns:a="urn:{number}"/>' for number in range(MAX_NAMESPACES - 1))
+        for more, kind in (("", "text/xml"), ('<a:b xmlns:a="urn:x"/>', BYTES)):
+            body = f"<r>{inside}{more}</r>".encode()
+            self.assertEqual(content_of(body, "text/xml").type, kind)
 
     def test_bytes(self) -> None:
         content = self.assert_kept(b"\x00\xff", "image/png", "base64")
