@@ -13,8 +13,13 @@ What comes to an end is not suspect any more.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -118,19 +123,25 @@ class Trials:
         await self._database.write(
             lambda conn: suspects.begin_trial(conn, work, self._registered(conn))
         )
-        harmless = True
         try:
             yield
-        except CancelledError:
-            harmless = False
+        except GeneratorExit:  # the process ends in the middle of it, which is not its end
             raise
-        finally:
-            if harmless:
-                self._known.pop(work, None)
-            with suppress(Unavailable):  # then it stays suspect
-                await self._database.write(
-                    lambda conn: suspects.end_trial(conn, work, self._node, harmless=harmless)
-                )
+        except CancelledError:
+            await self._end(work, harmless=False)
+            raise
+        except BaseException:
+            await self._end(work, harmless=True)
+            raise
+        await self._end(work, harmless=True)
+
+    async def _end(self, work: Work, *, harmless: bool) -> None:
+        if harmless:
+            self._known.pop(work, None)
+        with suppress(Unavailable):  # then it stays suspect
+            await self._database.write(
+                lambda conn: suspects.end_trial(conn, work, self._node, harmless=harmless)
+            )
 
 
 class _Gate:
@@ -143,15 +154,28 @@ class _Gate:
     @asynccontextmanager
     async def places(self, number: int) -> AsyncIterator[None]:
         taken = 0
-        try:
-            await self._door.acquire()
-            try:
+
+        def give_back() -> None:
+            for _ in range(taken):
+                self._places.release()
+
+        await self._door.acquire()
+        with _afterwards(give_back):
+            with _afterwards(self._door.release):
                 while taken < number:
                     await self._places.acquire()
                     taken += 1
-            finally:
-                self._door.release()
             yield
-        finally:
-            for _ in range(taken):
-                self._places.release()
+
+
+@contextmanager
+def _afterwards(act: Callable[[], object]) -> Iterator[None]:
+    """Do something in the end, but not when the process ends in the middle: nobody is to begin."""
+    try:
+        yield
+    except GeneratorExit:
+        raise
+    except BaseException:
+        act()
+        raise
+    act()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import Dialect, Engine, MetaData, StaticPool, create_engine
 from twisted.internet.defer import Deferred, execute, succeed
-from twisted.internet.interfaces import IReactorFromThreads
+from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import AppTables, IDatabase
@@ -108,7 +108,11 @@ class CallersThread:
         return succeed(None)
 
 
-def memory_store(bounds: Bounds = DEFAULT_BOUNDS, database: CallersThread | None = None) -> Store:
+def memory_store(
+    bounds: Bounds = DEFAULT_BOUNDS,
+    database: CallersThread | None = None,
+    clock: IReactorTime | None = None,
+) -> Store:
     """Make a started store in memory, whose methods return Deferreds that have fired.
 
     It is the real store on SQLite, without threads, so a test can say
@@ -116,9 +120,10 @@ def memory_store(bounds: Bounds = DEFAULT_BOUNDS, database: CallersThread | None
 
     :param bounds: limits on what the store keeps.
     :param database: runs its operations, if the test needs it for others too.
+    :param clock: has its timers.
     """
-    unused = cast(IReactorFromThreads, Clock())
-    store = Store(unused, "sqlite://", threads=database or CallersThread(), bounds=bounds)
+    reactor = cast(IReactorFromThreads, clock or Clock())
+    store = Store(reactor, "sqlite://", threads=database or CallersThread(), bounds=bounds)
     store.startService()
     return store
 

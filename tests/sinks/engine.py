@@ -33,6 +33,7 @@ from rsscloud_broker.sinks.distribution_options import DistributionOptions
 from rsscloud_broker.storage.schema import subscription
 from rsscloud_broker.storage.subscriptions import lease_values
 from rsscloud_broker.storage.topics import topic_key
+from rsscloud_broker.storage.trials import Trials
 from rsscloud_broker.testing import RecordingBus, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 
@@ -136,9 +137,9 @@ class EngineTestCase(SynchronousTestCase):
     retries: tuple[float, ...] = (5.0, 30.0, 120.0, 600.0, 1800.0)
 
     def setUp(self) -> None:
-        self.store: Any = memory_store(self.bounds)
-        self.addCleanup(self.store.stopService)
         self.clock = Clock(NOW)
+        self.store: Any = memory_store(self.bounds, clock=self.clock)
+        self.addCleanup(self.store.stopService)
         self.bus = RecordingBus()
         self.blocks = Blocks()
         self.jitter = 0.0
@@ -204,7 +205,9 @@ class EngineTestCase(SynchronousTestCase):
     def start(self, **options: int) -> Distribution:
         """Start a distribution over the store, as in a new process after the last one ended."""
         self.store._node = None
-        self.successResultOf(self.store._database.write(self.store._registered))
+        database, registered = self.store._database, self.store._registered
+        self.store.suspects = self.store.trial = Trials(self.clock, database, registered)
+        self.successResultOf(database.write(registered))
         self.counters = Counters()
         parts = sink_parts(
             store=self.store,
