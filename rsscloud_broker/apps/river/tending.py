@@ -22,7 +22,13 @@ from rsscloud_broker.apps.river.intake import Intake
 from rsscloud_broker.apps.river.pushing import Pushing
 from rsscloud_broker.apps.river.records import FeedRecord
 from rsscloud_broker.apps.river.store import RiverStore
-from rsscloud_broker.errors import OutboundError, OwnAddress, Refused, Unavailable
+from rsscloud_broker.errors import (
+    OutboundError,
+    OwnAddress,
+    ParsingUnavailable,
+    Refused,
+    Unavailable,
+)
 from rsscloud_broker.interfaces import IBroker, IClock, ITopicView
 from rsscloud_broker.timing import EachPeriod
 from rsscloud_broker.wire.text import clean
@@ -130,6 +136,9 @@ class Tending(MultiService):
             await self._do(feed)
         except CancelledError:
             pass  # the service stops
+        except ParsingUnavailable as error:
+            if self.running:
+                await self._put_off(feed, str(error))
         except Unavailable as error:
             self.log.error("The feed {url} is tended later: {error}", url=feed.url, error=error)
         except Exception:  # a bug must not be repeated at once, nor keep others waiting

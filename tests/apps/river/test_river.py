@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest import mock
 
 from attrs import evolve
@@ -13,7 +14,8 @@ from rsscloud_broker.apps.river.opml import MAX_OUTLINES
 from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.records import FeedRecord
 from rsscloud_broker.apps.river.river import AT_ONCE, FIND_WITHIN, PER_HOUR
-from rsscloud_broker.errors import CallbackFailed, TooMany
+from rsscloud_broker.apps.river.tending import FIRST_PAUSE, PERIOD
+from rsscloud_broker.errors import CallbackFailed, ParsingUnavailable, TooMany
 from tests.apps.river.house import BLOG, DAY, RiverHouse, rss
 from tests.front_doors.fixture import PUBLIC_URL
 
@@ -386,6 +388,18 @@ class ListTests(SynchronousTestCase):
         self.load(f'<outline xmlUrl="http://page.example/"/><outline xmlUrl="{self.urls[0]}"/>')
         feeds = self.house.result(self.river.feeds(self.dave))
         self.assertEqual([feed.url for feed in feeds], [self.urls[0]])
+        self.assertEqual(len(self.house.items()), 1)
+
+    def test_a_feed_is_put_off_while_nothing_can_be_parsed(self) -> None:
+        async def unavailable(*args: Any, **more: Any) -> Any:
+            raise ParsingUnavailable("no process can be started")
+
+        parsing = self.house.tending._discovery._parse
+        self.house.tending._discovery._parse = unavailable
+        self.load(f'<outline text="Waits" xmlUrl="{self.urls[0]}"/>')
+        self.assertIn("no process can be started", self.house.feed(self.urls[0]).status)
+        self.house.tending._discovery._parse = parsing
+        self.house.pass_time(FIRST_PAUSE + PERIOD)
         self.assertEqual(len(self.house.items()), 1)
 
     def test_what_cannot_be_read_now_is_tried_again(self) -> None:
