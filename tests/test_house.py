@@ -48,6 +48,7 @@ PUBLIC_MODULES = {
         "tables",
         "timing",
         "urls",
+        "ways",
         "while_held",
         "__version__",
     ),

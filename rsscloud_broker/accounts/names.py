@@ -20,7 +20,7 @@ RESERVED: Final = frozenset(
     abuse account accounts admin administrator all anonymous api app apps archive assets atom
     auth autoconfig backup blog blogs broadcasthost broker callback change changes changes-xml
     cloud config contact css dashboard data default dns docs doctor edit events everybody
-    everyone favicon feed feeds files ftp guest health help home host hostmaster hub imap index
+    everyone favicon fb feed feeds files ftp guest health help home host hostmaster hub imap index
     info is isatap js json list lists local localdomain localhost log login logout logs mail
     mailer-daemon me metrics new news nobody noc notify null opml owner ping pingform pings
     pingsiteform please-notify pleasenotify pleasenotifyform pop postmaster privacy public

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import sys
 import time
 from pathlib import Path
@@ -85,11 +84,6 @@ def many(size: int) -> str:
 
 def deadly(text: str) -> str:
     os.abort()
-
-
-def stopped(text: str) -> str:
-    os.kill(os.getpid(), signal.SIGSTOP)
-    return text
 
 
 def process(text: str) -> int:

@@ -409,9 +409,9 @@ class DeathTests(CrewTestCase):
 
     async def test_bug_at_its_start_is_not_the_end(self) -> None:
         """Before there is a process, and after that."""
-        for what in ("spawnProcess", "adoptStreamConnection"):
+        for where, what in ((self.courier, "_spawn"), (REACTOR, "adoptStreamConnection")):
             await self.request()
-            with mock.patch.object(REACTOR, what, side_effect=ZeroDivisionError):
+            with mock.patch.object(where, what, side_effect=ZeroDivisionError):
                 self.courier.kill()
                 await self.until_ended()
                 answer = self.request()

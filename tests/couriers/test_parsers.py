@@ -128,10 +128,10 @@ class CostlyTests(ParsersTestCase):
     async def test_end_of_the_process(self) -> None:
         await self.given_up(parsed.deadly, "")
 
-    async def test_stopped_process(self) -> None:
+    async def test_process_that_only_waits(self) -> None:
         """The kernel counts no time of a process that does not run: looks at it do."""
         await self.parsers("a.example", parsed.upper, "x")  # so that the process has started
-        document = self.parsers("evil.example", parsed.stopped, "")
+        document = self.parsers("evil.example", parsed.until_there, str(self.path()))
         while not document.called:
             self.clock.advance(module.LOOK)
             await deferLater(REACTOR, 0.01)

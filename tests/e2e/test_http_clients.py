@@ -257,7 +257,7 @@ if CURL is not None:  # each of these has a counterpart above that needs no curl
             for how in (["--data-binary", "@-"], ["-T", "-", "-X", "POST"]):
                 with self.subTest(how):
                     # A call may carry a whole feed, written as text in XML.
-                    self.assertEqual(self.curl(*status, *how, url, stdin=8 * TOO_LARGE), "413")
+                    self.assertEqual(self.curl(*status, *how, url, stdin=100 * TOO_LARGE), "413")
 
         def test_change_list(self) -> None:
             url = f"{self.shared_broker().url}/changes.xml"

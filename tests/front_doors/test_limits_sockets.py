@@ -79,7 +79,7 @@ class SocketsTestCase(TestCase):
 
     async def listen(self, http: Http | None = None, root: Root | None = None) -> int:
         """The port at which a site listens."""
-        self.house = House(self, http=http, root=root)
+        self.house = House(self, http=http or Http(body_limit=MIB), root=root)
         endpoint = TCP4ServerEndpoint(IReactorTCP(reactor), 0, interface="127.0.0.1")
         port = cast(Port, await endpoint.listen(self.house.factory))
         self.addCleanup(self._close, port)

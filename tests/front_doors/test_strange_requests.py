@@ -22,7 +22,7 @@ LITTLE = 2
 
 class _RequestsTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.house = House(self)
+        self.house = House(self, http=Http(body_limit=2 * SIZE))
 
     def post(self, path: str, body: bytes, kind: str) -> Answer:
         """Send a request that must take little time and log nothing; return the answer."""

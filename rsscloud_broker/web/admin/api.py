@@ -79,7 +79,12 @@ class Api:
         paths = [*{f"{BASE}{each.path}" for each in OPERATIONS if "{" not in each.path}, "/api/*"]
         return [
             Route("/api", "GET", Answers(self._describe)),
-            *(Route(path, method, api) for path in sorted(paths) for method in ("GET", "POST")),
+            # It refuses what is too large itself, in its own form.
+            *(
+                Route(path, method, api, body_limit=2 * MAX_BODY)
+                for path in sorted(paths)
+                for method in ("GET", "POST")
+            ),
         ]
 
     async def _describe(self, request: Request) -> Answer:
