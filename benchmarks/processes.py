@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import resource
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -246,9 +246,11 @@ class Helper(Running):
         """
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
+        selector = selectors.PollSelector()  # select() knows no descriptor above 1023
+        selector.register(descriptor, selectors.EVENT_READ)
         while b"\n" not in self._unread:
             left = self._deadline.left(f"an answer of the {self._module}")
-            if not select.select([descriptor], [], [], left)[0]:
+            if not selector.select(left):
                 continue
             data = os.read(descriptor, 65536)
             if not data:
