@@ -42,6 +42,7 @@ class ITrials(Interface):
         contexts only as an intent waits for its topic.
 
         :param careful: whether it counts as suspect anyway.
+        :raises ClaimLost: as it is entered: it is not to be done any more.
         :raises GivenUp: as it is entered: too many nodes have ended because of it.
         :raises Unavailable: as it is entered: the database cannot be used now.
         """

@@ -30,7 +30,7 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.direct import BreakOff, tell, told
-from rsscloud_broker.errors import GivenUp, Unavailable
+from rsscloud_broker.errors import ClaimLost, GivenUp, Unavailable
 from rsscloud_broker.interfaces import IBlocks, IClock, INotifier, ITrials
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Content, Denial, Outcome, Subscription
@@ -277,6 +277,8 @@ class Attempts:
             async with trials.trial(work, careful=attempt.careful):
                 attempt.waits = False
                 return await told(partial(self._call, attempt))
+        except ClaimLost as error:  # another node has taken the unsubscription in
+            return Outcome(False, str(error), answered=False, gone=True)
         except GivenUp as error:
             attempt.given_up = True
             return Outcome(False, str(error), answered=False, refused=True)

@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.storage.conflicts import insert_into
-from rsscloud_broker.storage.schema import fanout, intent, pending, topic
+from rsscloud_broker.storage.schema import fanout, intent, pending, subscription, topic
 from rsscloud_broker.storage.shared_schema import suspect
 from rsscloud_broker.storage.topic_urls import key_of
 from rsscloud_broker.tables import to_micros
@@ -107,15 +107,22 @@ def is_left_alone(conn: Connection, work: Work, seconds: float, now: ColumnEleme
     return conn.execute(select(suspect.c.ends).where(_is(work), lately)).first() is not None
 
 
-def begin_trial(conn: Connection, work: Work, node: int) -> None:
+def begin_trial(conn: Connection, work: Work, node: int) -> bool:
     """Say that this node is at a suspect from now on.
 
     :param node: the node id of this process.
+    :returns: False if there is nothing to do: the subscription has ended meanwhile.
     """
+    if work.kind is WorkKind.NOTIFICATION:
+        there = conn.scalar(select(subscription.c.id).where(subscription.c.id == work.name))
+        if there is None:
+            conn.execute(delete(suspect).where(_is(work)))
+            return False
     begun = conn.execute(update(suspect).where(_is(work)).values(node_id=node))
     if not begun.rowcount and work.kind is WorkKind.NOTIFICATION:  # one of a fan-out
         values = {"kind": work.kind, "key": work.name, "ends": 1, "ended_at": 0, "node_id": node}
         conn.execute(insert_into(conn, suspect).values(values).on_conflict_do_nothing())
+    return True
 
 
 def end_trial(conn: Connection, work: Work, node: int | None, *, harmless: bool) -> None:

@@ -27,7 +27,7 @@ from twisted.internet.defer import CancelledError, DeferredLock, DeferredSemapho
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.errors import GivenUp, Unavailable
+from rsscloud_broker.errors import ClaimLost, GivenUp, Unavailable
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.storage import suspects
 from rsscloud_broker.storage.nodes import database_clock
@@ -120,9 +120,11 @@ class Trials:
 
     @asynccontextmanager
     async def _recorded(self, work: Work) -> AsyncIterator[None]:
-        await self._database.write(
+        if not await self._database.write(
             lambda conn: suspects.begin_trial(conn, work, self._registered(conn))
-        )
+        ):
+            self._known.pop(work, None)
+            raise ClaimLost("its subscription has ended")
         try:
             yield
         except GeneratorExit:  # the process ends in the middle of it, which is not its end

@@ -99,7 +99,8 @@ class AttemptsTestCase(SynchronousTestCase):
 
 class SuspectTests(AttemptsTestCase):
     def suspect(self, ends: int) -> None:
-        work = Work(WorkKind.NOTIFICATION, subscription().id)
+        stored = self.successResultOf(self.store.put_subscription(subscription()))
+        work = Work(WorkKind.NOTIFICATION, stored.id)
         self.successResultOf(make_suspect(self.store, work, ends))
 
     def test_one_that_may_have_ended_a_process_is_made(self) -> None:

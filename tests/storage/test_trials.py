@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.storage.trials import CALM, FEW
 from rsscloud_broker.testing import memory_store
+from tests.sinks.engine import subscribe_all
 from tests.storage.suspects import make_suspect
 
+TOPIC = "http://feeds.example/rss.xml"
 CALM_AT = CALM[WorkKind.NOTIFICATION]
 
 
@@ -29,6 +33,11 @@ class TrialTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.store = memory_store()
         self.addCleanup(self.store.stopService)
+        urls = [f"http://reader{number}.example/" for number in range(201)]
+        database: Any = self.store._database
+        self.successResultOf(
+            database.write(partial(subscribe_all, urls=urls, topic=TOPIC, first=0))
+        )
         self.clock: Any = self.store.suspects._reactor
         self.begun: list[Work] = []
         self.ends: dict[Work, Deferred[None]] = {}
@@ -51,6 +60,14 @@ class TrialTests(SynchronousTestCase):
                 await self.ends[work]
 
         return Deferred.fromCoroutine(trial())
+
+    def test_a_subscription_that_has_ended_is_not_notified(self) -> None:
+        """Another node may have taken that in while a notification waited for its trial."""
+        work = notification(500)
+        self.suspect(work)
+        self.store.suspects._known[work] = 1
+        self.failureResultOf(self.begin(work), ClaimLost)
+        self.assertEqual((self.begun, work in self.store.suspects), ([], False))
 
     def test_what_is_not_suspect_waits_for_nobody(self) -> None:
         for number in range(FEW + 3):
