@@ -122,7 +122,8 @@ class Distribution(Service):
             self._contents,
             parts.blocks,
             delivered=self._delivered,
-            trials=parts.store,
+            # Notifications are not tried with care yet: see docs/decisions/0024.
+            trials=None,
         )
         self._retries = Retries(
             parts.store,

@@ -16,9 +16,7 @@ from sqlalchemy import func, select
 
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.schema import (
-    fanout,
     intent,
-    node,
     pending,
     subscription,
     topic,
@@ -27,8 +25,6 @@ from rsscloud_broker.storage.shared_schema import suspect
 from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, until
 from tests.e2e.publishing import by_weblog_updates, subscribe_all
 from tests.e2e.servers import FEED, Handler, Server, http_server
-from tests.e2e.test_cluster import Node
-from tests.postgresql import empty_database
 
 #: How many other subscribers the feed has.
 OTHERS = 100
@@ -127,31 +123,6 @@ class SuspectTests(EndToEndTestCase):
             ).where(subscription.c.consecutive_errors > 0)
             return {url: (count, reason) for url, count, reason in connection.execute(failed)}
 
-    def test_notification(self) -> None:
-        callbacks = [self.world.url(path) for path in self.others]
-        deadly = self.world.url(DEADLY)
-        callbacks.insert(OTHERS // 2, deadly)
-        subscribe_all(self.broker, self.feed, callbacks)
-        self.broker.start()
-        self.broker.ping(self.feed)
-
-        def settled() -> bool:
-            return self.rows(fanout) + self.rows(pending) == 0 and len(self.errors()) > 0
-
-        self.until_settled(settled, "all notifications to be over")
-        self.assertEqual(self.world.heard[DEADLY], TIMES)
-        self.assertEqual([path for path in self.others if not self.world.heard[path]], [])
-        ((callback, (failures, reason)),) = self.errors().items()
-        self.assertEqual((callback, failures), (deadly, 1))
-        self.assertIn("has ended or stood still 3 times", reason)
-        self.assertIn("A notification is given up", self.broker.log)
-        # The next change is told to the others at once.
-        self.world.heard.clear()
-        self.broker.ping(self.feed)
-        until(lambda: all(self.world.heard[path] for path in self.others), "the others to be told")
-        self.assertEqual(self.world.heard[DEADLY], 0)
-        self.assertTrue(self.broker.running)
-
     def test_topic(self) -> None:
         deadly = self.world.url(f"{DEADLY}.xml")
         subscribe_all(self.broker, deadly, [self.world.url("/others/1")])
@@ -197,57 +168,3 @@ class SuspectTests(EndToEndTestCase):
         self.broker.start()
         until(lambda: self.rows(pending) == 0, "the notification to be over")
         self.assertEqual(self.rows(suspect), 0)
-
-
-class FrozenNodeTests(EndToEndTestCase):
-    """Two nodes, and what has one after the other stand still."""
-
-    def setUp(self) -> None:
-        super().setUp()
-        self.url = empty_database()
-        self.world = self.served(World())
-        self.world.end = self.freeze
-        self.nodes = [Node(self.directory(), self.url) for _ in range(2)]
-        self.frozen: dict[int, int] = {}
-
-    def freeze(self) -> None:
-        """Have the node stand still that is at the notification."""
-        with open_database(self.url, writes=False) as connection:
-            at_it = select(node.c.id, node.c.name)
-            trial = connection.execute(at_it.join(suspect, suspect.c.node_id == node.c.id)).first()
-            walk = connection.execute(at_it.join(fanout, fanout.c.node_id == node.c.id)).first()
-        found = trial or walk
-        assert found is not None
-        pid = int(found.name.split()[-1])
-        self.frozen[found.id] = pid
-        os.kill(pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let nodes go on that others have removed."""
-        with open_database(self.url, writes=False) as connection:
-            left = set(connection.scalars(select(node.c.id)))
-        for key in self.frozen.keys() - left:
-            os.kill(self.frozen.pop(key), signal.SIGCONT)
-
-    def test_notification_is_given_up_after_it_froze_three(self) -> None:
-        feed, deadly = self.world.url("/feed.xml"), self.world.url(DEADLY)
-        subscribe_all(self.nodes[0], feed, [deadly])
-        for one in self.nodes:
-            self.with_log(one)
-            self.addCleanup(one.end)
-            one.start()
-        self.nodes[0].ping(feed)
-
-        def frozen_once_more() -> bool:
-            self.thaw()
-            return self.world.kills == kills
-
-        for kills in range(1, TIMES + 1):  # noqa: B007 # the condition reads it
-            until(frozen_once_more, "a node to stand still")
-
-        def settled() -> bool:
-            self.thaw()
-            return any("A notification is given up" in one.log for one in self.nodes)
-
-        until(settled, "the notification to be given up")
-        self.assertEqual(self.world.heard[DEADLY], TIMES)

@@ -461,8 +461,8 @@ class PulseTests(NodesTestCase):
             for _ in range(3):
                 await self.until(events, WorkHinted())
             self.assertLess(abs(one.clock_ahead + 600), 30)
-            (state, *_) = (await other.nodes()).nodes
-            self.assertLess(abs(state.clock_ahead + 600), 30)
+            while abs((await other.nodes()).nodes[0].clock_ahead + 600) > 30:
+                await self.until(events, WorkHinted())
             self.pass_time(-600)
             while one.clock_ahead:
                 await self.until(events, WorkHinted())
