@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from attrs import evolve, frozen
+from lxml import etree
 
 from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.wire import soap, xml, xmlrpc
@@ -40,6 +41,14 @@ class LargeCall:
     parameters: Any
 
 
+def is_soap(root: etree._Element, means_soap: bool) -> bool:
+    """Whether a document is a SOAP call.
+
+    :param means_soap: whether the request is one for SOAP, unless the document says something else.
+    """
+    return soap.is_envelope(root) or (means_soap and not xmlrpc.is_call(root))
+
+
 def read_call(document: bytes, charset: str | None, means_soap: bool) -> LargeCall:
     """Read a call; to be called by ``interfaces.Parsing``.
 
@@ -49,7 +58,7 @@ def read_call(document: bytes, charset: str | None, means_soap: bool) -> LargeCa
     """
     try:
         root = xml.parse(document, charset)
-        if soap.is_envelope(root) or (means_soap and not xmlrpc.is_call(root)):
+        if is_soap(root, means_soap):
             call = soap.call_from(root)
             return LargeCall(True, call.operation, call.namespace, _packed(call.parameters))
         name, parameters = xmlrpc.call_from(root)

@@ -24,7 +24,7 @@ from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.front_doors import soap as soap_door
 from rsscloud_broker.front_doors import xmlrpc as xmlrpc_door
 from rsscloud_broker.front_doors.answering import answer
-from rsscloud_broker.front_doors.large_calls import LARGE, read_call, whole
+from rsscloud_broker.front_doors.large_calls import LARGE, is_soap, read_call, whole
 from rsscloud_broker.front_doors.offers import Offers
 from rsscloud_broker.front_doors.requests import (
     begins_as_xml,
@@ -261,7 +261,7 @@ class Root(Resource):
             root = xml.parse(body, encoding)
         except xml.MalformedXML as error:
             return _unreadable(request, error.reason, means_soap)
-        if soap.is_envelope(root) or (means_soap and not xmlrpc.is_call(root)):
+        if is_soap(root, means_soap):
             return self._soap.render_document(request, root)
         return self._xmlrpc.render_document(request, root)
 

@@ -104,8 +104,9 @@ class RingTests(Brokers):
         made = {row["name"]: row["received_at"] for row in pings_of(first)}
         for broker in (second, third):
             for row in pings_of(broker):
-                apart = int(str(row["received_at"])) - int(str(made[row["name"]]))
-                self.assertLess(abs(apart), 1_000_001)  # a list has whole seconds
+                at, first_at = int(str(row["received_at"])), int(str(made[row["name"]]))
+                if at != first_at // 1_000_000 * 1_000_000:  # as a list says it, in whole seconds
+                    self.assertLess(abs(at - first_at), 2)
 
 
 class FollowedFeedsTests(Brokers):

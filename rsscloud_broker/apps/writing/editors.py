@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from attrs import frozen
 from twisted.web.server import Request
@@ -52,6 +52,7 @@ from rsscloud_broker.web.answers import DISK_IS_FULL
 from rsscloud_broker.wire.text import sentence
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 #: A method that answers a call.
@@ -190,12 +191,28 @@ class Editors:
             others = [each for each in media if each[1].url != new.enclosure_url]
             # Whatever it is, it stays before the pictures in the HTML.
             media = [("", Link(enclosure, "")), *others] if enclosure else others
-        if len(html) <= SMALL:
-            return with_html(new, html, media)
-        try:
-            return await self.parts.parse(caller.name, with_html, new, html, media)
-        except DocumentUnread as error:
-            raise InvalidPost(f"the HTML cannot be read: {error.reason}") from error
+        return await of_html(self.parts, caller, html, with_html, new, html, media)
+
+
+async def of_html(
+    parts: AppParts,
+    caller: Caller,
+    html: str,
+    function: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """Call a function that reads some HTML: another process does, if the HTML is not small.
+
+    :param caller: who has sent it.
+    :raises InvalidPost: it takes too much to read, or the function says so.
+    """
+    if len(html) <= SMALL:
+        return function(*args, **kwargs)
+    try:
+        return await parts.parse(caller.name, function, *args, **kwargs)
+    except DocumentUnread as error:
+        raise InvalidPost(f"the HTML cannot be read: {error.reason}") from error
 
 
 class EditorAPI(XMLRPC):

@@ -26,9 +26,8 @@ from typing import Any, Final
 from attrs import evolve
 from twisted.web.server import Request
 
-from rsscloud_broker.apps.writing.editors import SCOPE
+from rsscloud_broker.apps.writing.editors import SCOPE, of_html
 from rsscloud_broker.apps.writing.interface import IWriting
-from rsscloud_broker.apps.writing.markup import SMALL
 from rsscloud_broker.apps.writing.micropub_requests import (
     FORM,
     JSON,
@@ -52,7 +51,6 @@ from rsscloud_broker.apps.writing.properties import (
 from rsscloud_broker.apps.writing.rules import checked
 from rsscloud_broker.errors import (
     DiskFull,
-    DocumentUnread,
     Forbidden,
     Refused,
     TooMany,
@@ -143,11 +141,13 @@ class Micropub:
         else:
             properties = of_form(sent.form.pairs)
         files = sent.form.files if sent.form else ()
-        self._check(await self._read(caller, properties), files)
+        new = await self._read(caller, properties)
+        self._check(new, files)
         for field, name, data in files:
             upload = await self._writing.upload(caller, name, data, source)
             properties.setdefault(field.removesuffix("[]"), []).append(upload.url)
-        new = await self._read(caller, properties)
+        if files:
+            new = await self._read(caller, properties)
         post = await self._writing.add(caller, new, source)
         return Answer(b"", JSON, 201, {"location": self._writing.page_url(post)})
 
@@ -155,12 +155,8 @@ class Micropub:
         self, caller: Caller, properties: dict[str, list[Any]], old: Post | None = None
     ) -> NewPost:
         """See ``new_post``."""
-        if len(html_in(properties)) <= SMALL:
-            return new_post(properties, old)
-        try:
-            return await self._parts.parse(caller.name, new_post, properties, old)
-        except DocumentUnread as error:
-            raise InvalidPost(f"the HTML cannot be read: {error.reason}") from error
+        html = html_in(properties)
+        return await of_html(self._parts, caller, html, new_post, properties, old)
 
     def _check(self, new: NewPost, files: Sequence[tuple[str, str, bytes]]) -> None:
         """Check a message before its files are stored, which would be left over otherwise.
