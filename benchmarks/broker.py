@@ -20,14 +20,14 @@ from sqlalchemy import insert
 
 from benchmarks.processes import TOP, Deadline, Failed, Running, environment, free_port
 from rsscloud_broker.config import Config
+from rsscloud_broker.database.columns import (
+    to_micros,
+)
 from rsscloud_broker.model import Ping
 from rsscloud_broker.storage import import_document, migrate, open_database
 from rsscloud_broker.storage.pings import fingerprint
 from rsscloud_broker.storage.schema import (
     ping,
-)
-from rsscloud_broker.tables import (
-    to_micros,
 )
 
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}

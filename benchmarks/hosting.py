@@ -12,8 +12,8 @@ from benchmarks.pings import CONNECTIONS, pings
 from benchmarks.processes import Deadline, Failed, Helper, Sample, Stopwatch
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
-from rsscloud_broker.account_options import Accounts
 from rsscloud_broker.accounts import Hasher
+from rsscloud_broker.config.accounts import Accounts
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.accounts import add_account
 

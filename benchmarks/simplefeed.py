@@ -18,12 +18,13 @@ from sqlalchemy import Engine, make_url
 from benchmarks.processes import Deadline, Failed, Running, Sample, environment, free_port
 from benchmarks.report import Line, Target
 from benchmarks.rows import Settings
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import Content, Entry, Link
 from rsscloud_broker.simplefeed.schema import TABLES
-from rsscloud_broker.storage import sqlite, upgrade
-from rsscloud_broker.storage.engine import for_writing, open_engine
+from rsscloud_broker.storage import upgrade
 
 _APPENDS = 20_000
 #: How many pings the writer of a busy broker commits together.

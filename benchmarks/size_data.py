@@ -11,9 +11,9 @@ from attrs import frozen
 from sqlalchemy import Connection, Index, create_engine, event, text
 from sqlalchemy.schema import CreateIndex, DropIndex
 
+from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.schema import pending, ping, subscription, topic
-from rsscloud_broker.tables import to_micros
 
 #: The tables with many rows.
 LARGE = ("topic", "subscription", "ping", "pending_notification")

@@ -23,7 +23,7 @@ from rsscloud_broker.core import Access, Sweeper
 from rsscloud_broker.model import Ping
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing.fakes import RecordingBus
-from rsscloud_broker.timing import EachPeriod, SystemClock
+from rsscloud_broker.util.clock import EachPeriod, SystemClock
 
 #: Seconds between two pings, and for which nothing is done when the work is "nothing".
 _PAUSE, _IDLE = 0.01, 10.0

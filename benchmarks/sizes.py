@@ -22,11 +22,11 @@ from benchmarks.control import Message
 from benchmarks.processes import Deadline, Helper, Sample
 from benchmarks.report import Line, Target, as_text, machine, ratio
 from benchmarks.size_data import Sizes, fill, topic_url
+from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.model import Callback, FetchResult, Lease, Ping, Subscription
-from rsscloud_broker.records import PollPlan
+from rsscloud_broker.model.work import PollPlan
 from rsscloud_broker.storage import nodes, pings, polls, recording, subscriptions, walks
 from rsscloud_broker.storage.due import claim_found, find_due
-from rsscloud_broker.storage.engine import for_writing, open_engine
 
 #: The small database has this part of the rows of the large one, but not less than the least scale,
 #: at which there are enough subscriptions for a slice and a claim.

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from attrs import frozen
 
 from rsscloud_broker.model import Callback, Ping, Subscription
-from rsscloud_broker.records import Swept
+from rsscloud_broker.model.work import Swept
 
 
 @frozen

@@ -44,7 +44,7 @@ _SCRIPTS: Final = ("twistd", "rsscloud-broker")
 #: What the nursery imports, with all modules of the packages.
 _MODULES: Final = (
     "rsscloud_broker.plugins.bundled",
-    "rsscloud_broker.tap",
+    "rsscloud_broker.composition.server",
     "twisted.internet.epollreactor",  # which makes no reactor yet
     "twisted.scripts.twistd",
     "twisted.trial.itrial",  # twistd's plugins import it

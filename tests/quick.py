@@ -34,9 +34,9 @@ PROGRAMS = (
 LONG = frozenset(
     {
         "tests.core.test_fairness",
-        "tests.sinks.test_backlogs",
-        "tests.sinks.test_faults",
-        "tests.sinks.test_speed",
+        "tests.delivery.test_backlogs",
+        "tests.delivery.test_faults",
+        "tests.delivery.test_speed",
         "tests.storage.test_exchange",
         "tests.storage.test_store",
         "tests.storage.test_store_machine",

@@ -5,7 +5,7 @@ Afterwards ``python -m tests.slowest DIRECTORY`` lists the slowest, with the sec
 took and how many of them it and its own processes kept a processor busy::
 
     The slowest 20 of 3134 tests, which took 650 s (560 s busy) in all:
-     12.3 s ( 11.9 s busy)  tests.sinks.test_faults.DeliveryTests.test_everybody_is_told
+     12.3 s ( 11.9 s busy)  tests.delivery.test_faults.DeliveryTests.test_everybody_is_told
     ...
 """
 

@@ -14,7 +14,9 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.interface import InterfaceClass
 
 import rsscloud_broker
-from rsscloud_broker import counters, discovery, events, interfaces, model, options, testing
+from rsscloud_broker import counters, events, interfaces, model, testing
+from rsscloud_broker.config import building
+from rsscloud_broker.runtime import plugin_discovery
 from tests.processes import BIN
 
 DOCS = Path(rsscloud_broker.__file__).parent.parent / "docs"
@@ -22,8 +24,8 @@ DOCS = Path(rsscloud_broker.__file__).parent.parent / "docs"
 #: What authors of plugins use of modules that are mostly for the broker itself.
 USED = {
     counters: {"Counters"},
-    discovery: {"KINDS", "Makers", "PluginError", "discover", "select"},
-    options: {"ConfigError", "build"},
+    plugin_discovery: {"KINDS", "Makers", "PluginError", "discover", "select"},
+    building: {"ConfigError", "build"},
 }
 
 

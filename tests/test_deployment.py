@@ -23,8 +23,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
 from rsscloud_broker import config
-from rsscloud_broker.discovery import discover, faults
-from rsscloud_broker.tap import Options
+from rsscloud_broker.composition.server import Options
+from rsscloud_broker.runtime.plugin_discovery import discover, faults
 from tests.e2e.fixture import until
 from tests.e2e.programs import program
 from tests.processes import BIN, LISTENS, TIMEOUT, Process

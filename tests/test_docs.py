@@ -338,7 +338,7 @@ class LinkTests(SynchronousTestCase):
         self.assertGreater(checked, 10)
 
     def test_files_that_are_named_exist(self) -> None:
-        """``front_doors/site.py`` and the like are files of the package, the tests or the top."""
+        """``http/site.py`` and the like are files of the package, the tests or the top."""
         checked = 0
         pattern = r"``([a-z_.-]+(?:/[A-Za-z0-9_.-]+)+\.(?:py|toml|rst|wsdl|tac|service|socket))``"
         for document in documents():

@@ -15,7 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.monitoring.measuring import add_process_metrics
+from rsscloud_broker.runtime.measuring import add_process_metrics
 from tests.e2e.programs import output, program
 from tests.processes import TIMEOUT
 

@@ -22,7 +22,6 @@ from twisted.cred.portal import Portal
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.account_options import Accounts as AccountOptions
 from rsscloud_broker.accounts.checked_passwords import CheckedPasswords
 from rsscloud_broker.accounts.names import check_name, is_name
 from rsscloud_broker.accounts.passwords import Passwords, check_password, is_too_long
@@ -35,6 +34,7 @@ from rsscloud_broker.accounts.secrets import (
     new_secret,
     new_token,
 )
+from rsscloud_broker.config.accounts import Accounts as AccountOptions
 from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany, Unavailable
 from rsscloud_broker.interfaces import (
     Account,
@@ -50,7 +50,7 @@ from rsscloud_broker.interfaces import (
     Token,
 )
 from rsscloud_broker.interfaces.accounts import OF_EVERYBODY, SCOPES
-from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.wire.text import clean
 
 T = TypeVar("T")

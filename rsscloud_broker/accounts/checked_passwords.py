@@ -16,9 +16,9 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from rsscloud_broker.account_options import Accounts as AccountOptions
-from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.config.accounts import Accounts as AccountOptions
 from rsscloud_broker.interfaces import IClock, StoredPassword
+from rsscloud_broker.util.bounded_dict import BoundedDict
 
 #: For how many accounts the last right password is remembered.
 MAX_ACCOUNTS: Final = 50_000

@@ -12,7 +12,7 @@ from typing import Final
 from twisted.logger import Logger
 
 from rsscloud_broker.interfaces import AccountData, IAccountStore, IClock
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.util.clock import EachPeriod
 
 #: Seconds between two looks.
 PERIOD: Final = 5.0

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from rsscloud_broker.account_options import Accounts as AccountOptions
+from rsscloud_broker.config.accounts import Accounts as AccountOptions
 from rsscloud_broker.interfaces import IAccountStore, IClock, IJobs
-from rsscloud_broker.timing import OnOneNode
+from rsscloud_broker.util.clock import OnOneNode
 
 #: How many sessions and how many tokens one transaction deletes.
 PORTION: Final = 500

@@ -32,8 +32,8 @@ from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import DocumentFault, OwnAddress, Refused, TooMany, Unavailable
 from rsscloud_broker.interfaces import FeedReport, Finding, IClock, IFeedDoctor, Parsing
 from rsscloud_broker.model import host_of
-from rsscloud_broker.sources import bucket_of
-from rsscloud_broker.together import together
+from rsscloud_broker.policy.addresses import bucket_of
+from rsscloud_broker.util.together import together
 
 #: The deadlines in seconds: for all requests for the feed, and for each cloud or hub.
 FEED_SECONDS: Final = 20.0

@@ -14,7 +14,7 @@ from attrs import frozen
 
 from rsscloud_broker.client.feed_requests import PERMANENT, Answer, Fetches
 from rsscloud_broker.interfaces import Finding
-from rsscloud_broker.urls import joined
+from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.feed import FeedFacts, UnreadableFeed, read_feed, xml_redirect
 from rsscloud_broker.wire.feed_hints import DAYS

@@ -16,7 +16,7 @@ from attrs import frozen
 from rsscloud_broker.client.feed_findings import Judgement
 from rsscloud_broker.client.feed_requests import PERMANENT, Answer, Fetches
 from rsscloud_broker.interfaces import Finding
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import rsscloud, websub, xmlrpc
 from rsscloud_broker.wire.links import HUB_PATHS
 from rsscloud_broker.wire.text import in_bytes

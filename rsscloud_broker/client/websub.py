@@ -20,7 +20,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
 
 from rsscloud_broker.client.web import ClientError, MakesRequests, Reply, Web
-from rsscloud_broker.urls import joined
+from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links, websub, xml
 from rsscloud_broker.wire.text import clean, decode
 from rsscloud_broker.wire.websub import HubCall

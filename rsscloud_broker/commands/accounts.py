@@ -38,7 +38,7 @@ from rsscloud_broker.config import Accounts
 from rsscloud_broker.errors import InvalidAccount
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.interfaces.accounts import SCOPES
-from rsscloud_broker.local_sign_in import LINK_LIFE
+from rsscloud_broker.runtime.local_sign_in import LINK_LIFE
 from rsscloud_broker.storage import accounts as rows
 from rsscloud_broker.web.sign_in_link import link_to
 

@@ -9,9 +9,10 @@ import click
 from attrs import evolve
 from sqlalchemy import make_url
 
-from rsscloud_broker import config, discovery, start_checks
+from rsscloud_broker import config
 from rsscloud_broker.commands.configured import config_option, data_option, plain_errors
-from rsscloud_broker.front_doors.listening import SYSTEMD, check_endpoints
+from rsscloud_broker.http.listening import SYSTEMD, check_endpoints
+from rsscloud_broker.runtime import plugin_discovery, start_checks
 from rsscloud_broker.wire import text
 
 
@@ -29,7 +30,7 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
     Give the options with which the broker is started.  The command changes nothing and does not
     disturb a broker that runs.  The exit status is 0 only if the broker would start.
     """
-    makers = discovery.discover()
+    makers = plugin_discovery.discover()
     settings, service = built(makers, config_file, public_url, **others)
     found = start_checks.examine(settings, service.app_tables)
     if settings.public_url is None:
@@ -45,8 +46,8 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
         "metrics": _metrics(settings.metrics),
         "public_url": settings.public_url or f"{settings.address} (derived from listen)",
     }
-    for kind in discovery.KINDS:
-        chosen = discovery.select(makers.of_kind(kind), getattr(settings, kind), kind)
+    for kind in plugin_discovery.KINDS:
+        chosen = plugin_discovery.select(makers.of_kind(kind), getattr(settings, kind), kind)
         lines[kind] = ", ".join(maker.name for maker, _ in chosen) or "(none)"
     for key, value in lines.items():
         click.echo(f"{key:<12} {value}")
@@ -55,7 +56,7 @@ def check_config(config_file: str | None, public_url: str | None, **others: Any)
 
 
 def built(
-    makers: discovery.Makers, config_file: str | None, public_url: str | None, **others: Any
+    makers: plugin_discovery.Makers, config_file: str | None, public_url: str | None, **others: Any
 ) -> tuple[config.Config, Any]:
     """Build a broker as twistd would, without starting it.
 
@@ -67,14 +68,14 @@ def built(
     # Imported here, since most commands need neither.
     from twisted.internet import reactor  # noqa: PLC0415
 
-    from rsscloud_broker import tap  # noqa: PLC0415
+    from rsscloud_broker.composition import server  # noqa: PLC0415
 
-    options = tap.Options()
+    options = server.Options()
     options.update({"config": config_file, "public-url": public_url, **others})
     settings = options.configuration(makers)
     where = "the command line" if others["listen"] else config_file or "the configuration"
     check_endpoints(settings.all_listen, where, reactor)
-    return settings, tap.make_broker(_without_systemd(settings), reactor, makers)
+    return settings, server.make_broker(_without_systemd(settings), reactor, makers)
 
 
 def _without_systemd(settings: config.Config) -> config.Config:
@@ -108,19 +109,19 @@ def plugins(config_file: str | None) -> None:
 
     Plugins that cannot be used are named after the list, and the exit status is 1.
     """
-    makers, problems = discovery.survey()
+    makers, problems = plugin_discovery.survey()
     # If plugins cannot be used, their tables would be reported as faults, too.
-    check = None if problems else partial(discovery.faults, makers)
+    check = None if problems else partial(plugin_discovery.faults, makers)
     settings = config.load(config_file, check)
     rows = [("KIND", "NAME", "RUNS", "PACKAGE", "HELP")]
-    for kind in discovery.KINDS:
+    for kind in plugin_discovery.KINDS:
         found = makers.of_kind(kind)
         tables = {
             name: table
             for name, table in getattr(settings, kind).items()
             if name in found or not problems
         }
-        chosen = discovery.select(found, tables, kind, config_file or "")
+        chosen = plugin_discovery.select(found, tables, kind, config_file or "")
         running = {maker.name for maker, _ in chosen}
         for name, maker in sorted(found.items()):
             runs = "yes" if name in running else "no"
@@ -130,4 +131,4 @@ def plugins(config_file: str | None) -> None:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         click.echo(line.rstrip())
     if problems:
-        raise click.ClickException(discovery.report(problems))
+        raise click.ClickException(plugin_discovery.report(problems))

@@ -13,15 +13,16 @@ import click
 from sqlalchemy import make_url
 from twisted.internet.error import CannotListenError
 
-from rsscloud_broker import config, discovery, storage
+from rsscloud_broker import config, storage
 from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.front_doors.offers import FrontDoorsError
+from rsscloud_broker.http.offers import FrontDoorsError
+from rsscloud_broker.runtime import plugin_discovery
 
 _EXPECTED = (
     CannotListenError,
     config.ConfigError,
-    discovery.PluginError,
+    plugin_discovery.PluginError,
     FrontDoorsError,
     storage.InvalidDocument,
     storage.UnfitDatabase,

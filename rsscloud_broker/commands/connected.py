@@ -17,7 +17,7 @@ from twisted.internet.task import react
 from twisted.web.client import Agent, HTTPConnectionPool
 
 from rsscloud_broker.client.web import ClientError, Web, trusting
-from rsscloud_broker.timing import SystemClock
+from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import cloud, text
 
 _EXPECTED = (ClientError, CannotListenError, cloud.InvalidCloud, OSError)

@@ -1,6 +1,6 @@
 """The command ``doctor``, which examines an installed broker, or a feed for its publisher.
 
-``rsscloud_broker.doctor`` checks the broker, and ``client.feed_doctor`` the feed.
+``rsscloud_broker.commands.doctor_checks`` checks the broker, and ``client.feed_doctor`` the feed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import Any
 
 import click
 
-from rsscloud_broker import config, discovery, doctor, making
+from rsscloud_broker import config
 from rsscloud_broker.client import feed_doctor
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import asking
+from rsscloud_broker.commands import doctor_checks
 from rsscloud_broker.commands.checking import built
 from rsscloud_broker.commands.configured import (
     config_option,
@@ -23,9 +24,10 @@ from rsscloud_broker.commands.configured import (
     settings_of,
 )
 from rsscloud_broker.commands.connected import cacert_option, run, web_client
-from rsscloud_broker.doctor import Patient, Result
-from rsscloud_broker.front_doors.offers import FrontDoorsError
-from rsscloud_broker.notifiers.websub import PROTOCOL as WEBSUB
+from rsscloud_broker.commands.doctor_checks import Patient, Result
+from rsscloud_broker.delivery.notifiers.websub import PROTOCOL as WEBSUB
+from rsscloud_broker.http.offers import FrontDoorsError
+from rsscloud_broker.runtime import plugin_building, plugin_discovery
 
 #: The protocols of rssCloud notifications that a broker of this kind has by default.
 _USUAL = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
@@ -71,13 +73,13 @@ def examine(
         run(lambda reactor: _examine_feed(reactor, feed_url, own, as_json))
         return
     try:
-        makers = discovery.discover()
+        makers = plugin_discovery.discover()
         settings, service = built(makers, config_file, public_url, **others)
-    except (config.ConfigError, discovery.PluginError, FrontDoorsError) as error:
+    except (config.ConfigError, plugin_discovery.PluginError, FrontDoorsError) as error:
         lines = str(error).splitlines()
         _show([Result("fail", "configuration", line) for line in lines], as_json)
         raise SystemExit(1) from error
-    chosen = discovery.select(makers.front_doors, settings.front_doors, "front_doors")
+    chosen = plugin_discovery.select(makers.front_doors, settings.front_doors, "front_doors")
     doors = frozenset(maker.name for maker, _ in chosen)
 
     async def work(reactor: Any) -> None:
@@ -95,7 +97,7 @@ def examine(
         )
         where = config_file or "the defaults"
         results = [Result("ok", "configuration", f"{where}: it can be used")]
-        _finish([*results, *await doctor.examine(patient)], as_json)
+        _finish([*results, *await doctor_checks.examine(patient)], as_json)
 
     run(work)
 
@@ -103,7 +105,7 @@ def examine(
 async def _examine_feed(reactor: Any, url: str, own: OwnBroker | None, as_json: bool) -> None:
     web = web_client(reactor)
     report = await feed_doctor.examine(asking(web), web.clock, url, own)
-    _finish(doctor.of_feed(report), as_json)
+    _finish(doctor_checks.of_feed(report), as_json)
 
 
 def _named_broker(
@@ -114,9 +116,9 @@ def _named_broker(
         url = url or public_url
         return OwnBroker(url.rstrip("/"), _USUAL, True) if url else None
     settings = settings_of(config_file, data)
-    protocols = making.protocols(settings.notifiers, config_file)
-    doors = discovery.select(
-        discovery.discover().front_doors, settings.front_doors, "front_doors", config_file
+    protocols = plugin_building.protocols(settings.notifiers, config_file)
+    doors = plugin_discovery.select(
+        plugin_discovery.discover().front_doors, settings.front_doors, "front_doors", config_file
     )
     has_hub = WEBSUB in protocols and "websub" in {maker.name for maker, _ in doors}
     return OwnBroker(public_url or settings.address, protocols - {WEBSUB}, has_hub)
@@ -124,13 +126,13 @@ def _named_broker(
 
 def _show(results: Sequence[Result], as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(doctor.as_json(results), indent=2, ensure_ascii=False))
+        click.echo(json.dumps(doctor_checks.as_json(results), indent=2, ensure_ascii=False))
     else:
-        click.echo(doctor.as_text(results))
+        click.echo(doctor_checks.as_text(results))
 
 
 def _finish(results: Sequence[Result], as_json: bool) -> None:
     """Show the results, and end with status 1 if any has failed."""
     _show(results, as_json)
-    if doctor.has_failed(results):
+    if doctor_checks.has_failed(results):
         raise SystemExit(1)

@@ -28,7 +28,7 @@ from rsscloud_broker.client.listener import bind
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.commands.connected import agent, cacert_option, run, web_client
 from rsscloud_broker.commands.output import write_no_more
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.interfaces import IEntryHandler, IMarker, parse_directly
 from rsscloud_broker.simplefeed import json
 from rsscloud_broker.simplefeed.entries import Entry
@@ -36,7 +36,7 @@ from rsscloud_broker.simplefeed.errors import EntryFailed, FollowError
 from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import FileMarker, MemoryMarker
 from rsscloud_broker.simplefeed.waiting import Limits
-from rsscloud_broker.timing import SystemClock
+from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import text
 
 #: How many entries are printed before the marker is written.

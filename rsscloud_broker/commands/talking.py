@@ -22,7 +22,7 @@ from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, L
 from rsscloud_broker.client.subscriber import Callback, Subscriber, find_cloud
 from rsscloud_broker.commands.connected import cacert_option, run, web_client
 from rsscloud_broker.commands.output import write_no_more
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.wire import cloud, text
 
 

@@ -12,8 +12,7 @@ from typing import IO
 
 import click
 
-from rsscloud_broker import discovery, making, storage
-from rsscloud_broker.app_parts import installed_tables
+from rsscloud_broker import storage
 from rsscloud_broker.commands.configured import (
     config_option,
     data_option,
@@ -21,10 +20,12 @@ from rsscloud_broker.commands.configured import (
     plain_errors,
     settings_of,
 )
+from rsscloud_broker.composition.apps import installed_tables
 from rsscloud_broker.config import Config
+from rsscloud_broker.config.validators import check_database
 from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
-from rsscloud_broker.rules import check_database
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.runtime import plugin_building, plugin_discovery
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import node_states, topic_status
 from rsscloud_broker.wire.links import HUB_PATHS
 
@@ -87,7 +88,7 @@ def import_(
         document = json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise click.ClickException(f"{file.name}: is not JSON: {error}") from error
-    protocols = making.protocols(settings.notifiers, config_file or "")
+    protocols = plugin_building.protocols(settings.notifiers, config_file or "")
     hub = f"{settings.address}{HUB_PATHS[0]}"
     storage.migrate(settings.database_url)
     begin = partial(storage.open_database, settings.database_url)
@@ -101,7 +102,7 @@ def _copy(source: str, settings: Config) -> None:
         check_database("--from", source)
     except ValueError as error:
         raise click.ClickException(str(error)) from error
-    makers = discovery.discover()
+    makers = plugin_discovery.discover()
     tables = installed_tables(makers.apps.values(), makers.front_doors.values())
     copied = storage.copy_database(source, settings.database_url, tables)
     for name, count in sorted(copied.rows.items()):

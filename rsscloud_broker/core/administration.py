@@ -13,23 +13,6 @@ from attrs import evolve
 from prometheus_client import Gauge
 from zope.interface import implementer
 
-from rsscloud_broker.admin_records import (
-    BLOCK_KINDS,
-    MAX_BLOCKS,
-    STATES,
-    Announcement,
-    Block,
-    BrokerState,
-    Change,
-    SubscriptionDetails,
-    SubscriptionFilter,
-    SubscriptionPage,
-    TopicDetails,
-    TopicReading,
-    WorkerState,
-)
-from rsscloud_broker.blocks import Blocks
-from rsscloud_broker.core.block_names import block_name, host_name
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.following import MAX_ANNOUNCEMENTS, Following
 from rsscloud_broker.core.web_addresses import topic_of
@@ -45,10 +28,27 @@ from rsscloud_broker.interfaces import (
     ServedTopics,
 )
 from rsscloud_broker.model import HIDDEN, Subscription
-from rsscloud_broker.records import HostState
+from rsscloud_broker.model.administration import (
+    BLOCK_KINDS,
+    MAX_BLOCKS,
+    STATES,
+    Announcement,
+    Block,
+    BrokerState,
+    Change,
+    SubscriptionDetails,
+    SubscriptionFilter,
+    SubscriptionPage,
+    TopicDetails,
+    TopicReading,
+    WorkerState,
+)
+from rsscloud_broker.model.work import HostState
+from rsscloud_broker.policy.block_names import block_name, host_name
+from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.util.threads import Workers
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
-from rsscloud_broker.workers import Workers
 
 #: The options of subscriptions whose values an administrator may see.
 PUBLIC_OPTIONS: Final = frozenset({websub.HUB, websub.METHOD})

@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.core.waiting_checks import WaitingChecks
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.records import FetchRecord
-from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.model.work import FetchRecord
+from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.retry import StoreRetry
 
 #: Seconds until a topic is fetched that was asked for during each of two fetches.
 PAUSE: Final = 1.0

@@ -12,11 +12,9 @@ from functools import partial
 from attrs import evolve
 from zope.interface import implementer
 
-from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.lookups import Lookups
-from rsscloud_broker.core.rate_limits import Admission
 from rsscloud_broker.core.recent_pings import RecentPings
 from rsscloud_broker.core.reviving import RevivesIfAllowed
 from rsscloud_broker.core.topic_reader import NOT_READ
@@ -48,11 +46,13 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
 from rsscloud_broker.model import Content, Intent, Ping, Subscription
-from rsscloud_broker.records import Told
-from rsscloud_broker.sources import bucket_of
-from rsscloud_broker.together import together
-from rsscloud_broker.urls import normal_form
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Told
+from rsscloud_broker.policy.access import Access
+from rsscloud_broker.policy.addresses import bucket_of
+from rsscloud_broker.policy.rate_limits import Admission
+from rsscloud_broker.util.together import together
+from rsscloud_broker.util.urls import normal_form
 
 #: What a publisher is told when too many topics wait to be fetched, and for how many seconds.
 QUEUE_FULL, QUEUE_FULL_PAUSE = "as many topics wait to be read as the broker keeps", 60

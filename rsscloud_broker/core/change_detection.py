@@ -26,7 +26,6 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.core.again import Again
 from rsscloud_broker.core.elsewhere import Found, OtherNodes, record_of, result_of
 from rsscloud_broker.core.feed_inspector import FeedInspector
@@ -39,10 +38,11 @@ from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import FetchResult, Ping
-from rsscloud_broker.records import UNTOLD, Check, CheckState, FetchRecord, Told
-from rsscloud_broker.sources import bucket_of
-from rsscloud_broker.store_retry import StoreRetry
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import UNTOLD, Check, CheckState, FetchRecord, Told
+from rsscloud_broker.policy.addresses import bucket_of
+from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.retry import StoreRetry
 
 T = TypeVar("T")
 

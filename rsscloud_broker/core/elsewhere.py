@@ -23,7 +23,7 @@ from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import Event, WorkHinted
 from rsscloud_broker.interfaces import IClock, IEventSink, IStore
 from rsscloud_broker.model import FetchResult, TopicStatus
-from rsscloud_broker.records import FetchRecord
+from rsscloud_broker.model.work import FetchRecord
 
 #: Seconds until the store is read although no hint came, and until this node fetches by itself.
 LOOK, LONGEST = 1.0, 10.0

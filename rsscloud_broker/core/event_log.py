@@ -8,7 +8,7 @@ from twisted.internet.defer import DeferredSemaphore
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IEventLog, IStore
-from rsscloud_broker.log_entries import LogEntry, LogFilter
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 
 #: How many reads may run at the same time.  The store has few threads that read, and deliveries
 #: need them too; but anybody may read the log as often as they like.

@@ -15,12 +15,12 @@ from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.admin_records import Announcement, Change
-from rsscloud_broker.blocks import Blocks
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Administered, HostFreed
 from rsscloud_broker.interfaces import IAdministrationStore, IAnnouncements, IClock, IEventBus
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.model.administration import Announcement, Change
+from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.util.clock import EachPeriod
 
 #: Seconds between two looks.
 PERIOD: Final = 2.0

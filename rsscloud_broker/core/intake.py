@@ -12,7 +12,6 @@ from typing import Final
 from twisted.internet.task import deferLater
 from zope.interface import implementer
 
-from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.web_addresses import check_ping
 from rsscloud_broker.counters import Counters
@@ -27,8 +26,9 @@ from rsscloud_broker.interfaces import (
     IStore,
 )
 from rsscloud_broker.model import Ping
-from rsscloud_broker.urls import normal_form
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.policy.access import Access
+from rsscloud_broker.util.urls import normal_form
 
 #: How many pings are recorded in one operation.
 PORTION: Final = 200

@@ -11,7 +11,7 @@ attempts anew nor makes them earlier.
 
 Each intent has a timer in memory.  A later intent of the same subscription replaces an earlier one.
 Decision 0016 (``docs/decisions``) says why topics (``retrying``) and notifications
-(``sinks/retries.py``) have schedulers of their own.
+(``delivery/retries.py``) have schedulers of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.errors import (
     CallbackFailed,
@@ -37,9 +36,10 @@ from rsscloud_broker.errors import (
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Intent
-from rsscloud_broker.records import PendingIntent
-from rsscloud_broker.sources import bucket_of
-from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.model.work import PendingIntent
+from rsscloud_broker.policy.addresses import bucket_of
+from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
+from rsscloud_broker.util.retry import StoreRetry
 
 #: How many intents may wait at a time.
 MAX_PENDING = 10_000

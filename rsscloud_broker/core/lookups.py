@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from rsscloud_broker.core.host_limiter import HostQuota
-from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.interfaces import IClock, IURLPolicy
 from rsscloud_broker.model import host_of
+from rsscloud_broker.policy.host_limiter import HostQuota
+from rsscloud_broker.policy.limiter import FairLimiter, Turn
 
 #: How many host names are looked up at the same time for requests that wait for the result.
 MAX_LOOKUPS: Final = 500

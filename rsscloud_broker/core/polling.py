@@ -18,18 +18,18 @@ from __future__ import annotations
 from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
 
-from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.core.polling_plan import Pace, PollState, plan
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import TopicStatus, host_of
-from rsscloud_broker.records import PollPlan
-from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.model.work import PollPlan
+from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
+from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.clock import EachPeriod
+from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from rsscloud_broker.wire.feed_summary import hints_of
 
 #: Seconds between two looks.

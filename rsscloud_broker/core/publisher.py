@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 from zope.interface import implementer
 
-from rsscloud_broker.core.access import Access
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.web_addresses import topic_of
 from rsscloud_broker.events import PingAccepted, TopicEnded
 from rsscloud_broker.interfaces import IClock, IDiskSpace, IEventBus, IPublisher, IStore
 from rsscloud_broker.model import Content, FetchResult
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.policy.access import Access
 from rsscloud_broker.wire.text import in_bytes
 
 T = TypeVar("T")

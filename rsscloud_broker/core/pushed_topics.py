@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from attrs import field, frozen
 
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 
 
 def _normal_forms(prefixes: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Ping
-from rsscloud_broker.remembering import Remembering
+from rsscloud_broker.util.remembering import Remembering
 
 #: How many pings are shown.
 RECENT: Final = 10

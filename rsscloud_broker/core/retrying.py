@@ -25,8 +25,8 @@ from twisted.logger import Logger
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 
 #: Seconds before each further attempt to fetch a topic.
 RETRIES = (5.0, 30.0, 120.0)

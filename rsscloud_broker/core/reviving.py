@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.errors import TopicEnded
 from rsscloud_broker.events import TopicRevived
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
+from rsscloud_broker.policy.access import NOT_ALLOWED, Access
 
 T = TypeVar("T")
 

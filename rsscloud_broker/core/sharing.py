@@ -15,9 +15,9 @@ from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 from twisted.python.failure import Failure
 
-from rsscloud_broker.core.limiter import Turn
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.policy.limiter import Turn
 
 T = TypeVar("T")
 

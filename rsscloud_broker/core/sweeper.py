@@ -11,11 +11,11 @@ from __future__ import annotations
 from attrs import evolve
 from twisted.logger import Logger
 
-from rsscloud_broker.core.access import NOT_ALLOWED, Access
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
-from rsscloud_broker.records import Swept
-from rsscloud_broker.timing import OnOneNode
+from rsscloud_broker.model.work import Swept
+from rsscloud_broker.policy.access import NOT_ALLOWED, Access
+from rsscloud_broker.util.clock import OnOneNode
 
 #: Seconds after its last fetch until a topic without subscribers is deleted.
 IDLE_TOPIC_SECONDS = 7 * 86_400

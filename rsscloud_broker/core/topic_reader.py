@@ -14,18 +14,18 @@ from attrs import frozen
 from twisted.logger import Logger
 
 from rsscloud_broker import events
-from rsscloud_broker.bounded_dict import BoundedDict
-from rsscloud_broker.core.access import refusal
-from rsscloud_broker.core.host_limiter import HostQuota
-from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import GivenUp, TopicEnded, TopicUnreadable
 from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Topic, host_of
-from rsscloud_broker.readings import Fetched, Wanted
-from rsscloud_broker.urls import normal_form
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.fetching import Fetched, Wanted
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.policy.access import refusal
+from rsscloud_broker.policy.host_limiter import HostQuota
+from rsscloud_broker.policy.limiter import FairLimiter, Turn
+from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.urls import normal_form
 
 T = TypeVar("T")
 

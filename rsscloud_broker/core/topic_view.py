@@ -11,8 +11,8 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IClock, IStore, ITopicView
 from rsscloud_broker.model import Ping, Topic, TopicOverview, TopicStatus, TopicSummary
-from rsscloud_broker.remembering import Remembering
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.urls import normal_form
 
 #: Seconds for which an overview of a topic and a page of pings are remembered.
 FRESH: Final = 1.0

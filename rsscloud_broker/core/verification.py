@@ -15,8 +15,6 @@ from attrs import evolve
 from twisted.logger import Logger
 
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.host_limiter import HostQuota
-from rsscloud_broker.core.limiter import FairLimiter, Turn
 from rsscloud_broker.errors import (
     CallbackFailed,
     TopicEnded,
@@ -27,7 +25,9 @@ from rsscloud_broker.errors import (
 from rsscloud_broker.events import SubscriptionDenied, SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
 from rsscloud_broker.model import Denial, FetchResult, Intent, Lease, Outcome, Subscription, Topic
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.policy.host_limiter import HostQuota
+from rsscloud_broker.policy.limiter import FairLimiter, Turn
 
 #: A content with more bytes than this is not kept in memory while a callback is verified.
 LARGE = 64 * 1024

@@ -19,12 +19,12 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from rsscloud_broker.core.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import host_of
-from rsscloud_broker.records import Check, ClaimedChecks, WantedChecks
-from rsscloud_broker.sources import bucket_of
-from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.model.work import Check, ClaimedChecks, WantedChecks
+from rsscloud_broker.policy.addresses import bucket_of
+from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
+from rsscloud_broker.util.retry import StoreRetry
 
 #: How many claimed checks the process has in memory, and how many of one host.  A source never has
 #: more of them than are free for all others.

@@ -10,7 +10,7 @@ from attrs import evolve
 
 from rsscloud_broker.errors import CallbackFailed, InvalidPing, Refused, TopicUnreadable
 from rsscloud_broker.model import Intent, Ping
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.web_address import fault_of
 
 #: How many characters of an invalid URL an error shows.

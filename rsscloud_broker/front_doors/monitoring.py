@@ -33,9 +33,9 @@ from prometheus_client.exposition import choose_encoder
 from twisted.web.server import Request
 from zope.interface import implementer
 
-from rsscloud_broker.front_doors.answering import Page
-from rsscloud_broker.front_doors.limits import BoundedRequest
-from rsscloud_broker.front_doors.requests import header, plain, respond
+from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.limits import BoundedRequest
+from rsscloud_broker.http.requests import header, plain, respond
 from rsscloud_broker.interfaces import IFrontDoor, IHealth, PartState, Route, RoutesOnly
 
 METRICS, LIVE, READY = "/metrics", "/health/live", "/health/ready"

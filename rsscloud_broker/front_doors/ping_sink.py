@@ -39,15 +39,15 @@ from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
-from rsscloud_broker.front_doors.answering import Page
-from rsscloud_broker.front_doors.requests import caller, parameters, passage, respond
-from rsscloud_broker.front_doors.shown_exchange import (
+from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.requests import caller, parameters, passage, respond
+from rsscloud_broker.http.shown_exchange import (
     MAX_VALUE,
     ShownAnswer,
     document_slots,
     topic_link,
 )
-from rsscloud_broker.front_doors.xmlrpc import CONTENT_TYPE, procedure
+from rsscloud_broker.http.xmlrpc import CONTENT_TYPE, procedure
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,

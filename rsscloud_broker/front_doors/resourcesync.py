@@ -45,10 +45,11 @@ from twisted.logger import Logger
 from twisted.web.server import Request
 from zope.interface import implementer
 
+from rsscloud_broker.config.validators import is_network, is_token
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
-from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.change_lists import PublishedFile
-from rsscloud_broker.front_doors.requests import body_of, caller, charset, header, media_type, plain
+from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.requests import body_of, caller, charset, header, media_type, plain
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
@@ -56,10 +57,9 @@ from rsscloud_broker.interfaces import (
     RoutesOnly,
 )
 from rsscloud_broker.model import Content
-from rsscloud_broker.own_topics import RESOURCESYNC_DOCUMENTS
-from rsscloud_broker.rules import is_network, is_token
-from rsscloud_broker.sources import within
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.outbound.own_topics import RESOURCESYNC_DOCUMENTS
+from rsscloud_broker.policy.addresses import within
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
 from rsscloud_broker.wire.web_address import MAX_URL

@@ -35,7 +35,6 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
-from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.errors import (
     CallbackFailed,
     Forbidden,
@@ -45,12 +44,12 @@ from rsscloud_broker.errors import (
     TopicUnreadable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.front_doors.answering import Page
 from rsscloud_broker.front_doors.attempts import Attempts, CallbackProblem
-from rsscloud_broker.front_doors.requests import all_parameters, caller, parameters, passage
 from rsscloud_broker.front_doors.rsscloud_answers import failure_of, rest_answer
 from rsscloud_broker.front_doors.rsscloud_pages import RssCloudPages
-from rsscloud_broker.front_doors.xmlrpc import procedure
+from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.requests import all_parameters, caller, parameters, passage
+from rsscloud_broker.http.xmlrpc import procedure
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IBroker,
@@ -61,8 +60,9 @@ from rsscloud_broker.interfaces import (
     SoapService,
 )
 from rsscloud_broker.model import Intent
-from rsscloud_broker.together import together
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.together import together
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.origin import BadOrigin
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed

@@ -12,8 +12,8 @@ from typing import Final
 from attrs import frozen
 from twisted.web.server import Request
 
-from rsscloud_broker.front_doors.answering import Say
-from rsscloud_broker.front_doors.requests import header, plain, respond
+from rsscloud_broker.http.answering import Say
+from rsscloud_broker.http.requests import header, plain, respond
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.negotiation import preferred, wants_page
 from rsscloud_broker.wire.rsscloud import BadRegistration

@@ -14,10 +14,10 @@ from typing import Final
 
 from twisted.web.server import Request
 
-from rsscloud_broker.front_doors.answering import Page
-from rsscloud_broker.front_doors.requests import all_parameters, parameters, respond
 from rsscloud_broker.front_doors.rsscloud_answers import XML, RestResult
-from rsscloud_broker.front_doors.shown_exchange import (
+from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.requests import all_parameters, parameters, respond
+from rsscloud_broker.http.shown_exchange import (
     MAX_VALUE,
     ShownAnswer,
     form_slots,

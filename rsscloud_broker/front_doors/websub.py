@@ -41,8 +41,9 @@ from rsscloud_broker.errors import (
     TopicUnreadable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.front_doors.answering import Page
-from rsscloud_broker.front_doors.requests import (
+from rsscloud_broker.front_doors.websub_pages import Said, WebSubPages
+from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.requests import (
     all_parameters,
     body_of,
     caller,
@@ -50,8 +51,7 @@ from rsscloud_broker.front_doors.requests import (
     passage,
     plain,
 )
-from rsscloud_broker.front_doors.shown_exchange import FORM
-from rsscloud_broker.front_doors.websub_pages import Said, WebSubPages
+from rsscloud_broker.http.shown_exchange import FORM
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.wire import websub

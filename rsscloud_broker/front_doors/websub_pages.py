@@ -12,8 +12,8 @@ from typing import Final
 from attrs import frozen
 from twisted.web.server import Request
 
-from rsscloud_broker.front_doors.requests import all_parameters, parameters, respond
-from rsscloud_broker.front_doors.shown_exchange import (
+from rsscloud_broker.http.requests import all_parameters, parameters, respond
+from rsscloud_broker.http.shown_exchange import (
     MAX_VALUE,
     ShownAnswer,
     form_slots,

@@ -16,7 +16,7 @@ from typing import Any
 
 from zope.interface import Interface
 
-from rsscloud_broker.admin_records import (
+from rsscloud_broker.model.administration import (
     Announcement,
     Block,
     BrokerState,
@@ -27,7 +27,7 @@ from rsscloud_broker.admin_records import (
     TopicDetails,
     TopicReading,
 )
-from rsscloud_broker.records import HostState
+from rsscloud_broker.model.work import HostState
 
 
 class IAdministration(Interface):

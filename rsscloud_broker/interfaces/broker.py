@@ -12,7 +12,7 @@ from zope.interface import Attribute, Interface
 
 from rsscloud_broker.events import Event
 from rsscloud_broker.model import Content, Intent, Ping, Subscription
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
 
 
 class IClock(IReactorTime):

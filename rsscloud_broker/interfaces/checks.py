@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Collection
 
 from zope.interface import Interface
 
-from rsscloud_broker.records import CheckState, ClaimedChecks, Told, WantedChecks
+from rsscloud_broker.model.work import CheckState, ClaimedChecks, Told, WantedChecks
 
 
 class ICheckStore(Interface):

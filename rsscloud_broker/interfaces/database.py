@@ -13,7 +13,7 @@ class IDatabase(Interface):
 
     An operation is a function that takes an SQLAlchemy ``Connection``.  It runs in a transaction,
     and runs again if the database lost its work, so it must do nothing else than read and write
-    there.  ``rsscloud_broker.database`` turns such functions into methods.
+    there.  ``rsscloud_broker.database.methods`` turns such functions into methods.
 
     Both methods raise what the operation raises, and then nothing of it is stored; and
     ``Unavailable`` if the database cannot be used now.

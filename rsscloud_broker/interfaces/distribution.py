@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Collection, Sequence
 from zope.interface import Interface
 
 from rsscloud_broker.model import Subscription
-from rsscloud_broker.records import Delivery, Fanout, Recorded
+from rsscloud_broker.model.work import Delivery, Fanout, Recorded
 
 
 class IDistributionStore(Interface):

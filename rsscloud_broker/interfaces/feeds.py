@@ -8,7 +8,7 @@ from typing import Any
 from zope.interface import Attribute, Interface
 
 from rsscloud_broker.model import Ping
-from rsscloud_broker.records import History, KeptChange
+from rsscloud_broker.model.work import History, KeptChange
 
 
 class IChangeStore(Interface):

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from zope.interface import Interface
 
 from rsscloud_broker.model import Validators
-from rsscloud_broker.readings import Fetched, Wanted
+from rsscloud_broker.model.fetching import Fetched, Wanted
 
 
 @frozen

@@ -20,7 +20,6 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import Attribute, Interface
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.disclosure import Disclosure
 from rsscloud_broker.interfaces.accounts import Caller, CheckerParts, IAccounts, ICallers
 from rsscloud_broker.interfaces.administration import IAdministration, IBlocks
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
@@ -39,7 +38,8 @@ from rsscloud_broker.interfaces.views import (
     ITopicView,
 )
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
-from rsscloud_broker.records import History
+from rsscloud_broker.model.disclosure import Disclosure
+from rsscloud_broker.model.work import History
 
 
 @frozen

@@ -11,7 +11,7 @@ from zope.interface import Interface
 
 from rsscloud_broker.interfaces.simplefeed import Position
 from rsscloud_broker.model import Ping
-from rsscloud_broker.shared_records import FollowedList, RelayProgress
+from rsscloud_broker.model.shared import FollowedList, RelayProgress
 
 
 class IRelayStore(Interface):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Collection
 
 from zope.interface import Interface
 
-from rsscloud_broker.shared_records import JobTurn, SharedDocument
+from rsscloud_broker.model.shared import JobTurn, SharedDocument
 
 
 class IJobs(Interface):

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from zope.interface import Interface
 
-from rsscloud_broker.admin_records import Change
 from rsscloud_broker.interfaces.checks import ICheckStore
 from rsscloud_broker.interfaces.distribution import IDistributionStore
 from rsscloud_broker.interfaces.feeds import IChangeStore
@@ -20,7 +19,6 @@ from rsscloud_broker.interfaces.relaying import IFollowStore, IRelayStore
 from rsscloud_broker.interfaces.shared_work import ISharedWork
 from rsscloud_broker.interfaces.trials import ITrials
 from rsscloud_broker.interfaces.views import IStatistics
-from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import (
     Callback,
     Content,
@@ -32,7 +30,10 @@ from rsscloud_broker.model import (
     TopicStatus,
     TopicSummary,
 )
-from rsscloud_broker.records import (
+from rsscloud_broker.model.administration import Change
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import (
     FetchRecord,
     HostState,
     PendingIntent,
@@ -41,7 +42,6 @@ from rsscloud_broker.records import (
     PollPlan,
     Swept,
 )
-from rsscloud_broker.ways import Way
 
 T = TypeVar("T")
 

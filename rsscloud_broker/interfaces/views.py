@@ -8,9 +8,9 @@ from typing import Literal, TypeAlias
 from attrs import frozen
 from zope.interface import Interface
 
-from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import Ping, TopicOverview, TopicStatus, TopicSummary
-from rsscloud_broker.records import PingedTopic
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
+from rsscloud_broker.model.work import PingedTopic
 
 #: What a finding about a feed means for its publisher.
 Kind: TypeAlias = Literal["good", "missing", "wrong"]

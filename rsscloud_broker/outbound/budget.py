@@ -15,9 +15,9 @@ from weakref import finalize
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from rsscloud_broker.budget import Budget
 from rsscloud_broker.errors import MemoryUnavailable, OutboundError
 from rsscloud_broker.model import Content
+from rsscloud_broker.policy.memory_budget import Budget
 
 #: The limit in bytes of each kind: answers that arrive, answers that wait to be decoded, and
 #: contents.

@@ -12,10 +12,10 @@ from twisted.application.service import Service
 from twisted.internet.defer import CancelledError
 from zope.interface import implementer
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import IBlocks, IOutbound, OutboundReply, Signing
 from rsscloud_broker.model import host_of
+from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.exchanges import HTTPExchanger, PendingRequest

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from rsscloud_broker.errors import CallsUnavailable, OutboundError
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, NotConnected
-from rsscloud_broker.twisted_overrides import tcp_client
+from rsscloud_broker.util.twisted_overrides import tcp_client
 
 #: Errors of the operating system that say nothing about the other side: this machine has no
 #: file descriptors, buffers, memory or ports left.

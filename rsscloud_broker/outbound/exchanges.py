@@ -24,7 +24,7 @@ from rsscloud_broker.outbound.http1 import Answer, Http1, Message, NotConnected
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import Target
-from rsscloud_broker.urls import is_address
+from rsscloud_broker.util.urls import is_address
 
 
 class PendingRequest:

@@ -18,9 +18,9 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import TypeAlias
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress
 from rsscloud_broker.interfaces import IBlocks
+from rsscloud_broker.model.administration import Block
 
 Network: TypeAlias = IPv4Network | IPv6Network
 

@@ -25,7 +25,7 @@ from rsscloud_broker.outbound.bodies import Body, BodyMaker, Fields
 from rsscloud_broker.outbound.budget import LONGEST, AnswerBudget
 from rsscloud_broker.outbound.tls import HostTLS
 from rsscloud_broker.outbound.urls import Target
-from rsscloud_broker.twisted_overrides.tcp_client import PendingConnection
+from rsscloud_broker.util.twisted_overrides.tcp_client import PendingConnection
 
 #: How many bytes of an answer are read besides its body: of headers, trailers and interim answers,
 #: and for each byte of the body: the size of a chunk takes five, and a chunk may be one byte.

@@ -34,7 +34,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import CallsUnavailable
 from rsscloud_broker.outbound.names import Names
-from rsscloud_broker.urls import is_localhost
+from rsscloud_broker.util.urls import is_localhost
 
 #: Gives every address of a host name.  The Deferred fails with OSError if the name has no address,
 #: and with CallsUnavailable if the broker cannot look it up for want of its own means.

@@ -30,8 +30,8 @@ from twisted.internet.ssl import (
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from zope.interface import implementer
 
-from rsscloud_broker.bounded_dict import BoundedDict
-from rsscloud_broker.urls import is_address
+from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.urls import is_address
 
 #: How many hosts the last session is kept of, some kilobytes each; and how many called hosts are
 #: remembered.

@@ -10,8 +10,8 @@ from treq.client import HTTPClient
 from treq.cookies import IndexableCookieJar
 from twisted.web.http_headers import Headers
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.interfaces import IBlocks, OutboundReply
+from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.agent import GuardedAgent
 from rsscloud_broker.outbound.bodies import Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
@@ -19,7 +19,7 @@ from rsscloud_broker.outbound.client import Client
 from rsscloud_broker.outbound.decoding import BodyDecoder, InThread
 from rsscloud_broker.outbound.exchanges import PendingRequest
 from rsscloud_broker.outbound.urls import WrittenURL, target_of
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 
 
 class _NoCookies(IndexableCookieJar):

@@ -15,7 +15,6 @@ from attrs import evolve
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.errors import (
     AddressRefused,
     OutboundError,
@@ -25,9 +24,10 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.interfaces import IClock, IOutbound, ITopicFetcher, OutboundReply
 from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
+from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
 from rsscloud_broker.outbound.urls import check_circle, redirected
-from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.util.bounded_dict import BoundedDict
 from rsscloud_broker.wire.feed import xml_redirect
 from rsscloud_broker.wire.http_dates import freshness, http_date
 from rsscloud_broker.wire.text import in_bytes

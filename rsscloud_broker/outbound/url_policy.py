@@ -17,7 +17,7 @@ from rsscloud_broker.interfaces import IURLPolicy
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.urls import target_of
-from rsscloud_broker.urls import is_address
+from rsscloud_broker.util.urls import is_address
 
 #: Seconds that a check waits for the addresses of a host.
 LOOKUP_TIMEOUT = 3.0

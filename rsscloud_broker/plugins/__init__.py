@@ -2,8 +2,8 @@
 
 A third-party package adds its makers by installing a module into a directory
 ``rsscloud_broker/plugins``, without any ``__init__.py``, anywhere on Python's path.  ``bundled``
-holds the makers that come with the broker; ``rsscloud_broker.discovery`` finds and checks them
-all.  ``docs/examples/rsscloud-broker-example`` is an example package to copy.
+holds the makers that come with the broker; ``runtime.plugin_discovery`` finds and checks
+them all.  ``docs/examples/rsscloud-broker-example`` is an example package to copy.
 
 Nothing else belongs here: the broker imports every module in this package when it starts, and
 each must hold makers.

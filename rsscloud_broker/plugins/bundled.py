@@ -23,6 +23,16 @@ from rsscloud_broker.apps.test_feed.items import TABLES as TEST_FEED_TABLES
 from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.schema import TABLES as TABLES_OF_WRITING
+from rsscloud_broker.delivery.distribution import Distribution
+from rsscloud_broker.delivery.notifiers import (
+    HttpPostNotifier,
+    SoapNotifier,
+    WebSubNotifier,
+    XMLRPCNotifier,
+)
+from rsscloud_broker.delivery.notifiers import RssCloudOptions as RssCloudNotifierOptions
+from rsscloud_broker.delivery.notifiers import WebSubOptions as WebSubNotifierOptions
+from rsscloud_broker.delivery.options import DistributionOptions
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions
 from rsscloud_broker.front_doors.resourcesync import ResourceSyncDoor, ResourceSyncOptions
@@ -42,15 +52,10 @@ from rsscloud_broker.interfaces import (
     IPushesContent,
     ISinkMaker,
 )
-from rsscloud_broker.notifiers import HttpPostNotifier, SoapNotifier, WebSubNotifier, XMLRPCNotifier
-from rsscloud_broker.notifiers import RssCloudOptions as RssCloudNotifierOptions
-from rsscloud_broker.notifiers import WebSubOptions as WebSubNotifierOptions
-from rsscloud_broker.records import History
+from rsscloud_broker.model.work import History
 from rsscloud_broker.simplefeed.schema import TABLES as SIMPLEFEED_TABLES
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
 from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
-from rsscloud_broker.sinks.distribution import Distribution
-from rsscloud_broker.sinks.distribution_options import DistributionOptions
 from rsscloud_broker.sinks.event_log import EventLogOptions, EventLogSink
 from rsscloud_broker.sinks.relay import RelayOptions, RelaySink
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions

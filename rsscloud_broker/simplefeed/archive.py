@@ -13,7 +13,7 @@ from typing import Final
 
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker.atomic_files import publish_file
+from rsscloud_broker.util.atomic_files import publish_file
 
 _UUID: Final = re.compile(r"urn:uuid:([0-9a-f-]{36})")
 _NAME: Final = re.compile(r"([0-9]{1,18})\.atom(?:\.gz)?")

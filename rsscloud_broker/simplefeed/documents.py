@@ -32,7 +32,7 @@ from rsscloud_broker.simplefeed.entries import (
     form_of,
     standing_alone,
 )
-from rsscloud_broker.urls import joined
+from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import xml
 
 _MAX_DEPTH: Final = 200

@@ -23,10 +23,8 @@ from attrs import field, frozen
 from twisted.internet.defer import DeferredLock
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker.bounded_dict import BoundedDict
-from rsscloud_broker.database import reading, writing
+from rsscloud_broker.database.methods import reading, writing
 from rsscloud_broker.interfaces import IClock, IDatabase
-from rsscloud_broker.remembering import Remembering
 from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
@@ -34,6 +32,8 @@ from rsscloud_broker.simplefeed.entries import Link
 from rsscloud_broker.simplefeed.log import Document, Kept, Log
 from rsscloud_broker.simplefeed.markers import InThread
 from rsscloud_broker.simplefeed.pruning import Pruned
+from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.remembering import Remembering
 
 #: For so many seconds a recent document is served without a look at the log, unless somebody says
 #: that it has changed.  Another process may have appended to the log.

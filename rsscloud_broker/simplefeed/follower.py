@@ -31,7 +31,7 @@ from rsscloud_broker.simplefeed.documents import FeedDocument
 from rsscloud_broker.simplefeed.errors import FeedUnavailable, FollowError, Stopped
 from rsscloud_broker.simplefeed.processing import Processing
 from rsscloud_broker.simplefeed.waiting import LONGEST_REST, Limits, Waiting
-from rsscloud_broker.urls import joined
+from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.http_dates import freshness
 

@@ -30,9 +30,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from rsscloud_broker.database.columns import insert_on_sqlite, to_micros, to_seconds
 from rsscloud_broker.simplefeed import schema
 from rsscloud_broker.simplefeed.entries import Entry, new_id
-from rsscloud_broker.tables import insert_on_sqlite, to_micros, to_seconds
 
 #: How many entries a document has, unless the log says otherwise.
 PER_DOCUMENT: Final = 100

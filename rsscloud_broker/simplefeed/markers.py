@@ -16,9 +16,9 @@ from attrs import asdict, frozen
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
-from rsscloud_broker.atomic_files import replace_file
 from rsscloud_broker.interfaces import IMarker, Position
 from rsscloud_broker.simplefeed.errors import FollowError
+from rsscloud_broker.util.atomic_files import replace_file
 
 #: Calls a function in a thread.
 InThread: TypeAlias = Callable[..., Awaitable[Any]]

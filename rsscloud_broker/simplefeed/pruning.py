@@ -12,9 +12,9 @@ from typing import Any, Final
 from attrs import frozen
 from sqlalchemy import ColumnElement, Connection, Select, delete, func, select, update
 
+from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.simplefeed import schema
 from rsscloud_broker.simplefeed.log import Kept, locked
-from rsscloud_broker.tables import to_micros
 
 #: How many rows with entries one transaction deletes at most.
 AT_ONCE: Final = 1000

@@ -27,7 +27,7 @@ from rsscloud_broker.events import Event, PingsTakenIn
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.sinks.documents import name_of, records_stored
 from rsscloud_broker.sinks.files import publish_change_list, records_in
-from rsscloud_broker.timing import OnOneNode
+from rsscloud_broker.util.clock import OnOneNode
 from rsscloud_broker.wire.change_list import HOUR, Unit, archive_path
 
 #: The sink works so many seconds after each full minute: by then a ping that arrived at the end

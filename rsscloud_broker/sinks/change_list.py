@@ -16,7 +16,7 @@ from zope.interface import implementer
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.sinks.files import publish_change_list
-from rsscloud_broker.timing import OnOneNode
+from rsscloud_broker.util.clock import OnOneNode
 from rsscloud_broker.wire.change_list import Unit
 
 SHORT_SECONDS: Final = 5 * 60

@@ -14,11 +14,11 @@ from typing import Final
 
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker.atomic_files import PART as PART_NAME
-from rsscloud_broker.atomic_files import Draft
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.events import FilePublished
 from rsscloud_broker.interfaces import ISharedWork, SinkParts
+from rsscloud_broker.util.atomic_files import PART as PART_NAME
+from rsscloud_broker.util.atomic_files import Draft
 
 #: How many bytes are stored in one transaction, so that no other write waits long.
 PART: Final = 256 * 1024

@@ -27,11 +27,11 @@ from zope.interface import implementer
 
 from rsscloud_broker.events import Event, NotificationDelivered, PingRefused, SubscriptionDenied
 from rsscloud_broker.interfaces import IEventSink, SinkParts
-from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.model.log_entry import LogEntry
+from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.sinks.log_of_events import LOGGED, entries_of
-from rsscloud_broker.sources import bucket_of
-from rsscloud_broker.store_retry import StoreRetry
-from rsscloud_broker.timing import EachPeriod, OnOneNode
+from rsscloud_broker.util.clock import EachPeriod, OnOneNode
+from rsscloud_broker.util.retry import StoreRetry
 
 #: Seconds for which entries are gathered, and how many are written in one operation.
 GATHER, BATCH = 0.25, 500

@@ -16,10 +16,10 @@ from typing import Final
 
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker.atomic_files import Draft
 from rsscloud_broker.interfaces import IStore, SinkParts
 from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks.documents import publish_draft, tell_published
+from rsscloud_broker.util.atomic_files import Draft
 from rsscloud_broker.wire import change_list
 from rsscloud_broker.wire.change_list import Unit
 

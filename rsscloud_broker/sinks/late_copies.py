@@ -11,7 +11,7 @@ from attrs import frozen
 from twisted.logger import Logger
 
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.shared_records import SharedDocument
+from rsscloud_broker.model.shared import SharedDocument
 
 #: Seconds until a file is tried again: at first, and at most.  Each pause takes twice as long as
 #: the one before.

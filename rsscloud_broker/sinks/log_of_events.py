@@ -37,9 +37,9 @@ from rsscloud_broker.events import (
     TopicMoved,
     TopicRevived,
 )
-from rsscloud_broker.log_entries import LogEntry
 from rsscloud_broker.model import Callback, Subscription, host_of
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.model.log_entry import LogEntry
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.text import clean
 
 #: Longer texts are cut to so many characters: strangers write parts of them.

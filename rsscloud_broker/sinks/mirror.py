@@ -26,16 +26,16 @@ from twisted.logger import Logger
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
-from rsscloud_broker.atomic_files import Copy, Draft, is_version
-from rsscloud_broker.bounded_dict import BoundedDict
 from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import Event, FileCopied, WorkHinted
 from rsscloud_broker.interfaces import IEventSink, SinkParts
-from rsscloud_broker.shared_records import SharedDocument
+from rsscloud_broker.model.shared import SharedDocument
 from rsscloud_broker.sinks.documents import publish_filled
 from rsscloud_broker.sinks.files import records_in
 from rsscloud_broker.sinks.late_copies import FIRST_PAUSE, LONGEST_PAUSE, LateCopies
-from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.util.atomic_files import Copy, Draft, is_version
+from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.retry import StoreRetry
 
 #: How many documents are compared with the disk at a time.
 AT_ONCE: Final = 500

@@ -37,13 +37,13 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, HostFreed, PingReceived
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model import Callback, Ping, host_of
-from rsscloud_broker.shared_records import RelayProgress
+from rsscloud_broker.model.shared import RelayProgress
 from rsscloud_broker.sinks.relay_calls import Protocol, Sender, TargetCalls
 from rsscloud_broker.sinks.relay_foreign import AT_ONCE, LABEL, ForeignClouds
 from rsscloud_broker.sinks.relay_worker import Rules, Worker
-from rsscloud_broker.store_retry import StoreRetry
-from rsscloud_broker.urls import identity
-from rsscloud_broker.while_held import WhileHeld
+from rsscloud_broker.util.leader import WhileHeld
+from rsscloud_broker.util.retry import StoreRetry
+from rsscloud_broker.util.urls import identity
 from rsscloud_broker.wire.web_address import fault_of
 
 #: How many targets there may be.

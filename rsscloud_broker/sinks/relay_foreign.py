@@ -19,13 +19,13 @@ from urllib.parse import urlsplit
 from attrs import define, frozen
 from twisted.internet.task import deferLater
 
-from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.delivery.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD
 from rsscloud_broker.events import PingRelayed, RelayFailed
 from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.model import Callback, Ping, host_of
-from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD
 from rsscloud_broker.sinks.relay_calls import XML, Answer, Message, Protocol, Sender, message_of
-from rsscloud_broker.together import together
+from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.together import together
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.origin import has_passed

@@ -11,7 +11,7 @@ from typing import Final
 from attrs import define
 
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.shared_records import WaitingPing
+from rsscloud_broker.model.shared import WaitingPing
 
 #: How many pings of a target may wait; if there are more, newer ones stay in the store.
 MAX_WAITING: Final = 500

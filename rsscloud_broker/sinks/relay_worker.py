@@ -26,16 +26,16 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.bounded_dict import BoundedDict
+from rsscloud_broker.delivery.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import PingRelayed, RelayFailed, RelaySkipped
 from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.model import Callback, Ping
-from rsscloud_broker.shared_records import RelayProgress
-from rsscloud_broker.sinks.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD
+from rsscloud_broker.model.shared import RelayProgress
 from rsscloud_broker.sinks.relay_calls import Answer
 from rsscloud_broker.sinks.relay_waiting import WaitingPings
-from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE, StoreRetry
+from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 from rsscloud_broker.wire.origin import has_passed
 
 #: How many pings are read from the store at a time.

@@ -38,7 +38,7 @@ from zope.interface import implementer
 from rsscloud_broker.events import Event, FileCopied, FilePublished, TopicChanged
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model import Content
-from rsscloud_broker.own_topics import (
+from rsscloud_broker.outbound.own_topics import (
     CAPABILITY_LIST,
     CHANGE_LIST,
     CHANNEL,
@@ -47,7 +47,7 @@ from rsscloud_broker.own_topics import (
     RESOURCESYNC_DOCUMENTS,
 )
 from rsscloud_broker.sinks.documents import publish_document, tell_published
-from rsscloud_broker.timing import OnOneNode
+from rsscloud_broker.util.clock import OnOneNode
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
 from rsscloud_broker.wire.resourcesync import Document, Entry

@@ -23,8 +23,8 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventSink, SinkParts
-from rsscloud_broker.timing import EachPeriod
-from rsscloud_broker.ways import PRIVATE_PROTOCOLS
+from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS
+from rsscloud_broker.util.clock import EachPeriod
 
 HOUR: Final = 3600
 

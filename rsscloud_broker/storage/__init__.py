@@ -5,10 +5,10 @@ first.  Commands that work on the database beside a running broker use ``open_da
 the functions here that take a connection.
 """
 
+from rsscloud_broker.database.disk_space import required_space
+from rsscloud_broker.database.engine import open_database
 from rsscloud_broker.storage.account_store import AccountStore
 from rsscloud_broker.storage.copying import Copied, copy_database
-from rsscloud_broker.storage.disk_space import required_space
-from rsscloud_broker.storage.engine import open_database
 from rsscloud_broker.storage.examination import Examination, database_file, examine, shown
 from rsscloud_broker.storage.exchange import (
     Imported,

@@ -17,11 +17,11 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from rsscloud_broker.database.columns import (
+    Key,
+)
 from rsscloud_broker.storage.schema import (
     metadata,
-)
-from rsscloud_broker.tables import (
-    Key,
 )
 
 account = Table(

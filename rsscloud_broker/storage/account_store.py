@@ -8,10 +8,10 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
-from rsscloud_broker.database import Batched, reading, writing
+from rsscloud_broker.database.methods import Batched, reading, writing
+from rsscloud_broker.database.threads import Threads
 from rsscloud_broker.interfaces import IAccountStore, StoredPassword
 from rsscloud_broker.storage import accounts as rows
-from rsscloud_broker.storage.threads import Threads
 
 
 @implementer(IAccountStore)

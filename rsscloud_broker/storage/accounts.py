@@ -23,14 +23,14 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
-from rsscloud_broker.storage.account_schema import account, session, sign_in_link, token
-from rsscloud_broker.tables import (
+from rsscloud_broker.database.columns import (
     to_micros,
     to_micros_or_none,
     to_seconds,
     to_seconds_or_none,
 )
+from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
+from rsscloud_broker.storage.account_schema import account, session, sign_in_link, token
 
 _ACCOUNTS_BY_NAME = select(account).where(account.c.name.in_(bindparam("names", expanding=True)))
 

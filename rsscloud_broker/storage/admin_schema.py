@@ -15,11 +15,11 @@ from sqlalchemy import (
     false,
 )
 
+from rsscloud_broker.database.columns import (
+    Key,
+)
 from rsscloud_broker.storage.schema import (
     metadata,
-)
-from rsscloud_broker.tables import (
-    Key,
 )
 
 #: The last failed attempts of subscriptions, with requests and answers: see ``failed_attempts``.

@@ -24,14 +24,19 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.admin_records import (
+from rsscloud_broker.database.columns import (
+    to_micros,
+    to_seconds,
+    to_seconds_or_none,
+)
+from rsscloud_broker.model.administration import (
     Change,
     PendingNotification,
     SubscriptionDetails,
     SubscriptionFilter,
     SubscriptionPage,
 )
-from rsscloud_broker.records import HostState
+from rsscloud_broker.model.work import HostState
 from rsscloud_broker.storage.changes import record_change
 from rsscloud_broker.storage.failed_attempts import failed_attempts
 from rsscloud_broker.storage.schema import (
@@ -42,11 +47,6 @@ from rsscloud_broker.storage.schema import (
 )
 from rsscloud_broker.storage.subscriptions import add_pending, by_ids
 from rsscloud_broker.storage.topic_urls import key_of
-from rsscloud_broker.tables import (
-    to_micros,
-    to_seconds,
-    to_seconds_or_none,
-)
 
 #: How many subscriptions one search looks at.
 LOOKED_AT: Final = 20_000

@@ -11,15 +11,15 @@ from typing import Any
 from attrs import evolve
 from sqlalchemy import Connection, Row, Select, delete, func, insert, select, tuple_
 
-from rsscloud_broker.admin_records import Announcement, Block, Change
-from rsscloud_broker.storage.admin_schema import announcement, block
-from rsscloud_broker.storage.changes import record_change
-from rsscloud_broker.tables import (
+from rsscloud_broker.database.columns import (
     to_micros,
     to_micros_or_none,
     to_seconds,
     to_seconds_or_none,
 )
+from rsscloud_broker.model.administration import Announcement, Block, Change
+from rsscloud_broker.storage.admin_schema import announcement, block
+from rsscloud_broker.storage.changes import record_change
 
 _BY_KEY: Select[Any] = select(block).order_by(block.c.kind, block.c.object)
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 from attrs import evolve
 from sqlalchemy import Connection, Row, Select, delete, false, func, insert, select, true, update
 
-from rsscloud_broker.admin_records import Change
-from rsscloud_broker.storage.admin_schema import admin_change
-from rsscloud_broker.tables import (
+from rsscloud_broker.database.columns import (
     to_micros,
     to_seconds,
 )
+from rsscloud_broker.model.administration import Change
+from rsscloud_broker.storage.admin_schema import admin_change
 
 #: How many changes are kept.
 KEPT: Final = 1000

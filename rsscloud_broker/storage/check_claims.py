@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Sequence
 
 from sqlalchemy import Connection, and_, bindparam, func, select, update
 
-from rsscloud_broker.records import Check, ClaimedChecks, WantedChecks
+from rsscloud_broker.database.columns import to_micros, to_seconds_or_none
+from rsscloud_broker.model.work import Check, ClaimedChecks, WantedChecks
 from rsscloud_broker.storage.checks import told
 from rsscloud_broker.storage.schema import CHECK_WAITS, topic
-from rsscloud_broker.tables import to_micros, to_seconds_or_none
 
 #: How many sources have a turn in one claim, and how many sources or hosts are passed over at most
 #: because they are busy.

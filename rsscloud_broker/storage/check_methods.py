@@ -11,9 +11,13 @@ from typing import TypeVar
 from sqlalchemy import Connection
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.database import Batched, writing
+from rsscloud_broker.database.columns import to_micros
+from rsscloud_broker.database.methods import Batched, writing
+from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.threads import Threads
 from rsscloud_broker.model import Ping
-from rsscloud_broker.records import (
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import (
     UNTOLD,
     Bounds,
     CheckState,
@@ -24,11 +28,7 @@ from rsscloud_broker.records import (
 )
 from rsscloud_broker.storage import check_claims, checks
 from rsscloud_broker.storage import pings as ping_rows
-from rsscloud_broker.storage.operations import Operation
-from rsscloud_broker.storage.threads import Threads
 from rsscloud_broker.storage.trials import Trials
-from rsscloud_broker.tables import to_micros
-from rsscloud_broker.ways import Way
 
 T = TypeVar("T")
 

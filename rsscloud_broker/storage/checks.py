@@ -34,11 +34,13 @@ from sqlalchemy import (
     update,
 )
 
+from rsscloud_broker.database.columns import MICROSECONDS, to_micros
+from rsscloud_broker.database.conflicts import insert_missing
+from rsscloud_broker.database.many_values import OfMany
 from rsscloud_broker.model import host_of
-from rsscloud_broker.records import UNTOLD, Bounds, CheckState, Told
-from rsscloud_broker.storage.conflicts import insert_missing
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import UNTOLD, Bounds, CheckState, Told
 from rsscloud_broker.storage.idle import evict_idle
-from rsscloud_broker.storage.many_values import OfMany
 from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.topic_urls import (
     HAS_PUBLIC,
@@ -47,8 +49,6 @@ from rsscloud_broker.storage.topic_urls import (
     key_of,
     named,
 )
-from rsscloud_broker.tables import MICROSECONDS, to_micros
-from rsscloud_broker.ways import Way
 
 #: The limits of a store for which no others are given.
 DEFAULT_BOUNDS = Bounds()

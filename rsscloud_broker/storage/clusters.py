@@ -20,10 +20,10 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
-from rsscloud_broker.hosts import host_of
-from rsscloud_broker.sources import is_loopback
-from rsscloud_broker.storage.postgresql import APPLICATION
-from rsscloud_broker.storage.sqlite import serves
+from rsscloud_broker.database.postgresql import APPLICATION
+from rsscloud_broker.database.sqlite import serves
+from rsscloud_broker.model.hosts import host_of
+from rsscloud_broker.policy.addresses import is_loopback
 
 #: The class of the locks: the bytes "rssc".  Nothing else in the database may use this class.
 _CLASS: Final = 0x7273_7363

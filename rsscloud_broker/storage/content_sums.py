@@ -14,8 +14,8 @@ from functools import partial
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from rsscloud_broker.storage.conflicts import insert_into, lock_rows
-from rsscloud_broker.storage.portions import (
+from rsscloud_broker.database.conflicts import insert_into, lock_rows
+from rsscloud_broker.database.portions import (
     Run,
     different_values,
     end_of_portion,

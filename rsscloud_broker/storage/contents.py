@@ -34,10 +34,10 @@ from sqlalchemy import (
     select,
 )
 
+from rsscloud_broker.database.portions import end_of_portion, within
 from rsscloud_broker.model import Content, host_of
-from rsscloud_broker.records import Bounds
+from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.storage.content_sums import TOTAL, add_to_sums, sums_of
-from rsscloud_broker.storage.portions import end_of_portion, within
 from rsscloud_broker.storage.schema import (
     content,
     content_sum,

@@ -36,10 +36,12 @@ from sqlalchemy import (
 from sqlalchemy import table as named
 from sqlalchemy.exc import SQLAlchemyError
 
+from rsscloud_broker.database import postgresql, sqlite
+from rsscloud_broker.database.columns import insert_on_sqlite
+from rsscloud_broker.database.engine import open_database, wait_for_others
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.storage import nodes, postgresql, sqlite
-from rsscloud_broker.storage.engine import open_database, wait_for_others
+from rsscloud_broker.storage import nodes
 from rsscloud_broker.storage.examination import database_file, shown
 from rsscloud_broker.storage.schema import CLAIMS, metadata, node
 from rsscloud_broker.storage.upgrade import (
@@ -50,7 +52,6 @@ from rsscloud_broker.storage.upgrade import (
     migrate,
     revisions_of,
 )
-from rsscloud_broker.tables import insert_on_sqlite
 from rsscloud_broker.wire.text import clean
 
 #: Rows that are in memory at a time.

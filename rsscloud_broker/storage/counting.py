@@ -6,11 +6,11 @@ from collections import Counter
 
 from sqlalchemy import BigInteger, Connection, func, literal, select, tuple_
 
-from rsscloud_broker.records import MEASURED
-from rsscloud_broker.storage.portions import Run, end_of_portion, in_portions, within
+from rsscloud_broker.database.columns import MICROSECONDS, to_micros
+from rsscloud_broker.database.portions import Run, end_of_portion, in_portions, within
+from rsscloud_broker.model.work import MEASURED
 from rsscloud_broker.storage.schema import ping, subscription, topic
 from rsscloud_broker.storage.topic_urls import HAS_PUBLIC, IS_PUBLIC
-from rsscloud_broker.tables import MICROSECONDS, to_micros
 
 _HOUR = 3600 * MICROSECONDS
 

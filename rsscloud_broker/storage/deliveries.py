@@ -27,10 +27,14 @@ from sqlalchemy import (
     update,
 )
 
+from rsscloud_broker.database.columns import (
+    to_micros,
+    to_micros_or_none,
+)
+from rsscloud_broker.database.conflicts import lock_rows
 from rsscloud_broker.model import Outcome, Subscription
-from rsscloud_broker.records import MAX_QUEUED, Bounds, Delivery, Recorded
+from rsscloud_broker.model.work import MAX_QUEUED, Bounds, Delivery, Recorded
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.failed_attempts import add_failed_attempts
 from rsscloud_broker.storage.schema import (
@@ -40,10 +44,6 @@ from rsscloud_broker.storage.schema import (
     subscription,
 )
 from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, of_subscription
-from rsscloud_broker.tables import (
-    to_micros,
-    to_micros_or_none,
-)
 
 # Deliveries come by the hundreds: each statement below is made once, and run for many keys at once.
 

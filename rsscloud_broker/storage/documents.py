@@ -54,12 +54,12 @@ from typing import Any
 
 from attrs import define, evolve, frozen
 
-from rsscloud_broker.admin_records import BLOCK_KINDS, Block
-from rsscloud_broker.model import Callback, Lease, Subscription, Topic
-from rsscloud_broker.tables import (
+from rsscloud_broker.database.columns import (
     to_seconds,
 )
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.model import Callback, Lease, Subscription, Topic
+from rsscloud_broker.model.administration import BLOCK_KINDS, Block
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import websub
 
 #: The name of the protocol WebSub in both kinds of documents.

@@ -28,17 +28,17 @@ from sqlalchemy import (
 )
 from twisted.internet.defer import Deferred
 
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.columns import to_micros, to_seconds_or_none
+from rsscloud_broker.database.conflicts import lock_rows
+from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.portions import LOOKED_AT, Run, different_values, in_portions
+from rsscloud_broker.database.threads import Threads
 from rsscloud_broker.model import Callback, Subscription
-from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.deliveries import later
-from rsscloud_broker.storage.operations import Operation
-from rsscloud_broker.storage.portions import LOOKED_AT, Run, different_values, in_portions
 from rsscloud_broker.storage.schema import pending, subscription
 from rsscloud_broker.storage.subscriptions import by_ids
-from rsscloud_broker.storage.threads import Threads
 from rsscloud_broker.storage.topic_urls import key_of
-from rsscloud_broker.tables import to_micros, to_seconds_or_none
 
 #: How many notifications one answer of a host can make due, and how many of them one transaction.
 MAX_MADE_DUE, _MADE_DUE_AT_ONCE = 10_000, 500

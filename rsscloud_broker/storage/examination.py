@@ -23,9 +23,10 @@ from sqlalchemy import (
     text,
 )
 
+from rsscloud_broker.database import postgresql, sqlite
+from rsscloud_broker.database.engine import database_errors
 from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.storage import clusters, postgresql, sqlite
-from rsscloud_broker.storage.engine import database_errors
+from rsscloud_broker.storage import clusters
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.upgrade import (
     LATEST_REVISION,

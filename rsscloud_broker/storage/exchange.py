@@ -14,8 +14,11 @@ from typing import Any
 from attrs import asdict, astuple, evolve, frozen
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
-from rsscloud_broker.admin_records import MAX_BLOCKS, Block
+from rsscloud_broker.database.columns import (
+    to_micros_or_none,
+)
 from rsscloud_broker.model import Subscription
+from rsscloud_broker.model.administration import MAX_BLOCKS, Block
 from rsscloud_broker.storage.blocks import count_blocks, count_new_blocks, import_blocks
 from rsscloud_broker.storage.checks import NO_VALIDATORS
 from rsscloud_broker.storage.documents import (
@@ -33,9 +36,6 @@ from rsscloud_broker.storage.schema import (
 )
 from rsscloud_broker.storage.subscriptions import MATCH_PENDING, lease_values
 from rsscloud_broker.storage.topic_urls import ASKED_URL, TOPIC_ID, named
-from rsscloud_broker.tables import (
-    to_micros_or_none,
-)
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
 

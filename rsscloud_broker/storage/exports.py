@@ -26,7 +26,10 @@ from sqlalchemy import (
     table,
 )
 
-from rsscloud_broker.admin_records import Block
+from rsscloud_broker.database.columns import (
+    to_micros,
+)
+from rsscloud_broker.model.administration import Block
 from rsscloud_broker.storage.account_schema import account
 from rsscloud_broker.storage.blocks import all_blocks
 from rsscloud_broker.storage.documents import format_time
@@ -35,9 +38,6 @@ from rsscloud_broker.storage.schema import (
     options_from_text,
     subscription,
     topic,
-)
-from rsscloud_broker.tables import (
-    to_micros,
 )
 
 #: Rows that are in memory at a time.

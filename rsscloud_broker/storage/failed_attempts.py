@@ -27,16 +27,16 @@ from sqlalchemy import (
     select,
 )
 
-from rsscloud_broker.admin_records import FailedAttempt
+from rsscloud_broker.database.columns import (
+    to_micros,
+    to_seconds,
+)
 from rsscloud_broker.model import Exchange
-from rsscloud_broker.records import Delivery
+from rsscloud_broker.model.administration import FailedAttempt
+from rsscloud_broker.model.work import Delivery
 from rsscloud_broker.storage.admin_schema import failed_attempt
 from rsscloud_broker.storage.schema import (
     subscription,
-)
-from rsscloud_broker.tables import (
-    to_micros,
-    to_seconds,
 )
 
 #: How many failed attempts of one subscription are kept.

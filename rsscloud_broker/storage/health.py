@@ -15,8 +15,8 @@ from tempfile import NamedTemporaryFile
 from attrs import frozen
 from sqlalchemy import create_engine, make_url, text
 
+from rsscloud_broker.database.engine import database_errors
 from rsscloud_broker.errors import StoreUnavailable
-from rsscloud_broker.storage.engine import database_errors
 from rsscloud_broker.storage.examination import TIMEOUT
 
 #: SQLite asks after so many of its instructions whether to go on.

@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.database import sqlite
 
 #: The channel on which nodes listen.
 CHANNEL: Final = "rsscloud_broker"

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, update
 
+from rsscloud_broker.database.columns import (
+    to_micros,
+    to_seconds_or_none,
+)
+from rsscloud_broker.database.conflicts import insert_missing
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.model import Callback, Intent
-from rsscloud_broker.records import PendingIntent
-from rsscloud_broker.storage.conflicts import insert_missing
+from rsscloud_broker.model.work import PendingIntent
 from rsscloud_broker.storage.schema import (
     intent,
     options_from_text,
     options_to_text,
-)
-from rsscloud_broker.tables import (
-    to_micros,
-    to_seconds_or_none,
 )
 
 

@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, select, update
 
-from rsscloud_broker.shared_records import JobTurn
-from rsscloud_broker.storage import sqlite
-from rsscloud_broker.storage.conflicts import insert_into
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.columns import to_micros, to_seconds
+from rsscloud_broker.database.conflicts import insert_into
+from rsscloud_broker.model.shared import JobTurn
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.schema import node
 from rsscloud_broker.storage.shared_schema import job
-from rsscloud_broker.tables import to_micros, to_seconds
 
 #: The advisory lock of PostgreSQL that a transaction takes to add jobs.
 _ADDING: Final = 0x72737363_6A6F6273

@@ -19,12 +19,12 @@ from sqlalchemy import (
     select,
 )
 
+from rsscloud_broker.database.columns import to_micros, to_seconds
 from rsscloud_broker.model import Content, FetchResult
-from rsscloud_broker.records import History, KeptChange
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import History, KeptChange
 from rsscloud_broker.storage.kept_schema import kept_change
 from rsscloud_broker.storage.settled import announce, settled
-from rsscloud_broker.tables import to_micros, to_seconds
-from rsscloud_broker.ways import Way
 
 #: How many bytes of contents are read at a time; or a single larger one.
 READ_BYTES: Final = 8 * 1024 * 1024

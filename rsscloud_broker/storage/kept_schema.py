@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, LargeBinary, Table, Text
 
+from rsscloud_broker.database.columns import Key
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.tables import Key
 
 #: Changes of topics that are not in the feeds yet: see ``kept_changes``.
 kept_change = Table(

@@ -35,15 +35,15 @@ from sqlalchemy import (
     union_all,
 )
 
-from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
-from rsscloud_broker.storage.log_schema import LOG_BLOCK, log_entry
-from rsscloud_broker.storage.many_values import insert_at_once
-from rsscloud_broker.storage.row_batch import RowBatch
-from rsscloud_broker.storage.settled import announce, settled
-from rsscloud_broker.tables import (
+from rsscloud_broker.database.columns import (
     to_micros,
     to_seconds,
 )
+from rsscloud_broker.database.many_values import insert_at_once
+from rsscloud_broker.database.row_batch import RowBatch
+from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
+from rsscloud_broker.storage.log_schema import LOG_BLOCK, log_entry
+from rsscloud_broker.storage.settled import announce, settled
 
 #: How many entries of a topic or a host are searched for those of a kind.  A search through all of
 #: them could take seconds.

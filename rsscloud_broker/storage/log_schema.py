@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Table, Text, text
 
+from rsscloud_broker.database.columns import Key
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.tables import Key
 
 #: The event log: see ``log_entries``.
 log_entry = Table(

@@ -29,10 +29,13 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.admin_records import Change
+from rsscloud_broker.database.columns import (
+    to_micros,
+)
+from rsscloud_broker.database.conflicts import lock_rows
+from rsscloud_broker.model.administration import Change
 from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.checks import NO_CHECK
-from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.polls import make_due
 from rsscloud_broker.storage.schema import (
     content,
@@ -51,9 +54,6 @@ from rsscloud_broker.storage.topic_urls import (
 )
 from rsscloud_broker.storage.topics import topic_row
 from rsscloud_broker.storage.walks import read_slices, store_slice
-from rsscloud_broker.tables import (
-    to_micros,
-)
 
 #: For so long after a topic has left a URL, a move to that URL is a move to the topic's present
 #: URL.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
-from rsscloud_broker.admin_records import NodeState
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.columns import to_seconds
+from rsscloud_broker.model.administration import NodeState
 from rsscloud_broker.storage.nodes import database_clock
 from rsscloud_broker.storage.schema import fanout, intent, node, pending, slice_, topic
 from rsscloud_broker.storage.shared_schema import job
-from rsscloud_broker.tables import to_seconds
 
 #: The kinds of work that ``NodeState.claims`` counts.
 _CLAIMS = {

@@ -47,10 +47,11 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker import __version__
-from rsscloud_broker.storage import ping_counters, sqlite, suspects
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.columns import to_micros
+from rsscloud_broker.storage import ping_counters, suspects
 from rsscloud_broker.storage.schema import CLAIMS, node, pending, slice_
 from rsscloud_broker.storage.shared_schema import job
-from rsscloud_broker.tables import to_micros
 
 #: A node is dead when its last heartbeat is so many seconds old, by the clock of the database.
 DEAD_AFTER = 8.0

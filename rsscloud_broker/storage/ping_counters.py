@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 
-from rsscloud_broker.storage.conflicts import insert_missing
+from rsscloud_broker.database.conflicts import insert_missing
 from rsscloud_broker.storage.schema import counter
 
 #: The name of the counter for all; that of a node has its id behind it.

@@ -13,8 +13,13 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Connection, Row, bindparam, or_, select, update
 
+from rsscloud_broker.database.columns import (
+    to_micros,
+    to_micros_or_none,
+    to_seconds_or_none,
+)
 from rsscloud_broker.model import TopicStatus
-from rsscloud_broker.records import ANY_PLAN, PollPlan
+from rsscloud_broker.model.work import ANY_PLAN, PollPlan
 from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.schema import (
     topic,
@@ -26,11 +31,6 @@ from rsscloud_broker.storage.topic_urls import (
     as_topic,
     key_of,
     named,
-)
-from rsscloud_broker.tables import (
-    to_micros,
-    to_micros_or_none,
-    to_seconds_or_none,
 )
 
 _LONGEST_RESULT = 300

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.records import Bounds, Swept
+from rsscloud_broker.database.threads import Threads
+from rsscloud_broker.model.work import Bounds, Swept
 from rsscloud_broker.storage import counting, due, due_times, statistics, sweeping
-from rsscloud_broker.storage.threads import Threads
 
 
 class PortionMethods:

@@ -39,12 +39,13 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.logger import Logger
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.database import postgresql
+from rsscloud_broker.database.columns import to_seconds
+from rsscloud_broker.database.engine import as_unavailable, open_engine
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
-from rsscloud_broker.storage import clusters, nodes, postgresql
-from rsscloud_broker.storage.engine import as_unavailable, open_engine
+from rsscloud_broker.storage import clusters, nodes
 from rsscloud_broker.storage.hints import CHANNEL, FREED, hint
 from rsscloud_broker.storage.store import Store
-from rsscloud_broker.tables import to_seconds
 from rsscloud_broker.wire.node_states import CLOCK_TOLERANCE, clock_sentence
 
 #: Seconds between two heartbeats, and between two looks for work without a hint.

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, select, update
 
+from rsscloud_broker.database.columns import to_micros
+from rsscloud_broker.database.conflicts import lock_rows
 from rsscloud_broker.model import Content
-from rsscloud_broker.records import Bounds
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.contents import keep_pushed, remove_unneeded
 from rsscloud_broker.storage.kept_changes import keep_change
 from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.topic_urls import TOPIC_ID, named
 from rsscloud_broker.storage.topics import a_fanout, begin_fanouts, has_subscriptions
-from rsscloud_broker.tables import to_micros
-from rsscloud_broker.ways import Way
 
 
 def push_content(

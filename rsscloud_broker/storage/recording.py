@@ -16,12 +16,16 @@ import attrs
 from attrs import frozen
 from sqlalchemy import Connection, Row, false, select, update
 
-from rsscloud_broker.database import Batched, in_turns
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.columns import to_micros, to_micros_or_none, to_seconds_or_none
+from rsscloud_broker.database.conflicts import insert_missing, lock_rows
+from rsscloud_broker.database.many_values import OfMany
+from rsscloud_broker.database.methods import Batched, in_turns
+from rsscloud_broker.database.operations import Operation
 from rsscloud_broker.model import FetchResult, Need, Ping
-from rsscloud_broker.records import Bounds, Check, FetchRecord
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Bounds, Check, FetchRecord
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, told
-from rsscloud_broker.storage.conflicts import insert_missing, lock_rows
 from rsscloud_broker.storage.contents import (
     insert_content,
     is_kept,
@@ -33,8 +37,6 @@ from rsscloud_broker.storage.contents import (
 from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.kept_changes import keep_fetched
-from rsscloud_broker.storage.many_values import OfMany
-from rsscloud_broker.storage.operations import Operation
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import fanout, subscription, topic
 from rsscloud_broker.storage.topic_urls import TOPICS, TOPICS_BY_URL, as_topic, named
@@ -46,8 +48,6 @@ from rsscloud_broker.storage.topics import (
     revive_topic,
     topic_row,
 )
-from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds_or_none
-from rsscloud_broker.ways import Way
 
 #: No fetch takes longer than this, in microseconds.
 _LONGEST_FETCH = to_micros(300)

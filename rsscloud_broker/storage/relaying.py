@@ -12,12 +12,17 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 
+from rsscloud_broker.database.columns import (
+    to_micros,
+    to_micros_or_none,
+    to_seconds,
+    to_seconds_or_none,
+)
 from rsscloud_broker.interfaces import Position
 from rsscloud_broker.model import Validators
-from rsscloud_broker.shared_records import FollowedList, RelayProgress, WaitingPing
+from rsscloud_broker.model.shared import FollowedList, RelayProgress, WaitingPing
 from rsscloud_broker.storage.pings import last_ping_id
 from rsscloud_broker.storage.relay_schema import followed_feed, followed_list, relay_target
-from rsscloud_broker.tables import to_micros, to_micros_or_none, to_seconds, to_seconds_or_none
 
 
 def begin_relay(

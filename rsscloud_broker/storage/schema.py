@@ -34,8 +34,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ExcludeConstraint
 
+from rsscloud_broker.database.columns import Key, new_metadata
 from rsscloud_broker.model import SubscriptionOptions
-from rsscloud_broker.tables import Key, new_metadata
 
 
 def options_to_text(options: SubscriptionOptions) -> str:

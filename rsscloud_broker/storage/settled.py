@@ -17,7 +17,7 @@ from typing import Final
 
 from sqlalchemy import Connection, TextClause, text
 
-from rsscloud_broker.storage import postgresql
+from rsscloud_broker.database import postgresql
 
 #: The tables that are read in this way, with the first number of their advisory locks.  Nothing
 #: else in the database may use these with a second number.

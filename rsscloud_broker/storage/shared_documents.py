@@ -14,12 +14,12 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, Row, Select, and_, delete, false, insert, select, true, update
 
-from rsscloud_broker.shared_records import SharedDocument
-from rsscloud_broker.storage.conflicts import insert_into
+from rsscloud_broker.database.columns import to_micros, to_seconds
+from rsscloud_broker.database.conflicts import insert_into
+from rsscloud_broker.model.shared import SharedDocument
 from rsscloud_broker.storage.hints import DOCUMENT, hint
 from rsscloud_broker.storage.nodes import database_clock
 from rsscloud_broker.storage.shared_schema import document, document_part
-from rsscloud_broker.tables import to_micros, to_seconds
 
 _WHOLE = document.c.whole == true()
 

@@ -17,8 +17,8 @@ from sqlalchemy import (
     false,
 )
 
+from rsscloud_broker.database.columns import Key
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.tables import Key
 
 #: Jobs that one node does for all: those of each minute and hour, and those that never end.
 job = Table(

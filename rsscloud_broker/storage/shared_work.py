@@ -5,12 +5,12 @@ from __future__ import annotations
 from sqlalchemy import Connection
 from twisted.internet.defer import Deferred, succeed
 
-from rsscloud_broker.database import reading
-from rsscloud_broker.shared_records import JobTurn
+from rsscloud_broker.database.methods import reading
+from rsscloud_broker.database.threads import Threads
+from rsscloud_broker.model.shared import JobTurn
 from rsscloud_broker.storage import jobs, nodes
 from rsscloud_broker.storage import shared_documents as rows
 from rsscloud_broker.storage.hints import FREED, JOB, hint
-from rsscloud_broker.storage.threads import Threads
 
 
 class SharedWork:

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.database import sqlite
 from rsscloud_broker.storage.schema import CHECK_WAITS, topic
 
 #: Up to how many topics that wait are counted, so that this takes some milliseconds at most.

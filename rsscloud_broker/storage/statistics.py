@@ -20,14 +20,14 @@ from sqlalchemy import (
     select,
 )
 
-from rsscloud_broker.records import MEASURED, PingedTopic
-from rsscloud_broker.storage.conflicts import insert_into
-from rsscloud_broker.storage.portions import Run, in_portions
-from rsscloud_broker.storage.schema import ping
-from rsscloud_broker.storage.statistic_schema import busy_topic, statistic
-from rsscloud_broker.tables import (
+from rsscloud_broker.database.columns import (
     to_micros,
 )
+from rsscloud_broker.database.conflicts import insert_into
+from rsscloud_broker.database.portions import Run, in_portions
+from rsscloud_broker.model.work import MEASURED, PingedTopic
+from rsscloud_broker.storage.schema import ping
+from rsscloud_broker.storage.statistic_schema import busy_topic, statistic
 
 MINUTE: Final = 60
 HOUR: Final = 3600

@@ -16,9 +16,12 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.interfaces import IReactorFromThreads
 from zope.interface import implementer
 
-from rsscloud_broker.admin_records import BrokerState, Change
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.database import Batched, reading, writing
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.engine import open_engine
+from rsscloud_broker.database.methods import Batched, reading, writing
+from rsscloud_broker.database.operations import Heavy, Operation
+from rsscloud_broker.database.threads import StoreThreads, Threads
 from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
     Callback,
@@ -30,7 +33,8 @@ from rsscloud_broker.model import (
     Topic,
     TopicStatus,
 )
-from rsscloud_broker.records import (
+from rsscloud_broker.model.administration import BrokerState, Change
+from rsscloud_broker.model.work import (
     Bounds,
     Delivery,
     Fanout,
@@ -52,7 +56,6 @@ from rsscloud_broker.storage import (
     recording,
     relaying,
     sizes,
-    sqlite,
     summaries,
     topics,
     walks,
@@ -67,13 +70,10 @@ from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
 from rsscloud_broker.storage.check_methods import CheckMethods
-from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.node_states import node_states
-from rsscloud_broker.storage.operations import Heavy, Operation
 from rsscloud_broker.storage.portion_methods import PortionMethods
 from rsscloud_broker.storage.shared_work import SharedWork
-from rsscloud_broker.storage.threads import StoreThreads, Threads
 from rsscloud_broker.storage.trials import Trials
 
 T = TypeVar("T")

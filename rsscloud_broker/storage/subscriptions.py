@@ -25,12 +25,17 @@ from sqlalchemy import (
     update,
 )
 
+from rsscloud_broker.database.columns import (
+    MICROSECONDS,
+    to_micros,
+    to_seconds_or_none,
+)
+from rsscloud_broker.database.conflicts import insert_into
+from rsscloud_broker.database.row_batch import RowBatch
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.storage.checks import request_content
-from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.contents import is_kept
 from rsscloud_broker.storage.polls import make_due
-from rsscloud_broker.storage.row_batch import RowBatch
 from rsscloud_broker.storage.schema import (
     options_from_text,
     options_to_text,
@@ -46,11 +51,6 @@ from rsscloud_broker.storage.topic_urls import (
     same,
 )
 from rsscloud_broker.storage.topics import lock_topic, topic_row
-from rsscloud_broker.tables import (
-    MICROSECONDS,
-    to_micros,
-    to_seconds_or_none,
-)
 
 #: The value of ``content_topic_id`` in the pending notification of a subscription.
 CONTENT_TOPIC_ID = case((subscription.c.wants_content, subscription.c.topic_id))

@@ -12,8 +12,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, func, select
 
+from rsscloud_broker.database.portions import end_of_portion, within
 from rsscloud_broker.model import TopicSummary
-from rsscloud_broker.storage.portions import end_of_portion, within
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.topic_urls import (
     HAS_PUBLIC,

@@ -28,12 +28,12 @@ from sqlalchemy import (
     update,
 )
 
+from rsscloud_broker.database.columns import to_micros
+from rsscloud_broker.database.conflicts import insert_into
 from rsscloud_broker.interfaces.trials import Work, WorkKind
-from rsscloud_broker.storage.conflicts import insert_into
 from rsscloud_broker.storage.schema import fanout, intent, pending, subscription, topic
 from rsscloud_broker.storage.shared_schema import suspect
 from rsscloud_broker.storage.topic_urls import key_of
-from rsscloud_broker.tables import to_micros
 
 #: Seconds after which suspects are forgotten.  Whatever is repeated is repeated each day.
 REMEMBERED: Final = 7 * 86_400.0

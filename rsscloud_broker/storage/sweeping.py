@@ -28,22 +28,22 @@ from sqlalchemy import (
     update,
 )
 
+from rsscloud_broker.database.columns import to_micros
+from rsscloud_broker.database.conflicts import lock_rows
+from rsscloud_broker.database.engine import open_database
+from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.portions import Run, end_of_portion, within
 from rsscloud_broker.model import Callback
-from rsscloud_broker.records import MAX_NAMED, Bounds, Swept, SweptSubscription
+from rsscloud_broker.model.work import MAX_NAMED, Bounds, Swept, SweptSubscription
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.conflicts import lock_rows
 from rsscloud_broker.storage.content_sums import correct_sums
 from rsscloud_broker.storage.contents import (
     find_unneeded,
     remove_found,
 )
-from rsscloud_broker.storage.engine import open_database
 from rsscloud_broker.storage.idle import evict_excess, remove_topics, too_many_idle
-from rsscloud_broker.storage.operations import Operation
-from rsscloud_broker.storage.portions import Run, end_of_portion, within
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.topic_urls import FIRST_URL, HAS_SUBSCRIPTIONS
-from rsscloud_broker.tables import to_micros
 
 T = TypeVar("T")
 

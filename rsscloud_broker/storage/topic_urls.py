@@ -28,8 +28,12 @@ from sqlalchemy import (
     select,
 )
 
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.columns import (
+    to_seconds_or_none,
+)
 from rsscloud_broker.model import Need, Topic, Validators
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS
 from rsscloud_broker.storage.schema import (
     content,
     fanout,
@@ -37,10 +41,6 @@ from rsscloud_broker.storage.schema import (
     subscription,
     topic,
 )
-from rsscloud_broker.tables import (
-    to_seconds_or_none,
-)
-from rsscloud_broker.ways import PRIVATE_PROTOCOLS
 
 #: Up to so many subscriptions of a topic are counted.
 MAX_COUNTED = 10_000

@@ -24,13 +24,14 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.admin_records import Change
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.columns import to_micros
+from rsscloud_broker.database.conflicts import insert_missing, lock_rows
 from rsscloud_broker.model import Content, Topic
-from rsscloud_broker.records import Bounds
-from rsscloud_broker.storage import sqlite
+from rsscloud_broker.model.administration import Change
+from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, NO_VALIDATORS
-from rsscloud_broker.storage.conflicts import insert_missing, lock_rows
 from rsscloud_broker.storage.hints import FANOUT, hint
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.schema import fanout, subscription, topic
@@ -42,7 +43,6 @@ from rsscloud_broker.storage.topic_urls import (
     key_of,
     named,
 )
-from rsscloud_broker.tables import to_micros
 
 T = TypeVar("T")
 

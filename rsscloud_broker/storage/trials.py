@@ -27,11 +27,11 @@ from twisted.internet.defer import CancelledError, DeferredLock, DeferredSemapho
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
+from rsscloud_broker.database.threads import Threads
 from rsscloud_broker.errors import ClaimLost, GivenUp, Unavailable
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.storage import suspects
 from rsscloud_broker.storage.nodes import database_clock
-from rsscloud_broker.storage.threads import Threads
 
 #: How many suspects of a kind are under way at a time after one process has ended.
 FEW: Final = 16

@@ -29,15 +29,16 @@ from sqlalchemy import (
     select,
 )
 
-from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.storage import nodes, sqlite
-from rsscloud_broker.storage.engine import (
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.engine import (
     database_errors,
     for_writing,
     open_engine,
     wait_for_others,
 )
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import AppTables
+from rsscloud_broker.storage import nodes
 from rsscloud_broker.storage.schema import metadata
 
 #: The revision of the tables of this version.  Revisions are numbers of four digits.

@@ -29,9 +29,13 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.records import Bounds, Delivery, Fanout, HostState, Recorded
+from rsscloud_broker.database.columns import (
+    to_micros,
+    to_seconds,
+)
+from rsscloud_broker.database.conflicts import insert_into, lock_rows
+from rsscloud_broker.model.work import Bounds, Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.conflicts import insert_into, lock_rows
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.hints import FANOUT, HOST, hint
@@ -44,10 +48,6 @@ from rsscloud_broker.storage.schema import (
 )
 from rsscloud_broker.storage.suspects import take_fanouts
 from rsscloud_broker.storage.topic_urls import HAS_PUBLIC
-from rsscloud_broker.tables import (
-    to_micros,
-    to_seconds,
-)
 
 _COLUMNS = (
     fanout.c.id,

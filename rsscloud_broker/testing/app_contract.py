@@ -12,7 +12,8 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.front_doors.offers import Offers
+from rsscloud_broker.database.engine import for_writing, open_engine
+from rsscloud_broker.http.offers import Offers
 from rsscloud_broker.interfaces import (
     AppTables,
     IApp,
@@ -21,7 +22,6 @@ from rsscloud_broker.interfaces import (
     INotifier,
 )
 from rsscloud_broker.storage import alembic_steps
-from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing.apps import app_parts
 from rsscloud_broker.testing.contracts import DoorChecks

@@ -11,7 +11,6 @@ from twisted.python.filepath import FilePath
 from twisted.web.server import Request
 from zope.interface import implementer
 
-from rsscloud_broker.account_options import Accounts as AccountOptions
 from rsscloud_broker.accounts import (
     AccountRealm,
     Accounts,
@@ -21,7 +20,7 @@ from rsscloud_broker.accounts import (
     Passwords,
 )
 from rsscloud_broker.accounts.portal import PasswordCheckerOptions
-from rsscloud_broker.core.rate_limits import RateLimit
+from rsscloud_broker.config.accounts import Accounts as AccountOptions
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import ForgedForm
 from rsscloud_broker.interfaces import (
@@ -39,6 +38,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.interfaces.accounts import SCOPES
 from rsscloud_broker.model import Content
+from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.storage import accounts as account_rows
 from rsscloud_broker.testing.clock import Clock

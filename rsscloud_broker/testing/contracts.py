@@ -61,7 +61,7 @@ from rsscloud_broker.model import (
     Ping,
     Subscription,
 )
-from rsscloud_broker.records import Swept
+from rsscloud_broker.model.work import Swept
 from rsscloud_broker.testing.fakes import EMPTY, Answer, FakeOutbound, OutboundRequest, reply
 
 _TOPIC = "http://feeds.example/rss.xml"

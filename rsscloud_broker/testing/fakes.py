@@ -42,12 +42,12 @@ from rsscloud_broker.model import (
     Subscription,
     Validators,
 )
-from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.model.ways import Way
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_store
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.testing.topic_view import FakeTopicView
-from rsscloud_broker.ways import Way
 from rsscloud_broker.wire.websub import SIGNATURE, sign
 
 

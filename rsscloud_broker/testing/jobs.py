@@ -5,7 +5,7 @@ from __future__ import annotations
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IJobs
-from rsscloud_broker.shared_records import JobTurn
+from rsscloud_broker.model.shared import JobTurn
 
 
 @implementer(IJobs)

@@ -11,13 +11,13 @@ from twisted.internet.defer import Deferred, execute, succeed
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
 from zope.interface import implementer
 
+from rsscloud_broker.database.engine import database_errors, for_writing
+from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.readers import read_once
 from rsscloud_broker.interfaces import AppTables, IDatabase
-from rsscloud_broker.records import Bounds
+from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.storage import AccountStore, Store
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.engine import database_errors, for_writing
-from rsscloud_broker.storage.operations import Operation
-from rsscloud_broker.storage.readers import read_once
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing.clock import Clock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from rsscloud_broker.couriers.parse_messages import Signature
+from rsscloud_broker.outbound.couriers.parse_messages import Signature
 
 P = ParamSpec("P")
 T = TypeVar("T")

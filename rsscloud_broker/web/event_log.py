@@ -34,8 +34,8 @@ from rsscloud_broker.interfaces import (
     Route,
     RoutesOnly,
 )
-from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.event_stream import Watchers

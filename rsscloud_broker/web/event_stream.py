@@ -34,7 +34,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, IEventLog
-from rsscloud_broker.log_entries import LogEntry, LogFilter
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.web.streams import HEARTBEAT, Places, Stream, in_turns
 
 #: Seconds between two reads of the log.

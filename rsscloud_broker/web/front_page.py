@@ -21,7 +21,7 @@ from rsscloud_broker.interfaces import (
     RoutesOnly,
 )
 from rsscloud_broker.model import Ping
-from rsscloud_broker.remembering import Remembering
+from rsscloud_broker.util.remembering import Remembering
 from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked

@@ -16,8 +16,8 @@ from urllib.parse import urlencode
 from attrs import evolve, frozen
 from twisted.web.template import Tag, tags
 
-from rsscloud_broker.disclosure import HIDDEN
-from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.model.disclosure import HIDDEN
+from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.web.words import iso
 
 #: Characters that change the direction of the text after them: overrides, embeddings, isolates.

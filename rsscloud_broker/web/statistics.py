@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 
 from rsscloud_broker.counters import LATENCIES
 from rsscloud_broker.interfaces import IStatistics
-from rsscloud_broker.records import MEASURED, PingedTopic
+from rsscloud_broker.model.work import MEASURED, PingedTopic
 from rsscloud_broker.web.words import iso
 
 #: How many of the most pinged topics are shown.

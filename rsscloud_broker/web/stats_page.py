@@ -22,7 +22,7 @@ from rsscloud_broker.interfaces import (
     Route,
     RoutesOnly,
 )
-from rsscloud_broker.remembering import Remembering
+from rsscloud_broker.util.remembering import Remembering
 from rsscloud_broker.web import plots
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.web.callers import private, viewer_of

@@ -26,7 +26,7 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IClock
-from rsscloud_broker.sources import bucket_of
+from rsscloud_broker.policy.addresses import bucket_of
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from attrs import frozen
 from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.model import Topic, TopicOverview
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
 from rsscloud_broker.wire.cloud import Cloud

@@ -36,11 +36,11 @@ from rsscloud_broker.interfaces import (
     Route,
     RoutesOnly,
 )
-from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import TopicOverview
-from rsscloud_broker.remembering import Remembering
-from rsscloud_broker.urls import normal_form
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.answers import Answer, Answers, parameter
 from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
 from rsscloud_broker.web.log_lines import line_of

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from rsscloud_broker.admin_records import NodeState
+from rsscloud_broker.model.administration import NodeState
 from rsscloud_broker.wire.text import clean
 
 #: After so many seconds without a heartbeat the others take over what a node has claimed.

@@ -16,8 +16,8 @@ from xml.sax.saxutils import quoteattr
 
 from attrs import frozen
 
-from rsscloud_broker.hosts import host_of
 from rsscloud_broker.model import Callback, Intent
+from rsscloud_broker.model.hosts import host_of
 from rsscloud_broker.wire.text import clean, text_of
 from rsscloud_broker.wire.web_address import MAX_URL
 

@@ -21,8 +21,8 @@ from rsscloud_broker.accounts import (
 )
 from rsscloud_broker.accounts.portal import PasswordCheckerOptions
 from rsscloud_broker.config import Accounts as AccountOptions
-from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.interfaces import CheckerParts
+from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.testing import Clock
 from rsscloud_broker.testing.memory import memory_accounts
 

@@ -8,10 +8,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.accounts import RemovedAccounts
 from rsscloud_broker.accounts.removed import PERIOD, PORTION
+from rsscloud_broker.database.columns import new_metadata
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import Account, AccountData, AppTables
 from rsscloud_broker.storage import AccountStore
-from rsscloud_broker.tables import new_metadata
 from rsscloud_broker.testing import Clock
 from rsscloud_broker.testing.memory import memory_database
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import App, IClock
 from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
 

@@ -14,7 +14,7 @@ from twisted.web.resource import Resource
 from twisted.web.static import Data
 
 from rsscloud_broker.client.web import ClientError, Web, trusting
-from rsscloud_broker.timing import SystemClock
+from rsscloud_broker.util.clock import SystemClock
 from tests.outbound.authority import authority
 from tests.outbound.servers import serve
 

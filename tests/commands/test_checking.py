@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from rsscloud_broker import __version__, storage
-from rsscloud_broker.discovery import KINDS, discover
+from rsscloud_broker.runtime.plugin_discovery import KINDS, discover
 from tests.commands.cases import CommandTests
 from tests.processes import free_port
 

@@ -23,7 +23,6 @@ from rsscloud_broker.core import (
     TopicReader,
     Verifier,
 )
-from rsscloud_broker.core.limiter import SLOTS, UNDER_WAY
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import AddressRefused, DiskFull, Unavailable
 from rsscloud_broker.events import (
@@ -46,7 +45,8 @@ from rsscloud_broker.interfaces import (
     IURLPolicy,
 )
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription, host_of
-from rsscloud_broker.records import CheckState
+from rsscloud_broker.model.work import CheckState
+from rsscloud_broker.policy.limiter import SLOTS, UNDER_WAY
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.testing.parsing import parse_here

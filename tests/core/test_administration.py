@@ -10,7 +10,6 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import capturedLogs
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.admin_records import STATES, Change, SubscriptionFilter
 from rsscloud_broker.core import Administration, Blocks
 from rsscloud_broker.core.administration import MAX_LIMIT
 from rsscloud_broker.core.following import AT_ONCE, FREED_BEFORE, MAX_ANNOUNCEMENTS
@@ -18,9 +17,10 @@ from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable, 
 from rsscloud_broker.events import Administered, HostFreed, SubscriptionRemoved, TopicEnded
 from rsscloud_broker.interfaces import IAdministration, IAnnouncements, ServedTopics
 from rsscloud_broker.model import HIDDEN, Content
-from rsscloud_broker.records import HostState
+from rsscloud_broker.model.administration import STATES, Change, SubscriptionFilter
+from rsscloud_broker.model.work import HostState
 from rsscloud_broker.testing import RecordingBus
-from rsscloud_broker.workers import Workers
+from rsscloud_broker.util.threads import Workers
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 OTHER = "http://feeds.example/other.xml"

@@ -9,8 +9,6 @@ from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import RateLimitOptions, Topics
-from rsscloud_broker.core.access import NOT_ALLOWED, Access
-from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS, UNDER_WAY
 from rsscloud_broker.core.lookups import MAX_LOOKUPS
 from rsscloud_broker.core.verification import LARGE, MAX_OF_HOST
 from rsscloud_broker.errors import (
@@ -41,9 +39,11 @@ from rsscloud_broker.model import (
     Subscription,
     host_of,
 )
-from rsscloud_broker.records import Bounds, Fanout
-from rsscloud_broker.urls import normal_form
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Bounds, Fanout
+from rsscloud_broker.policy.access import NOT_ALLOWED, Access
+from rsscloud_broker.policy.limiter import LEAST_PAUSE, SLOTS, UNDER_WAY
+from rsscloud_broker.util.urls import normal_form
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 HOME = "http://site.example/"

@@ -8,14 +8,14 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import capturedLogs, formatEvent
 
 from rsscloud_broker.core.change_detection import LOOK_AGAIN
-from rsscloud_broker.core.limiter import LEAST_PAUSE, SLOTS
 from rsscloud_broker.core.retrying import SOONEST
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.model import FetchResult, Ping
-from rsscloud_broker.records import Told
-from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Told
+from rsscloud_broker.policy.limiter import LEAST_PAUSE, SLOTS
+from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
 
 

@@ -11,10 +11,10 @@ from rsscloud_broker.core.elsewhere import LONGEST, LOOK
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import WorkHinted
 from rsscloud_broker.model import FetchResult
-from rsscloud_broker.records import CheckState, FetchRecord
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import CheckState, FetchRecord
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.storage.schema import node, subscription, topic
-from rsscloud_broker.ways import Way
 from tests.core.house import FEED, CoreTestCase
 
 #: The id of the other node.

@@ -19,7 +19,7 @@ from rsscloud_broker.model import (
     Validators,
     host_of,
 )
-from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.testing import FakeFetcher
 from tests.core.house import CALLBACK, FEED, BrokerTestCase
 

@@ -21,7 +21,7 @@ from rsscloud_broker.errors import (
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Content, Denial, FetchResult, Intent, Outcome
-from rsscloud_broker.records import PendingIntent
+from rsscloud_broker.model.work import PendingIntent
 from rsscloud_broker.testing.clock import About
 from tests.core.house import FEED, NOW, BrokerTestCase
 from tests.storage.suspects import make_suspect

@@ -8,7 +8,6 @@ from attrs import evolve
 
 from rsscloud_broker import errors
 from rsscloud_broker.config import RateLimitOptions, Topics
-from rsscloud_broker.core.access import NOT_ALLOWED
 from rsscloud_broker.errors import CallbackFailed, Forbidden, InvalidPing, TooMany, TopicUnreadable
 from rsscloud_broker.events import (
     Event,
@@ -24,6 +23,7 @@ from rsscloud_broker.events import (
     TopicRevived,
 )
 from rsscloud_broker.model import Intent, Outcome, Ping
+from rsscloud_broker.policy.access import NOT_ALLOWED
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
 CALLER = "192.0.2.7"

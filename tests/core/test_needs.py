@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.core import RequestedContentsSink
 from rsscloud_broker.events import ContentRequested
 from rsscloud_broker.model import NO_VALIDATORS, Callback, Content, Intent, Need, Validators
-from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted, as_wanted
-from rsscloud_broker.records import Bounds, History
+from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted, as_wanted
+from rsscloud_broker.model.work import Bounds, History
 from rsscloud_broker.testing import FakeFetcher
 from tests.core.house import FEED, BrokerTestCase
 

@@ -12,7 +12,7 @@ from rsscloud_broker.core import Poller
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.model import TopicStatus
-from rsscloud_broker.records import PollPlan
+from rsscloud_broker.model.work import PollPlan
 from tests.core.house import FEED, CoreTestCase
 
 OPTIONS = Polling(

@@ -23,10 +23,10 @@ from rsscloud_broker.model import (
     Subscription,
     Validators,
 )
-from rsscloud_broker.records import Bounds, History
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Bounds, History
 from rsscloud_broker.sinks.log_of_events import entries_of
 from rsscloud_broker.sinks.statistics import numbers
-from rsscloud_broker.ways import Way
 from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
 
 CALLER = "192.0.2.1"

@@ -9,7 +9,6 @@ from sqlalchemy import insert, select
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Publisher
 from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unavailable
@@ -22,6 +21,7 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.interfaces import IPublisher
 from rsscloud_broker.model import Content
+from rsscloud_broker.model.administration import Block
 from rsscloud_broker.storage.schema import counter
 from tests.core.house import FEED, CoreTestCase, FakeDiskSpace
 

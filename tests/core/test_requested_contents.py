@@ -7,11 +7,11 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.core import RequestedContentsSink
-from rsscloud_broker.core.limiter import FairLimiter
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.events import ContentFetched, ContentRequested
 from rsscloud_broker.model import Content, Validators
-from rsscloud_broker.records import Bounds, Delivery
+from rsscloud_broker.model.work import Bounds, Delivery
+from rsscloud_broker.policy.limiter import FairLimiter
 from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
 from rsscloud_broker.testing.clock import Clock
 from tests.core.house import FEED, NOW, CoreTestCase, change_detector

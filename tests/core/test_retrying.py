@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rsscloud_broker.core.retrying import Retries, Retry
 from rsscloud_broker.errors import TopicUnreadable
-from rsscloud_broker.records import WantedChecks
-from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.model.work import WantedChecks
+from rsscloud_broker.util.retry import StoreRetry
 from tests.core.house import NOW, CoreTestCase
 from tests.storage.waiting import waiting_checks
 

@@ -11,10 +11,10 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.core import ChangeDetector, FairLimiter
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.model import Content, Lease, Ping, Subscription
-from rsscloud_broker.records import FetchRecord
+from rsscloud_broker.model.work import FetchRecord
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import FakeFetcher, RecordingBus
-from rsscloud_broker.timing import SystemClock
+from rsscloud_broker.util.clock import SystemClock
 from tests.core.house import CALLBACK, FEED, change_detector
 from tests.postgresql import borrowed_database
 from tests.storage.databases import threaded_store

@@ -9,9 +9,9 @@ from rsscloud_broker.core import Access, Sweeper
 from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.model import Callback, Lease, Outcome, Subscription
-from rsscloud_broker.records import Delivery, Swept
+from rsscloud_broker.model.work import Delivery, Swept
 from rsscloud_broker.storage.sweeping import PORTION
-from rsscloud_broker.timing import LEAST_PAUSE
+from rsscloud_broker.util.clock import LEAST_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
 
 HOUR = 3600

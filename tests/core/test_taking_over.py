@@ -13,10 +13,10 @@ from rsscloud_broker.core import Poller, TakingOverSink
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Lease, Subscription
-from rsscloud_broker.records import ClaimedChecks, PollPlan
+from rsscloud_broker.model.work import ClaimedChecks, PollPlan
 from rsscloud_broker.storage.nodes import leave
 from rsscloud_broker.storage.schema import intent
-from rsscloud_broker.store_retry import UNAVAILABLE_PAUSE
+from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, BrokerTestCase
 from tests.core.test_intents import CALLBACK, WANTED
 from tests.storage.waiting import waiting_checks

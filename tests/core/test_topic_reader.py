@@ -18,8 +18,8 @@ from rsscloud_broker.model import (
     TopicStatus,
     Validators,
 )
-from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
-from rsscloud_broker.records import FetchRecord
+from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.model.work import FetchRecord
 from rsscloud_broker.testing import FakeFetcher
 from tests.core.house import FEED, NOW, CoreTestCase, change_detector
 from tests.storage.suspects import make_suspect

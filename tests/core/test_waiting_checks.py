@@ -9,10 +9,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.core.waiting_checks import PAUSE, WaitingChecks
 from rsscloud_broker.model import host_of
-from rsscloud_broker.records import Check, CheckState
-from rsscloud_broker.store_retry import StoreRetry
+from rsscloud_broker.model.work import Check, CheckState
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.util.retry import StoreRetry
 
 ONE, OTHER, THIRD = "192.0.2.1", "198.51.100.7", "203.0.113.9"
 

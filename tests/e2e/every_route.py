@@ -20,11 +20,11 @@ from unittest.mock import patch
 from attrs import frozen
 from twisted.internet import reactor
 
-from rsscloud_broker import tap
+from rsscloud_broker.composition import server
 from rsscloud_broker.config import Config
-from rsscloud_broker.discovery import discover
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IFrontDoor
+from rsscloud_broker.runtime.plugin_discovery import discover
 
 #: How sources name parameters: of requests, such as ``parameter(request, "url")``; and of what is
 #: read from them, such as ``values.get("url")``.
@@ -66,8 +66,8 @@ def every_route(account: str) -> tuple[KnownRoute, ...]:
         return Root(doors, *args, **more)
 
     apps = {name: {"enabled": True} for name in applications()}
-    with TemporaryDirectory() as data, patch.object(tap, "Root", root):
-        tap.make_broker(Config(data=data, apps=apps), reactor)
+    with TemporaryDirectory() as data, patch.object(server, "Root", root):
+        server.make_broker(Config(data=data, apps=apps), reactor)
     return tuple(
         KnownRoute(route.method, route.path.replace("*", account), names, route.requires)
         for door in doors
@@ -82,7 +82,7 @@ def _names_of(module: ModuleType) -> frozenset[str]:
     """
     file = Path(inspect.getfile(module))
     is_shared = file.parent.name in {"web", "front_doors"}
-    home = Path(inspect.getfile(tap)).parent
+    home = Path(inspect.getfile(server)).parent
     files = [file] if is_shared else sorted(file.parent.glob("*.py"))
     used = re.findall(r"rsscloud_broker\.(wire\.(?:websub|rsscloud))\b", file.read_text())
     codecs = [home / f"{each.replace('.', '/')}.py" for each in used]

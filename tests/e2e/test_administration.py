@@ -20,17 +20,9 @@ from twisted.trial.unittest import TestCase
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.admin_records import (
-    Block,
-    BrokerState,
-    Change,
-    SubscriptionDetails,
-    SubscriptionFilter,
-)
-from rsscloud_broker.command_line import LOOPBACK
+from rsscloud_broker.composition.server import make_broker
 from rsscloud_broker.config import Config, Egress
-from rsscloud_broker.delivery_options import Delivery
-from rsscloud_broker.discovery import discover
+from rsscloud_broker.config.couriers import Delivery
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IAdministers,
@@ -40,8 +32,16 @@ from rsscloud_broker.interfaces import (
     SoapService,
 )
 from rsscloud_broker.model import Subscription
+from rsscloud_broker.model.administration import (
+    Block,
+    BrokerState,
+    Change,
+    SubscriptionDetails,
+    SubscriptionFilter,
+)
+from rsscloud_broker.runtime.command_line import LOOPBACK
+from rsscloud_broker.runtime.plugin_discovery import discover
 from rsscloud_broker.storage import Store, migrate
-from rsscloud_broker.tap import make_broker
 from tests.e2e.fixture import TIMEOUT, Answer, post_form, request
 from tests.e2e.servers import Handler, HttpPostReceiver, Origin, Receiver, Server, http_server
 from tests.processes import free_port

@@ -15,7 +15,7 @@ from xmlrpc.client import dumps
 
 from sqlalchemy import func, select, text
 
-from rsscloud_broker.sinks.walk import BATCH_SIZE, MAX_UNSAVED
+from rsscloud_broker.delivery.walk import BATCH_SIZE, MAX_UNSAVED
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.nodes import DEAD_AFTER
 from rsscloud_broker.storage.schema import fanout, node, pending, subscription, topic
@@ -219,7 +219,7 @@ class ClusterTests(EndToEndTestCase):
         self.assertEqual(self.twice(), 0)
 
     def test_other_node_takes_part(self) -> None:
-        """That it does so by hints, and at once, is tested in ``tests.sinks.test_two_nodes``."""
+        """That it does so by hints, and at once, is tested in ``tests.delivery.test_two_nodes``."""
         self.pause = 0.002  # so that the fan-out lasts for some seconds
         self.start(2)
         for _ in range(2):

@@ -24,8 +24,8 @@ from attrs import define, field, frozen
 from sqlalchemy import func, select
 from twisted.logger import Logger
 
+from rsscloud_broker.delivery.walk import SAVE_AT_OUTCOMES
 from rsscloud_broker.model import Callback
-from rsscloud_broker.sinks.walk import SAVE_AT_OUTCOMES
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.nodes import database_clock
 from rsscloud_broker.storage.schema import fanout, pending

@@ -14,9 +14,9 @@ from threading import Condition
 from urllib.parse import urlencode
 from xmlrpc.client import Fault, dumps, loads
 
-from rsscloud_broker.couriers.courier import CourierEnded
-from rsscloud_broker.delivery_options import Delivery
-from rsscloud_broker.sinks.walk import BATCH_SIZE, MAX_UNSAVED
+from rsscloud_broker.config.couriers import Delivery
+from rsscloud_broker.delivery.walk import BATCH_SIZE, MAX_UNSAVED
+from rsscloud_broker.outbound.couriers.courier import CourierEnded
 from tests import examples
 from tests.e2e.fixture import (
     TIMEOUT,

@@ -14,8 +14,8 @@ from threading import Event, Thread
 
 from sqlalchemy import select
 
+from rsscloud_broker.database.postgresql import CONNECT_TIMEOUT, TIMEOUT
 from rsscloud_broker.storage import open_database
-from rsscloud_broker.storage.postgresql import CONNECT_TIMEOUT, TIMEOUT
 from rsscloud_broker.storage.schema import ping
 from tests.e2e.database_server import DatabaseServer
 from tests.e2e.every_protocol import NAMED, PLAIN, PROTOCOLS, Call, Reply, subscribing

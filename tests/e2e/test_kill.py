@@ -15,8 +15,8 @@ from threading import Condition, Event
 
 from attrs import frozen
 
+from rsscloud_broker.delivery.walk import SAVE_AT_OUTCOMES
 from rsscloud_broker.model import Callback
-from rsscloud_broker.sinks.walk import SAVE_AT_OUTCOMES
 from rsscloud_broker.storage import open_database, sweep_database
 from rsscloud_broker.storage.subscriptions import remove_subscription
 from tests import examples

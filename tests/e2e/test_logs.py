@@ -20,7 +20,7 @@ class LogTests(EndToEndTestCase):
         events = [json.loads(line) for line in broker.log.splitlines()]
         (started,) = [event for event in events if event["message"].startswith("rsscloud-broker ")]
         self.assertEqual(started["level"], "info")
-        self.assertEqual(started["namespace"], "rsscloud_broker.service.BrokerService")
+        self.assertEqual(started["namespace"], "rsscloud_broker.runtime.service.BrokerService")
         self.assertEqual(started["url"], f"http://localhost:{broker.port}")
         self.assertEqual(events[-1]["message"], "Server Shut Down.")
 
@@ -40,7 +40,7 @@ class LogTests(EndToEndTestCase):
         broker.start()
         broker.stop()
         self.assertIn(
-            "<6>[rsscloud_broker.service.BrokerService#info] rsscloud-broker ", broker.log
+            "<6>[rsscloud_broker.runtime.service.BrokerService#info] rsscloud-broker ", broker.log
         )
         for line in broker.log.splitlines():
             self.assertTrue(line.startswith("<6>["), line)

@@ -13,10 +13,10 @@ from twisted.internet.interfaces import IReactorFromThreads
 from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, WorkHinted
 from rsscloud_broker.storage import Pulse, Store, examine, migrate, open_database
-from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.hints import FANOUT, hint
 from tests.e2e.fixture import run_here, until
 from tests.e2e.pgbouncer import PgBouncer

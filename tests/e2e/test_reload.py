@@ -12,7 +12,7 @@ from pathlib import Path
 from tests import nursery
 from tests.e2e.fixture import Broker, EndToEndTestCase, request, until
 from tests.e2e.servers import HttpPostReceiver
-from tests.front_doors.test_tls import served_certificate
+from tests.http.test_tls import served_certificate
 from tests.outbound.authority import authority
 from tests.processes import free_port
 from tests.terminals import open_terminal

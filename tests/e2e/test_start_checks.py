@@ -293,7 +293,7 @@ from twisted.plugin import IPlugin
 from zope.interface import implementer
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.interfaces import IEventSink, IFrontDoorMaker, INotifierMaker, ISinkMaker
-from rsscloud_broker.notifiers import HttpPostNotifier, RssCloudOptions
+from rsscloud_broker.delivery.notifiers import HttpPostNotifier, RssCloudOptions
 
 @frozen
 class Options:

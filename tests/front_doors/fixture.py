@@ -23,7 +23,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
 from rsscloud_broker import config
-from rsscloud_broker.bus import EventBus
 from rsscloud_broker.client.feed_doctor import FeedDoctor
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import asking_guarded
@@ -38,11 +37,21 @@ from rsscloud_broker.core import (
     TopicView,
     Verifier,
 )
+from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.disclosure import Disclosure
+from rsscloud_broker.delivery.distribution import Distribution
+from rsscloud_broker.delivery.notifiers import (
+    HttpPostNotifier,
+    RssCloudOptions,
+    SoapNotifier,
+    WebSubNotifier,
+    WebSubOptions,
+    XMLRPCNotifier,
+)
+from rsscloud_broker.delivery.options import DistributionOptions
 from rsscloud_broker.errors import AddressRefused, OutboundError, TopicEnded, TopicUnreadable
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     INotifier,
@@ -55,18 +64,9 @@ from rsscloud_broker.interfaces import (
     SinkParts,
 )
 from rsscloud_broker.model import NO_VALIDATORS, Content, Ping, Subscription, Validators
-from rsscloud_broker.notifiers import (
-    HttpPostNotifier,
-    RssCloudOptions,
-    SoapNotifier,
-    WebSubNotifier,
-    WebSubOptions,
-    XMLRPCNotifier,
-)
+from rsscloud_broker.model.disclosure import Disclosure
+from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.plugins import bundled
-from rsscloud_broker.readings import EVERYTHING, Fetched, Wanted
-from rsscloud_broker.sinks.distribution import Distribution
-from rsscloud_broker.sinks.distribution_options import DistributionOptions
 from rsscloud_broker.storage import Store
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing import CallersThread

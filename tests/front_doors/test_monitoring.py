@@ -18,7 +18,7 @@ from zope.interface import implementer
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.front_doors.monitoring import ConfiguredToken, MonitoringDoor, TokenCheck
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IHealth, PartState
 from rsscloud_broker.testing import make_front_door_tests
 from tests.front_doors.exchange import Answer

@@ -10,19 +10,19 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import Http
+from rsscloud_broker.config.building import ConfigError, build
 from rsscloud_broker.errors import Forbidden, TooMany, TopicUnreadable, Unavailable
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
 from rsscloud_broker.front_doors.resourcesync import (
     MAX_LINK,
     Publisher,
     ResourceSyncDoor,
     ResourceSyncOptions,
 )
-from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IPushesContent
 from rsscloud_broker.model import Content
-from rsscloud_broker.options import ConfigError, build
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
 from rsscloud_broker.testing.clock import Clock

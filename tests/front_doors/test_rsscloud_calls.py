@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.front_doors.xmlrpc import MAX_CALLS
+from rsscloud_broker.http.xmlrpc import MAX_CALLS
 from rsscloud_broker.wire.wsdl import RSSCLOUD
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS, INVALID_REQUEST
 from tests.front_doors.exchange import envelope

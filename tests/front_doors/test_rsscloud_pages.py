@@ -13,7 +13,7 @@ from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.wire.rsscloud import PINGED, REGISTERED
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, PUBLIC_URL, House
-from tests.front_doors.test_error_pages import BROWSERS, FIREFOX, PROGRAMS, headers_of
+from tests.http.test_error_pages import BROWSERS, FIREFOX, PROGRAMS, headers_of
 
 MISSING = "http://feeds.example/missing.xml"
 BAD = "<script>alert(1)</script>\"'"

@@ -18,9 +18,9 @@ from rsscloud_broker.errors import (
     Unavailable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.site import Root
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IFrontDoor, Route
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
@@ -29,7 +29,7 @@ from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.wire.links import HUB_PATHS
 from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
 from tests.front_doors.fixture import CALLER, FEED, OTHER_FEED, PUBLIC_URL
-from tests.front_doors.test_site import Door, Says
+from tests.http.test_site import Door, Says
 
 CALLBACK = "http://reader.example/websub/8f31?a=1"
 SUBSCRIBE = {"hub.mode": "subscribe", "hub.topic": FEED, "hub.callback": CALLBACK}

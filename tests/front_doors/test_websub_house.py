@@ -13,7 +13,7 @@ from rsscloud_broker.config import RateLimitOptions, Topics
 from rsscloud_broker.core import Access, Sweeper
 from tests.front_doors.exchange import FORM, Answer
 from tests.front_doors.fixture import FEED, PUBLIC_URL, Call, House
-from tests.front_doors.test_error_pages import BROWSERS, PROGRAMS, headers_of
+from tests.http.test_error_pages import BROWSERS, PROGRAMS, headers_of
 
 CALLBACK = "http://reader.example/websub?mine=1"
 HOUR = 3600

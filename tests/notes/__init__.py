@@ -11,9 +11,9 @@ from attrs import evolve, field, frozen
 from attrs.validators import ge
 from sqlalchemy import Column, Integer, MetaData, Table, Text
 
+from rsscloud_broker.database.columns import new_metadata
 from rsscloud_broker.interfaces import App, AppParts, AppTables
 from rsscloud_broker.plugins.bundled import AppMaker
-from rsscloud_broker.tables import new_metadata
 
 
 @frozen

@@ -18,7 +18,7 @@ from rsscloud_broker.outbound.http1 import Answer, Http1, message
 from rsscloud_broker.outbound.urls import target_of
 from tests.outbound.scripted import CallbackClientTestCase, Scripted
 from tests.outbound.servers import make_client
-from tests.test_budget import Arriving
+from tests.policy.test_memory_budget import Arriving
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"
 FULL = "no memory left for answers"

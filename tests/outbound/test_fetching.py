@@ -12,8 +12,8 @@ from twisted.web.server import Request
 
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.model import NO_VALIDATORS, Validators
+from rsscloud_broker.model.fetching import Fetched
 from rsscloud_broker.outbound import TopicFetcher
-from rsscloud_broker.readings import Fetched
 from rsscloud_broker.testing.clock import Clock
 from tests.outbound.servers import Pages, RawFactory, listen, make_client, page, serve
 

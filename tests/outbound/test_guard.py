@@ -10,9 +10,9 @@ from hypothesis.strategies import ip_addresses
 from twisted.internet import reactor
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.core import Blocks
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress
+from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound import AddressGuard, Resolver
 from rsscloud_broker.outbound.guard import DENIED, own_listeners
 

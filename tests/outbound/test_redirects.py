@@ -6,9 +6,9 @@ from functools import partial
 
 from twisted.web.server import Request
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.core import Blocks
 from rsscloud_broker.errors import AddressRefused
+from rsscloud_broker.model.administration import Block
 from tests.outbound.client_case import ClientTestCase
 from tests.outbound.servers import Names, make_callback_client, page
 

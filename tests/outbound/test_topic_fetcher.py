@@ -20,8 +20,8 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.interfaces import ITopicFetcher, OutboundReply
 from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
+from rsscloud_broker.model.fetching import Fetched
 from rsscloud_broker.outbound import TopicFetcher
-from rsscloud_broker.readings import Fetched
 from rsscloud_broker.testing import FakeOutbound, reply
 from rsscloud_broker.testing.clock import About, Clock
 

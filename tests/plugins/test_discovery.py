@@ -14,11 +14,18 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker.plugins
-from rsscloud_broker import discovery
 from rsscloud_broker.config import ConfigError
-from rsscloud_broker.discovery import Makers, PluginError, bundled, discover, select, survey
 from rsscloud_broker.interfaces import ISinkMaker
-from rsscloud_broker.provenance import PluginLocation
+from rsscloud_broker.runtime import plugin_discovery
+from rsscloud_broker.runtime.plugin_discovery import (
+    Makers,
+    PluginError,
+    bundled,
+    discover,
+    select,
+    survey,
+)
+from rsscloud_broker.runtime.plugin_origin import PluginLocation
 
 _numbers = count()
 
@@ -352,7 +359,7 @@ class SelectTests(DiscoveryTestCase):
             theirs = Sink('theirs')
             """,
         )
-        self.patch(discovery, "BUNDLED", f"{self.name}.bundled")
+        self.patch(plugin_discovery, "BUNDLED", f"{self.name}.bundled")
         self.makers: dict[str, ISinkMaker] = self.discover().sinks
 
     def select(self, **tables: dict[str, Any]) -> list[tuple[str, int]]:

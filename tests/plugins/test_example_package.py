@@ -55,7 +55,7 @@ NAMES = ("hello_ping", "json_post", "line_log", "notices")
 START = """
 import json, sys
 from rsscloud_broker.config import ConfigError, loads
-from rsscloud_broker.discovery import KINDS, PluginError, discover, select
+from rsscloud_broker.runtime.plugin_discovery import KINDS, PluginError, discover, select
 
 try:
     config = loads(sys.stdin.read(), "broker.toml")

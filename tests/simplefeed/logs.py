@@ -8,10 +8,11 @@ from pathlib import Path
 
 from sqlalchemy import Engine, make_url
 
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.schema import TABLES
-from rsscloud_broker.storage import sqlite, upgrade
-from rsscloud_broker.storage.engine import for_writing, open_engine
+from rsscloud_broker.storage import upgrade
 from tests.postgresql import empty_database
 
 #: The time of the first entry of tests, in seconds since the epoch.

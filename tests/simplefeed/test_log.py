@@ -13,10 +13,10 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, bindparam, select, text
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.simplefeed import log, pruning, schema
 from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
 from rsscloud_broker.storage import alembic_steps
-from rsscloud_broker.storage.engine import for_writing, open_engine
 from tests.postgresql import TIMEOUT, empty_database
 from tests.simplefeed.logs import NOON, in_file, on_postgresql, some
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from rsscloud_broker.admin_records import Block, Change
 from rsscloud_broker.events import HostFreed
 from rsscloud_broker.model import Exchange, Outcome
-from tests.sinks.engine import NO_ANSWER, REFUSED, EngineTestCase
+from rsscloud_broker.model.administration import Block, Change
+from tests.delivery.engine import NO_ANSWER, REFUSED, EngineTestCase
 
 HOST = "reader.example"
 URL = f"http://{HOST}/0"

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import LogLevel, capturedLogs
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.bus import EventBus
+from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import (
     ContentRequested,
@@ -35,9 +35,9 @@ from rsscloud_broker.events import (
     TopicRevived,
 )
 from rsscloud_broker.interfaces import IEventSink
-from rsscloud_broker.log_entries import KINDS, LogEntry, LogFilter
 from rsscloud_broker.model import Callback, Lease, Subscription
-from rsscloud_broker.records import Swept, SweptSubscription
+from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
+from rsscloud_broker.model.work import Swept, SweptSubscription
 from rsscloud_broker.sinks.event_log import (
     BATCH,
     GATHER,

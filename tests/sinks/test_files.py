@@ -11,12 +11,12 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.atomic_files import Draft, publish_file
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks import files
 from rsscloud_broker.sinks.files import publish_change_list, records_in
 from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.util.atomic_files import Draft, publish_file
 from tests.sinks.pings import NOON, PingStore, at_once, make_parts, read_list
 
 

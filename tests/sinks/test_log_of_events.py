@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.admin_records import VERBS
 from rsscloud_broker.events import (
     Administered,
     PingAccepted,
@@ -13,8 +12,9 @@ from rsscloud_broker.events import (
     RelaySkipped,
     SubscriptionRemoved,
 )
-from rsscloud_broker.log_entries import LogEntry
 from rsscloud_broker.model import Callback
+from rsscloud_broker.model.administration import VERBS
+from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.sinks.log_of_events import LOGGED, entries_of
 
 FEED = "http://feeds.example/rss.xml"

@@ -6,6 +6,8 @@ from typing import Any
 
 from attrs import evolve
 
+from rsscloud_broker.delivery import walk
+from rsscloud_broker.delivery.breakers import THRESHOLD
 from rsscloud_broker.events import (
     Event,
     FanOutBegun,
@@ -16,9 +18,7 @@ from rsscloud_broker.events import (
     NotificationFailed,
 )
 from rsscloud_broker.model import Outcome
-from rsscloud_broker.sinks import walk
-from rsscloud_broker.sinks.breakers import THRESHOLD
-from tests.sinks.engine import FEED, EngineTestCase
+from tests.delivery.engine import FEED, EngineTestCase
 
 NO = Outcome(False, "status 500")
 NO_ANSWER = Outcome(False, "it timed out", answered=False)

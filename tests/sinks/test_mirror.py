@@ -14,7 +14,6 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.atomic_files import Copy, Draft, publish_file
 from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import FileCopied, FilePublished, WorkHinted
 from rsscloud_broker.interfaces import SinkParts
@@ -28,6 +27,7 @@ from rsscloud_broker.sinks.late_copies import LONGEST_PAUSE
 from rsscloud_broker.sinks.mirror import MISSING, Mirror
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.util.atomic_files import Copy, Draft, publish_file
 from tests.sinks.pings import NOON, PingStore, ages, make_parts
 
 LIST, ARCHIVE = "/changes.xml", "/2026/09/29/12.xml"

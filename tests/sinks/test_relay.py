@@ -10,6 +10,8 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import ConfigError
+from rsscloud_broker.config.building import build
+from rsscloud_broker.delivery.breakers import THRESHOLD
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.events import (
     HostFreed,
@@ -20,8 +22,6 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import FetchResult, Ping
-from rsscloud_broker.options import build
-from rsscloud_broker.sinks.breakers import THRESHOLD
 from rsscloud_broker.sinks.relay import RelayOptions, RelaySink, Target
 from rsscloud_broker.sinks.relay_foreign import OF_HOST
 from rsscloud_broker.sinks.relay_waiting import MAX_WAITING

@@ -24,7 +24,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import FilePublished, TopicChanged
 from rsscloud_broker.interfaces import IEventSink, IPushesContent
 from rsscloud_broker.model import Callback, Content, Lease, Subscription
-from rsscloud_broker.own_topics import (
+from rsscloud_broker.outbound.own_topics import (
     CAPABILITY_LIST,
     CHANGE_LIST,
     CHANNEL,

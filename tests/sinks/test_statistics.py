@@ -10,7 +10,7 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IEventSink
-from rsscloud_broker.records import PingedTopic
+from rsscloud_broker.model.work import PingedTopic
 from rsscloud_broker.sinks.statistics import StatisticsOptions, StatisticsSink
 from rsscloud_broker.testing.clock import Clock
 from tests.sinks.pings import HOUR, NOON, PingStore, make_parts

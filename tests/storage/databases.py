@@ -15,14 +15,14 @@ from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.records import Bounds
+from rsscloud_broker.database.engine import for_writing, open_engine
+from rsscloud_broker.database.operations import Operation
+from rsscloud_broker.database.portions import Run
+from rsscloud_broker.database.threads import StoreThreads
+from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.storage import AccountStore, Store, migrate
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
-from rsscloud_broker.storage.engine import for_writing, open_engine
-from rsscloud_broker.storage.operations import Operation
-from rsscloud_broker.storage.portions import Run
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.storage.threads import StoreThreads
 from tests.postgresql import borrowed_database
 
 T = TypeVar("T")

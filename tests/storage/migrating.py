@@ -9,10 +9,11 @@ from attrs import evolve
 from sqlalchemy import Connection, inspect, make_url, text
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.model import FetchResult, Ping
-from rsscloud_broker.records import Check
-from rsscloud_broker.storage import UnfitDatabase, alembic_steps, migrate, open_database, sqlite
-from rsscloud_broker.storage.engine import for_writing, open_engine
+from rsscloud_broker.model.work import Check
+from rsscloud_broker.storage import UnfitDatabase, alembic_steps, migrate, open_database
 from rsscloud_broker.storage.intents import intents
 from rsscloud_broker.storage.moves import move_topic
 from rsscloud_broker.storage.ping_counters import count_pings

@@ -10,6 +10,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.storage import (
     Pulse,
     UnfitDatabase,
@@ -18,7 +19,6 @@ from rsscloud_broker.storage import (
     migrate,
     open_database,
 )
-from rsscloud_broker.storage.engine import open_engine
 from tests.postgresql import empty_database
 from tests.storage.databases import memory_database, threaded_store
 

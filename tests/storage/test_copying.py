@@ -25,10 +25,10 @@ from sqlalchemy import (
 )
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.app_parts import installed_tables
-from rsscloud_broker.discovery import discover
+from rsscloud_broker.composition.apps import installed_tables
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppTables
+from rsscloud_broker.runtime.plugin_discovery import discover
 from rsscloud_broker.storage import UnfitDatabase, copy_database, migrate, nodes, open_database
 from rsscloud_broker.storage.schema import CLAIMS, metadata, node, ping, subscription, topic
 from rsscloud_broker.storage.upgrade import LATEST_REVISION, revisions_of

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, Table, func, insert, select
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import (
     Callback,
@@ -28,7 +27,8 @@ from rsscloud_broker.model import (
     Subscription,
     Validators,
 )
-from rsscloud_broker.records import Delivery, Fanout
+from rsscloud_broker.model.administration import Block
+from rsscloud_broker.model.work import Delivery, Fanout
 from rsscloud_broker.storage import (
     Imported,
     InvalidDocument,
@@ -50,7 +50,7 @@ from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.subscriptions import count_of_host, put_subscription, subscriptions
 from rsscloud_broker.storage.topics import end_topic, get_topics
 from rsscloud_broker.storage.walks import record_slice
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 from tests import examples
 from tests.storage.databases import file_database, memory_database
 

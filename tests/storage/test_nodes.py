@@ -13,18 +13,18 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker import __version__
-from rsscloud_broker.admin_records import NodeState
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.database.conflicts import lock_rows
+from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Intent, Ping, Subscription
-from rsscloud_broker.records import CheckState, Fanout, PollPlan
+from rsscloud_broker.model.administration import NodeState
+from rsscloud_broker.model.work import CheckState, Fanout, PollPlan
 from rsscloud_broker.storage import Pulse, Store, jobs, migrate, nodes, pulse, walks
-from rsscloud_broker.storage.conflicts import lock_rows
-from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.schema import counter, node, pending, topic
 from rsscloud_broker.testing import memory_store
-from rsscloud_broker.timing import SystemClock
+from rsscloud_broker.util.clock import SystemClock
 from tests.postgresql import empty_database
 from tests.storage.databases import file_database, threaded_store
 from tests.storage.waiting import SOME, waiting_checks

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, event, insert, select, text, update
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.model import (
     Callback,
     Content,
@@ -23,7 +24,7 @@ from rsscloud_broker.model import (
     Ping,
     Subscription,
 )
-from rsscloud_broker.records import Bounds, Delivery, Fanout, PollPlan, WantedChecks
+from rsscloud_broker.model.work import Bounds, Delivery, Fanout, PollPlan, WantedChecks
 from rsscloud_broker.storage import (
     check_claims,
     checks,
@@ -47,7 +48,6 @@ from rsscloud_broker.storage import (
     topics,
     walks,
 )
-from rsscloud_broker.storage.engine import for_writing, open_engine
 from rsscloud_broker.storage.idle import evict_excess
 from rsscloud_broker.storage.schema import content_sum, pending, subscription
 from tests.postgresql import borrowed_database

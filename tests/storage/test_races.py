@@ -12,7 +12,7 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.model import Callback, Intent, Ping, Subscription
-from rsscloud_broker.records import Delivery, HostState
+from rsscloud_broker.model.work import Delivery, HostState
 from tests.postgresql import borrowed_database
 from tests.storage.databases import threaded_store
 from tests.store_contract.basics import (

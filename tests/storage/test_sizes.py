@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, text, update
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.model import Callback, FetchResult, Ping
 from rsscloud_broker.storage.due import claim_found, find_due
-from rsscloud_broker.storage.engine import open_engine
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.moves import MAX_AT_ONCE, move_topic
 from rsscloud_broker.storage.nodes import registered

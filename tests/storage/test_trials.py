@@ -12,7 +12,7 @@ from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.storage.trials import CALM, FEW
 from rsscloud_broker.testing import memory_store
-from tests.sinks.engine import subscribe_all
+from tests.delivery.engine import subscribe_all
 from tests.storage.suspects import make_suspect
 
 TOPIC = "http://feeds.example/rss.xml"

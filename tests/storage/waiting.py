@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, select
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.records import Check, WantedChecks
+from rsscloud_broker.model.work import Check, WantedChecks
 from rsscloud_broker.storage.schema import topic
 
 #: What a process claims that has nothing to do.

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.database.columns import MICROSECONDS
 from rsscloud_broker.interfaces import Account, IAccountStore, Session, StoredPassword, Token
 from rsscloud_broker.storage.account_schema import session
-from rsscloud_broker.tables import MICROSECONDS
 
 #: More than an account may have, where a test does not say.
 MANY = 100

@@ -12,7 +12,9 @@ from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker import __version__
-from rsscloud_broker.admin_records import (
+from rsscloud_broker.interfaces import IAdministrationStore
+from rsscloud_broker.model import Callback, Exchange, Outcome, Subscription
+from rsscloud_broker.model.administration import (
     STATES,
     Announcement,
     Block,
@@ -21,9 +23,7 @@ from rsscloud_broker.admin_records import (
     PendingNotification,
     SubscriptionFilter,
 )
-from rsscloud_broker.interfaces import IAdministrationStore
-from rsscloud_broker.model import Callback, Exchange, Outcome, Subscription
-from rsscloud_broker.records import Bounds, Delivery, HostState
+from rsscloud_broker.model.work import Bounds, Delivery, HostState
 from rsscloud_broker.storage import administration, changes
 from tests.store_contract.basics import (
     DAY,

@@ -24,9 +24,9 @@ from rsscloud_broker.model import (
     Ping,
     Subscription,
 )
-from rsscloud_broker.records import Check, Delivery, Fanout, Swept, SweptSubscription
-from rsscloud_broker.together import together
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Check, Delivery, Fanout, Swept, SweptSubscription
+from rsscloud_broker.util.together import together
 from tests.storage.waiting import waiting_checks
 
 T = TypeVar("T")

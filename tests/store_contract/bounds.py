@@ -9,7 +9,7 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Content, FetchResult, Need, Subscription
-from rsscloud_broker.records import Bounds, FetchRecord
+from rsscloud_broker.model.work import Bounds, FetchRecord
 from rsscloud_broker.storage import contents
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (

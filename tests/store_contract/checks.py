@@ -11,8 +11,8 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import host_of
-from rsscloud_broker.records import Check, CheckState, ClaimedChecks, Told, WantedChecks
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Check, CheckState, ClaimedChecks, Told, WantedChecks
 from tests.store_contract.basics import FEED, a_fetch, a_ping, a_subscription, at_once
 
 ONE, OTHER = "192.0.2.1", "198.51.100.7"

@@ -9,7 +9,7 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Callback, Subscription
-from rsscloud_broker.records import Delivery, HostState, PollPlan
+from rsscloud_broker.model.work import Delivery, HostState, PollPlan
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     FEED,

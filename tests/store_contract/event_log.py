@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rsscloud_broker.log_entries import LogEntry, LogFilter
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from tests.store_contract.basics import FEED, OTHER_FEED, RecordsContract, a_long_url
 
 EVERYTHING = LogFilter()

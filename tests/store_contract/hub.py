@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from rsscloud_broker.model import Callback, Content, Intent, Subscription, Topic
-from rsscloud_broker.records import Check, Fanout, FetchRecord
+from rsscloud_broker.model.work import Check, Fanout, FetchRecord
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     DAY,

@@ -9,9 +9,9 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Callback, Content
-from rsscloud_broker.records import Bounds, History, KeptChange
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Bounds, History, KeptChange
 from rsscloud_broker.storage import kept_changes
-from rsscloud_broker.ways import Way
 from tests.store_contract.basics import FEED, OTHER_FEED, a_content, a_fetch, a_ping, a_subscription
 
 HISTORY = History(("http://broker.example/events/",), (OTHER_FEED,))

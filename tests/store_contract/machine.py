@@ -25,7 +25,7 @@ from twisted.python.failure import Failure
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Callback, Intent, Lease, Outcome, Subscription, Topic
-from rsscloud_broker.records import Delivery, HostState, PendingIntent
+from rsscloud_broker.model.work import Delivery, HostState, PendingIntent
 from tests.store_contract.model import KEEP_ENDED, Waits
 from tests.store_contract.rules import (
     ALL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import Factory, define, evolve, frozen
 
 from rsscloud_broker.model import Content, Ping, Subscription, Topic
-from rsscloud_broker.records import Delivery, Fanout, HostState, PendingIntent
+from rsscloud_broker.model.work import Delivery, Fanout, HostState, PendingIntent
 
 #: Seconds within which a ping is a repeat.
 WINDOW = 60

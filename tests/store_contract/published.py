@@ -8,7 +8,7 @@ from typing import Any
 from attrs import evolve
 from sqlalchemy import insert, select
 
-from rsscloud_broker.database import Batched
+from rsscloud_broker.database.methods import Batched
 from rsscloud_broker.errors import Refused
 from rsscloud_broker.storage.schema import counter
 from tests.store_contract.basics import FEED, a_content, a_fetch, a_ping, a_subscription

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from rsscloud_broker.model import Content
-from rsscloud_broker.records import Delivery
+from rsscloud_broker.model.work import Delivery
 from tests.store_contract.basics import FEED, a_subscription, failed, succeeded, waits
 from tests.store_contract.topics import TopicsContract
 

@@ -6,7 +6,7 @@ from attrs import evolve
 
 from rsscloud_broker.interfaces import Position
 from rsscloud_broker.model import Validators
-from rsscloud_broker.shared_records import FollowedList, RelayProgress, WaitingPing
+from rsscloud_broker.model.shared import FollowedList, RelayProgress, WaitingPing
 from tests.store_contract.basics import RecordsContract, a_ping
 
 NOW = 1_790_683_200.0

@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Content, FetchResult, Ping, Subscription, Topic
-from rsscloud_broker.records import Check, Fanout, PollPlan
-from rsscloud_broker.urls import normal_form
-from rsscloud_broker.ways import Way
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Check, Fanout, PollPlan
+from rsscloud_broker.util.urls import normal_form
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.model import WINDOW, Model, Walk
 

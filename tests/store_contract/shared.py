@@ -7,7 +7,7 @@ from collections.abc import Callable
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.shared_records import SharedDocument
+from rsscloud_broker.model.shared import SharedDocument
 
 #: When the job is done next, after a turn that began at 1000.
 NEXT, MINUTE = 1060.0, 60.0

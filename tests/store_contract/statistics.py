@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rsscloud_broker.records import PingedTopic
+from rsscloud_broker.model.work import PingedTopic
 from tests.store_contract.basics import (
     FEED,
     OTHER_FEED,

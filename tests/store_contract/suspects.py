@@ -9,11 +9,12 @@ from twisted.application.service import Service
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import TestCase
 
+from rsscloud_broker.database import sqlite
 from rsscloud_broker.errors import GivenUp
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Intent, Subscription
-from rsscloud_broker.records import Fanout
-from rsscloud_broker.storage import nodes, sqlite, trials
+from rsscloud_broker.model.work import Fanout
+from rsscloud_broker.storage import nodes, trials
 from rsscloud_broker.storage.schema import node
 from tests.storage.databases import threaded_store
 from tests.storage.waiting import SOME

@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, TopicSummary, Validators
-from rsscloud_broker.records import Check, PollPlan, Swept
+from rsscloud_broker.model.work import Check, PollPlan, Swept
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     DAY,

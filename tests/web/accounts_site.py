@@ -13,8 +13,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.config import Accounts as AccountOptions
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions

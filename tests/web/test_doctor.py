@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http, RateLimitOptions
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.self_test import SelfTest, read_key
+from rsscloud_broker.runtime.self_test import SelfTest, read_key
 from rsscloud_broker.web.doctor import DoctorOptions
 from rsscloud_broker.wire import self_test
 from tests.e2e.servers import FEED as DOCUMENT

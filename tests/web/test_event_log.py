@@ -8,8 +8,8 @@ from urllib.parse import parse_qs, urlsplit
 from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.disclosure import Disclosure, Mode
-from rsscloud_broker.log_entries import KINDS, LogEntry
+from rsscloud_broker.model.disclosure import Disclosure, Mode
+from rsscloud_broker.model.log_entry import KINDS, LogEntry
 from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.web.event_log import ON_PAGE, EventLogDoor, EventLogDoorOptions
 from tests.front_doors.fixture import NOON, House

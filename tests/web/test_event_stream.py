@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.log_entries import LogEntry
+from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.web.event_log import EventLogDoorOptions
 from rsscloud_broker.web.event_stream import ADMITTED_AT_ONCE, KEPT, LINES, PAUSE
 from rsscloud_broker.web.streams import HEARTBEAT, MAX_BACKLOG

@@ -9,7 +9,7 @@ from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.template import flattenString
 
-from rsscloud_broker.log_entries import KINDS, LogEntry
+from rsscloud_broker.model.log_entry import KINDS, LogEntry
 from rsscloud_broker.web.log_lines import Line, line_of
 
 #: 2026-09-29 12:00:00 UTC

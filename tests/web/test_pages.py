@@ -17,10 +17,10 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 import rsscloud_broker.web
-from rsscloud_broker.admin_records import Announcement
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Account, Caller, IAnnouncements, ICallers, IFrontDoor, IPages
 from rsscloud_broker.model import Ping
+from rsscloud_broker.model.administration import Announcement
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.testing import FakeBroker, front_door_parts
 from rsscloud_broker.web.assets import ASSETS

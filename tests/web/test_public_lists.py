@@ -9,7 +9,7 @@ from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IFrontDoor
 from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts

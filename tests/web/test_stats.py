@@ -14,7 +14,7 @@ from twisted.web.resource import IResource
 from twisted.web.test.requesthelper import DummyRequest
 
 from rsscloud_broker.interfaces import Account, Caller
-from rsscloud_broker.records import PingedTopic
+from rsscloud_broker.model.work import PingedTopic
 from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.web.plots import areas, lines, short

@@ -12,10 +12,10 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IEventLog, IFrontDoor
-from rsscloud_broker.log_entries import LogEntry, LogFilter
 from rsscloud_broker.model import Topic, TopicOverview, TopicStatus
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
 from rsscloud_broker.web.pages import Pages
 from rsscloud_broker.web.topic_page import TopicPageDoor, TopicPageOptions

@@ -7,7 +7,7 @@ import json
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.admin_records import NodeState
+from rsscloud_broker.model.administration import NodeState
 from rsscloud_broker.wire.node_states import to_json, to_text
 
 ONE = NodeState(

@@ -4,7 +4,7 @@ from twisted.application.service import ServiceMaker
 
 broker = ServiceMaker(
     "rsscloud-broker",
-    "rsscloud_broker.starting",
+    "rsscloud_broker.tap",
     "A notification broker: pings in, rssCloud notifications and change lists out.",
     "rsscloud-broker",
 )

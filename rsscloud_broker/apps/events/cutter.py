@@ -25,7 +25,7 @@ from rsscloud_broker.apps.events.rows import Feeds, Swept
 from rsscloud_broker.errors import DocumentFault, Unavailable
 from rsscloud_broker.interfaces import IChangeStore, IClock, IDatabase, Parsing
 from rsscloud_broker.model import host_of
-from rsscloud_broker.records import KeptChange
+from rsscloud_broker.model.work import KeptChange
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.entries import BYTES, Content, content_of

@@ -9,11 +9,11 @@ from attrs import evolve, field, frozen
 
 from rsscloud_broker.apps.events.names import HOST, TOPIC, recent_path
 from rsscloud_broker.model import Ping, host_of
-from rsscloud_broker.records import KeptChange
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import KeptChange
 from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
 from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, new_id
 from rsscloud_broker.simplefeed.pings import entry_of
-from rsscloud_broker.ways import Way
 
 _SENTENCES: Final = {
     Way.RSSCLOUD: "It has changed, as a ping by rssCloud had said.",

@@ -10,7 +10,7 @@ from attrs import field, frozen
 from attrs.validators import ge, le
 
 from rsscloud_broker.apps.events.names import PREFIX, TOPIC, recent_path
-from rsscloud_broker.records import History
+from rsscloud_broker.model.work import History
 
 
 def _is_prefix(_: object, key: attrs.Attribute[Any], text: str) -> None:

@@ -28,10 +28,10 @@ from rsscloud_broker.apps.follows.options import FollowsOptions
 from rsscloud_broker.apps.follows.parts import FollowParts
 from rsscloud_broker.apps.follows.pushing import Pushed, Pushing
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.shared_records import FollowedList
-from rsscloud_broker.store_retry import StoreRetry
-from rsscloud_broker.urls import identity
-from rsscloud_broker.while_held import WhileHeld
+from rsscloud_broker.model.shared import FollowedList
+from rsscloud_broker.util.leader import WhileHeld
+from rsscloud_broker.util.retry import StoreRetry
+from rsscloud_broker.util.urls import identity
 
 #: How far a list or feed was read is kept for so many seconds after its last read, if the
 #: configuration does not name it.

@@ -21,7 +21,7 @@ from rsscloud_broker.apps.hosting.rows import File, Public, Served, Version
 from rsscloud_broker.apps.hosting.saving import Limits, Save, Saved, save_all
 from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
-from rsscloud_broker.database import Batched
+from rsscloud_broker.database.methods import Batched
 from rsscloud_broker.errors import DocumentUnread, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content

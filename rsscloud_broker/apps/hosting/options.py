@@ -9,7 +9,7 @@ import attrs
 from attrs import field, frozen
 from attrs.validators import and_, ge, le
 
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 
 #: The path below which the broker serves the files, whatever their public URLs are.
 PREFIX = "/feeds"

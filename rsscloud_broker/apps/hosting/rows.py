@@ -19,8 +19,8 @@ from sqlalchemy import (
 
 from rsscloud_broker.apps.hosting.documents import Document
 from rsscloud_broker.apps.hosting.schema import feed, version
+from rsscloud_broker.database.columns import MICROSECONDS, to_seconds
 from rsscloud_broker.interfaces import Account
-from rsscloud_broker.tables import MICROSECONDS, to_seconds
 
 #: The ``account_id`` of deleted files whose account is gone: those who ask for one learn that it is
 #: gone for good.  Who gets the name next takes them over.

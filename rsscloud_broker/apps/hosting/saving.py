@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Row, bindparam, delete, insert, select, updat
 from rsscloud_broker.apps.hosting.documents import Document, NotStored
 from rsscloud_broker.apps.hosting.rows import FILES, NOBODY
 from rsscloud_broker.apps.hosting.schema import feed, version
-from rsscloud_broker.database import Batched, in_turns
+from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds
+from rsscloud_broker.database.methods import Batched, in_turns
 from rsscloud_broker.interfaces import Account
-from rsscloud_broker.tables import MICROSECONDS, to_micros, to_seconds
 from rsscloud_broker.web.feed_answers import later_second
 
 #: How many versions of a file are kept.

@@ -18,8 +18,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from rsscloud_broker.database.columns import Key, new_metadata
 from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.tables import Key, new_metadata
 
 metadata = new_metadata()
 

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker.apps.hosting import rows
 from rsscloud_broker.apps.hosting.saving import Save, Saved, save_all
-from rsscloud_broker.database import Batched, reading, writing
+from rsscloud_broker.database.methods import Batched, reading, writing
 from rsscloud_broker.interfaces import IDatabase
 
 

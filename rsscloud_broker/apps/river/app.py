@@ -18,7 +18,7 @@ from rsscloud_broker.apps.river.tending import JOB, Tending
 from rsscloud_broker.apps.river.waking import Wake
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.interfaces import App, AppParts
-from rsscloud_broker.while_held import WhileHeld
+from rsscloud_broker.util.leader import WhileHeld
 
 _DAY = 86_400.0
 

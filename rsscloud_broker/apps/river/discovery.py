@@ -21,7 +21,7 @@ from rsscloud_broker.apps.river.records import Document
 from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply, Parsing
 from rsscloud_broker.model import Content, host_of
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import fault_of

@@ -38,7 +38,7 @@ from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
 from rsscloud_broker.interfaces.plugins import RoutesOnly
-from rsscloud_broker.remembering import Remembering
+from rsscloud_broker.util.remembering import Remembering
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, body_of, parameter, plain
 from rsscloud_broker.web.hub_calls import callback_key, confirmed, hub_call
 from rsscloud_broker.wire import soap, xmlrpc

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, delete, exists, func, insert, select, un
 
 from rsscloud_broker.apps.river.records import Bounds, FeedRecord, Offer
 from rsscloud_broker.apps.river.schema import feed, follow, reader
-from rsscloud_broker.tables import to_micros, to_seconds, to_seconds_or_none
+from rsscloud_broker.database.columns import to_micros, to_seconds, to_seconds_or_none
 from rsscloud_broker.wire.cloud import Cloud
 
 _TIMES: Final = frozenset(

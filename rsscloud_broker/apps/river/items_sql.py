@@ -33,7 +33,7 @@ from rsscloud_broker.apps.river.feeds_sql import change_feed, feed_of
 from rsscloud_broker.apps.river.model import Arrival, Enclosure, Item, SubItem, Way
 from rsscloud_broker.apps.river.records import Bounds, Document, Entry, FeedRecord
 from rsscloud_broker.apps.river.schema import follow, item
-from rsscloud_broker.tables import (
+from rsscloud_broker.database.columns import (
     to_micros,
     to_micros_or_none,
     to_seconds,

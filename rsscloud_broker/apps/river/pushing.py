@@ -27,7 +27,7 @@ from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.client.websub import ask_hub
 from rsscloud_broker.errors import DocumentFault, Refused, TooMany
 from rsscloud_broker.interfaces import IBroker, IClock
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.websub import HubCall

@@ -20,8 +20,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from rsscloud_broker.database.columns import Key, new_metadata, of_account
 from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.tables import Key, new_metadata, of_account
 
 metadata = new_metadata()
 

@@ -6,7 +6,7 @@ Each method is one transaction; the SQL is in ``feeds_sql`` and ``items_sql``.
 from __future__ import annotations
 
 from rsscloud_broker.apps.river import feeds_sql, items_sql
-from rsscloud_broker.database import reading, writing
+from rsscloud_broker.database.methods import reading, writing
 from rsscloud_broker.interfaces import IDatabase
 
 

@@ -30,7 +30,7 @@ from rsscloud_broker.errors import (
     Unavailable,
 )
 from rsscloud_broker.interfaces import IBroker, IClock, ITopicView
-from rsscloud_broker.timing import EachPeriod
+from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.wire.text import clean
 
 #: The name of the job that the one node has which tends the feeds.

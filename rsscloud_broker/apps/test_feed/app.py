@@ -10,8 +10,8 @@ from rsscloud_broker.apps.test_feed.door import FEED_PATH, PAGE_PATH, TestFeedDo
 from rsscloud_broker.apps.test_feed.feed import TestFeed
 from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.interfaces import App, AppParts, ServedTopics
-from rsscloud_broker.timing import OnOneNode
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.clock import OnOneNode
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.cloud import from_url
 from rsscloud_broker.wire.links import HUB_PATHS
 from rsscloud_broker.wire.rsscloud import REST_PATHS

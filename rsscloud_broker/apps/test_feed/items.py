@@ -12,8 +12,8 @@ from typing import Final
 from attrs import frozen
 from sqlalchemy import BigInteger, Column, Connection, Table, Text, delete, func, insert, select
 
+from rsscloud_broker.database.columns import Key, new_metadata
 from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.tables import Key, new_metadata
 
 metadata = new_metadata()
 

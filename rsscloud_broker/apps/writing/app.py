@@ -10,7 +10,7 @@ from rsscloud_broker.apps.writing.serving import FeedTopics
 from rsscloud_broker.apps.writing.uploads import SWEEP
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
-from rsscloud_broker.timing import OnOneNode
+from rsscloud_broker.util.clock import OnOneNode
 
 
 def make(options: WritingOptions, parts: AppParts) -> App:

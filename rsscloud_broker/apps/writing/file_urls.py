@@ -14,7 +14,7 @@ from attrs import frozen
 
 from rsscloud_broker.apps.writing.sniffing import ENDINGS
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.text import clean
 
 _PATH: Final = re.compile(r"/people/([a-z0-9-]{2,32})/files/([0-9a-f]{64})\.[a-z0-9]{1,5}")

@@ -21,7 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
 from rsscloud_broker.apps.writing.schema import author, category, former, post, unsent, upload
-from rsscloud_broker.tables import to_micros, to_seconds
+from rsscloud_broker.database.columns import to_micros, to_seconds
 
 #: How many categories of an author are kept for completion; the last used ones.
 MAX_CATEGORIES = 300

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rsscloud_broker.apps.writing import rows, upload_rows
-from rsscloud_broker.database import reading, writing
+from rsscloud_broker.database.methods import reading, writing
 from rsscloud_broker.interfaces import IDatabase
 
 

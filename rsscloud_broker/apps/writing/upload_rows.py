@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.apps.writing.schema import author, chunk, upload
-from rsscloud_broker.tables import to_micros
+from rsscloud_broker.database.columns import to_micros
 
 #: How many bytes a piece of a file has; the last one may have fewer.  Whoever reads a file slowly
 #: keeps one of them in memory.

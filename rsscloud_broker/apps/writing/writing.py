@@ -45,7 +45,7 @@ from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.uploads import Uploads
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.feed_answers import later_second
 
 #: How often a change is tried again that another one was faster than.

@@ -8,9 +8,9 @@ from urllib.parse import urlencode
 
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.model import Exchange
-from rsscloud_broker.records import HostState
+from rsscloud_broker.model.administration import Block
+from rsscloud_broker.model.work import HostState
 from rsscloud_broker.web.words import moment, strangers
 from rsscloud_broker.wire.text import legal
 

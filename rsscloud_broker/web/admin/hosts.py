@@ -8,8 +8,8 @@ from typing import Final
 from twisted.web.server import Request
 from twisted.web.template import Flattenable
 
-from rsscloud_broker.admin_records import BLOCK_KINDS, Block
 from rsscloud_broker.interfaces import Caller
+from rsscloud_broker.model.administration import BLOCK_KINDS, Block
 from rsscloud_broker.web.admin.elements import (
     BREAKER_COLUMNS,
     MAX_REASON,

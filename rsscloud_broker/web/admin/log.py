@@ -8,7 +8,7 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
 
 from rsscloud_broker.interfaces import Caller, IEventLog
-from rsscloud_broker.log_entries import KINDS, LogEntry
+from rsscloud_broker.model.log_entry import KINDS, LogEntry
 from rsscloud_broker.web.admin.page import AdminPage, Console, Content
 from rsscloud_broker.web.event_log import ON_PAGE, OUTCOMES, Asked, query_of, select
 from rsscloud_broker.web.log_lines import line_of

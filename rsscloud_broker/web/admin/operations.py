@@ -11,9 +11,9 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from rsscloud_broker.admin_records import SubscriptionFilter
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.interfaces import IAdministration
+from rsscloud_broker.model.administration import SubscriptionFilter
 from rsscloud_broker.web.admin import shapes
 from rsscloud_broker.wire.text import clean
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.admin_records import BrokerState, Change
 from rsscloud_broker.interfaces import Caller
+from rsscloud_broker.model.administration import BrokerState, Change
 from rsscloud_broker.web.admin.elements import (
     BREAKER_COLUMNS,
     MAX_REASON,

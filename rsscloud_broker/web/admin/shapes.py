@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from rsscloud_broker import admin_records as records
 from rsscloud_broker import model
-from rsscloud_broker.records import HostState
+from rsscloud_broker.model import administration as records
+from rsscloud_broker.model.work import HostState
 from rsscloud_broker.wire import node_states, topic_status
 
 

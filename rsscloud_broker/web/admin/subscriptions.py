@@ -8,15 +8,15 @@ from typing import Final
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.admin_records import (
+from rsscloud_broker.errors import Unadministrable
+from rsscloud_broker.interfaces import Caller
+from rsscloud_broker.model import Subscription
+from rsscloud_broker.model.administration import (
     STATES,
     SubscriptionDetails,
     SubscriptionFilter,
     SubscriptionPage,
 )
-from rsscloud_broker.errors import Unadministrable
-from rsscloud_broker.interfaces import Caller
-from rsscloud_broker.model import Subscription
 from rsscloud_broker.web.admin.elements import (
     BREAKER_COLUMNS,
     MAX_REASON,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
 
-from rsscloud_broker.admin_records import TopicDetails
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.interfaces import Caller
+from rsscloud_broker.model.administration import TopicDetails
 from rsscloud_broker.web.admin.elements import MAX_REASON, MAX_URL, blocked, facts, path
 from rsscloud_broker.web.admin.page import Action, AdminPage, Content
 from rsscloud_broker.web.answers import parameter

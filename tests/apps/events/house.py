@@ -14,18 +14,18 @@ from rsscloud_broker.apps.events.door import EventsDoor
 from rsscloud_broker.apps.events.options import EventsOptions, history
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import FrontDoorParts
 from rsscloud_broker.model import Content, Ping
-from rsscloud_broker.records import Bounds
+from rsscloud_broker.model.ways import Way
+from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.schema import TABLES
 from rsscloud_broker.testing import Clock, FakeBroker, FakeTopicView, memory_store
 from rsscloud_broker.testing.memory import CallersThread
 from rsscloud_broker.testing.parsing import parse_here
-from rsscloud_broker.ways import Way
 from rsscloud_broker.web.pages import Pages
 from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
 from tests.store_contract.basics import a_fetch

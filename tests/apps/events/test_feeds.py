@@ -16,9 +16,9 @@ from rsscloud_broker.apps.events.names import CHANGES, PINGS
 from rsscloud_broker.apps.events.options import EventsOptions, Kept
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Content, Ping
+from rsscloud_broker.model.ways import Way
 from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.pings import ping_of
-from rsscloud_broker.ways import Way
 from tests.apps.events.house import FEED, URL, EventsHouse
 from tests.store_contract.basics import a_subscription
 

@@ -16,15 +16,15 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.apps.events.cutter import Cutter
 from rsscloud_broker.apps.events.options import EventsOptions
 from rsscloud_broker.apps.events.rows import Feeds
+from rsscloud_broker.database.threads import StoreThreads
 from rsscloud_broker.model import Ping
-from rsscloud_broker.records import Bounds, History
+from rsscloud_broker.model.work import Bounds, History
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.schema import TABLES
 from rsscloud_broker.storage import Store, migrate
-from rsscloud_broker.storage.threads import StoreThreads
 from rsscloud_broker.testing.parsing import parse_here
-from rsscloud_broker.timing import SystemClock
+from rsscloud_broker.util.clock import SystemClock
 from tests.postgresql import empty_database
 from tests.store_contract.basics import a_fetch
 

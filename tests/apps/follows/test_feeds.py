@@ -14,10 +14,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.follows.door import FollowsDoor
 from rsscloud_broker.apps.follows.options import Feed, FollowsOptions
 from rsscloud_broker.config import ConfigError
+from rsscloud_broker.config.building import build
 from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
 from rsscloud_broker.interfaces import OutboundReply, Position
 from rsscloud_broker.model import Ping
-from rsscloud_broker.options import build
 from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import Entry, Link

@@ -12,10 +12,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.follows.door import FollowsDoor
 from rsscloud_broker.apps.follows.options import FollowsOptions, Source
 from rsscloud_broker.config import ConfigError
+from rsscloud_broker.config.building import build
 from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
 from rsscloud_broker.model import Ping
-from rsscloud_broker.options import build
-from rsscloud_broker.shared_records import FollowedList
+from rsscloud_broker.model.shared import FollowedList
 from rsscloud_broker.testing import (
     FakeOutbound,
     OutboundRequest,

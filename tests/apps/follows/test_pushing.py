@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.follows.door import FollowsDoor
 from rsscloud_broker.apps.follows.options import Feed, FollowsOptions, Source
 from rsscloud_broker.apps.follows.pushing import HINT_PAUSE, LONGEST_LEASE, key_of
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.parsing import parse_here

@@ -10,9 +10,9 @@ from xml.sax.saxutils import escape
 
 from lxml import etree
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.events import PingAccepted, PingReceived, TopicChanged
+from rsscloud_broker.model.administration import Block
 from rsscloud_broker.wire.soap import SoapFault
 from tests.accounts.fixture import PASSWORD
 from tests.apps.hosting.fixture import (

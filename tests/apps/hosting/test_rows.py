@@ -16,9 +16,9 @@ from rsscloud_broker.apps.hosting.documents import Document, NotStored
 from rsscloud_broker.apps.hosting.rows import Stored
 from rsscloud_broker.apps.hosting.saving import VERSIONS, Limits, Save, Saved
 from rsscloud_broker.apps.hosting.schema import TABLES, metadata
+from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.storage import alembic_steps, migrate
-from rsscloud_broker.storage.engine import for_writing, open_engine
 from tests.postgresql import empty_database
 
 DAVE, ANNA = Account(1, "dave", False, 1.0), Account(2, "anna", False, 1.0)

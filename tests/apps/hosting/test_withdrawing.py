@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rsscloud_broker.accounts import RemovedAccounts
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.events import TopicEnded
+from rsscloud_broker.model.administration import Block
 from rsscloud_broker.storage import AccountStore
 from tests.apps.hosting.fixture import BASE, PATH, URL, HostingTestCase, a_feed, basic
 

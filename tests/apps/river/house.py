@@ -19,9 +19,8 @@ from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.schema import metadata
 from rsscloud_broker.apps.river.tending import Tending
 from rsscloud_broker.config import RateLimitOptions
-from rsscloud_broker.core.rate_limits import RateLimit
-from rsscloud_broker.front_doors.limits import bounded_site
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.limits import bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import (
     AppParts,
     Caller,
@@ -30,12 +29,13 @@ from rsscloud_broker.interfaces import (
     OutboundReply,
     Signing,
 )
+from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
 from rsscloud_broker.testing.fakes import OutboundRequest
 from rsscloud_broker.testing.parsing import parse_here
+from rsscloud_broker.util.leader import WhileHeld
 from rsscloud_broker.web.pages import Pages
-from rsscloud_broker.while_held import WhileHeld
 from rsscloud_broker.wire import websub
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import PUBLIC_URL, House, Topics, _at_once

@@ -15,12 +15,12 @@ from rsscloud_broker.apps.river.model import Arrival, Feed, Imported, InvalidFee
 from rsscloud_broker.apps.river.page import RiverPageDoor, StreamLimits
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.config import Http
-from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.testing import (
     FakeBroker,
     FakeJobs,

@@ -17,8 +17,8 @@ from rsscloud_broker.apps.river.model import Enclosure, Item, SubItem
 from rsscloud_broker.apps.river.records import Bounds, Document, Entry, FeedRecord, Offer, new_keys
 from rsscloud_broker.apps.river.schema import TABLES, item
 from rsscloud_broker.apps.river.store import RiverStore
+from rsscloud_broker.database.threads import StoreThreads
 from rsscloud_broker.storage import AccountStore, Store, alembic_steps, migrate, open_database
-from rsscloud_broker.storage.threads import StoreThreads
 from rsscloud_broker.wire.cloud import Cloud
 from tests.postgresql import empty_database
 from tests.storage.test_plans import statements_of

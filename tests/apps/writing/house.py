@@ -19,12 +19,12 @@ from rsscloud_broker.apps.writing.serving import FeedTopics
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.config import Http, Topics
 from rsscloud_broker.core import Access, Blocks, FairLimiter, Publisher
-from rsscloud_broker.core.rate_limits import RateLimit
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Account, AppParts, Caller
 from rsscloud_broker.model import Callback, Lease, Subscription
+from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import (
     CallersThread,

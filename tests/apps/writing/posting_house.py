@@ -16,8 +16,8 @@ from rsscloud_broker.apps.writing.model import Post
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import Pages

@@ -15,8 +15,9 @@ from rsscloud_broker.apps.writing.model import Enclosure, OutlineItem, Post
 from rsscloud_broker.apps.writing.rows import Author, ChangeOfPosts, Outdated, Placed
 from rsscloud_broker.apps.writing.schema import TABLES, author, metadata, post
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload, UploadLost
-from rsscloud_broker.storage import alembic_steps, migrate, sqlite
-from rsscloud_broker.storage.engine import for_writing, open_engine
+from rsscloud_broker.database import sqlite
+from rsscloud_broker.database.engine import for_writing, open_engine
+from rsscloud_broker.storage import alembic_steps, migrate
 from rsscloud_broker.testing.clock import About
 from tests.postgresql import empty_database
 

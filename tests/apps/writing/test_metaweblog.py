@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 from xmlrpc.client import Binary, DateTime, Fault
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.apps.writing.model import NewPost, OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
+from rsscloud_broker.model.administration import Block
 from tests.accounts.fixture import PASSWORD
 from tests.apps.writing.house import BROKER, FEED, SOURCE
 from tests.apps.writing.posting_house import HTTP, JPEG, PNG, PostingTestCase

@@ -6,10 +6,10 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.apps.writing.model import OutlineItem
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.interfaces import SignIn
+from rsscloud_broker.model.administration import Block
 from tests.accounts.fixture import PASSWORD
 from tests.apps.writing.house import BROKER, FEED
 from tests.apps.writing.posting_house import GIF, JPEG, PNG, PostingTestCase

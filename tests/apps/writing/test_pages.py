@@ -20,7 +20,7 @@ from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import CHUNK
 from rsscloud_broker.apps.writing.write_lists import LISTED
-from rsscloud_broker.database import reading
+from rsscloud_broker.database.methods import reading
 from rsscloud_broker.events import PingAccepted, TopicChanged
 from rsscloud_broker.testing import reply
 from tests.apps.writing.house import BROKER, QUICK, SOURCE, SiteTestCase

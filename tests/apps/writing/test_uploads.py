@@ -11,7 +11,6 @@ from sqlalchemy import Connection, select
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.apps.writing import rows, upload_rows, uploads
 from rsscloud_broker.apps.writing.app import make
 from rsscloud_broker.apps.writing.file_urls import FileUrls, shown_name
@@ -21,10 +20,11 @@ from rsscloud_broker.apps.writing.schema import chunk, upload
 from rsscloud_broker.apps.writing.sniffing import ENDINGS, UNKNOWN, media_type
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.writing import Writing
-from rsscloud_broker.database import writing
+from rsscloud_broker.database.methods import writing
 from rsscloud_broker.errors import DiskFull, TooMany, Unavailable
 from rsscloud_broker.events import TopicEnded
 from rsscloud_broker.interfaces import Account, Caller
+from rsscloud_broker.model.administration import Block
 from tests.apps.writing.house import ANNA, BROKER, DAVE, FEED, SOURCE, WritingTestCase
 
 GIF = b"GIF89a\x01\x00\x01\x00"

@@ -9,7 +9,6 @@ from lxml import etree
 from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.admin_records import Block
 from rsscloud_broker.apps.writing import rows
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.model import (
@@ -23,6 +22,7 @@ from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import AddressRefused, Forbidden, TooMany, Unavailable
 from rsscloud_broker.interfaces import Account, Caller
+from rsscloud_broker.model.administration import Block
 from rsscloud_broker.testing import reply
 from tests.apps.writing.house import ANNA, BROKER, DAVE, FEED, QUICK, SOURCE, WritingTestCase
 

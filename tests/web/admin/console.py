@@ -10,16 +10,16 @@ from urllib.parse import urlencode
 from rsscloud_broker.accounts import digest_of, new_token
 from rsscloud_broker.config import Http
 from rsscloud_broker.core import Administration, EventLog
-from rsscloud_broker.front_doors.limits import HTTPLimits, bounded_site
-from rsscloud_broker.front_doors.site import Root
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import ServedTopics
 from rsscloud_broker.model import Callback, Exchange, Lease, Outcome, Subscription
+from rsscloud_broker.model.work import Delivery, HostState
 from rsscloud_broker.plugins import bundled
-from rsscloud_broker.records import Delivery, HostState
 from rsscloud_broker.testing import front_door_parts
+from rsscloud_broker.util.threads import Workers
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.pages import Pages
-from rsscloud_broker.workers import Workers
 from tests.accounts.fixture import PATIENT, AccountHouse
 from tests.core.house import DAY, FEED, NOW, BrokerTestCase
 from tests.front_doors.exchange import Answer

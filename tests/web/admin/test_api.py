@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from twisted.internet.defer import fail
 
-from rsscloud_broker.admin_records import VERBS, SubscriptionFilter
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Callback
+from rsscloud_broker.model.administration import VERBS, SubscriptionFilter
 from rsscloud_broker.web.admin.api import MAX_BODY
 from rsscloud_broker.web.admin.table import OPERATIONS
 from tests.core.house import CALLBACK, FEED

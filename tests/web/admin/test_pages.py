@@ -6,9 +6,9 @@ from urllib.parse import quote, urlencode
 
 from lxml import html
 
-from rsscloud_broker.admin_records import SubscriptionFilter
-from rsscloud_broker.log_entries import LogEntry
 from rsscloud_broker.model import Callback
+from rsscloud_broker.model.administration import SubscriptionFilter
+from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.web.admin.page import PLACES
 from rsscloud_broker.web.admin.subscriptions import ON_PAGE
 from tests.core.house import CALLBACK, FEED

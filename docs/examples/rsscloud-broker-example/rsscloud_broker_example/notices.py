@@ -15,6 +15,7 @@ from sqlalchemy import Column, Connection, Table, Text, insert, select
 from twisted.web.server import Request
 from zope.interface import implementer
 
+from rsscloud_broker.database.columns import Key, new_metadata
 from rsscloud_broker.errors import Forbidden
 from rsscloud_broker.interfaces import (
     App,
@@ -28,7 +29,6 @@ from rsscloud_broker.interfaces import (
     ServedTopics,
 )
 from rsscloud_broker.model import Content
-from rsscloud_broker.tables import Key, new_metadata
 from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 
 metadata = new_metadata()

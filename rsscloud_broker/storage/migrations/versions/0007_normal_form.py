@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from rsscloud_broker.urls import normal_form
+from rsscloud_broker.util.urls import normal_form
 
 revision = "0007"
 down_revision = "0006"

@@ -1,0 +1,54 @@
+"""Runs all checks, in an order in which the first failure is mostly the cause of the others."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final, TypeAlias
+
+from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.commands.doctor_checks import database, machine, network, outside
+from rsscloud_broker.commands.doctor_checks.neighbours import neighbours
+from rsscloud_broker.commands.doctor_checks.patient import Patient
+from rsscloud_broker.commands.doctor_checks.results import Result
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.wire.self_test import WrongAnswer
+
+#: A check that blocks at most for moments, and one that waits for others.
+Check: TypeAlias = Callable[[Patient], Iterator[Result]]
+WaitingCheck: TypeAlias = Callable[[Patient], AsyncIterator[Result]]
+
+_CHECKS: Final[tuple[tuple[str, Check | WaitingCheck], ...]] = (
+    ("broker", machine.broker),
+    ("data", machine.data),
+    ("log", machine.log),
+    ("disk", machine.disk),
+    ("database", database.database),
+    ("integrity", database.integrity),
+    ("backup", database.backup),
+    ("endpoints", machine.endpoints),
+    ("plugin cache", machine.plugin_caches),
+    ("egress", network.egress),
+    ("names", network.names),
+    ("neighbours", neighbours),
+    ("public URL", outside.public_url),
+    ("proxy", outside.proxy),
+    ("certificate", outside.certificates),
+    ("descriptors", machine.descriptors),
+    ("clock", network.clock),
+)
+
+
+async def examine(patient: Patient) -> list[Result]:
+    """Run all checks.  A check that fails in itself is a result, too."""
+    results: list[Result] = []
+    for name, check in _CHECKS:
+        try:
+            found = check(patient)
+            if isinstance(found, AsyncIterator):
+                results += [result async for result in found]
+            else:
+                results += found
+        except (ClientError, OSError, Unavailable, WrongAnswer) as error:
+            advice = "mend that, and run the doctor again"
+            results.append(Result("fail", name, f"this could not be checked: {error}", advice))
+    return results

@@ -1,0 +1,174 @@
+"""Checks the database: whether the broker can use it, damage in it, and backups of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from typing import Final
+
+from sqlalchemy import URL, make_url
+
+from rsscloud_broker import storage
+from rsscloud_broker.commands.doctor_checks.patient import Patient
+from rsscloud_broker.commands.doctor_checks.results import Level, Result
+from rsscloud_broker.database.disk_space import MEGABYTE
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.runtime import start_checks
+
+#: Seconds that the search for damage may take.
+CHECK_SECONDS: Final = 60.0
+
+#: Files of up to so many bytes are backed up on trial; of larger ones the space is compared.
+TRIAL_BYTES: Final = 512 * MEGABYTE
+
+#: More unused bytes than this in a file, and more than half of it, are worth a word.
+_MUCH_UNUSED: Final = 100 * MEGABYTE
+
+#: Seconds that ``pg_dump`` may take to dump the definitions of the tables.
+_DUMP_SECONDS: Final = 30
+
+#: The largest difference in seconds between the clocks of two machines that share a database.
+_CLOCK_SECONDS: Final = 5.0
+
+
+async def database(patient: Patient) -> AsyncIterator[Result]:
+    """Whether the database can be reached, has this version's tables, and grants the rights."""
+    shown = storage.shown(patient.config.database_url)
+    if _cannot_be_reached(patient):
+        yield Result("warn", "database", "it was not checked, since the data cannot be used")
+        return
+    state, fault = await patient.in_thread(start_checks.database_state, patient.config)
+    if fault:
+        advice = "correct 'database' in the configuration, or the rights or files of the database"
+        yield Result("fail", "database", fault, advice)
+    elif "migrates" in state and patient.runs:
+        found = f"{shown}: {state}, but a broker of another version runs"
+        yield Result("warn", "database", found, "restart the broker when it suits you")
+    else:
+        yield Result("ok", "database", f"{shown}: {state}")
+
+
+async def integrity(patient: Patient) -> AsyncIterator[Result]:
+    """Whether the database is damaged or wastes space; for PostgreSQL, the state of the server."""
+    url = patient.config.database_url
+    if _cannot_be_reached(patient):
+        return
+    if _is_postgresql(url):
+        async for result in _server(patient, url):
+            yield result
+        return
+    file = storage.database_file(url)
+    if file is None or not file.exists():
+        return
+    health = await patient.in_thread(storage.file_health, file, CHECK_SECONDS)
+    size = f"{file} has {_megabytes(health.size)}"
+    if health.problems:
+        found = f"{file} is damaged: {'; '.join(health.problems[:3])}"
+        advice = "stop the broker, and restore a backup"
+        yield Result("fail", "integrity", found, advice)
+    elif not health.is_whole:
+        found = f"{size}; in {CHECK_SECONDS:g} seconds no damage was found, and not all was read"
+        advice = f'check all of it at a quiet time: sqlite3 {file} "PRAGMA quick_check"'
+        yield Result("warn", "integrity", found, advice)
+    else:
+        yield Result("ok", "integrity", f"{size}, and no damage was found")
+    if health.free > max(_MUCH_UNUSED, health.size / 2):
+        found = f"{_megabytes(health.free)} of {file} are unused; the broker will use them again"
+        advice = f'to have them back, stop the broker and run: sqlite3 {file} "VACUUM"'
+        yield Result("ok", "integrity", found, advice)
+
+
+async def _server(patient: Patient, url: str) -> AsyncIterator[Result]:
+    """The state of a PostgreSQL server."""
+    try:
+        health = await patient.in_thread(storage.server_health, url)
+    except Unavailable:
+        return  # the check of the database has said so
+    found = (
+        f"PostgreSQL {health.version}, {_megabytes(health.size)}, {health.connections} of"
+        f" {health.max_connections} connections in use"
+    )
+    if health.connections > health.max_connections * 0.9:
+        yield Result("warn", "server", found, "raise max_connections of the server")
+    else:
+        yield Result("ok", "server", found)
+    apart = health.time - patient.clock.wall_seconds()
+    if abs(apart) > _CLOCK_SECONDS:
+        found = f"the clock of the database server differs by {apart:+.0f} seconds"
+        yield Result("warn", "server", found, "keep both clocks right by NTP")
+
+
+async def backup(patient: Patient) -> AsyncIterator[Result]:
+    """Whether a backup of the database can be made."""
+    url = patient.config.database_url
+    if _cannot_be_reached(patient):
+        return
+    if _is_postgresql(url):
+        level, found, advice = await patient.in_thread(_try_dump, make_url(url))
+        yield Result(level, "backup", found, advice)
+        return
+    file = storage.database_file(url)
+    if file is None or not file.exists():
+        return
+    directory = patient.existing_data
+    status = os.statvfs(directory)
+    free, size = status.f_bavail * status.f_frsize, file.stat().st_size
+    if free < size:
+        found = (
+            f"a copy of {file} has {_megabytes(size)}, and {_megabytes(free)} are free on its disk"
+        )
+        yield Result("warn", "backup", found, "make room, or make backups on another disk")
+    elif size > TRIAL_BYTES:
+        found = f"{_megabytes(free)} are free for a copy of {file} ({_megabytes(size)})"
+        yield Result("ok", "backup", f"{found}; a trial would have taken long")
+    else:
+        copied = await patient.in_thread(storage.try_backup, file, directory)
+        yield Result("ok", "backup", f"a trial made a copy of {_megabytes(copied)}")
+    if shutil.which("sqlite3") is None:
+        found = "the command sqlite3, with which the manual makes backups, is missing"
+        yield Result("warn", "backup", found, "install Debian's package sqlite3")
+
+
+def _try_dump(url: URL) -> tuple[Level, str, str]:
+    """Have ``pg_dump`` dump the definitions of the tables; level, fact and advice."""
+    program = shutil.which("pg_dump")
+    if program is None:
+        advice = "install the server's client programs, or make backups on another machine"
+        return "warn", "pg_dump, which makes backups, is missing on this machine", advice
+    # The password goes through the environment, since everybody can see the arguments.
+    target = url.set(drivername="postgresql", password=None).render_as_string()
+    password = {"PGPASSWORD": str(url.password)} if url.password else {}
+    command = [program, "--schema-only", "--no-password", "--file", os.devnull, "--dbname", target]
+    try:
+        done = subprocess.run(  # noqa: S603 # pg_dump, with the URL of the configuration
+            command,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_DUMP_SECONDS,
+            env={**os.environ, **password},
+        )
+    except subprocess.TimeoutExpired:
+        found = f"pg_dump did not dump the definitions of the tables in {_DUMP_SECONDS} seconds"
+        return "warn", found, "see whether another session holds locks"
+    if done.returncode:
+        said = re.sub(r"^pg_dump: (error: )?", "", done.stderr.strip().splitlines()[0])
+        advice = "use a pg_dump of the server's version, as a role that may read all tables"
+        return "warn", f"pg_dump cannot read the database: {said}", advice
+    return "ok", "pg_dump can read the database", ""
+
+
+def _cannot_be_reached(patient: Patient) -> bool:
+    """Whether the data directory or the database file cannot be used: that is a result already."""
+    return bool(start_checks.file_faults(patient.config))
+
+
+def _is_postgresql(url: str) -> bool:
+    return make_url(url).get_backend_name() == "postgresql"
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / MEGABYTE:,.1f} MB"

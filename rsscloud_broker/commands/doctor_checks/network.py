@@ -1,0 +1,183 @@
+"""Checks the network around the broker: the clock, names, and the rules for outgoing requests."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from ipaddress import ip_address, ip_network
+from time import perf_counter
+from typing import Final
+
+from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.commands.doctor_checks.patient import Patient
+from rsscloud_broker.commands.doctor_checks.results import Level, Result
+from rsscloud_broker.config import Network
+from rsscloud_broker.errors import AddressRefused, Unavailable
+from rsscloud_broker.outbound import AddressGuard, Resolver
+from rsscloud_broker.outbound.guard import own_listeners
+from rsscloud_broker.outbound.resolver import NO_ANSWER
+from rsscloud_broker.util.urls import is_address, is_localhost
+from rsscloud_broker.wire.http_dates import http_date
+
+#: Differences of clocks in seconds: from here on the doctor warns, and from here on it fails.
+WARN_APART, FAIL_APART = 5.0, 300.0
+
+#: Public addresses, to look for a route to them.  Nothing is sent.
+_PUBLIC: Final = (("IPv4", "1.1.1.1"), ("IPv6", "2606:4700:4700::1111"))
+
+#: Networks that no stranger's URL should lead to, and what is there.
+_DELICATE: Final = (
+    (ip_network("169.254.0.0/16"), "link-local addresses, where clouds keep credentials"),
+    (ip_network("fe80::/10"), "link-local addresses"),
+    (ip_network("127.0.0.0/8"), "this machine itself"),
+    (ip_network("::1/128"), "this machine itself"),
+)
+
+#: Allowed networks with shorter prefixes are wide, by the version of IP.
+_WIDE: Final = {4: 16, 6: 48}
+
+#: A name that always exists (RFC 6761, section 6.5), for brokers without a name of their own.
+_ANY_NAME: Final = "example.com"
+
+
+async def clock(patient: Patient) -> AsyncIterator[Result]:
+    """Whether the clock of this machine agrees with that of another one."""
+    url = patient.time_url
+    if not url:
+        advice = "name a server on another machine with --time-url, such as https://example.com/"
+        yield Result("ok", "clock", "it was not compared with another clock", advice)
+        return
+    began = perf_counter()
+    try:
+        answer = await patient.ask(url, {})
+    except ClientError as error:
+        yield Result("warn", "clock", f"nobody tells the time: {error}", "name another --time-url")
+        return
+    date = http_date(answer.headers.get("date", ""))
+    if date is None:
+        found = f"{url} tells no time: its answer has no Date header"
+        yield Result("warn", "clock", found, "name another --time-url")
+        return
+    # The header has whole seconds, and was written while the request was on its way.
+    apart = answer.at - (perf_counter() - began) / 2 - (date + 0.5)
+    found = f"the clock of this machine differs by {apart:+.1f} seconds from that of {url}"
+    level: Level = (
+        "ok" if abs(apart) < WARN_APART else "warn" if abs(apart) < FAIL_APART else "fail"
+    )
+    advice = "" if level == "ok" else "keep the clock right by NTP (timedatectl set-ntp true)"
+    yield Result(level, "clock", found, advice)
+
+
+async def names(patient: Patient) -> AsyncIterator[Result]:
+    """Whether host names can be looked up, and every configured name server answers."""
+    has_name = not is_address(patient.host) and not is_localhost(patient.host)
+    name = patient.host if has_name else _ANY_NAME
+    servers = patient.config.egress.name_servers
+    for server in servers:
+        problem, _ = await _looked_up(patient, name, [server])
+        if problem in {"", *_ABOUT_THE_NAME}:
+            yield Result("ok", "names", f"the name server {server} answers")
+        else:
+            found = f"the name server {server} does not work: {problem}"
+            advice = "correct name_servers in [egress], or see whether a firewall is in between"
+            yield Result("fail", "names", found, advice)
+    problem, addresses = await _looked_up(patient, name, servers)
+    if not problem:
+        yield Result("ok", "names", f"{name} has the address {', '.join(addresses)}")
+    elif problem in _ABOUT_THE_NAME and has_name:
+        found = f"the broker's own name {name} does not work: {problem}"
+        advice = "have the name resolve to the broker, or correct public_url"
+        yield Result("fail", "names", found, advice)
+    else:
+        found = f"names of feeds and callbacks cannot be looked up ({name}: {problem})"
+        advice = "see /etc/resolv.conf, or name name_servers in [egress]"
+        # A laptop may be offline.
+        yield Result("warn" if patient.is_local else "fail", "names", found, advice)
+
+
+#: Problems of a name which show that the name server has answered.
+_ABOUT_THE_NAME: Final = ("there is no such name", "it has no address")
+
+
+async def _looked_up(
+    patient: Patient, name: str, servers: Sequence[str]
+) -> tuple[str, Sequence[str]]:
+    """Why a name has no address, and its addresses; one of them is empty."""
+    resolver = Resolver(patient.reactor, servers)
+    resolver.startService()
+    try:
+        return "", await resolver(name)
+    except OSError as error:
+        return str(error) or NO_ANSWER, ()
+    except Unavailable as error:
+        return str(error), ()
+    finally:
+        resolver.stopService()
+
+
+def egress(patient: Patient) -> Iterator[Result]:
+    """Whether the broker can call the public internet, and nothing that it should not call."""
+    routes = [kind for kind, address in _PUBLIC if _has_route(address)]
+    if routes:
+        found = f"there is a route to the public internet by {' and '.join(routes)}"
+        yield Result("ok", "egress", found)
+    else:
+        found = "this machine has no route to the public internet: feeds and callbacks there fail"
+        yield Result("warn", "egress", found, "give it one, unless all of them are on your network")
+    config = patient.config.egress
+    for key, networks in (
+        ("allow_topics", config.topic_networks),
+        ("allow_callbacks", config.callback_networks),
+    ):
+        faults = [] if patient.is_local else list(_too_open(networks))
+        for fault in faults:
+            advice = f"allow single addresses in {key} of [egress], or leave this one out"
+            yield Result("warn", "egress", f"{key} allows {fault}", advice)
+        if not faults and networks:
+            shown = ", ".join(map(str, networks))
+            yield Result("ok", "egress", f"{key} allows {shown} beside public addresses")
+    yield from _own_listeners(patient)
+
+
+def _too_open(networks: Sequence[Network]) -> Iterator[str]:
+    for network in networks:
+        for delicate, what in _DELICATE:
+            if network.version == delicate.version and network.overlaps(delicate):
+                yield f"{network}, and with it {what}, to every stranger"
+                break
+        else:
+            if network.prefixlen < _WIDE[network.version]:
+                yield f"{network}, which is {network.num_addresses:,} addresses, to every stranger"
+
+
+def _own_listeners(patient: Patient) -> Iterator[Result]:
+    """Whether the broker refuses to call itself."""
+    config = patient.config
+    known = tuple(own_listeners(config.all_listen))
+    guard = AddressGuard(config.egress.callback_networks, known)
+    for address, port in known:
+        target = address if is_address(address) and int(ip_address(address)) else "127.0.0.1"
+        try:
+            guard.check(target, port)
+        except AddressRefused:
+            continue
+        found = f"a callback at {target} port {port}, which is this broker itself, would be called"
+        yield Result("fail", "egress", found, "leave that address out of allow_callbacks")
+    unknown = [each for each in config.all_listen if not each.startswith("unix:")]
+    if len(unknown) > len(known) and config.egress.callback_networks:
+        found = (
+            "the port of an endpoint in 'listen' is not known in advance, so a callback to it in an"
+            " allowed network is not refused"
+        )
+        yield Result("warn", "egress", found, "leave the broker's address out of allow_callbacks")
+
+
+def _has_route(address: str) -> bool:
+    """Whether this machine has a route to an address.  Nothing is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, 443))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Makes the parts of a whole broker and connects them."""

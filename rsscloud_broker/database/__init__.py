@@ -1,0 +1,1 @@
+"""The generic half of the storage: engines, threads, the writer, tables of any kind."""

@@ -1,0 +1,141 @@
+"""Opens a database, and turns its failures into ``StoreUnavailable``.
+
+An engine is for reading as it is made; ``for_writing(engine)`` is for writing.  Both share
+their connections.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Connection, Engine, create_engine, make_url
+from sqlalchemy.exc import (
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    InternalError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from rsscloud_broker.database import postgresql, sqlite
+from rsscloud_broker.database.silence import limit_silence
+from rsscloud_broker.errors import DiskFull, StoreUnavailable
+
+_WRITES = "rsscloud_broker_writes"
+
+#: The SQLSTATE with which PostgreSQL says that its disk is full.
+_DISK_FULL = "53100"
+
+
+def open_engine(
+    url: str,
+    *,
+    of_broker: bool = False,
+    silence: float = postgresql.TIMEOUT,
+    is_given_up: Callable[[], bool] = lambda: False,
+) -> Engine:
+    """Make an engine for a database URL, without connecting.
+
+    :param of_broker: True for the store of a running broker.  A PostgreSQL server then ends a
+        transaction in which nothing happens for ``postgresql.IDLE_TIMEOUT`` seconds, since it holds
+        locks that others wait for.  The transaction of a command may be idle for as long as the
+        reader of its output takes.
+    :param silence: the broker gives up on a PostgreSQL server that does not answer for so many
+        seconds; a little earlier the server ends a statement that takes too long.  A command waits
+        as long as the server takes.
+    :param is_given_up: whether a PostgreSQL server is known not to answer: see ``limit_silence``.
+    :raises sqlalchemy.exc.ArgumentError: the URL is not a database URL.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() == postgresql.DIALECT:
+        engine = create_engine(parsed, **postgresql.engine_options(parsed, of_broker=of_broker))
+        postgresql.set_limits(engine, silence=silence if of_broker else None)
+        if of_broker:
+            limit_silence(engine, silence, is_given_up)
+            postgresql.report_ended(engine)
+        return engine
+    if parsed.get_backend_name() != sqlite.DIALECT:
+        return create_engine(parsed)
+    engine = create_engine(parsed, **sqlite.engine_options(parsed))
+    sqlite.configure(engine, _WRITES)
+    return engine
+
+
+def for_writing(engine: Engine) -> Engine:
+    """The same engine, whose transactions write."""
+    return engine.execution_options(**{_WRITES: True})
+
+
+def wait_for_others(connection: Connection) -> None:
+    """Wait until no other process migrates the database, and make others wait until the
+    transaction of this connection ends.
+
+    On SQLite every transaction that writes does so by itself.
+    """
+    if connection.dialect.name == postgresql.DIALECT:
+        postgresql.lock(connection)
+
+
+def as_unavailable(error: BaseException) -> StoreUnavailable | None:
+    """The error to raise instead, if the database cannot be used.
+
+    None if the error has another cause, such as a fault in a statement.
+    """
+    is_unusable = isinstance(error, OperationalError | InterfaceError | InternalError | PoolTimeout)
+    # For a damaged file the driver raises the base class itself.
+    if not is_unusable and type(error) is not DatabaseError:
+        return None
+    reason = error.orig if isinstance(error, DBAPIError) else error
+    kind = DiskFull if _is_full(reason) else StoreUnavailable
+    unavailable = kind(
+        f"the database cannot be used right now: {reason}. Nothing was changed. {_advice(reason)}"
+    )
+    unavailable.__cause__ = error
+    return unavailable
+
+
+def _advice(reason: BaseException | None) -> str:
+    if isinstance(reason, sqlite3.Error):
+        return "Look for a full disk, file permissions, or another process that holds a lock."
+    return postgresql.advice(str(reason))
+
+
+def _is_full(reason: BaseException | None) -> bool:
+    """Whether a driver says that the disk of the database is full."""
+    if isinstance(reason, sqlite3.Error):
+        return getattr(reason, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    return getattr(reason, "sqlstate", "") == _DISK_FULL
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Turn failures of the database into ``StoreUnavailable``."""
+    try:
+        yield
+    except Exception as error:
+        unavailable = as_unavailable(error)
+        if unavailable is None:
+            raise
+        raise unavailable from error
+
+
+@contextmanager
+def open_database(url: str, *, writes: bool = True) -> Iterator[Connection]:
+    """Begin one transaction on a database, for commands that run beside a broker.
+
+    :param url: the URL of a database for which ``migrate`` was called.
+    :param writes: False to read only, which does not block the broker.
+    :raises StoreUnavailable: the database cannot be used.
+    """
+    engine = open_engine(url)
+    try:
+        with (
+            database_errors(),
+            (for_writing(engine) if writes else engine).begin() as connection,
+        ):
+            yield connection
+    finally:
+        engine.dispose()

@@ -1,0 +1,332 @@
+"""The one thread of the store that writes.
+
+A commit takes milliseconds, however little it writes.  So the writer takes all operations that
+have queued up, runs them in one transaction, commits, and then fires their Deferreds in one turn
+of the reactor.  The busier the broker, the larger these groups.  Batched operations of one kind
+that stand next to each other in a group run together.
+
+The reactor's thread gathers operations and hands them over together, at the end of a turn of the
+reactor that added none, or after a few turns.  So the writer's thread starts only when the
+reactor has stopped adding operations.  Otherwise the two threads would fight for the
+interpreter's lock at every system call, and the groups would stay small, since callers that have
+their answers come back one after the other.  In an idle reactor such a turn takes no time.
+
+If an operation raises, its whole group is rolled back.  Then each operation runs again in a
+transaction of its own, so that only the faulty one fails.  Operations must therefore be fit to run
+twice, and the writer also runs them again if the database has lost them: see ``files``.  If the
+database cannot be used, the whole group fails at once, so that not each operation waits for the
+same lock; and with it all operations that have queued up, if the database has not answered for some
+seconds.
+
+Several nodes may write to one PostgreSQL.  If two of them wait for each other, or insert the same
+row, the server ends the transaction of one, which the writer then runs again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, islice
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+from twisted.internet.defer import Deferred, fail
+from twisted.internet.interfaces import IReactorFromThreads
+from twisted.logger import Logger
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.database import postgresql, sqlite
+from rsscloud_broker.database.engine import as_unavailable, for_writing
+from rsscloud_broker.database.methods import Batched
+from rsscloud_broker.database.operations import (
+    HANGS_AFTER,
+    Heavy,
+    Job,
+    Operation,
+    Outcome,
+    failed,
+    fire,
+)
+from rsscloud_broker.errors import StoreUnavailable
+
+T = TypeVar("T")
+
+#: The most operations in one transaction, so that the first does not wait long.  PostgreSQL has a
+#: limit of its own.
+GROUP_LIMIT = 500
+
+#: The most operations that the writer keeps to run them again; it forgets the oldest first.
+UNKEPT = 20_000
+
+#: How often a transaction is run at most that others get in the way of.
+TRIES = 3
+
+#: For how many more turns of the reactor operations are gathered, at most.
+TURNS = 3
+
+
+class Writer:
+    """Runs operations that write, in a thread of its own, in the order in which they came.
+
+    :param reactor: the reactor in whose thread Deferreds fire.
+    :param engine: the database.
+    :param at_end: a function that the thread calls after the last operation.
+    :param counters: measure the transactions.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: IReactorFromThreads,
+        engine: Engine,
+        at_end: Callable[[], None],
+        counters: Counters | None = None,
+    ) -> None:
+        self._reactor = reactor
+        self._engine = for_writing(engine)
+        is_sqlite = engine.dialect.name == sqlite.DIALECT
+        self._limit = GROUP_LIMIT if is_sqlite else postgresql.GROUP_LIMIT
+        self._files = sqlite.files_of(engine)
+        # Operations that were committed and may be in the write-ahead log alone.
+        self._unkept: deque[Operation[Any]] = deque(maxlen=UNKEPT)
+        self._checkpointed = 0  # how many of them are older than a checkpoint
+        self._losses = 0
+        self._at_end = at_end
+        counters = counters or Counters()
+        self._group_sizes, self._durations = counters.group_sizes, counters.transactions
+        self._began_at: float | None = None
+        self._gathered: list[Job] = []
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._stopped: Deferred[None] | None = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        # A daemon: acknowledged operations are on disk, so nothing is lost if the process ends
+        # without stopping the thread.
+        Thread(target=self._run, name="store writer", daemon=True).start()
+
+    def write(self, operation: Operation[T]) -> Deferred[T]:
+        """Queue an operation.  The Deferred fires when its changes are on disk.
+
+        The Deferred fails with ``StoreUnavailable`` if the database cannot be used, or with the
+        exception that the operation raised.  Then nothing of the operation is stored.
+        """
+        if self._stopped is not None:
+            return fail(StoreUnavailable("the store is being shut down"))
+        done: Deferred[T] = Deferred()
+        if not self._gathered:
+            self._reactor.callFromThread(self._gather_on, 0, TURNS)
+        self._gathered.append(Job(operation, done))
+        if len(self._gathered) == GROUP_LIMIT:
+            self._hand_over()  # a full group does not wait for the end of a long turn
+        return done
+
+    @property
+    def waiting(self) -> int:
+        """How many operations the thread has not started yet."""
+        return len(self._gathered) + self._jobs.qsize()
+
+    @property
+    def busy_for(self) -> float:
+        """Seconds since the thread began its present work on the database; 0 if it has none."""
+        began_at = self._began_at
+        return 0.0 if began_at is None else time.monotonic() - began_at
+
+    def stop(self) -> Deferred[None]:
+        """Accept no more operations.  Fires when all queued operations are on disk."""
+        if self._stopped is None:
+            self._stopped = Deferred()
+            self._hand_over()
+            self._jobs.put(None)
+        return self._stopped
+
+    def _gather_on(self, before: int, turns: int) -> None:
+        """Hand over the gathered operations, unless the turn that ends now has added some."""
+        if len(self._gathered) > before and turns:
+            self._reactor.callFromThread(self._gather_on, len(self._gathered), turns - 1)
+        else:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        for job in gathered:
+            self._jobs.put(job)
+
+    # --- in the thread
+
+    def _run(self) -> None:
+        while self._goes_on():
+            pass
+        self._at_end()
+        assert self._stopped is not None  # the end is only queued by stop
+        self._reactor.callFromThread(self._stopped.callback, None)
+
+    def _goes_on(self) -> bool:
+        try:
+            return self._run_group()
+        except Exception:  # log a bug; without this thread nothing is stored any more
+            self.log.failure("The writer of the store failed; it goes on with the next operations.")
+            self._began_at = None
+            return True
+
+    def _run_group(self) -> bool:
+        """Wait for an operation, and run it with all others that are queued by then.
+
+        When this returns, no variable refers to the operations, which may hold large contents.
+
+        :returns: False when the writer stops.
+        """
+        first = self._next()
+        if first is None:
+            return False
+        group = [first, *islice(self._waiting(), self._limit - 1)]
+        self._began_at = time.monotonic()
+        outcomes = self._outcomes(group)
+        self._began_at = None
+        self._reactor.callFromThread(fire, outcomes)
+        return True
+
+    def _next(self) -> Job | None:
+        """Wait for an operation, and checkpoint the database meanwhile.
+
+        :returns: None when the writer stops.
+        """
+        while True:
+            due = None if self._files is None else self._files.checkpoint_in
+            if due == 0:
+                self._checkpoint()
+                continue
+            try:
+                return self._jobs.get(timeout=due)
+            except Empty:
+                continue
+
+    def _checkpoint(self) -> None:
+        """Checkpoint the database, so that nothing committed can be lost with the log."""
+        assert self._files is not None  # a checkpoint is due
+        self._began_at = time.monotonic()
+        complete = self._files.checkpoint()
+        if self._files.losses != self._losses:
+            self._outcomes([])  # writes the lost operations again
+        elif complete:
+            self._unkept.clear()
+            self._checkpointed = 0
+        elif self._files.left_a_part:
+            self._forget_old()
+        self._began_at = None
+
+    def _forget_old(self) -> None:
+        """Forget the operations of before the last checkpoint.
+
+        A checkpoint that is not complete leaves a main file that makes no sense without the log,
+        so they could not be run again on it.  Who reads for minutes, as a backup does, would have
+        the writer keep all operations meanwhile.
+        """
+        for _ in range(min(self._checkpointed, len(self._unkept))):
+            self._unkept.popleft()
+        self._checkpointed = len(self._unkept)
+
+    def _waiting(self) -> Iterator[Job]:
+        """The operations that are queued now, up to the mark for the end."""
+        while True:
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return
+            if job is None:
+                self._jobs.put(None)  # nothing comes after it
+                return
+            yield job
+
+    def _outcomes(self, group: Sequence[Job]) -> list[Outcome]:
+        began_at = time.monotonic()
+        try:
+            return self._timed_commit(group)
+        except Exception as error:
+            if _is_unavailable(error):
+                hangs = time.monotonic() - began_at > HANGS_AFTER
+                return failed([*group, *(self._waiting() if hangs else ())], error)
+            if len(group) == 1:
+                return failed(group, error)
+        return self._one_by_one(group)
+
+    def _one_by_one(self, group: Sequence[Job]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        for index, job in enumerate(group):
+            try:
+                outcomes += self._timed_commit([job])
+            except Exception as error:
+                if _is_unavailable(error):
+                    return outcomes + failed(group[index:], error)
+                outcomes += failed([job], error)
+        return outcomes
+
+    def _timed_commit(self, group: Sequence[Job]) -> list[Outcome]:
+        began_at = time.monotonic()
+        for tries_left in range(TRIES - 1, -1, -1):
+            try:
+                outcomes = self._commit(group)
+                break
+            except DBAPIError as error:
+                if not (tries_left and postgresql.gave_way(error)):
+                    raise
+        self._durations.observe(time.monotonic() - began_at)
+        self._group_sizes.observe(len(group))
+        return outcomes
+
+    def _commit(self, group: Sequence[Job]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
+        with self._engine.begin() as connection:
+            losses = self._files.losses if self._files is not None else 0
+            if losses != self._losses:
+                self._write_again(connection)
+            for function, jobs in groupby(group, _batch_function):
+                if function is None:
+                    outcomes += [(job.done, job.operation(connection)) for job in jobs]
+                    continue
+                together = list(jobs)
+                results = function(
+                    connection,
+                    [cast(Batched[Any, Any], job.operation).argument for job in together],
+                )
+                outcomes += zip((job.done for job in together), results, strict=True)
+        if self._files is not None:
+            self._files.confirm()
+            for job, (_, result) in zip(group, outcomes, strict=True):
+                if isinstance(result, Exception):
+                    continue  # nothing was stored
+                operation = job.operation
+                again = operation.again(result) if isinstance(operation, Heavy) else operation
+                if len(self._unkept) == UNKEPT:  # the oldest one falls out
+                    self._checkpointed = max(0, self._checkpointed - 1)
+                self._unkept.append(again)
+            self._losses = losses
+        return outcomes
+
+    def _write_again(self, connection: Connection) -> None:
+        """Run acknowledged operations again that were lost with the write-ahead log."""
+        for operation in self._unkept:
+            try:
+                with connection.begin_nested():
+                    operation(connection)
+            except Exception as error:
+                if as_unavailable(error) is not None:
+                    raise
+                self.log.failure(
+                    "A change that was lost with the write-ahead log could not be written again."
+                )
+
+
+def _is_unavailable(error: Exception) -> bool:
+    """Whether the next operation would fail as well, because the database cannot be used."""
+    in_the_way = isinstance(error, DBAPIError) and postgresql.gave_way(error)
+    return not in_the_way and as_unavailable(error) is not None
+
+
+def _batch_function(job: Job) -> Callable[[Connection, Sequence[Any]], Sequence[Any]] | None:
+    return job.operation.function if isinstance(job.operation, Batched) else None

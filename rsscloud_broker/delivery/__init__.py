@@ -1,0 +1,1 @@
+"""Tells subscribers: walks, attempts, limits, breakers, retries, and the notifiers."""

@@ -1,0 +1,148 @@
+"""One attempt to notify one subscriber, and the deliveries that say what to store of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from attrs import define, evolve, field
+
+from rsscloud_broker.delivery.dispatch import Job
+from rsscloud_broker.interfaces import IDirectNotifier, INotifier
+from rsscloud_broker.model import Content, Notification, Outcome, Subscription
+from rsscloud_broker.model.work import Delivery
+from rsscloud_broker.util.direct import BreakOff, nothing_to_break_off, tell
+
+#: Called once, when an attempt is over, with what to store.  A delivery that has neither an
+#: outcome nor a ``retry_at`` changes nothing.
+Done: TypeAlias = Callable[[Delivery], None]
+
+#: Called once, when an attempt has begun, or is over without having begun.
+Began: TypeAlias = Callable[[], None]
+
+#: Begins a notification, as ``IDirectNotifier.begin`` does.
+Begin: TypeAlias = Callable[[Notification, Callable[[Outcome | Exception], object]], BreakOff]
+
+#: The outcome of a notification whose pushed content the store no longer keeps: nobody is called.
+NOT_KEPT = Outcome(False, "what was pushed is not kept any more", answered=False, refused=True)
+
+
+@define(eq=False)
+class Attempt(Job):
+    """An attempt that waits for a slot or runs.  ``Attempts.submit`` creates it.
+
+    :ivar make: carries out the attempt.
+    :ivar content: what the notification carries; None for the newest content when the attempt
+        begins, or for no content if the subscription wants none.
+    :ivar content_id: the store's key of the content, if it was pushed.
+    :ivar submitted_at: when it was submitted, by the monotonic clock.
+    :ivar changed_again: whether the topic changed after the attempt had begun.
+    :ivar follows: whether it is a follower: it ends together with an earlier attempt for the same
+        subscription.  A follower counts as begun.
+    :ivar followers: the attempts that end together with this one.
+    :ivar break_off: stops the notification if it is under way.
+    :ivar sending: the content that counts as being sent until the call is over; None for none.
+    :ivar called: whether the call is over.
+    :ivar careful: whether it is suspect in any case: see ``ITrials``.
+    :ivar waits: whether it has begun, but waits for its trial.
+    :ivar given_up: whether it is not tried any more.
+    """
+
+    subscription: Subscription
+    make: Callable[[Attempt], None]
+    done: Done
+    began: Began
+    content: Content | None = None
+    content_id: int | None = None
+    over: bool = False
+    submitted_at: float = 0.0
+    changed_again: bool = False
+    follows: bool = False
+    followers: list[Attempt] = field(factory=list)
+    break_off: BreakOff = nothing_to_break_off
+    sending: Content | None = None
+    called: bool = False
+    careful: bool = False
+    waits: bool = False
+    given_up: bool = False
+
+    def begin(self) -> None:
+        self.make(self)
+
+
+def leave_to_the_store(subscription: Subscription, now: float, pause: float = 0.0) -> Delivery:
+    """Merge a change into the pending notification of a subscription: its retries start over.
+
+    If that notification has been delivered meanwhile, the store adds a new one.  Not for pushed
+    content (see ``put_off``), which is never merged.
+
+    :param pause: seconds that must lie between its last attempt and the next.
+    """
+    return Delivery(subscription, None, now, attempts=0, retry_at=now, pause=pause)
+
+
+def put_off(subscription: Subscription, now: float, due: float, content_id: int | None) -> Delivery:
+    """Have a notification wait in the store until ``due``, without an attempt.
+
+    :param content_id: the store's key of the content that it carries, if that was pushed.
+    """
+    tried = subscription.attempts or 0
+    return Delivery(subscription, None, now, attempts=tried, retry_at=due, content_id=content_id)
+
+
+def of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
+    """What to store for a follower.  A failure counts once, for the attempt that was made.
+
+    :param delivery: what is stored for the attempt that was made.
+    :param subscription: the follower's, as read from the store.  It may have a pending
+        notification that the subscription of the other attempt had not.
+    """
+    failed = delivery.outcome is not None and not delivery.outcome.success
+    if failed or subscription.attempts is None:
+        return Delivery(subscription, None, delivery.at)
+    return evolve(delivery, subscription=subscription)
+
+
+def claimed(attempt: Attempt, now: float) -> Delivery:
+    """Say that a notification is pending and claimed by this process."""
+    return evolve(put_off(attempt.subscription, now, now, attempt.content_id), claimed=True)
+
+
+def changes_something(delivery: Delivery) -> bool:
+    """Whether a delivery has to be stored: most succeed and change nothing."""
+    if delivery.retry_at is not None:
+        return True
+    if delivery.outcome is None:
+        return False
+    subscription = delivery.subscription
+    return (
+        not delivery.outcome.success
+        or subscription.attempts is not None
+        or subscription.consecutive_errors > 0
+    )
+
+
+def nobody_asks() -> None:
+    """A ``Began`` that does nothing."""
+
+
+def begin_by(notifier: INotifier) -> Begin:
+    """How notifications of a notifier begin."""
+    if IDirectNotifier.providedBy(notifier):
+        begin: Begin = notifier.begin
+        return begin
+
+    async def notify(notification: Notification) -> Outcome:
+        outcome: Outcome = await notifier.notify(notification)
+        return outcome
+
+    return lambda notification, done: tell(notify(notification), done)
+
+
+def notification_of(subscription: Subscription, content: Content | None) -> Notification:
+    """What a subscriber is told.
+
+    :param content: what it carries; None for nothing.
+    """
+    topic, options = subscription.told_topic, subscription.options
+    return Notification(topic, subscription.callback, options, content)

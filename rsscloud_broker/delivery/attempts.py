@@ -1,0 +1,450 @@
+"""Makes attempts to notify subscribers, and decides what to store of each.
+
+``Walk`` and ``Retries`` submit attempts.  The result of each is a ``Delivery``, which says what to
+store: the notification is delivered, or it failed and waits for another attempt, or it was not
+tried (the breaker of its host is open, or the broker stops) and waits.
+
+Runs at most one attempt per subscription.  If another is submitted while one is running, the
+second ends together with the first, and the first decides what is stored.  If the topic changes
+during an attempt, the subscriber may have fetched it just before the change, so the subscriber is
+notified again afterwards.
+
+If a topic changes again while the notification of an earlier change fails, that notification gets
+a fresh schedule of retries.  Its next attempt comes no sooner than the first retry after the last
+attempt, and not before the time that the subscriber asked for.  A notification that fails for
+longer than ``OVERDUE`` times a whole schedule is given up all the same.
+
+Pushed contents are not merged: each waits until those before it are delivered or given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from random import random
+
+from attrs import define, evolve, field
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.delivery.attempt import (
+    NOT_KEPT,
+    Attempt,
+    Began,
+    Begin,
+    Done,
+    begin_by,
+    leave_to_the_store,
+    nobody_asks,
+    notification_of,
+    of_follower,
+    put_off,
+)
+from rsscloud_broker.delivery.breakers import Breakers
+from rsscloud_broker.delivery.contents import Contents
+from rsscloud_broker.delivery.dispatch import Dispatcher
+from rsscloud_broker.delivery.outcomes import Outcomes
+from rsscloud_broker.errors import ClaimLost, GivenUp, Unavailable
+from rsscloud_broker.interfaces import IBlocks, IClock, INotifier, ITrials
+from rsscloud_broker.interfaces.trials import Work, WorkKind
+from rsscloud_broker.model import Callback, Content, Denial, Outcome, Subscription
+from rsscloud_broker.model.work import Delivery
+from rsscloud_broker.util.direct import BreakOff, tell, told
+
+#: Seconds until an attempt that was not made, or was interrupted, is made again.
+SOON = 5.0
+
+#: Seconds until a pushed content is tried again if an attempt for its subscriber is running.
+AFTER_ANOTHER = 1.0
+
+#: The longest pause in seconds between two looks whether a missing content is there.
+LONGEST_WAIT = 600.0
+
+#: Seconds until a notification to a blocked host is due again, unless the block is lifted.
+BLOCKED = 3600.0
+
+
+@define(eq=False)
+class Attempts:
+    """Runs attempts: submits them to the dispatcher, calls the notifiers, reports deliveries.
+
+    :param notifiers: the enabled notifiers, by protocol.
+    :param contents: reads the contents that notifications carry.
+    :param blocks: the hosts that administrators have blocked; None if none ever are.
+    :param jitter: returns a random number from 0 to 1.
+    :param delivered: is called when a subscriber has accepted a notification, with the time.
+    :param trials: has those begun with care that may have ended a process; None if none ever has.
+    :ivar stopping: the broker stops, so no attempt begins any more.
+    """
+
+    _notifiers: Mapping[str, INotifier]
+    _clock: IClock
+    _dispatcher: Dispatcher
+    _breakers: Breakers
+    _counters: Counters
+    _contents: Contents
+    _blocks: IBlocks | None = None
+    _jitter: Callable[[], float] = random
+    _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
+    _trials: ITrials | None = None
+    stopping: bool = field(default=False, init=False)
+    _under_way: dict[int, Attempt] = field(factory=dict, init=False)
+    _outcomes: Outcomes = field(init=False)
+    _beginner: Callable[[str], Begin] = field(init=False)
+    _waiting_for_idle: list[Deferred[None]] = field(factory=list, init=False)
+    log = Logger()
+
+    def __attrs_post_init__(self) -> None:
+        self._outcomes = Outcomes(self._clock, self._counters, self._jitter, self._delivered)
+        # Cached, since asking what an object provides is slow.
+        self._beginner = cache(lambda protocol: begin_by(self._notifiers[protocol]))
+
+    @property
+    def under_way(self) -> list[Attempt]:
+        """The attempts that are not over."""
+        return list(self._under_way.values())
+
+    def submit(
+        self,
+        subscription: Subscription,
+        done: Done,
+        *,
+        changed: bool,
+        began: Began = nobody_asks,
+        content: Content | None = None,
+        content_id: int | None = None,
+        careful: bool = False,
+    ) -> Attempt:
+        """Notify a subscriber as soon as there is a slot.
+
+        :param done: see ``Done``; may be called before this returns.
+        :param changed: True if the topic has changed; False to retry a pending notification.
+        :param began: see ``Began``; may be called before this returns.
+        :param content: the content to carry; None for the newest.
+        :param content_id: the store's key of the content, if it was pushed.
+        :param careful: whether it is suspect in any case: see ``ITrials``.
+        """
+        host = subscription.callback.host
+        if not subscription.wants_content or subscription.ended:
+            content_id = None
+        attempt = Attempt(
+            host, subscription.topic, subscription, self._make, done, began, content, content_id
+        )
+        attempt.careful = careful
+        instead = self._instead(attempt, changed=changed)
+        if instead is not None:
+            self._finish(attempt, instead)
+            return attempt
+        earlier = self._under_way.get(subscription.id)
+        if earlier is not None:
+            earlier.changed_again = earlier.changed_again or (changed and earlier.begun)
+            earlier.followers.append(attempt)
+            attempt.begun = attempt.follows = True
+            began()
+            return attempt
+        until = self._breakers.ask(subscription.callback, attempt)
+        if until is not None:
+            self._finish(attempt, self._hold_back(attempt, until))
+            return attempt
+        attempt.submitted_at = self._clock.seconds()
+        self._under_way[subscription.id] = attempt
+        self._dispatcher.submit(attempt)
+        return attempt
+
+    def _instead(self, attempt: Attempt, *, changed: bool) -> Delivery | None:
+        """What to store instead of making an attempt; None to make it."""
+        subscription, content_id = attempt.subscription, attempt.content_id
+        now = self._clock.wall_seconds()
+        if self.stopping:
+            return self._put_off(subscription, SOON, content_id)
+        if subscription.lease.expires_at <= now:  # the sweeper deletes it within the hour
+            return Delivery(subscription, None, now)
+        held = self._held(attempt)
+        if held is not None:
+            return held
+        earlier = subscription.id in self._under_way
+        if content_id is not None:
+            waits = earlier or (changed and subscription.attempts is not None)
+            pause = AFTER_ANOTHER if earlier else 0.0
+            return self._put_off(subscription, pause, content_id) if waits else None
+        failing = subscription.attempts or subscription.failing_since is not None
+        if changed and failing and not earlier:
+            return self._add_change(subscription, now)
+        return None
+
+    def withdraw(self, attempt: Attempt, seconds: float = SOON) -> None:
+        """Put an attempt off for ``seconds``, unless it has begun."""
+        if not attempt.over and self._dispatcher.withdraw(attempt):
+            self._finish(attempt, self._put_off(attempt.subscription, seconds, attempt.content_id))
+        elif attempt.waits:
+            attempt.break_off()
+
+    def disown(self, attempt: Attempt) -> None:
+        """Let others make attempts for its subscription, since its outcome is not recorded."""
+        if self._under_way.get(attempt.subscription.id) is attempt:
+            del self._under_way[attempt.subscription.id]
+
+    def is_quick(self, host: str) -> bool:
+        """Whether a host answered quickly the last time it was called."""
+        return self._dispatcher.is_quick(host)
+
+    def queued_for(self, host: str) -> int:
+        """How many attempts wait for slots of a host."""
+        return self._dispatcher.queued_for(host)
+
+    def withdraw_of(self, topic: str, callback: Callback) -> None:
+        """Put off the attempt of a removed subscription if it has not begun.
+
+        When it is due, the store finds no subscription for it.
+        """
+        for attempt in self.under_way:
+            subscription = attempt.subscription
+            if subscription.callback == callback and subscription.topic == topic:
+                self.withdraw(attempt)
+
+    def withdraw_outdated(self, stored: Subscription) -> None:
+        """Put off the attempt of a replaced subscription if it has not begun and the subscription's
+        options changed.
+        """
+        attempt = self._under_way.get(stored.id)
+        if attempt is not None and attempt.subscription.options != stored.options:
+            self.withdraw(attempt, 0.0)
+
+    def withdraw_all(self) -> None:
+        """Put off all attempts that have not begun, until the next start; begin no more."""
+        self.stopping = True
+        for attempt in self.under_way:
+            self.withdraw(attempt)
+
+    def call_off(self) -> None:
+        """Cancel the attempts that have begun, and put them off until the next start."""
+        for attempt in self.under_way:
+            attempt.break_off()
+            self._finish(attempt, self._put_off(attempt.subscription, SOON, attempt.content_id))
+
+    async def idle(self) -> None:
+        """Return when no attempt waits or runs."""
+        if self._under_way:
+            idle: Deferred[None] = Deferred()
+            self._waiting_for_idle.append(idle)
+            await idle
+
+    def _make(self, attempt: Attempt) -> None:
+        attempt.began()
+        instead = self._meanwhile(attempt)
+        if instead is not None:
+            self._finish(attempt, instead)
+            self._dispatcher.end(attempt)
+            return
+        try:
+            self._begin(attempt)
+        except Exception as error:
+            self._called(attempt, error)
+
+    def _meanwhile(self, attempt: Attempt) -> Delivery | None:
+        """What to store instead of making a call, because of what happened since an attempt was
+        submitted; None to call.
+        """
+        subscription = attempt.subscription
+        until = self._breakers.stops(subscription.callback, attempt)
+        if until is not None:
+            return self._hold_back(attempt, until)
+        protocol = subscription.callback.protocol
+        if protocol in self._notifiers:
+            return self._held(attempt)
+        nobody = Outcome(False, f"no notifier for {protocol} runs here")
+        tried, now = (subscription.attempts or 0) + 1, self._clock.wall_seconds()
+        return Delivery(subscription, nobody, now, None, tried, content_id=attempt.content_id)
+
+    def _begin(self, attempt: Attempt) -> None:
+        """Begin the call of an attempt; ``_called`` is told of its end.
+
+        :raises Exception: it cannot begin.
+        """
+        called, trials = partial(self._called, attempt), self._trials
+        work = Work(WorkKind.NOTIFICATION, attempt.subscription.id)
+        if trials is not None and (attempt.careful or work in trials.suspects):
+            attempt.waits = True
+            attempt.break_off = tell(self._try(attempt, work, trials), called)
+        else:
+            attempt.break_off = self._call(attempt, called)
+
+    async def _try(self, attempt: Attempt, work: Work, trials: ITrials) -> Outcome | None:
+        """Call with care, since that may have ended a process."""
+        try:
+            async with trials.trial(work, careful=attempt.careful):
+                attempt.waits = False
+                return await told(partial(self._call, attempt))
+        except ClaimLost as error:  # another node has taken the unsubscription in
+            return Outcome(False, str(error), answered=False, gone=True)
+        except GivenUp as error:
+            attempt.given_up = True
+            return Outcome(False, str(error), answered=False, refused=True)
+
+    def _call(
+        self, attempt: Attempt, called: Callable[[Outcome | Exception | None], object]
+    ) -> BreakOff:
+        """Begin a call.
+
+        :param called: is told of its end.
+        :raises Exception: it cannot begin.
+        """
+        subscription, content = attempt.subscription, attempt.content
+        protocol = subscription.callback.protocol
+        if subscription.ended:
+            return tell(self._deny(self._notifiers[protocol], subscription), called)
+        if not subscription.wants_content:
+            content = None
+        elif content is None:
+            return tell(self._notify_of_newest(attempt), called)
+        else:
+            self._count_sending(attempt, content)
+        return self._beginner(protocol)(notification_of(subscription, content), called)
+
+    async def _deny(self, notifier: INotifier, subscription: Subscription) -> Outcome:
+        topic, callback = subscription.told_topic, subscription.callback
+        denial = Denial(topic, callback, subscription.ended, subscription.options)
+        outcome: Outcome = await notifier.deny(denial)
+        return outcome
+
+    async def _notify_of_newest(self, attempt: Attempt) -> Outcome | None:
+        """Notify a subscriber of a content that the store keeps.
+
+        :returns: None if the store does not have the content yet.
+        :raises Unavailable: the store cannot be used, or too many bytes are being sent.
+        """
+        subscription, content_id = attempt.subscription, attempt.content_id
+        if content_id is None:
+            content = await self._contents.newest(subscription.moved_to or subscription.topic)
+        else:
+            content = await self._contents.pushed(content_id)
+        if content is None:
+            return None if content_id is None else NOT_KEPT
+        self._count_sending(attempt, content)
+        notifier = self._notifiers[subscription.callback.protocol]
+        outcome: Outcome = await notifier.notify(notification_of(subscription, content))
+        return outcome
+
+    def _count_sending(self, attempt: Attempt, content: Content) -> None:
+        """Count a content as being sent, until the call is over.
+
+        :raises Unavailable: too many bytes are being sent.
+        """
+        is_quick = self._dispatcher.is_quick(attempt.host)
+        self._contents.under_way.enter(content, to_quick_host=is_quick)
+        attempt.sending = content
+
+    def _called(self, attempt: Attempt, result: Outcome | Exception | None) -> None:
+        """Take the end of a call; see ``_judged``."""
+        if attempt.called:
+            return  # a notifier told twice
+        attempt.called = True
+        if attempt.sending is not None:
+            self._contents.under_way.leave(attempt.sending)
+        try:
+            self._finish(attempt, self._judged(attempt, result))
+        finally:
+            self._dispatcher.end(attempt)
+
+    def _judged(self, attempt: Attempt, result: Outcome | Exception | None) -> Delivery:
+        """What to store of a call.
+
+        :param result: what came of it; None if there is no content to carry yet.
+        """
+        if isinstance(result, Outcome):  # all else says nothing of the host
+            delivery = self._answered(attempt, result)
+            attempt.went_well = result.success
+        elif result is None:
+            delivery = self._wait_for_content(attempt.subscription)
+        elif isinstance(result, CancelledError):  # the broker stops
+            delivery = self._put_off(attempt.subscription, SOON, attempt.content_id)
+        elif isinstance(result, Unavailable):  # the broker's own want, not the subscriber's fault
+            self._outcomes.unavailable(attempt.subscription, result)
+            delivery = self._put_off(attempt.subscription, SOON, attempt.content_id)
+        else:  # a notifier's bug must not end the walk, and no breaker counts it
+            protocol = attempt.subscription.callback.protocol
+            self.log.failure("Notifier {protocol} failed.", Failure(result), protocol=protocol)
+            delivery = self._delivery(attempt, Outcome(False, f"the notifier failed: {result}"))
+        if attempt.changed_again and delivery.outcome and not delivery.outcome.gone:
+            delivery = self._again(delivery, delivery.outcome)
+        return delivery
+
+    def _answered(self, attempt: Attempt, outcome: Outcome) -> Delivery:
+        callback = attempt.subscription.callback
+        if outcome.answered:
+            self._breakers.answered(callback)
+        elif not (outcome.success or outcome.refused):
+            self._breakers.failed(callback, outcome)
+        return self._delivery(attempt, outcome)
+
+    def _delivery(self, attempt: Attempt, outcome: Outcome) -> Delivery:
+        notifier = self._notifiers[attempt.subscription.callback.protocol]
+        return self._outcomes.delivery(
+            notifier,
+            attempt.subscription,
+            outcome,
+            attempt.content_id,
+            given_up=attempt.given_up,
+        )
+
+    def _wait_for_content(self, subscription: Subscription) -> Delivery:
+        """Put a notification off until the topic has been fetched."""
+        if subscription.attempts is None:
+            return self._put_off(subscription, SOON)
+        # The longer a subscriber has waited for a content, the longer the pause.
+        age = self._clock.wall_seconds() - subscription.lease.granted_at
+        return self._put_off(subscription, min(max(age, SOON), LONGEST_WAIT))
+
+    def _again(self, delivery: Delivery, outcome: Outcome) -> Delivery:
+        """Schedule another notification for a change during the attempt, unless the attempt is
+        retried anyway.
+        """
+        if delivery.retry_at is not None:
+            return delivery
+        pause = 0.0 if outcome.success else SOON * self._outcomes.stretch()
+        return evolve(delivery, attempts=0, retry_at=delivery.at + pause)
+
+    def _finish(self, attempt: Attempt, delivery: Delivery) -> None:
+        if attempt.over:
+            return  # it was called off, and ended by itself afterwards
+        attempt.over = True
+        self._breakers.give_back(attempt.subscription.callback, attempt)
+        if not attempt.begun:
+            attempt.began()
+        for follower in attempt.followers:
+            follower.over = True
+        self.disown(attempt)
+        attempt.done(delivery)
+        for follower in attempt.followers:
+            follower.done(of_follower(delivery, follower.subscription))
+        if not self._under_way:
+            waiting, self._waiting_for_idle = self._waiting_for_idle, []
+            for idle in waiting:
+                idle.callback(None)
+
+    def _add_change(self, subscription: Subscription, now: float) -> Delivery:
+        notifier = self._notifiers.get(subscription.callback.protocol)
+        retries = notifier.retries if notifier else ()
+        return leave_to_the_store(subscription, now, retries[0] if retries else SOON)
+
+    def _hold_back(self, attempt: Attempt, until: float) -> Delivery:
+        """Put an attempt off until the open breaker of its host lets it through."""
+        self._outcomes.count(attempt.subscription, "put_off")
+        seconds = (until - self._clock.seconds()) * self._outcomes.stretch()
+        return self._put_off(attempt.subscription, seconds, attempt.content_id)
+
+    def _held(self, attempt: Attempt) -> Delivery | None:
+        """Put a notification off if an administrator has blocked its host; else return None."""
+        if self._blocks is None or not self._blocks.of_host(attempt.host):
+            return None
+        pause = BLOCKED * self._outcomes.stretch()
+        return self._put_off(attempt.subscription, pause, attempt.content_id)
+
+    def _put_off(
+        self, subscription: Subscription, seconds: float, content_id: int | None = None
+    ) -> Delivery:
+        now = self._clock.wall_seconds()
+        due = now if self.stopping else now + seconds
+        return put_off(subscription, now, due, content_id)

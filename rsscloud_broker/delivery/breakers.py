@@ -1,0 +1,295 @@
+"""Circuit breakers: for a while the broker stops calling hosts that do not answer.
+
+There is a breaker for each host, such as ``reader.example``, and one for each port of a host,
+such as ``reader.example:8000``.  A call that times out counts against the host.  A call that is
+refused counts against the port only: the host is up, and its other ports may answer.
+
+A breaker opens after ``THRESHOLD`` calls in a row without an answer, and the broker makes no call
+for a minute.  After that pause one probe is let through; all other calls wait for its result.
+If the probe has no answer, the pause doubles, up to an hour.  Any answer, even an error, closes
+the breaker.
+
+``Attempts`` asks the breakers before each call.  Their states are stored, so that a restarted
+broker does not call every dead host again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import UTC, datetime
+
+from attrs import define
+from twisted.logger import Logger
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.events import Event, HostReachable, HostUnreachable
+from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.model import Callback, Outcome
+from rsscloud_broker.model.work import HostState
+
+#: How many calls in a row without an answer open a breaker.
+THRESHOLD = 5
+
+#: Seconds for which a breaker is open: at first, unless an option says otherwise, and at most.
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
+
+#: How many hosts and ports that failed are remembered.
+REMEMBERED = 100_000
+
+#: At a start, states whose pause ended more than this many seconds ago are deleted.
+FORGOTTEN_AFTER = 86_400.0
+
+
+@define
+class _Breaker:
+    """The breaker of a host or a port that did not answer.
+
+    :ivar failures: how many calls in a row had no answer.
+    :ivar retry_at: when a probe may be made, by the monotonic clock.
+    :ivar probe: the caller of the probe, until the result of its call is known.
+    :ivar stored: whether the store has it, as far as this process knows.
+    """
+
+    failures: int = 0
+    retry_at: float = 0.0
+    probe: object | None = None
+    stored: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        return self.failures >= THRESHOLD
+
+
+class Breakers:
+    """The circuit breakers of all hosts.
+
+    :param first_pause: seconds for which a breaker is open at first.
+    :param changed: is called when ``take_changes`` has something to return.
+    :param closed: is called when a breaker closes, with the host; and with ``host:port``
+        if the breaker was that of a port, else with an empty string.
+    :param publish: is called with an event when a breaker opens or closes.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        clock: IClock,
+        counters: Counters,
+        changed: Callable[[], None],
+        closed: Callable[[str, str], None] = lambda host, origin: None,
+        first_pause: float = FIRST_PAUSE,
+        publish: Callable[[Event], object] = lambda event: None,
+    ) -> None:
+        self._clock = clock
+        self._publish = publish
+        self._first_pause = first_pause
+        self._tell_changed = changed
+        self._tell_closed = closed
+        self._breakers: OrderedDict[str, _Breaker] = OrderedDict()
+        self._changed: dict[str, HostState] = {}
+        self._being_saved: Counter[str] = Counter()
+        self._own: set[str] = set()
+        counters.open_hosts.set_function(self._count_open)
+
+    def _count_open(self) -> int:
+        return sum(breaker.is_open for breaker in self._breakers.values())
+
+    def restore(self, states: Iterable[HostState]) -> None:
+        """Use the stored states of hosts, except those whose breakers are open here."""
+        now, wall = self._clock.seconds(), self._clock.wall_seconds()
+        for one in states:
+            known = self._breakers.get(one.host)
+            if known is not None and known.is_open:
+                continue
+            if one.retry_at < wall - FORGOTTEN_AFTER:
+                self._forget(one.host)
+                continue
+            pause = one.retry_at - wall
+            self._breakers[one.host] = _Breaker(one.failures, now + pause, stored=True)
+            self._forget_the_oldest()
+
+    def own_changes(self) -> Collection[str]:
+        """The hosts and ports whose state the store does not have yet.  Those that change from now
+        on are added, until this is called again.
+        """
+        self._own = {*self._changed, *self._being_saved}
+        return self._own
+
+    def follow(self, states: Sequence[HostState], own: Collection[str] = ()) -> bool:
+        """Use the stored states of hosts, which other nodes have changed.
+
+        :param own: see ``own_changes``, as called before the states were read.  Of these, what this
+            process knows is newer.
+        :returns: whether a breaker has closed, since the store has it no more.
+        """
+        open_ones = {one.host for one in states}
+        closed = [
+            name
+            for name, breaker in self._breakers.items()
+            if breaker.stored and name not in open_ones and name not in own
+        ]
+        for name in closed:
+            del self._breakers[name]
+            self.log.info("{name} answers another node again: it is called as before.", name=name)
+        self.restore([one for one in states if one.host not in own])
+        return bool(closed)
+
+    def saved(self, states: Iterable[HostState]) -> None:
+        """Say that the store has these states, which ``take_changes`` returned."""
+        for one in states:
+            self._end_saving(one.host)
+            if one.host in self._breakers:
+                self._breakers[one.host].stored = one.failures > 0
+
+    def not_saved(self, states: Iterable[HostState]) -> None:
+        """Say that the store could not take these states, which ``take_changes`` returned.  It will
+        return them once more, unless they change.
+        """
+        for one in states:
+            self._end_saving(one.host)
+            self._changed.setdefault(one.host, one)
+
+    def _end_saving(self, name: str) -> None:
+        self._being_saved[name] -= 1
+        if self._being_saved[name] <= 0:
+            del self._being_saved[name]
+
+    def ask(self, callback: Callback, caller: object) -> float | None:
+        """Ask whether a callback may be called.
+
+        After the pause of a breaker the first caller that asks is let through as the probe; all
+        others wait for its result.
+
+        :returns: None if the caller may call; or when to ask again, by the monotonic clock.
+        """
+        opened = self._open(callback)
+        if not opened:
+            return None
+        now = self._clock.seconds()
+        until = max(breaker.retry_at for breaker in opened)
+        if until > now:
+            return until
+        for breaker in opened:
+            breaker.probe = caller
+            breaker.retry_at = now + self._pause(breaker.failures)
+        return None
+
+    def stops(self, callback: Callback, caller: object) -> float | None:
+        """Ask whether a breaker has opened since ``ask`` let a caller through.
+
+        :returns: None if the caller may still call; or when to ask again, by the monotonic
+            clock.
+        """
+        opened = self._open(callback)
+        if not opened:
+            return None
+        stopping = [one.retry_at for one in opened if one.probe is not caller]
+        return max(stopping, default=None)
+
+    def give_back(self, callback: Callback, caller: object) -> None:
+        """Say that the caller of a probe has not called, so that another may call at once.
+
+        It does nothing for other callers, or after the call.
+        """
+        for breaker in self._open(callback):
+            if breaker.probe is caller:
+                breaker.probe = None
+                breaker.retry_at = self._clock.seconds()
+
+    def answered(self, callback: Callback) -> None:
+        """Say that a callback answered, even with an error."""
+        if self._breakers:
+            self._close(callback.host, callback.host)
+            self._close(callback.origin, callback.host, callback.origin)
+
+    def free(self, host: str) -> None:
+        """Close the breakers of a host and of all its ports, since an administrator says so."""
+        closed = [name for name in self._breakers if name == host or name.startswith(f"{host}:")]
+        for name in closed:
+            if self._breakers.pop(name).is_open:
+                self._forget(name)
+        if closed:
+            self.log.info("An administrator had {host} called again.", host=host)
+
+    def failed(self, callback: Callback, outcome: Outcome) -> None:
+        """Say that a callback gave no answer."""
+        if outcome.port_only:
+            self._close(callback.host, callback.host)  # a refusal shows that the host is up
+        name = callback.origin if outcome.port_only else callback.host
+        breaker = self._breakers.get(name)
+        if breaker is None:
+            breaker = self._breakers[name] = _Breaker()
+            self._forget_the_oldest()
+        elif breaker.is_open and breaker.probe is None:
+            return  # that call was under way when the breaker opened
+        self._breakers.move_to_end(name)
+        breaker.failures += 1
+        breaker.probe = None
+        if breaker.is_open:
+            pause = self._pause(breaker.failures)
+            breaker.retry_at = self._clock.seconds() + pause
+            until = self._clock.wall_seconds() + pause
+            self.log.warn(
+                "Stopped calling {name} after {failures} failures in a row ({reason}); next try "
+                "at {until:%H:%M:%S} UTC.",
+                name=name,
+                failures=breaker.failures,
+                reason=outcome.reason,
+                until=datetime.fromtimestamp(until, UTC),
+            )
+            self._change(HostState(name, breaker.failures, until))
+            port = _port_of(callback.origin) if outcome.port_only else None
+            now = self._clock.wall_seconds()
+            self._publish(
+                HostUnreachable(callback.host, port, outcome.reason, breaker.failures, until, now)
+            )
+
+    def take_changes(self) -> list[HostState]:
+        """The states that changed since the last call; the caller stores them."""
+        changed, self._changed = self._changed, {}
+        self._being_saved.update(changed.keys())
+        return list(changed.values())
+
+    def _open(self, callback: Callback) -> Sequence[_Breaker]:
+        """The open breakers of a callback.
+
+        This runs for each notification, so it is quick while there are no breakers.
+        """
+        if not self._breakers:
+            return ()
+        found = (self._breakers.get(name) for name in (callback.host, callback.origin))
+        return [breaker for breaker in found if breaker is not None and breaker.is_open]
+
+    def _close(self, name: str, host: str, origin: str = "") -> None:
+        breaker = self._breakers.pop(name, None)
+        if breaker is not None and breaker.is_open:
+            self.log.info("{name} answers again: it is called as before.", name=name)
+            self._forget(name)
+            self._tell_closed(host, origin)
+            port = _port_of(origin) if origin else None
+            self._publish(HostReachable(host, port, self._clock.wall_seconds()))
+
+    def _forget_the_oldest(self) -> None:
+        if len(self._breakers) > REMEMBERED:
+            name, breaker = self._breakers.popitem(last=False)
+            if breaker.is_open:
+                self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        self._change(HostState(name, failures=0, retry_at=0.0))
+
+    def _change(self, state: HostState) -> None:
+        self._changed[state.host] = state
+        self._own.add(state.host)
+        self._tell_changed()
+
+    def _pause(self, failures: int) -> float:
+        doublings = min(failures - THRESHOLD, 10)
+        return min(self._first_pause * 2.0**doublings, LONGEST_PAUSE)
+
+
+def _port_of(origin: str) -> int:
+    """The port in ``host:port``."""
+    return int(origin.rpartition(":")[2])

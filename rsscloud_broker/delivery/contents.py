@@ -1,0 +1,112 @@
+"""Reads from the store the contents that retried notifications carry.
+
+``Attempts`` calls it; a walk reads its own content.  The newest contents of a few topics are
+cached, since retries come from many topics in turn.  If the store no longer keeps the newest
+content of a topic, the topic is fetched again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from attrs import define, field
+from twisted.internet.defer import Deferred, DeferredLock
+
+from rsscloud_broker.delivery.carried import UnderWay
+from rsscloud_broker.events import ContentRequested
+from rsscloud_broker.interfaces import IClock, IEventBus, IStore
+from rsscloud_broker.model import Content
+from rsscloud_broker.util.bounded_dict import BoundedDict
+
+#: How many bytes of contents are cached.
+CACHE_BYTES = 8 * 1024 * 1024
+
+#: How many topics the time of the last request for a fetch is remembered of, and the seconds
+#: until another fetch of the same topic is requested.
+MAX_ASKED, ASK_AGAIN = 10_000, 30.0
+
+
+@define(eq=False)
+class Contents:
+    """Reads contents from the store, and caches those that were used last.
+
+    :ivar under_way: limits the bytes of contents that are being sent.
+    """
+
+    _store: IStore
+    _bus: IEventBus
+    _clock: IClock
+    _cache_bytes: int = CACHE_BYTES
+    under_way: UnderWay = field(factory=UnderWay)
+    _size: int = field(default=0, init=False)
+    _cached: OrderedDict[str, Content] = field(factory=OrderedDict, init=False)
+    _changes: int = field(default=0, init=False)
+    # One read at a time: many contents on their way from the store would fill the memory.
+    _read_lock: DeferredLock = field(factory=DeferredLock, init=False)
+    _asked: BoundedDict[str, float] = field(factory=lambda: BoundedDict(MAX_ASKED), init=False)
+
+    async def newest(self, topic: str) -> Content | None:
+        """The newest content of a topic.
+
+        :returns: None if the store does not keep it; the topic will be fetched then.
+        :raises Unavailable: the store cannot be used.
+        """
+        content = self._cached_content(topic)
+        if content is None:
+            content = await self._read_lock.run(self._read, topic)
+        if content is None:
+            await self._request_fetch(topic)
+        return content
+
+    def _cached_content(self, topic: str) -> Content | None:
+        content = self._cached.get(topic)
+        if content is not None:
+            self._cached.move_to_end(topic)
+        return content
+
+    def _read(self, topic: str) -> Deferred[Content | None]:
+        return Deferred.fromCoroutine(self._read_unless_cached(topic))
+
+    async def _read_unless_cached(self, topic: str) -> Content | None:
+        content = self._cached_content(topic)  # another caller may have read it meanwhile
+        if content is not None:
+            return content
+        changes = self._changes
+        content = await self._store.newest_content(topic)
+        if content is not None and changes == self._changes:  # else it may be outdated
+            self._cache(topic, content)
+        return content
+
+    async def _request_fetch(self, topic: str) -> None:
+        now = self._clock.seconds()
+        if now < self._asked.get(topic, -ASK_AGAIN) + ASK_AGAIN:
+            return
+        self._asked[topic] = now
+        if await self._store.request_content(topic, self._clock.wall_seconds()):
+            self._bus.publish(ContentRequested(topic))
+
+    async def pushed(self, key: int) -> Content | None:
+        """A pushed content, by the store's key; None if the store no longer keeps it.
+
+        :raises Unavailable: the store cannot be used.
+        """
+        return await self._store.content(key)
+
+    def forget(self, topic: str) -> None:
+        """Remove a topic that has changed from the cache."""
+        self._changes += 1
+        old = self._cached.pop(topic, None)
+        self._size -= 0 if old is None else len(old.body)
+
+    def forget_all(self) -> None:
+        """Empty the cache, since topics may have changed on other nodes."""
+        self._changes += 1
+        self._cached.clear()
+        self._size = 0
+
+    def _cache(self, topic: str, content: Content) -> None:
+        self._cached[topic] = content
+        self._size += len(content.body)
+        while self._size > self._cache_bytes:
+            _, oldest = self._cached.popitem(last=False)
+            self._size -= len(oldest.body)

@@ -1,0 +1,313 @@
+"""Decides when a notification may begin.
+
+The dispatcher has a number of slots in total, and each host has a small number of its own.  A
+notification without a slot waits in a queue: in the queue of its host as long as the host has no
+slot for it, and then in the common queue.  In the common queue topics take turns, so that a topic
+with many subscribers does not delay the other topics.
+
+A host that answers quickly and without errors earns further slots, one after another.  It loses
+all that it earned at its first failure or slow answer.  A job that was not carried out, for want of
+the broker's own means, changes neither.
+
+A notification that has no answer after a moment becomes *slow*: it goes on, but gives its slot in
+the total to the next notification.  The number of slow notifications is limited.  The dispatcher
+never cancels a notification because others wait.
+
+Thousands of hosts that never answer cannot take every slot.  Hosts that answered quickly the last
+time have slots that no other host can take: half as many as the total, beside the total.  A
+quarter of ``max_slow`` is reserved for them too.  ``Pace`` sets the number of slots.
+
+Decision 0016 (``docs/decisions``) says why the core's `HostLimiter` does not fit here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+
+from attrs import define, field
+from twisted.internet.interfaces import IReactorTime
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.delivery.pace import Pace
+from rsscloud_broker.util.bounded_dict import BoundedDict
+
+#: The most slots that one host can earn.
+MOST_PER_HOST = 16
+
+#: The part of ``max_slow`` that jobs may fill whose hosts did not answer quickly the last time.
+SLOW_SHARE_OF_OTHERS = 3 / 4
+
+#: How many hosts that answered quickly are remembered.
+REMEMBERED = 20_000
+
+
+@define(eq=False)
+class Job(ABC):
+    """One notification to be made.  A subclass says how.
+
+    :ivar host: the host that the notification calls, and whose slot it needs.
+    :ivar topic: the topic that has changed; topics take turns.
+    :ivar begun: whether the notification has begun.
+    :ivar behind_its_host: whether it waits because its host has no free slot.
+    :ivar went_well: whether it succeeded, once it is over; None if it says nothing of its host.
+    """
+
+    host: str
+    topic: str
+    begun: bool = field(default=False, init=False)
+    behind_its_host: bool = field(default=False, init=False)
+    went_well: bool | None = field(default=None, init=False)
+    _quick: bool = field(default=False, init=False)
+    _since: float = field(default=0.0, init=False)
+    _began_at: float = field(default=0.0, init=False)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin the notification, and call ``Dispatcher.end`` when it is over.
+
+        It raises nothing.
+        """
+
+
+class _Queue:
+    """Jobs that wait.  Topics take turns; the jobs of one topic keep their order."""
+
+    def __init__(self) -> None:
+        self._topics: OrderedDict[str, OrderedDict[Job, None]] = OrderedDict()
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, job: Job) -> None:
+        self._topics.setdefault(job.topic, OrderedDict())[job] = None
+        self._length += 1
+
+    def discard(self, job: Job) -> bool:
+        """Remove a job.  Returns whether it was in this queue."""
+        jobs = self._topics.get(job.topic)
+        if jobs is None or job not in jobs:
+            return False
+        del jobs[job]
+        if not jobs:
+            del self._topics[job.topic]
+        self._length -= 1
+        return True
+
+    def pop(self) -> Job:
+        """Remove and return the first job of the topic whose turn it is."""
+        topic, jobs = next(iter(self._topics.items()))
+        job, _ = jobs.popitem(last=False)
+        if jobs:
+            self._topics.move_to_end(topic)
+        else:
+            del self._topics[topic]
+        self._length -= 1
+        return job
+
+
+@define
+class _Host:
+    """A host that has jobs.
+
+    :ivar slots: how many of its jobs may be under way or in the common queue.  The fraction is
+        the part of the next slot that the host has already earned.
+    :ivar slots_in_use: how many of its jobs are under way or in the common queue.
+    :ivar queue: the jobs that wait for a slot of this host.
+    """
+
+    slots: float
+    slots_in_use: int = 0
+    queue: OrderedDict[Job, None] = field(factory=OrderedDict)
+
+
+class Dispatcher:
+    """Begins jobs as slots become free.
+
+    :param slots: the most jobs under way at a time, not counting slow jobs.
+    :param per_host: how many slots a host has before it has earned any.
+    :param max_slow: how many jobs may be slow at a time.
+    """
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        counters: Counters,
+        *,
+        slots: int = 200,
+        per_host: int = 4,
+        max_slow: int = 2000,
+    ) -> None:
+        self._clock = clock
+        self._counters = counters
+        self._limits = (slots, per_host, max_slow, MOST_PER_HOST)
+        self._per_host = per_host
+        self._max_slow = max_slow
+        self._most_per_host = MOST_PER_HOST
+        self._pace = Pace(clock, slots, self._look)
+        self._hosts: dict[str, _Host] = {}
+        self._quick_hosts: BoundedDict[str, float] = BoundedDict(REMEMBERED)  # and their slots
+        self._quick_queue, self._queue = _Queue(), _Queue()
+        self._active: OrderedDict[Job, None] = OrderedDict()
+        self._active_quick = 0
+        self._slow: set[Job] = set()
+        self._behind = 0
+        self._beginning = False
+        counters.in_flight.set_function(lambda: len(self._active) + len(self._slow))
+        counters.slow.set_function(lambda: len(self._slow))
+        counters.queued.set_function(self._queued)
+
+    def _queued(self) -> int:
+        return len(self._quick_queue) + len(self._queue) + self._behind
+
+    def share(self, nodes: int) -> None:
+        """Take an equal share of the limits, which hold for all nodes together.
+
+        Jobs under way stay so, and hosts that are being called keep the slots that they have.
+
+        :param nodes: how many nodes live.
+        """
+        slots, self._per_host, self._max_slow, self._most_per_host = (
+            max(1, limit // nodes) for limit in self._limits
+        )
+        self._pace.limit(slots)
+
+    def submit(self, job: Job) -> None:
+        """Begin a job, now or as soon as a slot is free for it."""
+        host = self._hosts.get(job.host)
+        slots = self._quick_hosts.get(job.host, 0)
+        if host is None:
+            host = self._hosts[job.host] = _Host(slots or self._per_host)
+        job._quick = slots > 0
+        if host.slots_in_use < int(host.slots):
+            host.slots_in_use += 1
+            self._enqueue(job)
+            self._begin()
+        else:
+            job.behind_its_host = True
+            host.queue[job] = None
+            self._behind += 1
+
+    def withdraw(self, job: Job) -> bool:
+        """Remove a job from the queue in which it waits.  Returns whether it waited in one."""
+        if self._quick_queue.discard(job) or self._queue.discard(job):
+            self._leave_host(job)
+            return True
+        host = self._hosts.get(job.host)
+        if host is None or job not in host.queue:
+            return False
+        del host.queue[job]
+        self._behind -= 1
+        return True
+
+    def end(self, job: Job) -> None:
+        """Give the slots of a job that is over to others."""
+        now = self._clock.seconds()
+        quick = job in self._active and self._pace.time(now) - job._since < self._pace.slow_after
+        self._remove(job)
+        if job.went_well is not None:
+            if quick:
+                self._pace.took(now - job._began_at)
+            self._adjust_slots(job, well=quick and job.went_well)
+        self._leave_host(job)
+        self._begin()
+
+    def stop(self) -> None:
+        """Stop the timer.  The caller has stopped all jobs before."""
+        self._pace.stop()
+
+    def queued_for(self, host: str) -> int:
+        """How many jobs wait because their host has no free slot."""
+        found = self._hosts.get(host)
+        return 0 if found is None else len(found.queue)
+
+    def is_quick(self, host: str) -> bool:
+        """Whether a host answered quickly the last time."""
+        return self._quick_hosts.get(host, 0) > 0
+
+    def _enqueue(self, job: Job) -> None:
+        (self._quick_queue if job._quick else self._queue).add(job)
+
+    def _begin(self) -> None:
+        """Begin jobs as long as slots are free."""
+        if self._beginning:  # a job that ends at once calls this method again
+            return
+        self._beginning = True
+        try:
+            while (queue := self._next_queue()) is not None:
+                self._begin_job(queue.pop())
+        finally:
+            self._beginning = False
+        if self._active:
+            self._pace.start()
+
+    def _begin_job(self, job: Job) -> None:
+        job.begun = True
+        job._began_at = self._clock.seconds()
+        job._since = self._pace.time(job._began_at)
+        self._active[job] = None
+        self._active_quick += job._quick
+        job.begin()
+
+    def _next_queue(self) -> _Queue | None:
+        """The queue whose first job may begin; None if no slot is free for any job."""
+        window = self._pace.window
+        if self._quick_queue and (
+            len(self._active) < window or self._active_quick < (window + 1) // 2
+        ):
+            return self._quick_queue
+        if self._queue and len(self._active) < window:
+            return self._queue
+        if self._quick_queue or self._queue:
+            self._pace.filled = True
+        return None
+
+    def _remove(self, job: Job) -> None:
+        if job in self._active:
+            del self._active[job]
+            self._active_quick -= job._quick
+        else:
+            self._slow.discard(job)
+
+    def _adjust_slots(self, job: Job, *, well: bool) -> None:
+        """Let a host earn a part of another slot, or take all that it has earned."""
+        host = self._hosts[job.host]
+        if not well:
+            host.slots = self._per_host
+            self._quick_hosts.pop(job.host, 0)
+            return
+        if host.slots < self._most_per_host:
+            host.slots += 1 / host.slots  # a host with N slots needs N successes for the next slot
+        self._quick_hosts[job.host] = host.slots
+
+    def _leave_host(self, job: Job) -> None:
+        """Give back a slot of a host, and give its free slots to the jobs in its queue."""
+        host = self._hosts[job.host]
+        host.slots_in_use -= 1
+        while host.queue and host.slots_in_use < int(host.slots):
+            following, _ = host.queue.popitem(last=False)
+            following.behind_its_host = False
+            following._quick = self.is_quick(job.host)
+            self._behind -= 1
+            host.slots_in_use += 1
+            self._enqueue(following)
+        if not host.slots_in_use:
+            del self._hosts[job.host]
+
+    def _look(self) -> bool:
+        """Let slow jobs give up their slots if others wait.  Returns whether to look again."""
+        if self._quick_queue or self._queue:
+            self._free_slots_of_slow()
+            self._begin()
+        return bool(self._active)
+
+    def _free_slots_of_slow(self) -> None:
+        slow_since = self._pace.time(self._clock.seconds()) - self._pace.slow_after
+        for job in list(self._active):
+            if job._since > slow_since:
+                break  # the jobs are in the order in which they began
+            share = 1.0 if job._quick else SLOW_SHARE_OF_OTHERS
+            if len(self._slow) < int(self._max_slow * share):
+                self._remove(job)
+                self._slow.add(job)

@@ -1,0 +1,141 @@
+"""Sends WebSub notifications, which carry the content of a topic, and verifies intents.
+
+Before a subscription begins or ends, the notifier asks the callback, which confirms by repeating
+the challenge, byte for byte and with a status from 200 to 299::
+
+    GET /websub/8f31?hub.mode=subscribe&hub.topic=http%3A%2F%2Fexample.org%2Frss.xml
+        &hub.challenge=TOKEN&hub.lease_seconds=864000 HTTP/1.1
+
+When the topic has changed, the notifier sends the content unchanged::
+
+    POST /websub/8f31 HTTP/1.1
+    Content-Type: application/rss+xml
+    Link: <http://broker.example/websub>; rel="hub", <http://example.org/rss.xml>; rel="self"
+    X-Hub-Signature: sha256=5f1c...
+
+When the broker refuses or ends a subscription, the notifier tells the callback::
+
+    GET /websub/8f31?hub.mode=denied&hub.topic=http%3A%2F%2Fexample.org%2Frss.xml
+        &hub.reason=the%20topic%20is%20gone HTTP/1.1
+
+It follows no redirects.  Source: WebSub (W3C Recommendation, 2018), sections
+5.2, 5.3 and 7; for ``hub.verify_token`` PubSubHubbub 0.3.
+"""
+
+from __future__ import annotations
+
+from secrets import token_urlsafe
+from typing import Literal
+
+from attrs import field, frozen
+from attrs.validators import deep_iterable, gt
+from zope.interface import implementer
+
+from rsscloud_broker.delivery.notifiers.calling import CallingNotifier, call, failed
+from rsscloud_broker.interfaces import IDirectNotifier, IOutbound, OutboundReply, Signing
+from rsscloud_broker.model import Denial, Intent, Notification, Outcome
+from rsscloud_broker.util.direct import BreakOff, Done, nothing_to_break_off
+from rsscloud_broker.wire import websub
+from rsscloud_broker.wire.text import clean
+
+PROTOCOL = "websub"
+
+#: From five seconds to six hours: a subscriber that was down for a night still gets the content.
+RETRIES = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 21_600.0)
+
+#: The Content-Type of content that came without one (RFC 9110, section 8.3).
+_UNLABELLED = "application/octet-stream"
+
+#: Statuses of failures that pass (RFC 9110 and RFC 6585).
+_NOT_NOW = frozenset({408, 425, 429, *range(500, 600)})
+
+
+@frozen
+class WebSubOptions:
+    """Options of the WebSub notifier.
+
+    :ivar retries: seconds to wait before each further attempt of a notification that failed.
+        When all attempts have failed, the notification is given up, and the subscription stays.
+    :ivar signature: the method of signatures, for subscribers with a secret that are not known to
+        understand sha1 only.
+    """
+
+    retries: tuple[float, ...] = field(default=RETRIES, validator=deep_iterable(gt(0)))
+    signature: Literal["sha1", "sha256", "sha384", "sha512"] = "sha256"
+
+
+@implementer(IDirectNotifier)
+class WebSubNotifier(CallingNotifier):
+    """The notifier for ``websub``.
+
+    :param outbound: makes the requests; it connects only to addresses that are allowed.
+    """
+
+    protocol = PROTOCOL
+    carries_content = True
+    #: A subscription ends only with its lease, however many notifications fail.
+    drop_after_failures = None
+
+    def __init__(self, outbound: IOutbound, options: WebSubOptions) -> None:
+        super().__init__(outbound)
+        self.retries = options.retries
+        self._signature = options.signature
+
+    async def verify(self, intent: Intent) -> Outcome:
+        challenge = token_urlsafe(24)
+
+        def confirms(reply: OutboundReply) -> str:
+            exact = reply.body == challenge.encode("ascii")
+            return "" if exact else "the answer is not the challenge, alone and exactly"
+
+        url = websub.verification_url(
+            intent.callback.url,
+            "unsubscribe" if intent.unsubscribe else "subscribe",
+            intent.topic,
+            challenge,
+            None if intent.unsubscribe else intent.lease_seconds,
+            intent.options.get(websub.VERIFY_TOKEN, ""),
+        )
+        return await call(
+            self._outbound, "GET", url, {}, accept=confirms, redirects=0, passing=_NOT_NOW
+        )
+
+    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
+        content, options = notification.content, notification.options
+        if content is None:
+            done(failed("there is no content to deliver: it is not kept any more"))
+            return nothing_to_break_off
+        headers = {
+            "content-type": _relayed(content.content_type) or _UNLABELLED,
+            "link": websub.link_header(
+                options.get(websub.HUB, ""), notification.topic, content.link
+            ),
+        }
+        signing = None
+        if secret := options.get(websub.SECRET):
+            signing = Signing(secret, options.get(websub.METHOD, self._signature))
+        url = notification.callback.url
+        return self._begin_call(
+            done, "POST", url, headers, content.body, redirects=0, signing=signing
+        )
+
+    async def deny(self, denial: Denial) -> Outcome:
+        url = websub.denial_url(denial.callback.url, denial.topic, denial.reason)
+        return await call(self._outbound, "GET", url, {}, redirects=0, passing=_NOT_NOW)
+
+
+def _relayed(content_type: str) -> str:
+    """A Content-Type to send on with the bytes that the publisher has sent.
+
+    The header was decoded as Latin-1 and will be encoded as UTF-8.  Bytes that are not UTF-8 are
+    left out of the parameters; a media type that has them is left out whole, so that it does not
+    become another one.
+    """
+    if content_type.isascii():
+        return clean(content_type)
+    try:
+        relayed = clean(content_type.encode("latin-1").decode())
+    except UnicodeError:
+        kind, _, _ = content_type.partition(";")
+        return clean(content_type).encode("ascii", "ignore").decode() if kind.isascii() else ""
+    return relayed if relayed.isprintable() else ""

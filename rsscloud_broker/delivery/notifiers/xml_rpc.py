@@ -1,0 +1,49 @@
+"""Sends rssCloud notifications by XML-RPC.
+
+The notifier calls the procedure that the subscriber has registered, with one string, the URL of
+the topic that has changed::
+
+    <methodCall><methodName>river.notify</methodName><params>
+      <param><value><string>http://example.org/rss.xml</string></value></param>
+    </params></methodCall>
+
+An HTTP failure or a fault is a failure; any other answer is a success, even if it is not XML-RPC.
+Before the broker stores a subscription, it verifies the callback with one such call, or with a
+challenge: see ``RssCloudNotifier``.
+Sources: "SOAP meets RSS", the implementor's guide to rssCloud.
+"""
+
+from __future__ import annotations
+
+from zope.interface import implementer
+
+from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
+from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply
+from rsscloud_broker.model import Notification, Outcome
+from rsscloud_broker.util.direct import BreakOff, Done
+from rsscloud_broker.wire import xmlrpc
+from rsscloud_broker.wire.xml import MalformedXML
+
+
+@implementer(IDirectNotifier)
+class XMLRPCNotifier(RssCloudNotifier):
+    """The notifier for ``xml-rpc``."""
+
+    protocol = "xml-rpc"
+
+    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
+        body = xmlrpc.encode_call(notification.callback.procedure, [notification.topic])
+        headers = {"content-type": "text/xml; charset=utf-8"}
+        url = notification.callback.url
+        return self._begin_call(done, "POST", url, headers, body, accept=_fault)
+
+
+def _fault(reply: OutboundReply) -> str:
+    """Why a 2xx answer is a failure, if it holds a fault; empty for any other answer."""
+    try:
+        xmlrpc.decode_response(reply.body)
+    except xmlrpc.XMLRPCFault as fault:
+        return f"the callback answered with a fault: {fault}"
+    except MalformedXML:
+        pass  # some receivers answer with nothing, or with "OK"
+    return ""

@@ -1,0 +1,152 @@
+"""Decides what to store of the outcome of an attempt: delivered, tried again later, or given up.
+
+It counts the outcomes, and logs why a subscriber was not told.  ``Attempts`` uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from attrs import define, evolve, field
+from prometheus_client import Counter
+from twisted.logger import Logger
+
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import IClock, INotifier
+from rsscloud_broker.model import Outcome, Subscription
+from rsscloud_broker.model.work import Delivery
+
+#: A notification that gets fresh schedules may fail for this many times the length of one.
+OVERDUE = 1.5
+
+#: The part of a delay that is added at random at most, so that retries do not come together.
+JITTER = 0.2
+
+#: Seconds for which the same want of the broker is not logged again.
+QUIET = 5.0
+
+
+@define(eq=False)
+class Outcomes:
+    """Makes deliveries of outcomes.
+
+    :param jitter: returns a random number from 0 to 1.
+    :param delivered: is called when a subscriber has accepted a notification, with the time.
+    """
+
+    _clock: IClock
+    _counters: Counters
+    _jitter: Callable[[], float]
+    _delivered: Callable[[Subscription, float], object]
+    _logged_unavailable_at: float = field(default=float("-inf"), init=False)
+    _deliveries: Callable[[str, str], Counter] = field(init=False)
+    log = Logger()
+
+    def __attrs_post_init__(self) -> None:
+        # Cached, since looking a counter up by its labels is slow.
+        self._deliveries = cache(self._counters.deliveries.labels)
+
+    def delivery(
+        self,
+        notifier: INotifier,
+        subscription: Subscription,
+        outcome: Outcome,
+        content_id: int | None,
+        *,
+        given_up: bool = False,
+    ) -> Delivery:
+        """What to store of an outcome.
+
+        :param content_id: the store's key of the content that was carried, if it was pushed.
+        :param given_up: whether there is no further attempt, whatever the protocol says.
+        """
+        now = self._clock.wall_seconds()
+        tried = (subscription.attempts or 0) + 1
+        if tried > 1:
+            self._counters.retries.inc()
+        delivery = Delivery(
+            subscription, outcome, now, notifier.drop_after_failures, tried, content_id=content_id
+        )
+        if outcome.success and not subscription.ended:
+            self.count(subscription, "delivered")
+            self._delivered(subscription, now)
+            return delivery
+        last = outcome.success or outcome.gone or given_up
+        last = last or _is_used_up(notifier, subscription, now)
+        if not last:
+            asked = outcome.retry_after
+            delay = max(notifier.retries[tried - 1], asked or 0.0)
+            delivery = evolve(
+                delivery,
+                retry_at=now + delay * self.stretch(),
+                not_before=None if asked is None else now + asked,
+            )
+        elif subscription.ended:
+            return self._ended(delivery, outcome)
+        self._log_failure(delivery, outcome)
+        return delivery
+
+    def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:
+        """End a subscription whose topic has ended, whether or not its subscriber could be told."""
+        subscription = delivery.subscription
+        self.count(subscription, "gone")
+        unheard = "" if outcome.success else f"; it was not told: {outcome.reason}"
+        self.log.info(
+            "The subscription of {callback} to {topic} ends with the topic: {reason}",
+            callback=subscription.callback.url,
+            topic=subscription.topic,
+            reason=f"{subscription.ended}{unheard}",
+        )
+        return evolve(delivery, outcome=Outcome(False, subscription.ended, gone=True))
+
+    def _log_failure(self, delivery: Delivery, outcome: Outcome) -> None:
+        subscription = delivery.subscription
+        protocol = subscription.callback.protocol
+        self.count(subscription, "gone" if outcome.gone else "failed")
+        if outcome.gone:
+            what_next = "it is gone for good, so the subscription ends"
+        elif delivery.retry_at is not None:
+            what_next = f"it is tried again in {delivery.retry_at - delivery.at:.0f} s"
+        else:
+            self._counters.given_up.labels(protocol).inc()
+            what_next = f"given up, after {subscription.consecutive_errors} errors in a row"
+        self.log.warn(
+            "{callback} was not told of {topic} by {protocol}: {reason}; {what_next}",
+            callback=subscription.callback.url,
+            topic=subscription.topic,
+            protocol=protocol,
+            reason=outcome.reason,
+            what_next=what_next,
+        )
+
+    def unavailable(self, subscription: Subscription, error: Unavailable) -> None:
+        """Count a notification that the broker could not make.
+
+        What the broker lacks is logged once in ``QUIET`` seconds and not for each subscriber.
+        """
+        self.count(subscription, "unavailable")
+        now = self._clock.seconds()
+        if now >= self._logged_unavailable_at + QUIET:
+            self._logged_unavailable_at = now
+            self.log.error("Notifications are put off: {error}", error=error)
+
+    def count(self, subscription: Subscription, outcome: str) -> None:
+        """Count an outcome; ``Counters.deliveries`` says which there are."""
+        self._deliveries(subscription.callback.protocol, outcome).inc()
+
+    def stretch(self) -> float:
+        """The factor by which a pause is made longer at random."""
+        return 1.0 + JITTER * self._jitter()
+
+
+def _is_used_up(notifier: INotifier, subscription: Subscription, now: float) -> bool:
+    """Whether a notification has no attempt left after this one.
+
+    A further change starts a fresh schedule, so the time since the first failure counts too.
+    """
+    since = subscription.failing_since
+    longest = OVERDUE * sum(notifier.retries)
+    overdue = since is not None and now - since > longest
+    return overdue or (subscription.attempts or 0) >= len(notifier.retries)

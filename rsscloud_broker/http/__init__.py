@@ -1,0 +1,1 @@
+"""The HTTP server: sites, limits, connections, listening, requests and answers."""

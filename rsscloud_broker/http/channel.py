@@ -1,0 +1,135 @@
+"""HTTP/1.1 on one connection, with bounds on the head of a request.
+
+``twisted.web`` parses the requests.  To a bad one it answers with an empty 400, and it accepts some
+requests that a proxy in front of the broker may understand in another way.  `Channel` looks at each
+line of the head first, and refuses the request with an answer that gives the reason.  An error
+within a body that comes in chunks still gets the empty 400.
+"""
+
+from __future__ import annotations
+
+import re
+
+from twisted.web.http import HTTPChannel, Request
+from twisted.web.http_headers import Headers
+
+from rsscloud_broker.http.connections import Connection
+
+#: How many digits the length of a body may have.
+_MAX_DIGITS = 15
+
+#: RFC 9110, section 5.6.2.
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+
+_NAME = re.compile(_TOKEN)
+
+#: RFC 9112, section 3.  Twisted takes these bytes in a target.
+_REQUEST_LINE = re.compile(_TOKEN + rb" [\x21-\xb0]+ HTTP/1\.[01]")
+
+_CHUNKED_ONLY = "The only Transfer-Encoding of a request is chunked, in HTTP/1.1."
+
+
+class Channel(HTTPChannel):
+    """HTTP/1.1 whose head is bounded and checked.  A refusal says what the rule is.
+
+    :ivar target: the target of the request whose head was read last.
+    """
+
+    transport: Connection  # type: ignore[assignment] # what the factory wraps it in
+    target = b""
+    _head_bytes = 0
+    _headers = 0
+    _has_body_header = False
+    _had_blank_line = False
+
+    def lineReceived(self, line: bytes) -> None:
+        if not self.transport.refused and self._accepts(line):
+            super().lineReceived(line)
+
+    def _accepts(self, line: bytes) -> bool:
+        """Whether a line may go on to Twisted; otherwise the request has been refused."""
+        if not self.requests and self.persistent:
+            if not line and not self._had_blank_line:
+                self._had_blank_line = True  # one may come first (RFC 9112, section 2.2)
+                return True
+            if not _REQUEST_LINE.fullmatch(line):
+                self.transport.refuse(
+                    400, "A request must begin with a line such as: GET /docs HTTP/1.1"
+                )
+                return False
+            self.target = line.split(b" ")[1]
+            self._head_bytes = self._headers = 0
+            self._has_body_header = self._had_blank_line = False
+        self._head_bytes += len(line)
+        if self._head_bytes > self.totalHeadersSize:
+            limit = self.totalHeadersSize
+            self.transport.refuse(431, f"All headers together must not exceed {limit} bytes.")
+            return False
+        return True
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        if self.requests:
+            self.transport.refuse(431, "A header must not be that long.")
+        else:
+            self.transport.refuse(414, "The first line of a request must not be that long.")
+
+    def headerReceived(self, line: bytes) -> bool:
+        name, colon, value = line.partition(b":")
+        name, value = name.lower(), value.strip(b" \t")
+        if name == b"content-length" and len(value) > _MAX_DIGITS:
+            self.requests[-1].refuse_body()
+            return False
+        self._headers += 1
+        if self._headers > self.maxHeaders:
+            self.transport.refuse(431, f"A request has at most {self.maxHeaders} headers.")
+            return False
+        if not (colon and _NAME.fullmatch(name)):
+            self.transport.refuse(400, "A header must be a name, a colon at once, and a value.")
+            return False
+        if len(line.translate(None, b"\0\r\n")) != len(line):  # Twisted 26.4 takes a bare CR
+            self.transport.refuse(400, "A header must not contain NUL, CR or LF.")
+            return False
+        if name in {b"content-length", b"transfer-encoding"}:
+            fault = self._body_fault(name, value)
+            if fault:
+                self.transport.refuse(400, fault)
+                return False
+        accepted: bool = super().headerReceived(line)
+        return accepted
+
+    def _body_fault(self, name: bytes, value: bytes) -> str:
+        """What is wrong with a header that says where the body ends; empty if nothing is.
+
+        ``chunked`` is the only transfer coding that the broker accepts: ``identity`` is no longer
+        one.  A proxy may have understood a request with another coding, or with two of these
+        headers, in another way (RFC 9112, sections 6.1 and 11.2).
+        """
+        if name == b"transfer-encoding" and value.lower() != b"chunked":
+            return _CHUNKED_ONLY
+        if name == b"content-length" and not value.isdigit():
+            return "Content-Length must be a number."
+        if self._has_body_header:
+            return "A request must have one Content-Length or one Transfer-Encoding, and not both."
+        self._has_body_header = True
+        return ""
+
+    def checkPersistence(self, request: Request, version: bytes) -> bool:
+        """Whether the connection stays open after the request.  Twisted calls this once it knows
+        all headers.
+
+        A Transfer-Encoding is refused here if the request is of HTTP/1.0, which has none.
+        """
+        if version != b"HTTP/1.1" and request.requestHeaders.hasHeader(b"transfer-encoding"):
+            self.transport.refuse(400, _CHUNKED_ONLY)
+            return False
+        persistent: bool = super().checkPersistence(request, version)
+        return persistent
+
+    def writeHeaders(self, version: bytes, code: bytes, reason: bytes, headers: Headers) -> None:
+        """Send the head of an answer.  If the broker stops, it is the last one on the connection,
+        and says so.
+        """
+        if self.transport.factory.limits.closing:
+            self.persistent = False
+            headers.setRawHeaders(b"connection", [b"close"])
+        super().writeHeaders(version, code, reason, headers)

@@ -1,0 +1,73 @@
+"""Closes the connections of clients when the broker stops, without losing a request."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+
+from rsscloud_broker.http.connections import Connection, LimitedConnections
+
+#: Seconds between two looks whether all requests are answered.
+_LOOK: Final = 0.05
+
+#: For how many seconds an idle connection stays open after the broker has begun to stop.
+IDLE: Final = 1.0
+
+
+class Answering(Service):
+    """Has the broker answer the requests that it has accepted before it stops.
+
+    When it stops, each answer says that it is the last one on its connection, so that clients and
+    proxies go to another broker with their next request.  An idle connection stays open for a
+    moment (``IDLE``): its client may have sent a request that the broker has not read yet, and the
+    client's system would report a reset connection instead of an answer.  nginx has the same, as
+    ``keepalive_min_timeout``.
+
+    The service waits until each accepted request has got at least the beginning of its answer: some
+    answers, such as streams of events, never end.
+
+    :param within: for how many seconds it waits at most.
+    """
+
+    name = "answers to requests"
+
+    def __init__(self, connections: LimitedConnections, within: float) -> None:
+        self._connections = connections
+        self._clock = connections.limits.clock
+        self._within = within
+
+    def startService(self) -> None:
+        super().startService()
+        self._connections.limits.closing = False
+
+    def stopService(self) -> Deferred[None]:
+        super().stopService()
+        self._connections.limits.closing = True
+        return Deferred.fromCoroutine(self._wait())
+
+    async def _wait(self) -> None:
+        now = self._clock.seconds()
+        until, idle_until = now + self._within, now + min(IDLE, self._within)
+        while (idle := self._idle()) or self._unanswered():
+            now = self._clock.seconds()
+            if now >= idle_until:
+                for connection in idle:
+                    connection.loseConnection()
+                if now >= until or not self._unanswered():
+                    return
+            await deferLater(self._clock, _LOOK)
+
+    def _idle(self) -> list[Connection]:
+        """The connections on which no request is being read or answered."""
+        return [one for one in self._connections.protocols if not one.wrappedProtocol.requests]
+
+    def _unanswered(self) -> bool:
+        """Whether some request waits for its answer."""
+        return any(
+            not request.startedWriting
+            for connection in self._connections.protocols
+            for request in connection.wrappedProtocol.requests
+        )

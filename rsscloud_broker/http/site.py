@@ -1,0 +1,329 @@
+"""The root resource of the site: routes each request to the front door that answers it.
+
+1. A POST with an XML body to one of the paths for calls is a call: XML-RPC if its
+   root element is ``methodCall``, SOAP otherwise, whatever its Content-Type says.
+2. Any other request goes to the route with the longest matching path.  Among several, routes for
+   the media type of the body win over routes for any, and then the one that requires the
+   most parameters wins.  A request for a path that has routes of its own never goes to a route
+   that ends in ``/*``, whatever the method.
+3. Any other POST to a path for calls is a call that cannot be read, and is answered so.
+
+As people type paths, a path that is unknown is taken for a known one from which it differs only by
+upper and lower case or by a slash at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Set
+from itertools import chain
+
+from twisted.web.resource import IResource, Resource
+from twisted.web.server import Request
+
+from rsscloud_broker.errors import DocumentFault
+from rsscloud_broker.http import soap as soap_door
+from rsscloud_broker.http import xmlrpc as xmlrpc_door
+from rsscloud_broker.http.answering import answer
+from rsscloud_broker.http.large_calls import LARGE, is_soap, read_call, whole
+from rsscloud_broker.http.offers import Offers
+from rsscloud_broker.http.requests import (
+    begins_as_xml,
+    body_of,
+    caller,
+    charset,
+    header,
+    media_type,
+    parameters,
+    plain,
+)
+from rsscloud_broker.http.security import SECURITY_HEADERS
+from rsscloud_broker.http.shown_exchange import FORM
+from rsscloud_broker.http.soap import SoapRoot
+from rsscloud_broker.http.soap_description import DescriptionPage
+from rsscloud_broker.http.xmlrpc import XMLRPCRoot
+from rsscloud_broker.interfaces import IFrontDoor, Parsing, Route, parse_directly
+from rsscloud_broker.wire import soap, xml, xmlrpc
+
+#: Headers of the answers that a script of any site may read: browsers add no cookies to such
+#: requests, so a script can send only a token that it has
+#: (https://fetch.spec.whatwg.org/#http-cors-protocol).
+FOR_EVERYBODY = {
+    b"access-control-allow-origin": b"*",
+    b"access-control-expose-headers": b"link, location, retry-after, rsscloud-reason",
+}
+
+#: Headers of the answer to a CORS preflight request for such a path.
+PREFLIGHT = {
+    b"access-control-allow-headers": b"authorization, content-encoding, content-type, soapaction",
+    b"access-control-max-age": b"86400",
+}
+
+_NOTHING: Set[str] = frozenset()
+
+
+class Root(Resource):
+    """The root resource of the broker; ``tap`` makes it from all front doors.
+
+    :param doors: the front doors.
+    :param public_url: the URL of the broker, without a slash at the end.
+    :param takes_calls: whether there are paths for XML-RPC and SOAP calls.
+    :param parse: parses documents of strangers, such as large calls.
+    :raises FrontDoorsError: two front doors offer the same thing.
+    """
+
+    isLeaf = True
+
+    def __init__(
+        self,
+        doors: Iterable[IFrontDoor],
+        public_url: str,
+        *,
+        takes_calls: bool = True,
+        parse: Parsing = parse_directly,
+    ) -> None:
+        super().__init__()
+        self._parse = parse
+        self._routes: dict[tuple[str, str], list[Route]] = {}
+        offers = Offers.of(doors)
+        for route in offers.routes:
+            self._add(route)
+        self._xmlrpc = XMLRPCRoot(offers.handlers)
+        services = list(offers.services.values())
+        self._soap = SoapRoot(services)
+        self._soap_paths = {"/soap", *self._soap.paths}
+        self._call_paths = xmlrpc.CALL_PATHS | self._soap_paths if takes_calls else frozenset()
+        limits = [service.body_limit for service in services]
+        limits += [handler.body_limit for handler in offers.handlers.values()]
+        self._call_limit = max(limits, default=0)
+        for service in services:
+            description = service.description
+            for path in description.paths if description else ():
+                assert description is not None
+                document = description.document(f"{public_url}{path}", service.described)
+                page = DescriptionPage(document)
+                self._add(Route(path, "GET", page, frozenset({"wsdl"})))
+        self._methods_at = self._find_methods()
+        self._known_as = {_folded(path): path for path in self._methods_at}
+        self._depth = max(
+            (at.count("/") for at in self._methods_at if at.endswith("/*")), default=0
+        )
+        self._headers_at = {path: self._headers_of(path) for path in self._methods_at}
+        self._large: dict[str, list[Route]] = {}
+        for route in offers.routes:
+            if route.body_limit:
+                self._large.setdefault(route.path, []).append(route)
+
+    @property
+    def pages(self) -> frozenset[str]:
+        """The paths that a browser can open without any parameters."""
+        return frozenset(
+            path
+            for (path, method), routes in self._routes.items()
+            if method == "GET" and not all(route.requires for route in routes)
+        )
+
+    def body_limit(self, path: str, kind: str) -> int:
+        """See ``BodyRules``.
+
+        The site itself parses forms without files, so they stay small, but where a route says that
+        it takes them.
+        """
+        found = self._call_limit if path in self._call_paths and kind != FORM else 0
+        if not self._large:
+            return found
+        limits = (
+            route.body_limit
+            for each in self._candidates(path)
+            for route in self._large.get(each, ())
+            if kind in route.content_types or not (route.content_types or kind == FORM)
+        )
+        return max(limits, default=found)
+
+    def takes_files(self, path: str) -> bool:
+        """See ``BodyRules``."""
+        return any(
+            "multipart/form-data" in route.content_types
+            for each in self._candidates(path)
+            for route in self._routes.get((each, "POST"), ())
+        )
+
+    @property
+    def largest_body(self) -> int:
+        """See ``BodyRules``."""
+        limits = (route.body_limit for routes in self._large.values() for route in routes)
+        return max(limits, default=self._call_limit)
+
+    def _candidates(self, path: str) -> Sequence[str]:
+        """The paths of routes that a request's path matches, the longest first.
+
+        No prefix is longer than the longest of the routes', since strangers send paths with
+        thousands of slashes.
+        """
+        parts = path.split("/", self._depth)
+        prefixes = ("/".join(parts[:n]) + "/*" for n in range(len(parts) - 1, 0, -1))
+        return [each for each in (path, *prefixes) if each in self._methods_at]
+
+    def _add(self, route: Route) -> None:
+        routes = self._routes.setdefault((route.path, route.method), [])
+        routes.append(route)
+        routes.sort(key=lambda each: -len(each.requires))
+
+    def render(self, request: Request) -> bytes | int:
+        path = self._path_of(request)
+        for name, value in self._headers_at.get(path) or self._headers_below(path):
+            request.setHeader(name, value)
+        if request.method == b"OPTIONS":
+            return self._options(request, path)
+        is_call = request.method == b"POST" and path in self._call_paths
+        body = body_of(request) if is_call else b""
+        if is_call and begins_as_xml(body):
+            return self._call(request, body)
+        resource = self._resource(request, path)
+        if resource is not None:
+            rendered: bytes | int = resource.render(request)
+            return rendered
+        if is_call:
+            return self._call(request, body)
+        return self._nothing_here(request, path)
+
+    def _path_of(self, request: Request) -> str:
+        """The path of a request, in the spelling that the routes have."""
+        path = request.path.decode("latin-1")
+        if path not in self._methods_at:
+            path = self._known_as.get(_folded(path), path)
+            request.path = path.encode("latin-1")
+        return path
+
+    def _headers_of(self, path: str) -> tuple[tuple[bytes, bytes], ...]:
+        """The headers of every answer at a path."""
+        more = FOR_EVERYBODY if self._is_for_everybody(path) else {}
+        return tuple((SECURITY_HEADERS | more).items())
+
+    def _headers_below(self, path: str) -> tuple[tuple[bytes, bytes], ...]:
+        """The headers of every answer at a path that only a route ending in ``/*`` may match."""
+        at = next(iter(self._candidates(path)), None)
+        return self._headers_of(path) if at is None else self._headers_at[at]
+
+    def _is_for_everybody(self, path: str) -> bool:
+        """Whether scripts of other sites may read the answers at a path."""
+        if path in self._call_paths:
+            return True
+        at = next(iter(self._candidates(path)), path)
+        routes = chain.from_iterable(self._routes.get((at, each), ()) for each in ("GET", "POST"))
+        return any(route.for_everybody for route in routes)
+
+    def _options(self, request: Request, path: str) -> bytes:
+        """Answer OPTIONS with the methods of a path (RFC 9110, section 9.3.7)."""
+        at = next(iter(self._candidates(path)), "")
+        if not at:
+            return self._nothing_here(request, path)
+        methods = ", ".join(sorted(self._methods_at[at]))
+        request.setHeader("allow", methods)
+        if self._is_for_everybody(path):
+            request.setHeader("access-control-allow-methods", methods)
+            for name, value in PREFLIGHT.items():
+                request.setHeader(name, value)
+        return b""
+
+    def _resource(self, request: Request, path: str) -> IResource | None:
+        method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
+        # Most requests have no parameters.
+        names = parameters(request).keys() if b"?" in request.uri or request.args else _NOTHING
+        # A path with routes of its own is not for the routes that end in /*.  "/" is the
+        # exception: it takes calls, and a route for /* may still have a home page for it.
+        known = path != "/" and self._methods(path)
+        for candidate in (path,) if known else self._candidates(path):
+            for route in self._suitable(request, candidate, method):
+                if route.requires <= names:
+                    return route.resource
+        return None
+
+    def _suitable(self, request: Request, path: str, method: str) -> Sequence[Route]:
+        """The routes at a path for the media type of a request's body."""
+        routes = self._routes.get((path, method), ())
+        if not any(route.content_types for route in routes):
+            return routes
+        kind = media_type(request)
+        named = [route for route in routes if kind in route.content_types]
+        return named or [route for route in routes if not route.content_types]
+
+    def _call(self, request: Request, body: bytes) -> bytes | int:
+        """Parse the body of a call, once, and pass it to XML-RPC or SOAP by its root element."""
+        encoding = charset(request)
+        if (call := xmlrpc.plain_call(body, encoding)) is not None:
+            return self._xmlrpc.render_call(request, *call)
+        means_soap = request.path.decode("latin-1") in self._soap_paths
+        means_soap = means_soap or header(request, "soapaction") is not None
+        if len(body) > LARGE:
+            failure = (soap_door if means_soap else xmlrpc_door).failure
+            return answer(request, self._answer_large(request, body, means_soap), failure)
+        try:
+            root = xml.parse(body, encoding)
+        except xml.MalformedXML as error:
+            return _unreadable(request, error.reason, means_soap)
+        if is_soap(root, means_soap):
+            return self._soap.render_document(request, root)
+        return self._xmlrpc.render_document(request, root)
+
+    async def _answer_large(self, request: Request, body: bytes, means_soap: bool) -> bytes:
+        """Answer a large call, which another process parses."""
+        try:
+            call = whole(
+                await self._parse(caller(request), read_call, body, charset(request), means_soap)
+            )
+        except DocumentFault as error:
+            return _unreadable(request, error.reason, means_soap)
+        if call.is_soap:
+            return await self._soap.answer_call(
+                request, soap.SoapCall(call.name, call.namespace, call.parameters)
+            )
+        return await self._xmlrpc.answer_call(request, call.name, call.parameters)
+
+    def _methods(self, path: str) -> Set[str]:
+        """The HTTP methods of a path, including POST for calls."""
+        return self._methods_at.get(path, _NOTHING)
+
+    def _find_methods(self) -> dict[str, Set[str]]:
+        found: dict[str, set[str]] = {}
+        for at, method in (*self._routes, *((path, "POST") for path in self._call_paths)):
+            found.setdefault(at, set()).add(method)
+        for methods in found.values():
+            methods.add("OPTIONS")
+            if "GET" in methods:
+                methods.add("HEAD")
+        return {at: frozenset(methods) for at, methods in found.items()}
+
+    def _nothing_here(self, request: Request, path: str) -> bytes:
+        """Answer a request that no route takes, and say why."""
+        allowed = self._methods(path)
+        method = request.method.decode("latin-1")
+        if not allowed:
+            return plain(request, 404, "There is nothing at this address.")
+        if method in allowed:
+            asked = "GET" if method == "HEAD" else method
+            suitable = self._suitable(request, path, asked)
+            if not suitable:
+                kinds = {
+                    kind for route in self._routes[path, asked] for kind in route.content_types
+                }
+                return plain(request, 415, f"This address takes {' and '.join(sorted(kinds))}.")
+            needed = "&".join(sorted(suitable[-1].requires))
+            text = f"This address needs parameters that did not come: ?{needed}"
+            return plain(request, 400, text)
+        text = f"This address takes {' and '.join(sorted(allowed - {'HEAD', 'OPTIONS'}))} requests"
+        if path in self._call_paths:
+            text += "; a POST is an XML-RPC or SOAP call"
+        return plain(request, 405, f"{text}.", allow=", ".join(sorted(allowed)))
+
+
+def _unreadable(request: Request, reason: str, means_soap: bool) -> bytes:
+    """Answer a call that cannot be read."""
+    text = f"The request is not acceptable XML: {reason}"
+    if means_soap:
+        return soap_door.fault_document(request, "Client", text)
+    return xmlrpc_door.fault_document(request, xmlrpc.PARSE_ERROR, text)
+
+
+def _folded(path: str) -> str:
+    """A path in lower case and without a slash at its end."""
+    return path.rstrip("/").lower()

@@ -1,0 +1,449 @@
+"""One courier, as the broker sees it: a process that is started, watched, and replaced.
+
+A courier is replaced if it has died, gives no sign of life, or uses too much memory.  The requests
+that it had under way fail with ``CallsUnavailable``: whoever made them tries again, since nobody
+knows whether they arrived.  If it gave no sign of life, time has passed already: the next process
+gets them at once; what ends that one too fails.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.interfaces import IDelayedCall
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+
+from rsscloud_broker.errors import CallsUnavailable, OutboundError
+from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
+from rsscloud_broker.outbound.couriers.bodies import SentBodies
+from rsscloud_broker.outbound.couriers.limits import Limits
+from rsscloud_broker.outbound.couriers.link import Link
+from rsscloud_broker.outbound.couriers.messages import (
+    Alive,
+    Beat,
+    Call,
+    Cancel,
+    FromBroker,
+    FromCourier,
+    Key,
+    Leaving,
+    Read,
+    ReadDone,
+    Said,
+    Unread,
+)
+from rsscloud_broker.outbound.couriers.pending import TO_CALL, TO_READ, Pending, WrongAnswer
+from rsscloud_broker.outbound.couriers.spawning import Spawn, megabytes
+from rsscloud_broker.outbound.couriers.standard_error import StandardError
+from rsscloud_broker.util.clock import endless_call
+from rsscloud_broker.util.direct import BreakOff, Done, tell, told
+from rsscloud_broker.wire.text import clean
+
+#: Seconds between two questions whether a courier is alive.
+BEAT: Final = 1.0
+
+#: Seconds until a courier is started again that ended soon after its start; they double each time.
+#: A courier that has run for so many seconds is started again at once.
+FIRST_PAUSE: Final = 0.5
+LONGEST_PAUSE: Final = 5.0
+RAN_WELL: Final = 10.0
+
+#: The longest line that a courier has logged, in characters; and how many lines in a beat.
+MAX_LINE: Final = 1000
+MAX_LINES: Final = 10
+
+
+class CourierEnded(CallsUnavailable):
+    """A courier has ended, or was replaced, while it worked on a request, which may be why.
+
+    It is not raised if the courier has said why it ends, or if the broker has no more need of it.
+    """
+
+    told = "The part of the broker that was calling the server has ended, and is being replaced."
+
+
+class Courier:
+    """A place for one courier: at any time it has one process, or is about to start one.
+
+    :param number: tells it from the others, in the log.
+    :param greeting: gives the messages that every new process gets first.
+    :param spawn: starts a process.
+    :param limits: says when it is replaced; it is asked each time.
+    :param ended: is told which callbacks it was calling when it ended, before who waits for them.
+    :ivar idle, idle_topics: how many connections it keeps open for further requests and for
+        further readings, as it said lately.
+    :ivar readings: how many topics it is reading.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        number: int,
+        reactor: Any,
+        clock: IClock,
+        greeting: Callable[[], Sequence[FromBroker]],
+        spawn: Spawn,
+        limits: Callable[[], Limits] = Limits,
+        ended: Callable[[Iterable[str]], object] = list,
+    ) -> None:
+        self.number = number
+        self._reactor = reactor
+        self._clock = clock
+        self._greeting = greeting
+        self._limits = limits
+        self._spawn = spawn
+        self._tell_ended = ended
+        self._pending = Pending()
+        self._bodies = SentBodies()
+        self._link: Link[FromBroker, FromCourier] | None = None
+        self._process: Any = None
+        self._standard_error: StandardError
+        self._ended: Deferred[None] | None = None
+        self._pause = FIRST_PAUSE
+        self._again: IDelayedCall | None = None
+        self._for_start: list[Deferred[Link[FromBroker, FromCourier]]] = []
+        self._started_at = 0.0
+        self._has_lived = False
+        self._unanswered = self._lines = 0
+        self._beating = endless_call(clock, self._beat, f"Looking after courier {number}")
+        self._is_stopping = self._is_leaving = self._is_silent = False
+        self.idle = self.idle_topics = self.readings = 0
+
+    # --- requests
+
+    @property
+    def under_way(self) -> int:
+        """How many requests it has, or will have when it has started."""
+        return max(0, len(self._pending) + len(self._for_start) - self.readings)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None,
+    ) -> OutboundReply:
+        """See ``IOutbound.request``."""
+        await self._ready()
+        return await told(
+            lambda done: self.begin(done, method, url, headers, body, redirects, signing)
+        )
+
+    async def read(self, make: Callable[[int], Read]) -> ReadDone | Unread:
+        """Have a topic read.
+
+        :param make: makes the message with a number.
+        :returns: what was found.
+        :raises CourierEnded: the courier ended meanwhile.
+        :raises CallsUnavailable: no courier can be started, or the broker stops.
+        """
+        self.readings += 1
+        try:
+            await self._ready()
+            done: ReadDone | Unread = await told(lambda done: self._ask(done, make))
+            return done
+        except OutboundError as error:  # the question or the answer cannot be sent
+            return Unread(0, str(error), ended=False, refused=False, lasting=False)
+        finally:
+            self.readings -= 1
+
+    async def _ready(self) -> Link[FromBroker, FromCourier]:
+        """The connection to the process, when there is room for a request."""
+        while (link := self._link or await self._next_link()).is_full:
+            await link.until_there_is_room()
+        return link
+
+    def _ask(self, done: Done[Any], make: Callable[[int], FromBroker]) -> BreakOff:
+        number = self._pending.begin(done, TO_READ, lambda number: self.send(make(number)))
+        return partial(self._break_off, number)
+
+    def begin(
+        self,
+        done: Done[OutboundReply],
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None,
+    ) -> BreakOff:
+        """See ``IDirectOutbound.begin``."""
+        link = self._link
+        if link is None or link.is_full:
+            return tell(self.request(method, url, headers, body, redirects, signing), done)
+        send = partial(self._send_call, method, url, headers, body, redirects, signing)
+        return partial(self._break_off, self._pending.begin(done, TO_CALL, send, url))
+
+    def _send_call(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None,
+        number: int,
+    ) -> None:
+        link = self._link
+        assert link is not None  # it is sent where there is one
+        sent = self._bodies.sent(body, link)
+        key = None if signing is None else Key(signing.secret, signing.method)
+        link.send(Call(number, method, url, dict(headers), sent, redirects, key))
+
+    async def _next_link(self) -> Link[FromBroker, FromCourier]:
+        """Wait for the next process, which starts within ``LONGEST_PAUSE`` seconds.
+
+        :raises CallsUnavailable: it cannot be started, or the broker stops.
+        """
+        if self._is_stopping:
+            raise CallsUnavailable("the broker stops")
+        started: Deferred[Link[FromBroker, FromCourier]] = Deferred(self._no_longer)
+        self._for_start.append(started)
+        return await started
+
+    def _no_longer(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
+        with suppress(ValueError):  # it is being told
+            self._for_start.remove(started)
+
+    def _break_off(self, number: int) -> None:
+        if number in self._pending:
+            self.send(Cancel(number))
+            self._pending.tell(number, CancelledError())
+
+    def send(self, message: FromBroker) -> None:
+        """Send a message, if there is a process; a new one gets the greeting."""
+        if self._link is not None:
+            self._link.send(message)
+
+    def _unsendable(self, message: FromBroker, why: str) -> None:
+        if isinstance(message, Call | Read):
+            self._pending.tell(message.number, OutboundError(f"the request is faulty: {why}"))
+
+    def _take(self, batch: Sequence[FromCourier]) -> None:
+        self._has_lived, self._unanswered = True, 0
+        for message in batch:
+            match message:
+                case Alive():
+                    self.idle, self.idle_topics = message.idle, message.idle_topics
+                case Said():
+                    self._log_said(message.text)
+                case Leaving():
+                    self._log_said(message.reason)
+                    self._is_leaving = True
+                case _:
+                    try:
+                        self._pending.take(message)
+                    except WrongAnswer as error:
+                        self._abort(str(error))
+                        return
+
+    def _abort(self, why: str) -> None:
+        if self._link is not None:
+            self._link.abort(why)
+
+    def _log_said(self, text: str) -> None:
+        """Log what a courier says; whoever broke into it may have written it."""
+        self._lines += 1
+        if self._lines > MAX_LINES:
+            return
+        said = clean(text[:MAX_LINE])
+        if self._lines == MAX_LINES:
+            said += " (what it says until the next beat is left out)"
+        self.log.warn("Courier {number}: {said}", number=self.number, said=said)
+
+    def _log_standard_error(self) -> None:
+        for line in self._standard_error.lines():
+            self._log_said(line)
+
+    # --- the process
+
+    def start(self) -> None:
+        """Start a process; if the system has no room for one, try again later."""
+        self._again = None
+        try:
+            self._start()
+        except OSError as error:
+            seconds = self._next_pause(0.0)
+            self.log.error(
+                "Courier {number} cannot be started: {error}; this is tried again in {seconds} s.",
+                number=self.number,
+                error=error,
+                seconds=seconds,
+            )
+            self._again = self._clock.callLater(seconds, self.start)
+            self._pending.give_up(CallsUnavailable)
+            self._disappoint(f"no process can be started that makes requests: {error}")
+        except Exception:  # log a bug; it must not be the end of this courier
+            self.log.failure("Courier {number} cannot be started.", number=self.number)
+            self._pending.give_up(CallsUnavailable)
+            self._disappoint("no process can be started that makes requests")
+            if self._ended is None:
+                self._again = self._clock.callLater(self._next_pause(0.0), self.start)
+            else:
+                self.kill()  # when it has ended, another one is started
+
+    def _disappoint(self, why: str) -> None:
+        """Have the requests fail that wait for a process."""
+        waiting, self._for_start = self._for_start, []
+        for started in waiting:
+            started.errback(CallsUnavailable(why))
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self._process, self._standard_error = self._spawn(theirs.fileno(), self._exited)
+            self._ended = Deferred()
+            self._started_at = self._clock.seconds()
+            self._has_lived = self._is_leaving = self._is_silent = False
+            self._unanswered = self._lines = 0
+            link = Link[FromBroker, FromCourier](
+                self._reactor,
+                FromCourier,
+                self._take,
+                self._unlinked,
+                self._unsendable,
+                lambda: self._limits().frame,
+            )
+            for message in (*self._greeting(), Beat()):  # so that it gives a sign of life at once
+                link.send(message)
+            ours.setblocking(False)
+            try:
+                self._reactor.adoptStreamConnection(
+                    ours.fileno(), socket.AF_UNIX, Factory.forProtocol(lambda: link)
+                )
+            except OSError as error:
+                self.log.error(
+                    "Courier {number} has no connection: {error}", number=self.number, error=error
+                )
+                self.kill()  # when it has ended, another one is started
+                self._disappoint(f"the process that makes requests has no connection: {error}")
+                return
+        self._link = link
+        self._beating.start(BEAT, now=False)
+        self._pending.send_kept()
+        waiting, self._for_start = self._for_start, []
+        for started in waiting:
+            started.callback(link)
+
+    def _next_pause(self, lived: float) -> float:
+        """Seconds until the next start, after a process that lived for so many."""
+        if lived > RAN_WELL:
+            self._pause = FIRST_PAUSE
+            return 0.0
+        seconds, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE)
+        return seconds
+
+    async def stop(self) -> None:
+        """End the process, and wait until it has ended."""
+        self._is_stopping = True
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        link, self._link = self._link, None
+        if link is not None:
+            link.abort("")
+        self._give_up()
+        self._disappoint("the broker stops")
+        if self._ended is not None:
+            self.kill()  # nobody waits for it any more, and it has nothing to store
+            await self._ended
+
+    def kill(self) -> None:
+        """End the process at once."""
+        with suppress(ProcessExitedAlready):
+            self._process.signalProcess("KILL")
+
+    def _beat(self) -> None:
+        # Questions count and not the time, for it may have been the broker that stood still.
+        silent = self._unanswered * BEAT
+        limits = self._limits()
+        used, most = megabytes(self._process.pid), limits.megabytes
+        self._lines = 0
+        self._log_standard_error()
+        is_late = self._pending.beat(limits.answer / BEAT)
+        if silent >= (limits.silent if self._has_lived else limits.first_sign):
+            self._is_silent = self._has_lived
+            self._replace(f"gave no sign of life for {silent:.0f} seconds")
+        elif used > most:
+            self._replace(f"uses {used} MB of memory; {most} are the most")
+        elif is_late:
+            self._replace("did not answer a request")
+        else:
+            self._unanswered += 1
+            self.send(Beat())
+
+    @property
+    def _fate(self) -> str:
+        """What happens to the requests that it had under way, in words."""
+        return "handed to the next one" if self._is_silent else "put off"
+
+    def _replace(self, why: str) -> None:
+        self.log.error(
+            "Courier {number} {why}: it is replaced, and the {count} requests that it had under "
+            "way are {fate}.",
+            number=self.number,
+            why=why,
+            count=len(self._pending),
+            fate=self._fate,
+        )
+        self.kill()
+
+    def _unlinked(self, why: str) -> None:
+        """The connection has ended, so the process ends too, or is made to."""
+        self._link = None
+        if not self._is_stopping:
+            if why:
+                self._replace(why)
+            else:
+                self.kill()
+
+    def _exited(self, reason: str) -> None:
+        lived = self._clock.seconds() - self._started_at
+        self._lines = 0  # its last words are not left out
+        self._log_standard_error()
+        self._standard_error.close()
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.callback(None)
+        link, self._link = self._link, None
+        count = len(self._pending)
+        if link is not None:
+            link.abort("")
+        self._give_up()
+        if self._beating.running:
+            self._beating.stop()
+        self.idle = self.idle_topics = 0
+        if self._is_stopping:
+            return
+        seconds = self._next_pause(lived)
+        self.log.error(
+            "Courier {number} has ended ({reason}); another one is started in {seconds} s. The "
+            "{count} requests that it had under way are {fate}.",
+            number=self.number,
+            reason=reason,
+            seconds=seconds,
+            count=count,
+            fate=self._fate,
+        )
+        self._again = self._clock.callLater(seconds, self.start)
+
+    def _give_up(self) -> None:
+        """Have all requests fail that are under way, unless the next process gets them."""
+        self._bodies.clear()
+        was_at_work = self._has_lived and not self._is_stopping and not self._is_leaving
+        if was_at_work:
+            self._tell_ended(self._pending.called())
+        self._pending.give_up(
+            CourierEnded if was_at_work else CallsUnavailable,
+            keeps=self._is_silent and not self._is_stopping,
+        )

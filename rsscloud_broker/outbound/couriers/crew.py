@@ -1,0 +1,239 @@
+"""The broker's side: a crew of couriers that looks like one client of callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any, Final
+from zlib import crc32
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, DeferredList
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from rsscloud_broker.errors import CallsUnavailable
+from rsscloud_broker.interfaces import IClock, IDirectOutbound, OutboundReply, Signing
+from rsscloud_broker.model import host_of
+from rsscloud_broker.model.administration import Block
+from rsscloud_broker.outbound.couriers import confinement, system_calls
+from rsscloud_broker.outbound.couriers.courier import Courier
+from rsscloud_broker.outbound.couriers.fork_server import ForkServer
+from rsscloud_broker.outbound.couriers.limits import Limits
+from rsscloud_broker.outbound.couriers.link import BESIDES
+from rsscloud_broker.outbound.couriers.messages import (
+    Blocked,
+    FromBroker,
+    Networks,
+    Setup,
+    TopicRules,
+)
+from rsscloud_broker.outbound.couriers.spawning import COMMAND
+from rsscloud_broker.outbound.couriers.suspect_calls import SuspectCalls
+from rsscloud_broker.util.direct import BreakOff, Done, tell, told
+
+#: How topics are read if nobody says so.
+DEFAULT_RULES: Final = TopicRules()
+
+#: For each megabyte of ``[topics] body_limit`` beyond the usual ones, a courier may use so many
+#: megabytes more: bodies that arrive, wait and are kept, twice each; and what crosses.
+USUAL: Final = 16
+FOR_LARGE: Final = 16
+
+#: Seconds that a courier has for an answer beyond the longest deadline: it may have to wait for
+#: memory, and for the broker to read.
+MARGIN: Final = 30.0
+
+
+@implementer(IDirectOutbound)
+class Crew(Service):
+    """Hands each request to the courier of its host.
+
+    One host belongs to one courier, where its kept connections and TLS sessions are.
+
+    :param processes: how many couriers there are.
+    :param setup: what couriers are told at first.
+    :param networks: the networks (CIDRs) that may be called beside public addresses.
+    :param rules: how topics are read.
+    :param command: see ``ForkServer``.
+    """
+
+    name = "couriers"
+    log = Logger()
+
+    def __init__(
+        self,
+        reactor: Any,
+        clock: IClock,
+        processes: int,
+        setup: Setup,
+        networks: Iterable[str],
+        rules: TopicRules = DEFAULT_RULES,
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self._reactor = reactor
+        self._clock = clock
+        self._forks = ForkServer(reactor, command)
+        self._setup = setup
+        self._rules = rules
+        self._largest = max(setup.body_limit, rules.body_limit)
+        self._networks = Networks([*networks])
+        self._blocked = Blocked([])
+        self._suspects = SuspectCalls(self, clock)
+        self.couriers = [self._courier(number) for number in range(processes)]
+        self._further: list[Courier] = []
+
+    def _courier(self, number: int) -> Courier:
+        return Courier(
+            number,
+            self._reactor,
+            self._clock,
+            self._greeting,
+            self._forks.spawn,
+            self._limits,
+            self._suspects.add,
+        )
+
+    def _greeting(self) -> list[FromBroker]:
+        return [self._setup, self._networks, self._rules, self._blocked]
+
+    def _limits(self) -> Limits:
+        """When couriers are replaced: they need more memory for large contents.
+
+        A content that is on its way when ``body_limit`` is lowered may still come.
+        """
+        more = FOR_LARGE * max(0, self._rules.body_limit // 2**20 - USUAL)
+        longest = max(self._setup.deadline, self._rules.deadline)
+        return Limits(
+            megabytes=Limits().megabytes + more,
+            answer=longest + MARGIN,
+            frame=self._largest + BESIDES,
+        )
+
+    def startService(self) -> None:
+        super().startService()
+        if fault := confinement.fault():
+            self.log.warn("Couriers can read the files that the broker can: {fault}.", fault=fault)
+        if fault := system_calls.fault():
+            self.log.warn(
+                "Couriers can change the modes of files and start processes: {fault}.", fault=fault
+            )
+        for courier in self.couriers:
+            courier.start()
+
+    def stopService(self) -> Deferred[Any]:
+        super().stopService()
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        await DeferredList([Deferred.fromCoroutine(each.stop()) for each in self._all])
+        await self._forks.stop()
+
+    @property
+    def _all(self) -> list[Courier]:
+        return [*self.couriers, *self._further]
+
+    def engage(self) -> Courier:
+        """Start a further courier, which belongs to no host.
+
+        :raises CallsUnavailable: the crew is not at work.
+        """
+        if not self.running:
+            raise CallsUnavailable("the broker stops")
+        taken = {each.number for each in self._all}
+        courier = self._courier(next(number for number in count() if number not in taken))
+        self._further.append(courier)
+        courier.start()
+        return courier
+
+    def has(self, courier: Courier) -> bool:
+        """Whether a further courier is still engaged."""
+        return courier in self._further
+
+    async def dismiss(self, courier: Courier) -> None:
+        """End a further courier."""
+        if courier in self._further:
+            self._further.remove(courier)
+            await courier.stop()
+
+    @property
+    def under_way(self) -> int:
+        """How many requests are under way."""
+        return sum(each.under_way for each in self._all)
+
+    @property
+    def idle(self) -> int:
+        """How many connections are kept open for further requests."""
+        return sum(each.idle for each in self._all)
+
+    def allow(self, networks: Iterable[object]) -> None:
+        """Have these networks called from now on, beside public addresses, and no others."""
+        self._networks = Networks([str(network) for network in networks])
+        self._tell(self._networks)
+
+    def block(self, blocks: Iterable[Block]) -> None:
+        """Have these hosts and topics not called from now on, and no others."""
+        self._blocked = Blocked(
+            [(one.kind, one.object, one.reason) for one in blocks if one.kind != "source"]
+        )
+        self._tell(self._blocked)
+
+    @property
+    def readings(self) -> int:
+        """How many topics are being read."""
+        return sum(each.readings for each in self._all)
+
+    @property
+    def idle_topics(self) -> int:
+        """How many connections are kept open for further readings."""
+        return sum(each.idle_topics for each in self._all)
+
+    def read_by(self, rules: TopicRules) -> None:
+        """Have topics read by these rules from now on."""
+        self._rules = rules
+        self._largest = max(self._largest, rules.body_limit)
+        self._tell(rules)
+
+    @property
+    def rules(self) -> TopicRules:
+        """How topics are read now."""
+        return self._rules
+
+    def _tell(self, message: FromBroker) -> None:
+        for courier in self._all:
+            courier.send(message)
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        redirects: int = 0,
+        signing: Signing | None = None,
+    ) -> OutboundReply:
+        return await told(
+            lambda done: self.begin(done, method, url, headers or {}, body, redirects, signing)
+        )
+
+    def begin(
+        self,
+        done: Done[OutboundReply],
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        redirects: int,
+        signing: Signing | None = None,
+    ) -> BreakOff:
+        if self._suspects and url in self._suspects:  # hardly ever
+
+            def call(courier: Courier) -> Awaitable[OutboundReply]:
+                return courier.request(method, url, headers, body, redirects, signing)
+
+            return tell(self._suspects.call(url, call), done)
+        return self.courier_of(url).begin(done, method, url, headers, body, redirects, signing)
+
+    def courier_of(self, url: str) -> Courier:
+        """The courier to which the host of a URL belongs."""
+        return self.couriers[crc32(host_of(url).encode()) % len(self.couriers)]

@@ -1,0 +1,87 @@
+"""The broker's side of readings: fetches topics by the couriers of their hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from zope.interface import implementer
+
+from rsscloud_broker.errors import TopicEnded, TopicUnreadable
+from rsscloud_broker.interfaces import ITopicFetcher
+from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
+from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.outbound.couriers.crew import Crew
+from rsscloud_broker.outbound.couriers.messages import Read, ReadDone, Unread
+
+
+class Memory(Protocol):
+    """Counts the contents that are in memory: ``AnswerBudget``."""
+
+    def admit(self, url: str, content: Content) -> None: ...
+
+
+@implementer(ITopicFetcher)
+class CourierFetcher:
+    """Has couriers fetch topics, and gets from them what is wanted and no more.
+
+    :param memory: counts the contents that couriers send.
+    """
+
+    def __init__(self, crew: Crew, memory: Memory) -> None:
+        self._crew = crew
+        self._memory = memory
+
+    async def fetch(
+        self,
+        url: str,
+        known: Validators = NO_VALIDATORS,
+        subscribers: int = 0,
+        wanted: Wanted = EVERYTHING,
+    ) -> Fetched:
+        question = _question(url, known, subscribers, wanted)
+        done = _found(url, await self._crew.courier_of(url).read(question))
+        content = None if done.body is None else Content(done.body, done.content_type)
+        if content is not None:
+            self._memory.admit(url, content)
+        return Fetched(
+            content,
+            Validators(done.etag, done.last_modified),
+            done.moved_to,
+            done.fresh_seconds,
+            done.result,
+            done.digest,
+            done.size,
+        )
+
+
+def _question(
+    url: str, known: Validators, subscribers: int, wanted: Wanted
+) -> Callable[[int], Read]:
+    """What makes the message that asks for a topic."""
+
+    def make(number: int) -> Read:
+        return Read(
+            number,
+            url,
+            known.etag,
+            known.last_modified,
+            subscribers,
+            wanted.need,
+            wanted.digest,
+            wanted.size,
+        )
+
+    return make
+
+
+def _found(url: str, done: ReadDone | Unread) -> ReadDone:
+    """What was found.
+
+    :raises TopicUnreadable: the topic could not be read.
+    """
+    if isinstance(done, ReadDone):
+        return done
+    if done.ended:
+        raise TopicEnded(url, done.reason)
+    raise TopicUnreadable(url, done.reason, refused=done.refused, lasting=done.lasting)

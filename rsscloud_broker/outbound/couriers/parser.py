@@ -1,0 +1,199 @@
+"""One parser, as the broker sees it: a process that is started when it is needed, and watched."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.protocol import Factory
+from twisted.logger import Logger
+
+from rsscloud_broker.errors import ParsingUnavailable
+from rsscloud_broker.outbound.couriers.link import Link
+from rsscloud_broker.outbound.couriers.parse_messages import (
+    FromParser,
+    Leaving,
+    Parse,
+    Parsed,
+    Ready,
+    Unparsed,
+)
+from rsscloud_broker.outbound.couriers.spawning import spawn
+from rsscloud_broker.outbound.couriers.standard_error import StandardError
+from rsscloud_broker.wire.text import clean
+
+#: What a parser runs.
+COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.outbound.couriers.parser_process")
+
+#: For how many looks a parser may work at a document.  The kernel limits its processor time; this
+#: is for one that is stopped.  Looks count and not the time, for it may have been the broker that
+#: stood still.
+LOOKS: Final = 60
+
+#: After how many looks without a document a parser ends, to give its memory back.
+IDLE_LOOKS: Final = 120
+
+#: How many bytes an answer may have, beside twice those of the document.  It is decoded while
+#: everybody waits.
+ANSWER: Final = 16 * 2**20
+
+#: The longest line that is logged of a parser, in characters.
+_MAX_LINE: Final = 1000
+
+
+class Parser:
+    """A place for one parser.
+
+    :param number: tells it from the others, in the log.
+    :param answered: is called with the answer to the document; with None if the document has ended
+        the process; with an error if the process was of no use.
+    :param ended: is called when the process is gone, so that another one can be started.
+    :param command: the command line of the process, without the number of its descriptor.
+    :ivar is_working: whether it has a document.
+    :ivar is_up: whether it has a process.
+    :ivar is_ending: whether its process ends, and is not gone yet.
+    """
+
+    log = Logger()
+
+    def __init__(
+        self,
+        number: int,
+        reactor: Any,
+        answered: Callable[[Parsed | Unparsed | ParsingUnavailable | None], object],
+        ended: Callable[[], object],
+        command: Sequence[str] = COMMAND,
+    ) -> None:
+        self._number = number
+        self._reactor = reactor
+        self._answered = answered
+        self._ended = ended
+        self._command = command
+        self._link: Link[Parse, FromParser] | None = None
+        self._process: Any = None
+        self._standard_error: StandardError
+        self._gone: list[Deferred[None]] = []
+        self._reason = ""  # why the process has ended; empty while it has not
+        self._looks = self._longest = 0
+        self._is_ready = False
+        self.is_working = self.is_ending = False
+
+    @property
+    def is_up(self) -> bool:
+        return self._process is not None
+
+    def parse(self, message: Parse) -> None:
+        """Begin to parse a document.
+
+        :raises OSError: the system has no room for a process.
+        """
+        if self._process is None:
+            self._start()
+        assert self._link is not None
+        self.is_working, self._looks = True, 0
+        self._longest = ANSWER + 2 * len(message.arguments)
+        self._link.send(message, len(message.arguments))
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self._process, self._standard_error = spawn(
+                self._reactor, self._command, theirs.fileno(), self._exited
+            )
+            self._is_ready, self.is_ending, self._reason = False, False, ""
+            link = Link[Parse, FromParser](
+                self._reactor,
+                FromParser,
+                self._take,
+                self._unlinked,
+                lambda *_: None,
+                lambda: self._longest,
+            )
+            ours.setblocking(False)
+            try:
+                self._reactor.adoptStreamConnection(
+                    ours.fileno(), socket.AF_UNIX, Factory.forProtocol(lambda: link)
+                )
+            except OSError:
+                self.kill()
+                raise
+        self._link = link
+
+    def _take(self, batch: Sequence[FromParser]) -> None:
+        self.is_ending = self.is_ending or any(isinstance(each, Leaving) for each in batch)
+        for message in batch:
+            match message:
+                case Ready():
+                    self._is_ready = True
+                    for problem in message.problems:
+                        self._log(problem)
+                case Parsed() | Unparsed() if self.is_working:
+                    self._end(message)
+
+    def _end(self, answer: Parsed | Unparsed | ParsingUnavailable | None) -> None:
+        self.is_working, self._looks = False, 0
+        self._answered(answer)
+
+    def _log(self, text: str) -> None:
+        said = clean(text)[:_MAX_LINE]
+        self.log.warn("Parser {number}: {said}", number=self._number, said=said)
+
+    def _unlinked(self, why: str) -> None:
+        """The connection has ended, so the process ends too, or is made to."""
+        self._link = None
+        if why:
+            self._log(why)
+        if self._reason:
+            self._finish()
+        elif self._process is not None:
+            self.kill()
+
+    def _exited(self, reason: str) -> None:
+        """The process has ended.  What it has sent before may not be read yet."""
+        for line in self._standard_error.lines():
+            self._log(line)
+        self._standard_error.close()
+        self._reason, self.is_ending = reason, True
+        if self._link is None:
+            self._finish()
+
+    def _finish(self) -> None:
+        """Nothing more comes from the process."""
+        self._process, self.is_ending = None, False
+        if self.is_working:
+            why = f"a process that parses documents ends when it starts: {self._reason}"
+            self._end(None if self._is_ready else ParsingUnavailable(why))
+        gone, self._gone = self._gone, []
+        for each in gone:
+            each.callback(None)
+        self._ended()
+
+    def look(self) -> None:
+        """End the process if it gives no answer, or has long had nothing to do."""
+        self._looks += 1
+        if self.is_up and self._looks > (LOOKS if self.is_working else IDLE_LOOKS):
+            self.kill()
+
+    def kill(self) -> None:
+        """End the process at once, or the connection if one that it has started keeps that open."""
+        self.is_ending = True
+        if self._reason and self._link is not None:
+            self._link.abort("")
+        with suppress(ProcessExitedAlready):
+            self._process.signalProcess("KILL")
+
+    def stop(self) -> Deferred[None]:
+        """End the process, and wait until it has ended."""
+        if self.is_working:
+            self._end(ParsingUnavailable("the broker stops"))
+        if not self.is_up:
+            return succeed(None)
+        gone: Deferred[None] = Deferred()
+        self._gone.append(gone)
+        self.kill()
+        return gone

@@ -1,0 +1,161 @@
+"""What a courier was asked for and has not answered yet.
+
+How long something waits is counted in beats and not in seconds: it may have been the broker that
+stood still, and then the answers are there and only nobody has read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from attrs import define
+from twisted.logger import Logger
+
+from rsscloud_broker import errors
+from rsscloud_broker.errors import CallsUnavailable, MemoryUnavailable, OutboundError, Unavailable
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.outbound.couriers.messages import Answered, Failed, ReadDone, Unread
+from rsscloud_broker.util.direct import Done
+
+Answer: TypeAlias = Answered | Failed | ReadDone | Unread
+
+#: The answers that a call may have, and a reading.
+TO_CALL: Final = (Answered, Failed)
+TO_READ: Final = (ReadDone, Unread, Failed)
+
+_ERRORS: Final[Mapping[str, type[OutboundError]]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, OutboundError)
+}
+
+_LACKS: Final[Mapping[str, type[Unavailable]]] = {"MemoryUnavailable": MemoryUnavailable}
+
+
+class WrongAnswer(Exception):
+    """A courier has sent an answer that its question cannot have; the text says which."""
+
+
+@define(eq=False)
+class _Request:
+    """A request that is under way.
+
+    :ivar done: is told of its end.
+    :ivar send: sends it by its number.
+    :ivar since: in which beat it was sent.
+    :ivar was_kept: whether a process had it before this one.
+    """
+
+    done: Done[Any]
+    answers: tuple[type, ...]
+    send: Callable[[int], object]
+    url: str
+    since: int
+    was_kept: bool = False
+
+
+class Pending:
+    """The requests of one courier that are under way, the oldest first."""
+
+    log = Logger()
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._beats = 0
+        self._waiting: dict[int, _Request] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._waiting
+
+    def begin(
+        self,
+        done: Done[Any],
+        answers: tuple[type, ...],
+        send: Callable[[int], object],
+        url: str = "",
+    ) -> int:
+        """Send a further request; its number.
+
+        :param done: is told of its end.
+        :param answers: the messages that may answer it.
+        :param send: sends it by its number, to this process or to a later one.
+        :param url: that of the callback which is called; empty for a reading.
+        """
+        self.last = number = self.last + 1
+        self._waiting[number] = _Request(done, answers, send, url, self._beats)
+        send(number)
+        return number
+
+    def called(self) -> set[str]:
+        """The URLs of the callbacks that are being called."""
+        return {request.url for request in self._waiting.values() if request.url}
+
+    def tell(self, number: int, result: object) -> None:
+        """Tell who waits for the end of a request; nobody may wait any more."""
+        if request := self._waiting.pop(number, None):
+            try:
+                request.done(result)
+            except Exception:  # a bug, which must not keep the others waiting
+                self.log.failure("The end of a request was not understood.")
+
+    def beat(self, longest: float) -> bool:
+        """Count a beat.
+
+        :param longest: for how many beats something may wait.
+        :returns: whether a request has waited longer.
+        """
+        self._beats += 1
+        oldest = next(iter(self._waiting.values()), None)
+        return oldest is not None and self._beats - oldest.since > longest
+
+    def take(self, message: Answer) -> None:
+        """Tell who waits for an answer.
+
+        :raises WrongAnswer: the request cannot have it.
+        """
+        request = self._waiting.get(message.number)
+        if request is None:
+            return  # it was broken off
+        if not isinstance(message, request.answers):
+            raise WrongAnswer(f"it sent {type(message).__name__} as the answer to something else")
+        has_content = isinstance(message, ReadDone) and message.body is not None
+        if has_content and len(message.body) != message.size:  # type: ignore[union-attr, arg-type]
+            raise WrongAnswer("it sent a content that has not the size which it says")
+        self.tell(message.number, _result(message))
+
+    def give_up(self, kind: type[Unavailable], *, keeps: bool = False) -> None:
+        """Have all fail that is under way.
+
+        :param keeps: keep it for the next process, but for what this one had from a former one.
+        """
+        for number, request in list(self._waiting.items()):
+            if keeps and not request.was_kept:
+                request.was_kept = True
+            else:
+                self.tell(number, kind("the process that made the request has ended"))
+
+    def send_kept(self) -> None:
+        """Send what was kept to a new process."""
+        for number, request in list(self._waiting.items()):
+            request.since = self._beats
+            request.send(number)
+
+
+def _result(message: Answered | Failed | ReadDone | Unread) -> object:
+    """What who made a request is told."""
+    match message:
+        case Answered():
+            return OutboundReply(
+                message.status, message.headers, message.body, message.url, tuple(message.hops)
+            )
+        case Failed():
+            kind = _ERRORS.get(message.kind)
+            if kind is None:
+                return _LACKS.get(message.kind, CallsUnavailable)(message.reason)
+            return kind(message.reason, port_only=message.port_only)
+        case _:
+            return message

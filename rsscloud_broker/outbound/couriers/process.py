@@ -1,0 +1,162 @@
+"""What couriers run: ``python -m rsscloud_broker.outbound.couriers.process DESCRIPTOR``.
+
+The broker starts the process that loads this, and that forks couriers: see
+``couriers.fork_server``.  A courier gets one end of a pair of connected sockets as a descriptor.
+It ends when the broker closes the other end, or dies.  It does nothing for anybody before it is
+confined: see ``couriers.confinement``.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from collections.abc import Sequence
+from ipaddress import ip_network
+from socket import AF_UNIX
+from typing import Any, Final
+
+from twisted.internet import default as _reactor  # noqa: F401 # loads what couriers will need
+from twisted.internet.protocol import Factory
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogBeginner
+from zope.interface import implementer
+
+from rsscloud_broker.model.administration import Block
+from rsscloud_broker.outbound import (
+    AddressGuard,
+    AnswerBudget,
+    CallbackClient,
+    Resolver,
+    TLSContext,
+    TopicClient,
+    TopicFetcher,
+)
+from rsscloud_broker.outbound.couriers.carrying import Carrier
+from rsscloud_broker.outbound.couriers.confinement import Confinement
+from rsscloud_broker.outbound.couriers.fork_server import serve
+from rsscloud_broker.outbound.couriers.link import Link
+from rsscloud_broker.outbound.couriers.messages import (
+    FromBroker,
+    FromCourier,
+    Said,
+    Setup,
+    TopicRules,
+)
+from rsscloud_broker.outbound.couriers.reading import Means, Reader
+from rsscloud_broker.outbound.decoding import AT_A_TIME
+from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.util.clock import SystemClock, use_monotonic_timers
+from rsscloud_broker.util.threads import Workers
+
+#: The longest line that a courier logs, in characters.
+_MAX_LINE: Final = 1000
+
+
+def run(descriptor: int, reactor: Any, tls: TLSContext, confinement: Confinement) -> None:
+    """Carry requests out until the broker closes the connection."""
+    use_monotonic_timers(reactor)
+    clients = _Clients(reactor, tls)
+    reader = Reader(clients.of_topics)
+    carrier = Carrier(clients.of_callbacks, clients.block, reader, confinement.outdated)
+    link: Link[FromCourier, FromBroker] = Link(
+        reactor, FromBroker, carrier.take, lambda why: reactor.stop(), carrier.refuse
+    )
+    carrier.link = link
+    for problem in confinement.problems:
+        link.send(Said(problem))
+    globalLogBeginner.beginLoggingTo([_Telling(link)], redirectStandardIO=False)
+    reactor.adoptStreamConnection(descriptor, AF_UNIX, Factory.forProtocol(lambda: link))
+    os.close(descriptor)
+    reactor.run(installSignalHandlers=False)
+
+
+class _Clients:
+    """Makes the clients of a courier, as the broker says."""
+
+    def __init__(self, reactor: Any, tls: TLSContext) -> None:
+        self._reactor = reactor
+        self._blocks = Blocks()
+        self._tls = tls
+        self._setup: Setup
+        self._resolver: Resolver
+
+    def of_callbacks(self, setup: Setup) -> CallbackClient:
+        self._setup = setup
+        self._resolver = Resolver(self._reactor, setup.name_servers)
+        client = CallbackClient(
+            self._reactor,
+            self._resolver,
+            AddressGuard((), setup.own, self._blocks),
+            self._tls,
+            user_agent=setup.user_agent,
+            deadline=setup.deadline,
+            body_limit=setup.body_limit,
+            budget=AnswerBudget.of_callbacks(),
+            blocks=self._blocks,
+        )
+        self._resolver.startService()
+        client.startService()
+        return client
+
+    def of_topics(self, rules: TopicRules) -> Means:
+        """The client of topics; it shares the names and the TLS sessions of the other one."""
+        reactor, setup = self._reactor, self._setup
+        decoding = Workers(reactor, "decoding", AT_A_TIME)
+        decoding.startService()
+        budget = AnswerBudget.of_topics(rules.body_limit, reactor.callFromThread)
+        client = TopicClient(
+            reactor,
+            self._resolver,
+            AddressGuard(map(ip_network, rules.allowed), setup.own, self._blocks),
+            self._tls,
+            user_agent=setup.user_agent,
+            deadline=rules.deadline,
+            body_limit=rules.body_limit,
+            budget=budget,
+            in_thread=decoding,
+            blocks=self._blocks,
+        )
+        client.startService()
+        fetcher = TopicFetcher(client, SystemClock(reactor), rules.product, rules.page, budget)
+        return Means(client, fetcher)
+
+    def block(self, blocks: Sequence[tuple[str, str, str]]) -> None:
+        self._blocks.change(Block(kind, name, reason, "", 0.0) for kind, name, reason in blocks)
+
+
+@implementer(ILogObserver)
+class _Telling:
+    """Sends what goes wrong to the broker, whose log has it."""
+
+    def __init__(self, link: Link[FromCourier, FromBroker]) -> None:
+        self._link = link
+
+    def __call__(self, event: LogEvent) -> None:
+        if event["log_level"] >= LogLevel.warn:
+            self._link.send(Said(formatEvent(event)[:_MAX_LINE]))
+
+
+def become_courier(descriptor: int) -> None:
+    """Be a courier from now on.
+
+    :param descriptor: the connection to the broker.
+    """
+    from twisted.internet import reactor  # noqa: PLC0415 # each courier has its own
+
+    # OpenSSL reads the trusted certificates first, wherever it finds them.
+    tls = TLSContext()
+    run(descriptor, reactor, tls, Confinement())
+
+
+def main() -> None:
+    """Fork couriers for the broker at the descriptor that is named on the command line."""
+    # Should C code crash, the broker's log has where.
+    faulthandler.enable(all_threads=False)
+    os.chdir("/")
+    descriptor = serve(int(sys.argv[1]))
+    if descriptor is not None:
+        become_courier(descriptor)
+
+
+if __name__ == "__main__":
+    main()

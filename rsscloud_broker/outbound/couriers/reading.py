@@ -1,0 +1,119 @@
+"""The courier's side of readings: reads topics, and says of them what the broker wants to know.
+
+The courier decompresses a content and computes its digest.  The content itself goes to the broker
+only if it has changed, or if somebody there needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Protocol
+
+from attrs import frozen
+from twisted.internet.defer import CancelledError
+
+from rsscloud_broker.errors import TopicEnded, TopicUnreadable, Unavailable
+from rsscloud_broker.interfaces import ITopicFetcher
+from rsscloud_broker.model import Need, Validators
+from rsscloud_broker.model.fetching import Fetched, Wanted, as_wanted
+from rsscloud_broker.outbound.couriers.link import Link
+from rsscloud_broker.outbound.couriers.messages import (
+    MAX_TEXT,
+    Failed,
+    FromBroker,
+    FromCourier,
+    Read,
+    ReadDone,
+    Said,
+    TopicRules,
+    Unread,
+)
+
+
+class TopicServers(Protocol):
+    """What calls the servers of topics: ``TopicClient``."""
+
+    @property
+    def idle(self) -> int: ...
+
+    def allow(self, networks: Iterable[IPv4Network | IPv6Network]) -> None: ...
+    def change_body_limit(self, limit: int) -> None: ...
+
+
+@frozen
+class Means:
+    """What a courier reads topics with.
+
+    :ivar client: calls their servers.
+    :ivar fetcher: fetches topics by the client.
+    """
+
+    client: TopicServers
+    fetcher: ITopicFetcher
+
+
+class Reader:
+    """Reads topics for one broker.
+
+    :param make: makes what it reads with, by the first rules.
+    """
+
+    def __init__(self, make: Callable[[TopicRules], Means]) -> None:
+        self._make = make
+        self._means: Means | None = None
+
+    @property
+    def idle(self) -> int:
+        """How many connections are kept open for further readings."""
+        return self._means.client.idle if self._means else 0
+
+    def follow(self, rules: TopicRules) -> None:
+        """Read topics by these rules from now on."""
+        if self._means is None:
+            self._means = self._make(rules)
+        else:
+            self._means.client.allow(map(ip_network, rules.allowed))
+            self._means.client.change_body_limit(rules.body_limit)
+
+    async def read(self, asked: Read, link: Link[FromCourier, FromBroker]) -> None:
+        """Read a topic, and say what was found."""
+        try:
+            await self._read(asked, link)
+        except CancelledError:
+            return  # nobody waits for it
+        except TopicUnreadable as error:
+            ended = isinstance(error, TopicEnded)
+            link.send(Unread(asked.number, error.reason, ended, error.refused, error.lasting))
+        except Unavailable as error:
+            link.send(Failed(asked.number, type(error).__name__, str(error)))
+        except Exception as error:  # a bug: this reading fails, and the others go on
+            link.send(Said(f"reading {asked.url}: {error!r}"))
+            link.send(Failed(asked.number, "Unavailable", f"a courier failed: {error!r}"))
+
+    async def _read(self, asked: Read, link: Link[FromCourier, FromBroker]) -> None:
+        assert self._means is not None  # the broker sends ``TopicRules`` first
+        known = Validators(asked.etag, asked.last_modified)
+        wanted = Wanted(Need(asked.need), asked.digest, asked.size)
+        fetched = await self._means.fetcher.fetch(asked.url, known, asked.subscribers, wanted)
+        brought = as_wanted(fetched, wanted)
+        if brought.content is not None:
+            await link.until_there_is_room()
+        size = len(brought.content.body) if brought.content else 0
+        link.send(_done(asked.number, brought), size)
+
+
+def _done(number: int, brought: Fetched) -> ReadDone:
+    content = brought.content
+    return ReadDone(
+        number,
+        brought.digest,
+        brought.size,
+        None if content is None else content.body,
+        "" if content is None else content.content_type[:MAX_TEXT],
+        brought.validators.etag,
+        brought.validators.last_modified,
+        brought.moved_to,
+        brought.fresh_seconds,
+        brought.result,
+    )

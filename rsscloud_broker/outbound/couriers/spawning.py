@@ -1,0 +1,124 @@
+"""Starts the process of a courier, with nothing of the broker's but one end of a connection."""
+
+from __future__ import annotations
+
+import os
+import signal
+import site
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from twisted.internet.protocol import ProcessProtocol
+from twisted.python.failure import Failure
+
+import rsscloud_broker
+from rsscloud_broker.outbound.couriers.standard_error import StandardError
+
+#: Starts a process with its end of a connection, and calls a function with the reason when it has
+#: ended: see ``spawn``.
+Spawn: TypeAlias = Callable[[int, Callable[[str], object]], tuple[Any, StandardError]]
+
+#: What starts couriers.  ``-P`` keeps Python from looking for modules in the working directory.
+COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.outbound.couriers.process")
+
+#: The descriptor that a courier gets its end of the connection as.
+_DESCRIPTOR: Final = 3
+
+#: What a courier needs of the operator's environment: where its time zone, certificates and
+#: libraries are.
+_ENVIRONMENT: Final = (
+    *("LANG", "LC_ALL", "LD_LIBRARY_PATH", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ"),
+)
+
+
+#: Which of these are the names of files and directories.
+_PATHS: Final = frozenset({"SSL_CERT_DIR", "SSL_CERT_FILE"})
+
+#: Signals to the group of processes, such as that of Ctrl-C, are for the broker alone.  A courier
+#: goes on, since the broker may still wait for outcomes.
+_FOR_THE_BROKER: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
+
+def spawn(
+    reactor: Any, command: Sequence[str], descriptor: int, exited: Callable[[str], object]
+) -> tuple[Any, StandardError]:
+    """Start a process.
+
+    :param command: its command line, but for the last argument, the number of its descriptor.
+    :param descriptor: its end of the connection.
+    :param exited: is called with the reason when it has ended, and not before this has returned.
+    :returns: an ``IProcessTransport``, and what the process writes to its standard error.
+    :raises OSError: the system has no room for a process.
+    """
+    standard_error = StandardError()
+    # A process keeps the mask of signals of the one that starts it, so there is no moment in which
+    # they can end it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FOR_THE_BROKER)
+    try:
+        # Without a path Twisted need not fork, which takes long for a broker with much memory.
+        # Without pipes of its own it notices the end of the process at once, also if that has
+        # left a process of its own behind that keeps them open.
+        process = reactor.spawnProcess(
+            _Watch(reactor, exited),
+            command[0],
+            [*command, str(_DESCRIPTOR)],
+            env=_environment(),
+            childFDs={
+                0: _null(),
+                1: _null(),
+                2: standard_error.theirs,
+                _DESCRIPTOR: descriptor,
+            },
+        )
+    except BaseException:
+        standard_error.close()
+        raise
+    finally:
+        standard_error.handed_over()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process, standard_error
+
+
+class _Watch(ProcessProtocol):
+    """Says when the process has ended."""
+
+    def __init__(self, reactor: Any, exited: Callable[[str], object]) -> None:
+        self._reactor = reactor
+        self._exited = exited
+
+    def processEnded(self, reason: Failure) -> None:
+        # A process may end so soon that Twisted says so while it is still starting it.
+        self._reactor.callLater(0, self._exited, reason.getErrorMessage())
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a courier: what it needs to run, and nothing of the operator's else."""
+    kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+    for name in _PATHS & kept.keys():  # a courier runs elsewhere
+        paths = kept[name].split(os.pathsep)
+        kept[name] = os.pathsep.join(path and os.path.abspath(path) for path in paths)
+    package = Path(rsscloud_broker.__file__).parent.parent
+    if str(package) in site.getsitepackages():
+        return kept  # Python finds it; to name it would put it before the standard library
+    return {**kept, "PYTHONPATH": str(package)}
+
+
+def _null() -> int:
+    """A descriptor of ``/dev/null``; it stays open as long as this process."""
+    if not _nulls:
+        _nulls.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+    return _nulls[0]
+
+
+_nulls: list[int] = []
+
+
+def megabytes(process: int | None) -> int:
+    """The memory that a process uses; 0 if the system does not say so."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE") // 2**20

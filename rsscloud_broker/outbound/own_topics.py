@@ -1,0 +1,171 @@
+"""The topics that the broker serves itself, and how others subscribe to them.
+
+Sinks make change lists, archives and ResourceSync documents below the public directory, and front
+doors serve them.  Each of these files is a topic too.  The address guard never lets the broker
+call itself, so `OwnTopics` reads such a topic from the disk, and `OwnTopicsSink` has it read when
+its file was published.  A file that does not exist yet is no topic.
+
+Applications serve topics too (``ServedTopics``), and tell `OwnTopics` how to read them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+from twisted.python.filepath import FilePath
+from zope.interface import implementer
+
+from rsscloud_broker.errors import TopicUnreadable
+from rsscloud_broker.events import Event, FilePublished
+from rsscloud_broker.interfaces import (
+    IClock,
+    IEventSink,
+    IStore,
+    ITopicFetcher,
+    IURLPolicy,
+    ServedTopics,
+)
+from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
+from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.wire.text import in_bytes
+
+#: Where the documents of the broker's own ResourceSync source are: the source description, at
+#: the path that the specification gives it, the lists that it leads to, and the channel of their
+#: notifications.
+DESCRIPTION: Final = "/.well-known/resourcesync"
+CAPABILITY_LIST: Final = "/resourcesync/capabilitylist.xml"
+RESOURCE_LIST: Final = "/resourcesync/resourcelist.xml"
+CHANGE_LIST: Final = "/resourcesync/changelist.xml"
+CHANNEL: Final = "/resourcesync/notification.xml"
+
+RESOURCESYNC_DOCUMENTS: Final = (
+    DESCRIPTION,
+    CAPABILITY_LIST,
+    RESOURCE_LIST,
+    CHANGE_LIST,
+    CHANNEL,
+)
+
+#: Paths that cannot lead out of the public directory.  The path of a gzipped twin or of an
+#: unfinished file does not match: nobody subscribes to those.
+_PATH: Final = re.compile(
+    r"(?!.*\.(?:gz|part)\Z)(?:/\.well-known)?(?:/[A-Za-z0-9_-][A-Za-z0-9._-]*)+\.?[A-Za-z0-9]*"
+)
+
+_NOTHING: Final = "this broker has no such file"
+
+InThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
+
+
+@implementer(ITopicFetcher, IURLPolicy)
+class OwnTopics:
+    """Reads the broker's own topics from the disk or from the applications that serve them, and
+    passes all other topics on.
+
+    :param fetcher: reads the topics of others.
+    :param policy: judges the URLs of others; the broker's own URLs are always allowed.
+    :param public_url: the broker's own address, without a slash at the end.
+    :param directory: the public directory.
+    :param in_thread: calls a function in a thread.
+    """
+
+    def __init__(
+        self,
+        fetcher: ITopicFetcher,
+        policy: IURLPolicy,
+        public_url: str,
+        directory: FilePath[str],
+        in_thread: InThread,
+    ) -> None:
+        self._fetcher = fetcher
+        self._policy = policy
+        self._prefix = f"{public_url}/"
+        self._directory = directory
+        self._in_thread = in_thread
+        self._served: list[ServedTopics] = []
+        self._copy_file: Callable[[str], Awaitable[bool]] | None = None
+
+    def copy_by(self, copy_file: Callable[[str], Awaitable[bool]]) -> None:
+        """Before a file is read, have its present version copied, which another node may have made.
+
+        :param copy_file: see ``FrontDoorParts``.
+        """
+        self._copy_file = copy_file
+
+    def serve(self, topics: Iterable[ServedTopics]) -> None:
+        """Read some topics from the application that serves them."""
+        self._served += topics
+
+    async def fetch(
+        self,
+        url: str,
+        known: Validators = NO_VALIDATORS,
+        subscribers: int = 0,
+        wanted: Wanted = EVERYTHING,
+    ) -> Fetched:
+        if served := self._of_app(url):
+            return _fetched(url, await served.read(url))
+        if not url.startswith(self._prefix):
+            return await self._fetcher.fetch(url, known, subscribers, wanted)
+        file = self._file(url)
+        try:
+            if self._copy_file is not None:
+                await self._copy_file(url.removeprefix(self._prefix.rstrip("/")))
+            body = await self._in_thread(file.getContent)
+        except OSError as error:
+            raise TopicUnreadable(url, _NOTHING, lasting=True) from error
+        return _fetched(url, Content(body, "text/xml; charset=utf-8"))
+
+    async def check(self, url: str) -> None:
+        if not (url.startswith(self._prefix) or self._of_app(url)):
+            await self._policy.check(url)
+
+    def _of_app(self, url: str) -> ServedTopics | None:
+        return next((each for each in self._served if url.startswith(each.prefix)), None)
+
+    def _file(self, url: str) -> FilePath[str]:
+        path = url.removeprefix(self._prefix.rstrip("/"))
+        if not _PATH.fullmatch(path):
+            raise TopicUnreadable(url, _NOTHING, lasting=True)
+        file: FilePath[str] = self._directory.descendant(path.lstrip("/").split("/"))
+        return file
+
+
+def _fetched(url: str, content: Content | None) -> Fetched:
+    """What was fetched from the broker itself.
+
+    :raises TopicUnreadable: there is no content.
+    """
+    if content is None:
+        raise TopicUnreadable(url, _NOTHING, lasting=True)
+    return Fetched(content, result=f"a file of this broker, {in_bytes(content.body)}")
+
+
+@implementer(IEventSink)
+class OwnTopicsSink:
+    """Treats the publication of a file like a ping: the file is read as a topic if it has
+    subscribers.
+
+    :param schedule: reads a topic soon, for which the store has recorded the request.
+    :param public_url: the broker's own address, without a slash at the end.
+    """
+
+    name = "own topics"
+    handles = (FilePublished,)
+
+    def __init__(
+        self, store: IStore, schedule: Callable[[str], None], clock: IClock, public_url: str
+    ) -> None:
+        self._store = store
+        self._schedule = schedule
+        self._clock = clock
+        self._public_url = public_url
+
+    async def handle(self, event: Event) -> None:
+        if not isinstance(event, FilePublished):
+            return
+        url = self._public_url + event.path
+        if await self._store.request_check(url, self._clock.wall_seconds()):
+            self._schedule(url)

@@ -1,0 +1,303 @@
+"""Limits how many calls to strangers are under way, and shares them fairly.
+
+Anybody may have the broker fetch a topic or verify a callback at any host, and a host may take
+any time to answer.  So each such call waits for a slot:
+
+- Slots go to the waiting sources in turn, and within a source to the hosts that it wants called,
+  in turn.  A source is the address of whoever asked, or its network (see ``bucket_of``).  The
+  calls that the broker makes on its own account count as one more source.
+- Urgent calls go first, but one slot in ``SHARE`` goes to a call that is not urgent.
+- A call that has no answer after ``SLOW_AFTER`` seconds gives its slot to the next call, and
+  goes on.
+- A source never has more calls under way than are free for all others (see ``HostLimiter``).  So
+  a source whose calls take long waits for its own calls, and delays nobody else.
+
+The limiter never cancels a call because other calls wait.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from attrs import define, field
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+
+from rsscloud_broker.policy.addresses import bucket_of
+from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
+
+#: How many calls hold a slot at a time, and how many are under way in all.  Each call may hold a
+#: whole topic in memory.
+SLOTS, UNDER_WAY = 20, 200
+
+#: Seconds after which a call without an answer gives its slot to the next call.
+SLOW_AFTER = 0.1
+
+#: The shortest time in seconds until the limiter looks again, and how many calls give their slots
+#: away at each look.  When the process itself is slow, many answers may have arrived that it has
+#: not read yet; further calls would make it still slower.
+LEAST_PAUSE, AT_A_TIME = 0.01, 3
+
+#: How many sources are examined at a time in search of one that may call.  When many thousands
+#: wait for one busy host, the process does other work between the examinations.
+LOOK = 100
+
+#: One slot in ``SHARE`` goes to a call that is not urgent, if one waits.
+SHARE = 8
+
+
+@define(eq=False)
+class Turn:
+    """The place of one call in the queue.  Several sources may want the same call.
+
+    :ivar begun: whether the call has been given a slot.
+    :ivar withdrawn: whether the call is not wanted any more.
+    :ivar sources: the sources that want the call; the keys of their buckets.
+    """
+
+    begun: bool = field(default=False, init=False)
+    withdrawn: bool = field(default=False, init=False)
+    sources: dict[str, None] = field(factory=dict, init=False)
+    _enqueue: Callable[[str], None] | None = field(default=None, init=False)
+    _slot: Deferred[str] | None = field(default=None, init=False)
+
+    @classmethod
+    def of(cls, source: str) -> Turn:
+        """A turn of a call that one source wants."""
+        turn = cls()
+        turn.join(source)
+        return turn
+
+    def join(self, source: str) -> None:
+        """Let another source want the call too.  The call begins when the first of its sources
+        has its turn.
+
+        :param source: the address of whoever asked; empty for the broker itself.
+        """
+        key = bucket_of(source)
+        if key in self.sources:
+            return
+        self.sources[key] = None
+        if self._enqueue is not None:
+            self._enqueue(key)
+
+    def withdraw(self) -> None:
+        """Say that the call is not wanted any more.  If it has not begun, it never begins: whoever
+        waits for its slot gets ``CancelledError``.
+        """
+        self.withdrawn = True
+        if self._slot is not None:
+            self._slot.cancel()
+
+
+@define(eq=False)
+class _Waiting:
+    """A call that waits for a slot.
+
+    :ivar slot: fires with the source whose turn it was.
+    """
+
+    turn: Turn
+    quota: HostQuota
+    slot: Deferred[str] = field(factory=Deferred, init=False)
+
+
+class _Queue:
+    """The calls that wait.  Sources take turns, and within a source its quotas take turns."""
+
+    def __init__(self) -> None:
+        self._sources: OrderedDict[str, OrderedDict[HostQuota, dict[_Waiting, None]]] = (
+            OrderedDict()
+        )
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def add(self, source: str, waiting: _Waiting) -> None:
+        quotas = self._sources.setdefault(source, OrderedDict())
+        quotas.setdefault(waiting.quota, {})[waiting] = None
+
+    def remove(self, waiting: _Waiting) -> None:
+        for source in waiting.turn.sources:
+            quotas = self._sources.get(source)
+            calls = quotas.get(waiting.quota) if quotas else None
+            if not quotas or not calls or waiting not in calls:
+                continue
+            del calls[waiting]
+            if not calls:
+                del quotas[waiting.quota]
+            if not quotas:
+                del self._sources[source]
+
+    def next(self, under_way: HostLimiter) -> tuple[str, _Waiting] | None:
+        """The call whose turn it is, and its source.
+
+        :param under_way: says which sources may call, and where.
+        :returns: None if none of the next ``LOOK`` sources may call.
+        """
+        for _ in range(min(len(self._sources), LOOK)):
+            source, quotas = next(iter(self._sources.items()))
+            self._sources.move_to_end(source)
+            for _ in range(len(quotas) if under_way.has_capacity(source) else 0):
+                quota, calls = next(iter(quotas.items()))
+                quotas.move_to_end(quota)
+                if under_way.has_capacity_at(quota, source):
+                    return source, next(iter(calls))
+        return None
+
+
+class FairLimiter:
+    """Gives slots to calls.
+
+    :param slots: how many calls hold a slot at a time.
+    :param under_way: how many calls are under way at a time, including the slow calls that gave
+        their slots away.
+    """
+
+    def __init__(self, clock: IReactorTime, slots: int = SLOTS, under_way: int = UNDER_WAY) -> None:
+        self._clock = clock
+        self._slots = self._all_slots = slots
+        self._under_way = HostLimiter(under_way)
+        self._holding: OrderedDict[Turn, float] = OrderedDict()  # who holds a slot, since when
+        self._urgent, self._others = _Queue(), _Queue()
+        self._given = 0
+        self._may_leave = 0  # how many slots may be given away now
+        self._alarm: IDelayedCall | None = None
+        self._giving = False
+
+    def share(self, nodes: int) -> None:
+        """Take an equal share of the limits, which hold for all nodes together.
+
+        :param nodes: how many nodes live.
+        """
+        self._slots = max(1, self._all_slots // nodes)
+        self._under_way.nodes = nodes
+        self._give()
+
+    def __len__(self) -> int:
+        """How many counts and sources are kept; 0 when no call waits or is under way."""
+        return len(self._under_way) + len(self._urgent) + len(self._others)
+
+    def slot(
+        self, turn: Turn, quota: HostQuota, *, urgent: bool = True
+    ) -> AbstractAsyncContextManager[None]:
+        """Wait for a slot.  The call that gets it is under way for as long as the context lasts.
+
+        :param turn: a turn that has not waited yet.
+        :param quota: how many calls of this kind the host may have.
+        """
+        return _Slot(self, turn, quota, urgent)
+
+    async def _wait(self, waiting: _Waiting, queue: _Queue) -> str:
+        """Wait for a slot, and return the source whose turn it was."""
+        turn = waiting.turn
+        if turn.withdrawn:
+            raise CancelledError
+
+        def enqueue(source: str) -> None:
+            queue.add(source, waiting)
+            self._give()
+
+        for source in turn.sources:
+            queue.add(source, waiting)
+        turn._enqueue, turn._slot = enqueue, waiting.slot
+        self._give()
+        try:
+            return await waiting.slot
+        except CancelledError:
+            turn._enqueue = turn._slot = None
+            queue.remove(waiting)
+            raise
+
+    def _give(self) -> None:
+        """Give the free slots to the calls whose turn it is."""
+        if self._giving:  # a call that ends at once calls this method again
+            return
+        self._giving = True
+        try:
+            while (self._urgent or self._others) and self._has_free_slot():
+                found = self._next()
+                if found is None:
+                    if max(len(self._urgent), len(self._others)) > LOOK:
+                        self._wake_after(LEAST_PAUSE)
+                    break
+                self._begin(*found)
+        finally:
+            self._giving = False
+
+    def _next(self) -> tuple[str, _Queue, _Waiting] | None:
+        queues = [self._urgent, self._others]
+        if self._given % SHARE == SHARE - 1:
+            queues.reverse()
+        for queue in queues:
+            found = queue.next(self._under_way)
+            if found is not None:
+                source, waiting = found
+                return source, queue, waiting
+        return None
+
+    def _begin(self, source: str, queue: _Queue, waiting: _Waiting) -> None:
+        turn = waiting.turn
+        queue.remove(waiting)
+        turn._enqueue = turn._slot = None
+        turn.begun = True
+        self._given += 1
+        self._under_way.begin(waiting.quota, source)
+        self._holding[turn] = self._clock.seconds()
+        waiting.slot.callback(source)
+
+    def _end(self, turn: Turn, source: str, quota: HostQuota) -> None:
+        self._holding.pop(turn, None)
+        self._under_way.end(quota, source)
+        self._give()
+
+    def _has_free_slot(self) -> bool:
+        """Whether a slot is free.  If none is, the call that has held its slot longest gives it up,
+        provided that it is slow.
+        """
+        if not self._under_way.has_capacity():
+            return False
+        if len(self._holding) < self._slots:
+            return True
+        longest, since = next(iter(self._holding.items()))
+        left = since + SLOW_AFTER - self._clock.seconds()
+        if left > 0 or not self._may_leave:
+            self._wake_after(left)
+            return False
+        self._may_leave -= 1
+        del self._holding[longest]
+        return True
+
+    def _wake_after(self, seconds: float) -> None:
+        if self._alarm is None:
+            self._alarm = self._clock.callLater(max(seconds, LEAST_PAUSE), self._wake)
+
+    def _wake(self) -> None:
+        self._alarm = None
+        self._may_leave = AT_A_TIME
+        self._give()
+        self._may_leave = 0
+
+
+@define(eq=False)
+class _Slot(AbstractAsyncContextManager[None]):
+    """The context in which a call waits for its slot and is under way.
+
+    It is a class and no generator: when a call is dropped that waits for ever, Python may close a
+    generator before the call that uses it, which then fails.
+    """
+
+    limiter: FairLimiter
+    turn: Turn
+    quota: HostQuota
+    urgent: bool
+    source: str = field(default="", init=False)
+
+    async def __aenter__(self) -> None:
+        queue = self.limiter._urgent if self.urgent else self.limiter._others
+        self.source = await self.limiter._wait(_Waiting(self.turn, self.quota), queue)
+
+    async def __aexit__(self, *_: object) -> None:
+        self.limiter._end(self.turn, self.source, self.quota)

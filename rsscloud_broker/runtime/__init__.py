@@ -1,0 +1,1 @@
+"""The running process: service, signals, logs, reloading, checks before the start, plugins."""

@@ -1,0 +1,279 @@
+"""Makes the parts that plugins provide, and explains failures to the operator.
+
+``tap`` calls it at the start.  A plugin may be anybody's code: its ``make`` may raise any
+exception, or return an object that lacks a method.  The error then says which plugin of which
+package it is, and what the operator can do.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final
+
+from attrs import evolve, frozen
+from twisted.cred.checkers import ICredentialsChecker
+from zope.interface import Invalid, implementer
+from zope.interface.exceptions import (
+    BrokenImplementation,
+    BrokenMethodImplementation,
+    DoesNotImplement,
+)
+from zope.interface.interface import InterfaceClass, Method
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.errors import OutboundError
+from rsscloud_broker.interfaces import (
+    FrontDoorParts,
+    IAdministers,
+    IApp,
+    IEventSink,
+    IFrontDoor,
+    IKeepsFeeds,
+    INotifier,
+    IOutbound,
+    IPluginMaker,
+    IPushesContent,
+    OutboundReply,
+    Signing,
+)
+from rsscloud_broker.model.work import History
+from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError, discover, select
+from rsscloud_broker.wire.text import clean
+
+
+@frozen
+class _Kind:
+    """What the makers of one kind make: its name for people, and its interface."""
+
+    word: str
+    interface: InterfaceClass
+
+
+_PRODUCTS: Final[Mapping[str, _Kind]] = {
+    "front_doors": _Kind("front door", IFrontDoor),
+    "notifiers": _Kind("notifier", INotifier),
+    "sinks": _Kind("sink", IEventSink),
+    "checkers": _Kind("credentials checker", ICredentialsChecker),
+    "apps": _Kind("application", IApp),
+}
+
+
+def make_all(makers: Makers, kind: str, chosen: Sequence[tuple[Any, Any]], parts: Any) -> list[Any]:
+    """Make the parts of one kind of plugins.
+
+    :param makers: all makers that were found.
+    :param kind: one of `discovery.KINDS`.
+    :param chosen: makers and their options, as `discovery.select` returns them.
+    :param parts: the second argument of each ``make``.
+    :returns: the parts, in the order of ``chosen``.
+    :raises PluginError: a ``make`` raises, or returns an object that does not provide the
+        interface of its kind; a line for each.
+    """
+    made: list[Any] = []
+    problems: list[str] = []
+    for maker, options in chosen:
+        plugin = described(makers, kind, maker)
+        way_out = _way_out(kind, maker)
+        try:
+            part = maker.make(options, _permitted(maker, parts))
+        except (Exception, SystemExit) as error:
+            problems.append(f"{plugin} cannot be made: make() {_raised(error)}; {way_out}")
+            continue
+        made.append(part)
+        interface = _PRODUCTS[kind].interface
+        if faults := list(_faults(part, interface)):
+            said = f"does not keep to {interface.__name__}: {', '.join(faults)}"
+            problems.append(f"{plugin} {said}; {way_out}")
+    if problems:
+        raise PluginError("\n".join(problems))
+    return made
+
+
+def _permitted(maker: Any, parts: Any) -> Any:
+    """What a maker may have of the parts: only some front doors serve administrators, or make
+    feeds.
+    """
+    if not isinstance(parts, FrontDoorParts):
+        return parts
+    if not IAdministers.providedBy(maker):
+        parts = evolve(parts, administration=None)
+    if not IKeepsFeeds.providedBy(maker):
+        parts = evolve(parts, database=None, changes=None, directory=None)
+    return parts
+
+
+def pushed_prefixes(
+    makers: Makers,
+    chosen: Mapping[str, Sequence[tuple[Any, Any]]],
+    public_url: str,
+    has_hub: bool,
+) -> tuple[str, ...]:
+    """How the URLs of the topics begin whose content plugins push, as their makers declare.
+
+    :param chosen: makers and their options, by kind.
+    :param public_url, has_hub: see ``IPushesContent``.
+    :raises PluginError: a declaration raises, or is no sequence of texts; with a line for each.
+    """
+    declared: list[str] = []
+    problems: list[str] = []
+    for kind, pairs in chosen.items():
+        for maker, options in pairs:
+            pushing = IPushesContent(maker, None)
+            if pushing is None:
+                continue
+            try:
+                prefixes = pushing.pushed_prefixes(options, public_url, has_hub)
+            except (Exception, SystemExit) as error:
+                said = f"pushed_prefixes() {_raised(error)}"
+            else:
+                if isinstance(prefixes, list | tuple) and all(map(_is_prefix, prefixes)):
+                    declared += prefixes
+                    continue
+                said = (
+                    f"pushed_prefixes() returned {clean(repr(prefixes))[:100]}; it must return a "
+                    'tuple of beginnings of URLs with a whole host, such as ("https://source.example/",)'
+                )
+            problems.append(f"{described(makers, kind, maker)}: {said}; {_way_out(kind, maker)}")
+    if problems:
+        raise PluginError("\n".join(problems))
+    return tuple(declared)
+
+
+def kept_history(
+    doors: Sequence[tuple[Any, Any]], public_url: str, pushed: Sequence[str]
+) -> History | None:
+    """Which changes of topics the store keeps for the front doors that make feeds.
+
+    :param doors: the makers of the front doors that run, and their options.
+    :param pushed: how the URLs of topics begin whose content is pushed.
+    :returns: None if no front door makes feeds.
+    """
+    found = [
+        maker.history(options, public_url, pushed)
+        for maker, options in doors
+        if IKeepsFeeds.providedBy(maker)
+    ]
+    if not found:
+        return None
+    left_out = set(found[0].left_out).intersection(*(each.left_out for each in found))
+    contents = chain.from_iterable(each.contents for each in found)
+    return History(tuple(sorted(left_out)), tuple(contents), found[0].feeds)
+
+
+def _is_prefix(value: object) -> bool:
+    """Whether a value is the beginning of URLs with a whole host; a shorter one would keep the
+    broker from fetching topics of others.
+    """
+    return isinstance(value, str) and "://" in value and value.count("/") >= 3
+
+
+def make_notifiers(
+    makers: Makers, chosen: Sequence[tuple[Any, Any]], outbound: IOutbound
+) -> dict[str, INotifier]:
+    """Make the notifiers.
+
+    :param outbound: the client by which they call callbacks.
+    :returns: the notifiers, by their protocols.
+    :raises PluginError: see `make_all`; or two notifiers have the same protocol.
+    """
+    made = make_all(makers, "notifiers", chosen, outbound)
+    found: dict[str, INotifier] = {}
+    makers_of: dict[str, Any] = {}
+    for (maker, _), notifier in zip(chosen, made, strict=True):
+        first = makers_of.setdefault(notifier.protocol, maker)
+        if first is not maker:
+            both = (described(makers, "notifiers", each) for each in (first, maker))
+            raise PluginError(
+                f"two notifiers carry the protocol {notifier.protocol!r}: {', and '.join(both)}; "
+                f"set enabled = false in [notifiers.{first.name}] or [notifiers.{maker.name}]"
+            )
+        found[notifier.protocol] = notifier
+    return found
+
+
+def described(makers: Makers, kind: str, maker: IPluginMaker) -> str:
+    """A plugin in words: ``the sink 'line_log' of rsscloud-broker-example 1.0``."""
+    return f"the {_PRODUCTS[kind].word} {maker.name!r} of {makers.package_of(maker)}"
+
+
+def _way_out(kind: str, maker: IPluginMaker) -> str:
+    """What an operator can do about a broken plugin."""
+    return f"mend or uninstall it, or set enabled = false in [{kind}.{maker.name}]"
+
+
+def _raised(error: BaseException) -> str:
+    """What a method of a plugin raised, and where."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    said = clean(str(error))
+    what = type(error).__name__ + (f": {said}" if said else "")
+    return f"raised {what} ({frame.filename}, line {frame.lineno})"
+
+
+def _faults(part: Any, interface: InterfaceClass) -> Iterator[str]:
+    """What is wrong with a part that a maker has made, a clause for each fault."""
+    if part is None:
+        yield "make() returned None"
+        return
+    try:
+        verifyObject(interface, part)
+    except Invalid as error:
+        for each in getattr(error, "exceptions", (error,)):  # a single fault is not wrapped
+            yield _fault(each)
+        return
+    for attribute in ("name", "protocol"):  # used as keys
+        if attribute in interface.names(all=True):
+            value = getattr(part, attribute)
+            if not isinstance(value, str):
+                yield f"its {attribute} is a {type(value).__name__} and must be a str"
+
+
+def _fault(error: Invalid) -> str:
+    match error:
+        case DoesNotImplement():
+            return "its class is not marked with @implementer"
+        case BrokenMethodImplementation():
+            return f"the method {_signature(error.method)}: {error.mess}"
+        case BrokenImplementation():
+            member = error.args[1]
+            if isinstance(member, Method):
+                return f"it lacks the method {_signature(member)}"
+            return f"it lacks the attribute {member.__name__}"
+    return clean(str(error))
+
+
+def _signature(method: Method) -> str:
+    return f"{method.__name__}{method.getSignatureString()}"
+
+
+# --- the protocols of a configuration --------------------------------------------
+
+
+@implementer(IOutbound)
+class _NoOutbound:
+    """The client of notifiers that are made only to learn their protocols."""
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] = {},
+        body: bytes = b"",
+        redirects: int = 0,
+        signing: Signing | None = None,
+    ) -> OutboundReply:
+        raise OutboundError("this notifier was not made to call anybody")
+
+
+def protocols(tables: Mapping[str, Mapping[str, Any]], where: str = "") -> frozenset[str]:
+    """The protocols of the notifiers that a configuration enables.
+
+    :param tables: the tables of notifiers in the configuration, by name.
+    :param where: the configuration file, for messages.
+    :raises PluginError: see `discover` and `make_notifiers`.
+    :raises ConfigError: see `select`.
+    """
+    makers = discover()
+    chosen = select(makers.notifiers, tables, "notifiers", where)
+    return frozenset(make_notifiers(makers, chosen, _NoOutbound()))

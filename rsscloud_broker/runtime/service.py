@@ -1,0 +1,215 @@
+"""The service of a whole broker, which starts its parts in order and stops them again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from sqlalchemy.exc import SQLAlchemyError
+from twisted.application.service import IService, IServiceCollection, MultiService
+from twisted.internet.defer import Deferred, gatherResults, maybeDeferred
+from twisted.internet.defer import TimeoutError as TimedOut
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import ILogObserver, Logger
+from twisted.python.components import Componentized
+
+from rsscloud_broker import __version__
+from rsscloud_broker.config import Config
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.http.access_log import AccessLog
+from rsscloud_broker.http.listening import sentence
+from rsscloud_broker.interfaces import AppTables
+from rsscloud_broker.runtime import data_lock, file_descriptors, memory
+from rsscloud_broker.runtime.reloading import Reloading
+from rsscloud_broker.runtime.start_checks import (
+    DERIVED_URL,
+    database_fault,
+    database_state,
+    file_faults,
+)
+from rsscloud_broker.storage import UnfitDatabase, migrate
+
+#: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
+STOP_WITHIN, MOMENT = 8.5, 0.1
+
+#: Of these seconds, those that are left when notifications under way have ended.
+REST = 3.5
+
+#: How many file descriptors the broker asks the system for at least.
+DESCRIPTORS = 16_384
+
+
+class CannotStart(SystemExit, Exception):
+    """The broker cannot start.  The text says why, for people.
+
+    It is a ``SystemExit``, so that Python shows it without a traceback.  It is an ``Exception``
+    too, since only for that does twistd clean up: it removes its pid file and informs the process
+    that waits for the daemon, which would otherwise wait for ever.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"rsscloud-broker: {reason}")
+
+
+class BrokerService(MultiService):
+    """Starts its parts in order, and stops them one after the other in reverse order.
+
+    Those that take up work are stopped at the same time, so that none begins anything while another
+    still ends what it has begun.
+
+    A part that does not stop in time is not waited for.  Nothing is lost by that: whatever the
+    broker acknowledged is stored, and unfinished work resumes after the next start.
+
+    :param public_url: the URL by which others reach the broker, for the log.
+    :ivar descriptors: how many file descriptors the broker may need at the same time.
+    :ivar observer: the log observer; None if the broker leaves logging to twistd.
+    :ivar reloading: applies a changed configuration to the parts.
+    :ivar access_log: the access log.
+    :ivar app_tables: the tables of the applications that run, by their names.
+    :ivar changes_user: whether twistd may become another user between ``privilegedStartService``
+        and ``startService``.
+    :ivar stop_within: how many seconds all parts together have to stop.
+    """
+
+    log = Logger()
+    reloading: Reloading
+    access_log: AccessLog
+    observer: ILogObserver | None = None
+    changes_user = os.geteuid() == 0
+
+    def __init__(
+        self, config: Config, public_url: str, clock: IReactorTime, descriptors: int = 0
+    ) -> None:
+        super().__init__()
+        self._config = config
+        self._public_url = public_url
+        self._clock = clock
+        self.descriptors = descriptors
+        self._lock: IO[bytes] | None = None
+        self.app_tables: Mapping[str, AppTables] = {}
+        self._workers: Sequence[IService] = ()
+        self.stop_within = STOP_WITHIN
+
+    def take(
+        self, first: Iterable[IService], workers: Iterable[IService], last: Iterable[IService]
+    ) -> None:
+        """Add the parts, in the order in which they start.
+
+        :param workers: those that take up work.
+        """
+        self._workers = list(workers)
+        for part in (*first, *self._workers, *last):
+            part.setServiceParent(self)
+
+    def setServiceParent(self, parent: IServiceCollection) -> None:
+        if self.observer is not None and isinstance(parent, Componentized):
+            parent.setComponent(ILogObserver, self.observer)  # twistd uses this observer
+        super().setServiceParent(parent)
+
+    def privilegedStartService(self) -> None:
+        """Listen; first see whether the broker can start at all, unless that is up to another user.
+
+        Otherwise a load balancer would send requests to a broker that refuses to start.
+        """
+        if not self.changes_user:
+            self._check()
+        try:
+            super().privilegedStartService()
+        except (CannotListenError, OSError) as error:
+            raise CannotStart(sentence(error)) from error
+
+    def _check(self) -> None:
+        """See whether the broker can start, without changing anything.
+
+        :raises CannotStart: it cannot.
+        """
+        if faults := file_faults(self._config):
+            raise CannotStart("\n".join(faults))
+        _, fault = database_state(self._config, self.app_tables)
+        if fault:
+            raise CannotStart(fault)
+
+    def startService(self) -> None:
+        url = self._config.database_url
+        if self.changes_user:
+            self._check()
+        try:
+            Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
+            self._lock = data_lock.hold(self._config.data)
+        except BlockingIOError as error:
+            raise CannotStart(
+                f"another broker runs with the data in {self._config.data}; --data names others"
+            ) from error
+        except OSError as error:
+            raise CannotStart(f"the data directory cannot be used: {error}") from error
+        try:
+            migrate(url, self.app_tables)
+        except (SQLAlchemyError, UnfitDatabase, Unavailable) as error:
+            raise CannotStart(database_fault(url, error)) from error
+        self.allow_descriptors(self.descriptors)
+        super().startService()
+        if self._config.public_url is None:
+            self.log.warn(DERIVED_URL, url=self._public_url)
+        memory.freeze_existing_objects()
+        memory.return_large_blocks()
+        self.log.info(
+            "rsscloud-broker {version} at {url}/", version=__version__, url=self._public_url
+        )
+
+    def allow_descriptors(self, needed: int) -> None:
+        """Raise the limit of file descriptors to ``needed``; log a warning if that fails."""
+        allowed = file_descriptors.allow(max(DESCRIPTORS, needed))
+        if allowed < needed:
+            self.log.warn(
+                "The process may open {allowed} file descriptors (ulimit -n), but the configured "
+                "number of connections needs {needed}; further connections wait or are refused.",
+                allowed=allowed,
+                needed=needed,
+            )
+
+    def stopService(self) -> Deferred[None]:
+        self.running = 0
+        return Deferred.fromCoroutine(self._stop())
+
+    async def _stop(self) -> None:
+        until = self._clock.seconds() + self.stop_within
+        hanging: list[str] = []
+        for parts in self._in_turn():
+            stopping = [Deferred.fromCoroutine(self._end(part, until, hanging)) for part in parts]
+            await gatherResults(stopping)
+        if hanging:
+            self.log.warn(
+                "Not waiting any longer for: {parts}. What they were at is taken up after the "
+                "next start.",
+                parts=", ".join(hanging),
+            )
+        elif self._lock is not None:  # a hanging part may still write, so keep the lock then
+            self._lock.close()
+
+    def _in_turn(self) -> Iterator[Sequence[IService]]:
+        """The parts in the order in which they stop; the workers together, at the first of them."""
+        for part in reversed(list(self)):
+            if part not in self._workers:
+                yield [part]
+            elif part is self._workers[-1]:
+                yield self._workers[::-1]
+
+    async def _end(self, part: IService, until: float, hanging: list[str]) -> None:
+        """Stop a part.
+
+        :param until: by when it must have stopped, by the monotonic clock.
+        :param hanging: gets its name if it has not.
+        """
+        name = part.name or type(part).__name__
+        ended: Deferred[object] = Deferred()
+        maybeDeferred(part.stopService).addBoth(ended.callback)
+        ended.addTimeout(max(MOMENT, until - self._clock.seconds()), self._clock)
+        try:
+            await ended
+        except TimedOut:
+            hanging.append(name)
+        except Exception:  # log a bug, and stop the other parts
+            self.log.failure("Stopping {part} failed.", part=name)

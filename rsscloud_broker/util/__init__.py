@@ -1,0 +1,1 @@
+"""What any program could use, not only a broker."""

@@ -1,0 +1,67 @@
+"""A test case with a patient: a configuration and a data directory of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from attrs import evolve
+from twisted.internet import reactor
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.client.feed_requests import Answer
+from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.commands.doctor_checks import Patient, Result
+from rsscloud_broker.config import Config
+from rsscloud_broker.runtime import data_lock
+from rsscloud_broker.util.clock import SystemClock
+from tests.processes import free_port
+
+
+class DoctorTestCase(TestCase):
+    timeout = 60
+
+    def setUp(self) -> None:
+        self.home = Path(self.mktemp()).absolute()
+        self.data = self.home / "data"
+        self.data.mkdir(parents=True)
+        listen = f"tcp:{free_port()}:interface=127.0.0.1"
+        self.config = Config(data=str(self.data), listen=(listen,))
+        self.clock = SystemClock(reactor)
+        self.doors = frozenset({"doctor"})
+        self.asked: list[tuple[str, Mapping[str, str]]] = []
+
+    async def ask(self, url: str, headers: Mapping[str, str]) -> Answer:
+        """Answer a request of the doctor; tests override it."""
+        self.asked.append((url, headers))
+        raise ClientError(f"{url}: no connection")
+
+    def patient(self, **more: Any) -> Patient:
+        """A patient with the configuration of this test."""
+        return Patient(self.config, 100, self.doors, reactor, self.clock, self.ask, **more)
+
+    def change(self, **values: Any) -> None:
+        """Change the configuration."""
+        self.config = evolve(self.config, **values)
+
+    def run_broker(self) -> None:
+        """Hold the lock of the data directory, as a running broker does."""
+        self.addCleanup(data_lock.hold(str(self.data)).close)
+
+    async def results(
+        self, found: Iterator[Result] | AsyncIterator[Result]
+    ) -> list[tuple[str, str, str]]:
+        """Level, fact and advice of the results of a check."""
+        if isinstance(found, AsyncIterator):
+            results = [result async for result in found]
+        else:
+            results = list(found)
+        return [(result.level, result.found, result.advice) for result in results]
+
+    async def only(self, found: Iterator[Result] | AsyncIterator[Result]) -> tuple[str, str]:
+        """The level, and the fact and the advice of the only result of a check."""
+        results = await self.results(found)
+        self.assertEqual(len(results), 1, results)
+        ((level, fact, advice),) = results
+        return level, f"{fact}; {advice}"

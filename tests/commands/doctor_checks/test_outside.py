@@ -1,0 +1,316 @@
+"""Checks from outside in: proxies of every kind in between, and real certificates."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from rsscloud_broker.client.feed_requests import Answer
+from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.commands.doctor_checks import outside
+from rsscloud_broker.config import Http, Metrics
+from rsscloud_broker.runtime.self_test import SelfTest
+from rsscloud_broker.wire.self_test import PATH
+from tests.commands.doctor_checks.cases import DoctorTestCase
+from tests.e2e.installed import self_signed
+
+#: What the broker learns of a request, if a client calls it directly.
+DIRECT = {
+    "version": "1",
+    "scheme": "http",
+    "path": PATH,
+    "host": "broker.example",
+    "peer": "127.0.0.1",
+    "client": "127.0.0.1",
+    "forwarded_for": "",
+    "forwarded_proto": "",
+    "forwarded_host": "",
+}
+
+#: A proxy: makes what the broker learns from the headers of the doctor's request.
+Proxy = Callable[[Mapping[str, str]], Mapping[str, str]]
+
+
+class OutsideTestCase(DoctorTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.change(public_url="https://broker.example")
+        self.run_broker()
+        self.service = SelfTest(str(self.data), self.clock)
+        self.service.startService()
+        self.arrived: Proxy = lambda headers: {
+            **DIRECT,
+            "client": "198.51.100.7",
+            "forwarded_for": ", ".join(
+                filter(None, (headers.get("X-Forwarded-For"), "198.51.100.7"))
+            ),
+        }
+        self.answer: Answer | Exception | None = None
+        self.patch(outside, "_unreachable", lambda _: [])
+
+    def through_nginx(self, headers: Mapping[str, str]) -> Mapping[str, str]:
+        """What the broker learns if the proxy adds the caller's address, as the manual has it."""
+        hops = ", ".join(filter(None, (headers.get("X-Forwarded-For"), "198.51.100.7")))
+        return {**DIRECT, "client": "198.51.100.7", "forwarded_for": hops}
+
+    async def ask(self, url: str, headers: Mapping[str, str]) -> Answer:
+        self.asked.append((url, headers))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        if self.answer is not None:
+            return self.answer
+        parts = urlsplit(url)
+        self.assertEqual(parts.path.removeprefix(urlsplit(self.config.address).path), PATH)
+        body = self.service.answer(dict(parse_qsl(parts.query)), self.arrived(headers))
+        return Answer(url, 200 if body else 404, {}, body or b"")
+
+    async def through(self, **facts: str) -> list[tuple[str, str, str]]:
+        """The results of both checks of a request that arrives in this way."""
+        before = self.arrived
+        self.arrived = lambda headers: {**before(headers), **facts}
+        patient = self.patient()
+        public = await self.results(outside.public_url(patient))
+        return [*public, *await self.results(outside.proxy(patient))]
+
+    async def problem(self, **facts: str) -> tuple[str, str]:
+        """The level and the text of the only result that is not ok."""
+        bad = [each for each in await self.through(**facts) if each[0] != "ok"]
+        self.assertEqual(len(bad), 1, bad)
+        return bad[0][0], "; ".join(bad[0][1:])
+
+
+class ArrivalTests(OutsideTestCase):
+    async def test_it_arrives(self) -> None:
+        self.change(http=Http(trusted_proxies=("127.0.0.1",)))
+        results = await self.through()
+        self.assertEqual([level for level, _, _ in results], ["ok", "ok"], results)
+        self.assertIn("arrives at this broker", results[0][1])
+        self.assertIn("(this one: 198.51.100.7)", results[1][1])
+
+    async def test_somebody_else_answers(self) -> None:
+        nginx = {"server": "nginx"}
+        url = f"https://broker.example{PATH}"
+        for answer, reason in (
+            (Answer(url, 404, nginx), "status 404, by nginx, so another program"),
+            (Answer(url, 502, nginx), "the proxy cannot reach the broker"),
+            (
+                Answer(url, 301, {"location": f"https://www.broker.example{PATH}?x=1"}),
+                "redirected to https://www.broker.example; if that is right, set public_url",
+            ),
+            (Answer(url, 200, {}, b"<html>"), "not one of a broker's self-test"),
+            (ClientError("certificate verify failed"), "certificate verify failed"),
+        ):
+            self.answer = answer
+            level, text = await self.problem()
+            self.assertEqual(level, "fail")
+            self.assertIn(reason, text)
+
+    async def test_another_broker_answers(self) -> None:
+        other = SelfTest(str(self.home), self.clock)
+        other.startService()
+        self.service = other
+        self.assertIn("status 404", (await self.problem())[1])
+
+    async def test_not_running(self) -> None:
+        patient = self.patient()
+        patient.runs = False
+        self.assertEqual(await self.results(outside.public_url(patient)), [])
+        self.assertEqual(await self.results(outside.proxy(patient)), [])
+        self.assertEqual(self.asked, [])
+
+    async def test_turned_off(self) -> None:
+        self.doors = frozenset()
+        self.assertIn("[front_doors.doctor]", (await self.problem())[1])
+
+    async def test_a_key_that_is_missing(self) -> None:
+        (self.data / "self-test.key").unlink()
+        level, text = await self.problem()
+        self.assertEqual(level, "warn")
+        self.assertIn("run the doctor as the broker's user", text)
+
+    async def test_without_a_public_url(self) -> None:
+        self.change(public_url=None)
+        results = await self.results(outside.public_url(self.patient()))
+        self.assertEqual(results[0][0], "warn")
+        self.assertIn("public_url is not set", results[0][1])
+
+
+class ChangesTests(OutsideTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.change(http=Http(trusted_proxies=("127.0.0.1",)))
+
+    async def test_another_host(self) -> None:
+        level, text = await self.problem(host="127.0.0.1:5337")
+        self.assertEqual(level, "warn")
+        self.assertIn("arrives for the host 127.0.0.1:5337", text)
+        self.assertIn("proxy_set_header Host $host", text)
+
+    async def test_the_host_without_its_port(self) -> None:
+        """So nginx passes it on, with the manual's configuration."""
+        self.change(public_url="https://broker.example:8443")
+        results = await self.through()
+        self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
+
+    async def test_another_path(self) -> None:
+        self.assertIn("arrives as /broker/x", (await self.problem(path="/broker/x"))[1])
+        self.change(public_url="https://broker.example/b")
+        for path in (PATH, f"/b{PATH}"):
+            results = await self.through(path=path)
+            self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
+
+    async def test_another_scheme(self) -> None:
+        self.assertIn("set public_url to http://", (await self.problem(forwarded_proto="http"))[1])
+        results = await self.through(forwarded_proto="https")
+        self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
+
+
+class ProxyTests(OutsideTestCase):
+    async def test_not_trusted(self) -> None:
+        level, text = await self.problem(client="127.0.0.1")
+        self.assertEqual(level, "fail")
+        self.assertIn('trusted_proxies = ["127.0.0.1"]', text)
+
+    async def test_addresses_that_can_be_forged(self) -> None:
+        self.change(http=Http(trusted_proxies=("127.0.0.1",)))
+
+        def passing(headers: Mapping[str, str]) -> Mapping[str, str]:
+            given = headers.get("X-Forwarded-For", "198.51.100.7")
+            return {**DIRECT, "client": given, "forwarded_for": given}
+
+        self.arrived = passing
+        level, text = await self.problem()
+        self.assertEqual(level, "fail")
+        self.assertIn("can forge", text)
+
+    async def test_a_proxy_that_replaces_the_header(self) -> None:
+        self.change(http=Http(trusted_proxies=("127.0.0.1",)))
+        results = await self.through(forwarded_for="198.51.100.7")
+        self.assertEqual({level for level, _, _ in results}, {"ok"})
+
+    async def test_the_doctor_on_the_machine_of_the_proxy(self) -> None:
+        """Its own address is among the trusted ones, so the broker looks further."""
+        self.change(http=Http(trusted_proxies=("127.0.0.1",)))
+
+        def adding(headers: Mapping[str, str]) -> Mapping[str, str]:
+            hops = [*filter(None, [headers.get("X-Forwarded-For")]), "127.0.0.1"]
+            return {**DIRECT, "client": hops[0], "forwarded_for": ", ".join(hops)}
+
+        self.arrived = adding
+        results = await self.through()
+        self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
+
+    async def test_a_unix_socket(self) -> None:
+        results = await self.through(peer="")
+        self.assertEqual({level for level, _, _ in results}, {"ok"}, results)
+        level, text = await self.problem(peer="", client="127.0.0.1", forwarded_for="")
+        self.assertEqual(level, "warn")
+        self.assertIn("from a UNIX socket without X-Forwarded-For", text)
+
+    async def test_directly(self) -> None:
+        port = self.config.listen[0].split(":")[1]
+        self.change(public_url=f"http://broker.example:{port}")
+        results = await self.through(forwarded_for="", client="127.0.0.1")
+        self.assertIn("without a proxy", results[-1][1])
+        # No forged header was sent: the broker would log a warning about it.
+        self.assertEqual([headers for _, headers in self.asked], [{}])
+
+    async def test_a_socket_of_systemd(self) -> None:
+        """Its port is not known; a TLS proxy in front of it shows by the scheme."""
+        self.change(listen=("systemd:domain=INET:index=0",), public_url="http://broker.example")
+        results = await self.through(forwarded_for="", client="127.0.0.1")
+        self.assertIn("without a proxy", results[-1][1])
+        self.change(public_url="https://broker.example")
+        level, text = await self.problem(forwarded_for="", client="127.0.0.1")
+        self.assertEqual(level, "warn")
+        self.assertIn("without X-Forwarded-For", text)
+
+    async def test_not_directly(self) -> None:
+        level, text = await self.problem(forwarded_for="", client="127.0.0.1")
+        self.assertEqual(level, "warn")
+        self.assertIn("does not itself listen on port 443", text)
+
+
+class AddressesTests(DoctorTestCase):
+    async def test_one_that_does_not_answer(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+
+            real = socket.getaddrinfo
+
+            def two(host: str, *args: Any, **more: Any) -> list[Any]:
+                if host != "broker.example":
+                    return real(host, *args, **more)
+                kind = (socket.AF_INET, socket.SOCK_STREAM, 6, "")
+                return [(*kind, ("127.0.0.1", port)), (*kind, ("127.0.0.9", port))]
+
+            self.patch(socket, "getaddrinfo", two)
+            (result,) = outside._unreachable(f"http://broker.example:{port}")
+            self.assertEqual(result.level, "warn")
+            self.assertIn("broker.example has the address 127.0.0.9", result.found)
+
+
+class CertificatesTests(DoctorTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.certificate, self.key = self_signed(self.home, "localhost")
+
+    def serve(self) -> int:
+        """Serve one connection over TLS; the port."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
+        server = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(server.close)
+
+        def accept() -> None:
+            connection, _ = server.accept()
+            with connection, context.wrap_socket(connection, server_side=True) as tls:
+                tls.recv(1)
+
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        self.addCleanup(thread.join, 10)
+        return int(server.getsockname()[1])
+
+    async def test_of_the_public_url(self) -> None:
+        """The certificate of the tests is good for a day; nobody has signed it."""
+        port = self.serve()
+        self.change(public_url=f"https://localhost:{port}")
+        level, text = await self.only(outside.certificates(self.patient()))
+        self.assertEqual(level, "warn")
+        self.assertIn(f"the certificate of localhost:{port} is valid only until", text)
+
+    async def test_of_endpoints(self) -> None:
+        endpoint = f"ssl:443:privateKey={self.key}:certKey={self.certificate}"
+        self.change(metrics=Metrics(listen=(endpoint,)), public_url="http://broker.example")
+        self.assertIn(endpoint, (await self.only(outside.certificates(self.patient())))[1])
+        self.change(listen=(endpoint,), metrics=Metrics())
+        now = datetime.now(UTC)
+        for moment, level, part in (
+            (now, "warn", "see whether it is renewed automatically"),
+            (now + timedelta(days=2), "fail", "renew it"),
+            (now - timedelta(days=2), "fail", "not valid before"),
+        ):
+            self.patch(self.clock, "wall_seconds", moment.timestamp)
+            found, text = await self.only(outside.certificates(self.patient()))
+            self.assertEqual(found, level)
+            self.assertIn(part, text)
+
+    async def test_no_certificate(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        self.change(public_url=f"https://localhost:{port}")
+        level, text = await self.only(outside.certificates(self.patient()))
+        self.assertEqual(level, "fail")
+        self.assertIn("cannot be read", text)
+
+    async def test_files_that_are_gone(self) -> None:
+        self.change(listen=("ssl:443:privateKey=/no/such.pem",), public_url="http://b.example")
+        level, text = await self.only(outside.certificates(self.patient()))
+        self.assertEqual(level, "fail")
+        self.assertIn("/no/such.pem", text)

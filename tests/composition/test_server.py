@@ -1,0 +1,299 @@
+"""Tests the command line of ``twistd rsscloud-broker``, and how the parts are stopped.
+
+The tests in tests/e2e start the whole broker.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IReactorTime
+from twisted.logger import capturedLogs
+from twisted.plugin import IPlugin
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+
+from rsscloud_broker.composition.server import Options, make_broker, set_back
+from rsscloud_broker.config import Config, ConfigError
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
+from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoorMaker, ISinkMaker, SinkParts
+from rsscloud_broker.model import Ping
+from rsscloud_broker.plugins import bundled
+from rsscloud_broker.plugins.bundled import AppMaker
+from rsscloud_broker.runtime.command_line import LOOPBACK
+from rsscloud_broker.runtime.plugin_discovery import Makers, select
+from rsscloud_broker.runtime.service import MOMENT, STOP_WITHIN, BrokerService
+from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
+from rsscloud_broker.testing.clock import Clock
+from tests.notes import NotesOptions, make_notes
+
+
+class SetBackTests(SynchronousTestCase):
+    def test_times_of_other_nodes_stay(self) -> None:
+        for shares, wanted in ((False, [60.0]), (True, [])):
+            moved: list[float] = []
+            store: Any = SharedStore(shares, moved)
+            clock = Clock()
+            self.successResultOf(Deferred.fromCoroutine(set_back(store, clock, 60.0)))
+            self.assertEqual(moved, wanted)
+
+
+class SharedStore:
+    """A store that other nodes may work on."""
+
+    def __init__(self, shares: bool, moved: list[float]) -> None:
+        self._shares = shares
+        self._moved = moved
+
+    def shares_work(self) -> bool:
+        return self._shares
+
+    async def set_back(self, seconds: float, now: float) -> None:
+        self._moved.append(seconds)
+
+
+class OptionsTests(SynchronousTestCase):
+    def configuration(self, *arguments: str) -> Config:
+        options = Options()
+        options.parseOptions(arguments)
+        return options.configuration()
+
+    def test_nobody_is_trusted_by_default(self) -> None:
+        self.assertEqual(self.configuration(), Config())
+
+    def test_local_trusts_loopback(self) -> None:
+        config = self.configuration("--local")
+        self.assertEqual(config.egress.allow_topics, LOOPBACK)
+        self.assertEqual(config.egress.allow_callbacks, LOOPBACK)
+        self.assertEqual(config.limits.exempt, LOOPBACK)
+
+    def test_local_has_the_address_of_this_machine(self) -> None:
+        for arguments, address in (
+            ([], "http://localhost:5337"),
+            (["--listen", "tcp:8080"], "http://localhost:8080"),
+            (["--listen", "tcp:0"], "http://localhost"),
+            (["--listen", "unix:/run/x.sock"], "http://localhost"),
+            (["--public-url", "https://broker.example"], "https://broker.example"),
+        ):
+            self.assertIsNone(Config().public_url)
+            self.assertEqual(self.configuration("--local", *arguments).public_url, address)
+
+    def test_couriers(self) -> None:
+        """The command line overrides the file, and the last word on it counts."""
+        path = Path(self.mktemp())
+        path.write_text("[delivery]\nprocesses = 3\n")
+        for arguments, processes in (
+            ([], 3),
+            (["--couriers", "auto"], "auto"),
+            (["--couriers", "auto", "--couriers", "0"], 0),
+        ):
+            config = self.configuration("--config", str(path), *arguments)
+            self.assertEqual(config.delivery.processes, processes)
+        for nonsense in ("many", "-1", "65"):
+            with self.assertRaisesRegex(ConfigError, '--couriers: .*it must be "auto", or from 0'):
+                self.configuration("--couriers", nonsense)
+
+    def test_local_adds_to_the_file(self) -> None:
+        path = Path(self.mktemp())
+        path.write_text("[limits]\nexempt = ['192.0.2.0/24']\npings_burst = 5\n")
+        config = self.configuration("--local", "--config", str(path))
+        self.assertEqual(config.limits.exempt, ("192.0.2.0/24", *LOOPBACK))
+        self.assertEqual(config.limits.pings_burst, 5)
+
+
+class LocalAppsTests(SynchronousTestCase):
+    """With ``--local`` the applications that come with the broker run."""
+
+    def setUp(self) -> None:
+        theirs = AppMaker("theirs", "for tests", NotesOptions, make_notes)
+        self.makers = Makers(apps={"test_feed": bundled.test_feed, "theirs": theirs})
+
+    def running(self, *arguments: str, toml: str = "") -> list[str]:
+        path = Path(self.mktemp())
+        path.write_text(toml)
+        options = Options()
+        options.parseOptions([*arguments, "--config", str(path)])
+        config = options.configuration(self.makers)
+        return [maker.name for maker, _ in select(self.makers.apps, config.apps, "apps")]
+
+    def test_only_with_local(self) -> None:
+        self.assertEqual(self.running(), [])
+        self.assertEqual(self.running("--local"), ["test_feed"])
+
+    def test_the_file_may_disable_them(self) -> None:
+        disabled = "[apps.test_feed]\nenabled = false\n"
+        self.assertEqual(self.running("--local", toml=disabled), [])
+
+    def test_the_file_may_set_options(self) -> None:
+        self.assertEqual(
+            self.running("--local", toml="[apps.test_feed]\nevery = 5\n"), ["test_feed"]
+        )
+
+    def test_those_of_others_need_their_table(self) -> None:
+        self.assertEqual(self.running("--local", toml="[apps.theirs]\n"), ["test_feed"])
+        enabled = "[apps.theirs]\nenabled = true\n"
+        self.assertEqual(self.running("--local", toml=enabled), ["test_feed", "theirs"])
+        self.assertEqual(self.running(toml=enabled), ["theirs"])
+
+
+class Part(Service):
+    """A part whose stop is over when the test says so."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.stopped: Deferred[None] = Deferred()
+        self.stopping = False
+
+    def stopService(self) -> Deferred[None]:
+        self.stopping = True
+        return self.stopped
+
+
+class StopTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.service = BrokerService(Config(), "http://broker.example", IReactorTime(self.clock))
+        self.parts = [Part(name) for name in ("store", "sink", "listener")]
+        for part in self.parts:
+            part.setServiceParent(self.service)
+        self._events = self.enterContext(capturedLogs())
+
+    def given_up(self) -> list[str]:
+        """The parts that the broker did not wait for, by its log."""
+        return [event["parts"] for event in self._events if "parts" in event]
+
+    def stop(self) -> Deferred[None]:
+        return self.service.stopService()
+
+    def test_one_after_the_other_in_reverse(self) -> None:
+        store, sink, listener = self.parts
+        stopped = self.stop()
+        for part, following in ((listener, sink), (sink, store)):
+            self.assertTrue(part.stopping)
+            self.assertFalse(following.stopping)
+            part.stopped.callback(None)
+        self.assertNoResult(stopped)
+        store.stopped.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual((self.given_up(), self.clock.getDelayedCalls()), ([], []))
+
+    def test_a_part_that_hangs_is_not_waited_for_and_the_others_stop_too(self) -> None:
+        store, sink, listener = self.parts
+        stopped = self.stop()
+        listener.stopped.callback(None)
+        self.clock.advance(STOP_WITHIN - 0.001)
+        self.assertFalse(store.stopping)
+        self.clock.advance(0.001)
+        self.assertTrue(store.stopping)
+        store.stopped.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual(self.given_up(), ["sink"])
+        sink.stopped.callback(None)  # it stops after all
+
+    def test_the_time_is_that_of_all_parts_together(self) -> None:
+        stopped = self.stop()
+        for pause in (STOP_WITHIN, MOMENT):
+            self.clock.advance(pause)
+            self.assertNoResult(stopped)
+        self.clock.advance(MOMENT)
+        self.successResultOf(stopped)
+        self.assertEqual(self.given_up(), ["listener, sink, store"])
+
+    def test_workers_stop_at_the_same_time(self) -> None:
+        self.service = BrokerService(Config(), "http://b.example", IReactorTime(self.clock))
+        store, sink, door, listener = (Part(name) for name in ("store", "sink", "door", "site"))
+        self.service.take([store], [sink, door], [listener])
+        stopped = self.stop()
+        listener.stopped.callback(None)
+        self.assertEqual([part.stopping for part in (store, sink, door)], [False, True, True])
+        sink.stopped.callback(None)
+        self.assertFalse(store.stopping)
+        door.stopped.callback(None)
+        self.assertTrue(store.stopping)
+        store.stopped.callback(None)
+        self.successResultOf(stopped)
+
+    def test_a_bug_of_one_does_not_keep_the_others_from_stopping(self) -> None:
+        store, sink, listener = self.parts
+        stopped = self.stop()
+        listener.stopped.errback(ZeroDivisionError())
+        for part in (sink, store):
+            part.stopped.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+
+@implementer(IPlugin, IFrontDoorMaker, ISinkMaker)
+class PartsMaker:
+    """A maker that records the parts that it is given."""
+
+    name = "parts"
+    help = "Keeps its parts."
+    options = ChangeListsOptions
+
+    def __init__(self) -> None:
+        self.given: list[FrontDoorParts | SinkParts] = []
+
+    def make(self, options: ChangeListsOptions, parts: Any) -> Any:
+        self.given.append(parts)
+        if isinstance(parts, FrontDoorParts):
+            return ChangeListsDoor(options, parts)
+        return ResourceSyncSink(ResourceSyncSinkOptions(), parts)
+
+
+class HubTests(SynchronousTestCase):
+    def has_hub(self, front_door: bool, notifier: bool) -> set[bool]:
+        """The ``has_hub`` that front doors and sinks are given."""
+        maker = PartsMaker()
+        makers = Makers(
+            front_doors={"websub": bundled.websub, "parts": maker},
+            notifiers={"websub": bundled.websub_delivery},
+            sinks={"parts": maker},
+        )
+        config = Config(
+            data=self.mktemp(),
+            front_doors={"websub": {"enabled": front_door}, "parts": {}},
+            notifiers={"websub": {"enabled": notifier}},
+            sinks={"parts": {}},
+        )
+        make_broker(config, reactor, makers)
+        self.assertEqual(len(maker.given), 2)
+        return {parts.has_hub for parts in maker.given}
+
+    def test_a_hub_takes_requests_and_delivers(self) -> None:
+        """With one of the two nobody can subscribe, so no hub must be advertised."""
+        for front_door in (False, True):
+            for notifier in (False, True):
+                has_hub = self.has_hub(front_door, notifier)
+                self.assertEqual(has_hub, {front_door and notifier})
+
+
+class CountersTests(SynchronousTestCase):
+    def test_front_doors_and_sinks_have_those_of_the_broker(self) -> None:
+        maker = PartsMaker()
+        makers = Makers(front_doors={"parts": maker}, sinks={"parts": maker})
+        config = Config(data=self.mktemp(), front_doors={"parts": {}}, sinks={"parts": {}})
+        make_broker(config, reactor, makers)
+        first, second = (parts.counters for parts in maker.given)
+        self.assertIs(first, second)
+
+
+class DiskSpaceTests(SynchronousTestCase):
+    def test_pings_wait_for_room_on_the_disk_of_the_data(self) -> None:
+        maker = PartsMaker()
+        makers = Makers(front_doors={"parts": maker}, notifiers={}, sinks={})
+        config = Config(data=self.mktemp(), front_doors={"parts": {}})
+        service = make_broker(config, reactor, makers)
+        space: Any = service.getServiceNamed("disk space")
+        space._problem = "it is full"
+        (parts,) = maker.given
+        assert isinstance(parts, FrontDoorParts)
+        ping = Ping("A", "http://site.example/", 1.0)
+        asking: Any = parts.broker.ping(ping, 60.0, "192.0.2.7")
+        asked: Deferred[None] = Deferred.fromCoroutine(asking)
+        self.failureResultOf(asked, Unavailable)

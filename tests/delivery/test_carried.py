@@ -1,0 +1,119 @@
+"""Tests the limits of the bytes of contents that are in memory for notifications."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.delivery.carried import OF_WALKS, SMALL, UnderWay, WalkBudget
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.events import TopicChanged
+from rsscloud_broker.model import Content, FetchResult
+from tests.delivery.engine import EngineTestCase
+
+LARGE = SMALL + 1
+
+
+class WalkRoomTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.room = WalkBudget(10 * LARGE)
+
+    def enter(self, size: int) -> Deferred[None]:
+        return Deferred.fromCoroutine(self.room.enter(size))
+
+    def test_in_the_order_in_which_they_came(self) -> None:
+        self.successResultOf(self.enter(6 * LARGE))
+        waiting = [self.enter(size * LARGE) for size in (5, 4, 1)]
+        self.assertEqual([one.called for one in waiting], [False, False, False])
+        self.room.leave(6 * LARGE)
+        self.assertEqual([one.called for one in waiting], [True, True, True])
+
+    def test_small_ones_do_not_wait(self) -> None:
+        self.successResultOf(self.enter(10 * LARGE))
+        for _ in range(1000):
+            self.successResultOf(self.enter(SMALL))
+        self.room.leave(SMALL)
+        self.assertNoResult(self.enter(LARGE))
+
+    def test_one_has_room_however_large_it_is(self) -> None:
+        self.successResultOf(self.enter(11 * LARGE))
+        waiting = self.enter(LARGE)
+        self.assertNoResult(waiting)
+        self.room.leave(11 * LARGE)
+        self.successResultOf(waiting)
+
+
+class UnderWayTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.under_way = UnderWay(10 * LARGE)
+
+    def begin(self, content: Content, *, quick: bool = False) -> bool:
+        """Begin to send a content, without an end; return whether it was allowed."""
+        try:
+            self.under_way.enter(content, to_quick_host=quick)
+        except Unavailable:
+            return False
+        return True
+
+    def test_half_of_the_room_is_for_hosts_that_answer(self) -> None:
+        contents = [Content(bytes([number]) * LARGE) for number in range(12)]
+        begun = [self.begin(content) for content in contents[:6]]
+        self.assertEqual(begun, [True] * 5 + [False])
+        begun = [self.begin(content, quick=True) for content in contents[6:]]
+        self.assertEqual(begun, [True] * 5 + [False])
+
+    def test_one_content_counts_once(self) -> None:
+        content = Content(b"x" * 5 * LARGE)
+        for _ in range(100):
+            self.assertTrue(self.begin(content))
+        self.assertFalse(self.begin(Content(b"y" * LARGE)))
+
+    def test_until_the_last_of_them_is_over(self) -> None:
+        content, other = Content(b"x" * 5 * LARGE), Content(b"y" * LARGE)
+        self.begin(content)
+        self.begin(content)
+        self.assertFalse(self.begin(other))
+        self.under_way.leave(content)
+        self.assertFalse(self.begin(other))
+        self.under_way.leave(content)
+        self.assertTrue(self.begin(other))
+
+    def test_small_ones_do_not_count(self) -> None:
+        large = Content(b"x" * 5 * LARGE)
+        self.assertTrue(self.begin(large))
+        small = Content(b"y" * SMALL)
+        self.assertTrue(self.begin(small))
+        self.under_way.leave(small)
+        self.assertFalse(self.begin(Content(b"z" * LARGE)))
+
+
+class DistributionTests(EngineTestCase):
+    """Topics with large contents, whose subscribers are silent."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.feeds = [f"http://feeds.example/{number}" for number in range(40)]
+        self.silent = [f"http://silent{number}.example/" for number in range(40)]
+
+    def change_all(self, size: int) -> None:
+        for number, feed in enumerate(self.feeds):
+            content = Content(b"%2d" % number * (size // 2))
+            reading = FetchResult(feed, content.digest, size, self.clock.wall_seconds(), content)
+            self.successResultOf(self.store.record_fetch(reading, None))
+            self.hint(TopicChanged(feed, self.clock.wall_seconds()))
+
+    def test_everybody_gets_its_content_in_the_end(self) -> None:
+        for feed, url in zip(self.feeds, self.silent, strict=True):
+            self.subscribe(url, feed, content=True)
+        self.notifier.holds.update(self.silent)
+        self.start()
+        self.change_all(OF_WALKS // 10)
+        self.advance(2)
+        self.assertLess(len(self.notifier.calls), 20)
+        for _ in range(20):
+            self.notifier.end()
+            self.advance(6)
+        self.assertEqual(set(self.called()), set(self.silent))
+        self.assertEqual(self.walks(), [])
+        for feed in self.feeds:
+            self.assertEqual(self.waiting(feed), {})

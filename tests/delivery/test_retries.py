@@ -1,0 +1,500 @@
+"""Notifications that failed or were put off are made again, in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+from attrs import evolve
+from twisted.internet.defer import Deferred, succeed
+
+from rsscloud_broker.delivery.breakers import FIRST_PAUSE, THRESHOLD
+from rsscloud_broker.delivery.outcomes import JITTER
+from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
+from rsscloud_broker.model import Lease, Notification, Outcome, SubscriptionOptions
+from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
+from tests.delivery.engine import FEED, NO_ANSWER, REFUSED, EngineTestCase
+
+URL = "http://reader0.example/0"
+
+
+class ScheduleTests(EngineTestCase):
+    def test_after_5_s_30_s_2_min_10_min_30_min_it_is_one_error(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        at, expected = 0.0, [0.0]
+        for pause in self.retries:
+            self.assertEqual(self.subscriptions()[0].consecutive_errors, 0)
+            at += pause
+            expected.append(at)
+            self.advance(pause + 1, 0.25)
+        self.assert_times(URL, expected, delta=2)
+        (found,) = self.subscriptions()
+        self.assertEqual((found.consecutive_errors, found.last_error), (1, "refused"))
+        self.assertEqual((found.dropping, self.waiting()), (False, {}))
+        self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 1)
+        self.advance(7200, 60)
+        self.assertEqual(len(self.notifier.calls), 6)
+
+    def test_jitter(self) -> None:
+        self.jitter = 1.0
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.advance(120)
+        self.assert_times(URL, [0, 5 * (1 + JITTER), (5 + 30) * (1 + JITTER)])
+
+    def test_three_that_were_given_up_mark(self) -> None:
+        self.notifier.retries = (1.0,)
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        for errors, dropping in ((1, False), (2, False), (3, True)):
+            self.change()
+            self.advance(3)
+            (found,) = self.subscriptions()
+            self.assertEqual((found.consecutive_errors, found.dropping), (errors, dropping))
+        self.assertEqual(len(self.notifier.calls), 6)
+
+    def test_changes_during_each_last_attempt_hide_no_error(self) -> None:
+        self.notifier.retries = ()
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.notifier.holds = {URL}
+        self.start()
+        self.change()
+        for errors in (1, 2, 3):
+            self.advance(1)
+            self.change()
+            self.advance(1)
+            self.notifier.end()
+            (found,) = self.subscriptions()
+            self.assertEqual((found.consecutive_errors, found.dropping), (errors, errors == 3))
+            self.advance(6)
+            self.assertEqual(len(self.notifier.calls), errors + 1)
+        self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 3)
+
+    def test_success_is_one_whenever_it_comes(self) -> None:
+        self.notifier.retries = (1.0,)
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        for _ in range(2):
+            self.change()
+            self.advance(3)
+        self.assertEqual(self.subscriptions()[0].consecutive_errors, 2)
+        self.change()
+        self.notifier.outcomes.clear()
+        self.advance(3)
+        (found,) = self.subscriptions()
+        self.assertEqual((found.consecutive_errors, found.last_error), (0, ""))
+        self.assertEqual((len(self.notifier.calls), self.waiting()), (6, {}))
+
+    def test_retry_after(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = Outcome(False, "status 503", retry_after=100.0)
+        self.start()
+        self.change()
+        self.advance(99)
+        self.notifier.outcomes.clear()
+        self.advance(2)
+        self.assert_times(URL, [0, 100])
+
+    def claim_late(self) -> Callable[[], None]:
+        """One subscriber refused, and the store has claimed the notification that waits for it.
+
+        :returns: lets the store say so.
+        """
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.advance(self.retries[0] - 1)
+        claim, held = self.store.claim_due, []
+
+        def claimed(*args: Any) -> Deferred[Any]:
+            due = self.successResultOf(claim(*args))
+            result: Deferred[Any] = Deferred()
+            if not due:
+                return succeed(due)
+            held.append(partial(result.callback, due))
+            return result
+
+        patched = self.patch(self.store, "claim_due", claimed)
+        self.advance(2)
+        patched.restore()
+        self.notifier.outcomes.clear()
+        (release,) = held
+        return release
+
+    def test_who_leaves_while_it_is_claimed_is_told_no_more(self) -> None:
+        release = self.claim_late()
+        (found,) = self.subscriptions()
+        self.successResultOf(self.store.remove_subscription(found.topic, found.callback))
+        self.hint(SubscriptionRemoved(found.topic, found.callback))
+        release()
+        self.advance(60)
+        self.assertEqual(len(self.notifier.calls), 1)
+
+    def test_who_asks_something_else_while_it_is_claimed_gets_that(self) -> None:
+        release = self.claim_late()
+        (found,) = self.subscriptions()
+        renewed = evolve(found, options={"secret": "new"})
+        stored = self.successResultOf(self.store.put_subscription(renewed))
+        self.hint(SubscriptionStored(stored))
+        options: list[SubscriptionOptions] = []
+        works = self.notifier.notify
+
+        def noted(notification: Notification) -> Coroutine[Deferred[object], object, Outcome]:
+            options.append(notification.options)
+            return works(notification)
+
+        self.patch(self.notifier, "notify", noted)
+        release()
+        self.advance(60)
+        self.assertEqual((options, self.waiting()), ([{"secret": "new"}], {}))
+
+    def test_who_is_gone_is_told_no_more(self) -> None:
+        urls = self.subscribe_many(2)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.notifier.outcomes[URL] = Outcome(False, "status 410", gone=True)
+        self.advance(10)
+        self.assertEqual([one.callback.url for one in self.subscriptions()], urls[1:])
+        self.change()
+        self.advance(60)
+        self.assertEqual(self.called(), [URL, urls[1], URL, urls[1]])
+
+    def test_protocol_with_a_schedule_of_its_own(self) -> None:
+        self.notifier.retries = (7.0, 7.0)
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.advance(60)
+        self.assert_times(URL, [0, 7, 14], delta=0.5)
+
+    def test_subscription_that_is_removed_meanwhile(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        (found,) = self.subscriptions()
+        self.successResultOf(self.store.remove_subscription(FEED, found.callback))
+        self.advance(60)
+        self.assertEqual(len(self.notifier.calls), 1)
+
+    def test_restart_goes_on_with_the_schedule(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        for _ in range(4):
+            self.advance(9)
+            self.crash()
+            self.start()
+        self.advance(10)
+        self.assert_times(URL, [0, 5, 35], delta=1)
+        self.assertEqual(self.waiting(), {URL: 3})
+
+    def test_what_was_due_while_nothing_ran_is_made_at_the_start(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.crash()
+        self.advance(3600, 600)
+        self.start()
+        self.advance(1)
+        self.assert_times(URL, [0, 3600])
+
+
+class CoalescingTests(EngineTestCase):
+    def test_changes_while_one_waits_make_no_second(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        for _ in range(3):
+            self.change()
+        self.assertEqual((self.waiting(), self.walks()), ({URL: 0}, []))
+        self.notifier.outcomes.clear()
+        self.advance(60)
+        self.assert_times(URL, [0, 5])
+        self.assertEqual(self.waiting(), {})
+
+    def test_changes_do_not_come_before_the_time_that_was_asked_for(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = Outcome(False, "status 503", retry_after=3600.0)
+        self.start()
+        for _ in range(5):
+            self.change()
+            self.advance(10, 1)
+        self.assert_times(URL, [0])
+        self.notifier.outcomes.clear()
+        self.advance(3600, 1)
+        self.assert_times(URL, [0, 3600], delta=2)
+        self.assertEqual(self.waiting(), {})
+
+    def test_who_subscribes_anew_is_told_at_once(self) -> None:
+        subscription = self.subscribe(URL)
+        self.notifier.outcomes[URL] = Outcome(False, "status 503", retry_after=3600.0)
+        self.start()
+        self.change()
+        self.notifier.outcomes.clear()
+        self.advance(10)
+        renewed = evolve(subscription, lease=Lease(self.clock.wall_seconds(), 90_000))
+        stored = self.successResultOf(self.store.put_subscription(renewed))
+        self.hint(SubscriptionStored(stored))
+        self.advance(1)
+        self.assert_times(URL, [0, 10])
+        self.assertEqual(self.waiting(), {})
+
+    def test_change_begins_the_schedule_anew(self) -> None:
+        """Who has come back does not wait for the end of a long pause."""
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.advance(60)
+        self.assert_times(URL, [0, 5, 35])
+        self.change()
+        self.advance(10)
+        self.notifier.outcomes.clear()
+        self.change()
+        self.advance(10)
+        self.assert_times(URL, [0, 5, 35, 60, 65, 70], delta=0.6)
+        self.assertEqual(self.waiting(), {})
+
+    def test_change_right_after_a_failure_waits_for_the_first_pause(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.advance(36)
+        for _ in range(3):
+            self.change()
+            self.advance(1)
+        self.advance(3)
+        self.assert_times(URL, [0, 5, 35, 40], delta=0.6)
+
+    def test_what_fails_through_all_changes_is_given_up(self) -> None:
+        self.notifier.retries = (5.0, 30.0)
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        for _ in range(5):
+            self.change()
+            self.advance(10)
+            self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 0)
+        self.change()
+        self.advance(10)
+        self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 1)
+        times = self.times(URL)
+        pauses = [after - before for before, after in pairwise(times)]
+        self.assertGreater(min(pauses), 4.9)
+        self.assertEqual(self.subscriptions()[0].consecutive_errors, 1)
+
+    def test_change_after_a_success_that_is_not_saved_yet(self) -> None:
+        """The walk still reads that a notification waits, but none does any more."""
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.slow = {"record_deliveries"}
+        self.notifier.outcomes.clear()
+        self.advance(6)
+        self.assertEqual((self.times(URL), self.waiting()), (self.times(URL)[:2], {URL: 1}))
+        self.change()
+        self.hurry()
+        self.advance(1)
+        self.assertEqual(len(self.times(URL)), 3)
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+
+    def test_changes_during_a_retry_make_exactly_one_more(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.notifier.holds, self.notifier.outcomes = {URL}, {}
+        self.advance(6)
+        for _ in range(3):
+            self.change()
+            self.advance(1)
+        self.notifier.holds.clear()
+        self.notifier.end()
+        self.advance(200)
+        self.assert_times(URL, [0, 5, 9], delta=0.5)
+        self.assertEqual((self.waiting(), self.walks()), ({}, []))
+
+    def test_claim_is_not_given_out_twice(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.notifier.holds, self.notifier.outcomes = {URL}, {}
+        self.advance(120, 1)
+        self.assertEqual(len(self.notifier.calls), 2)
+        self.notifier.end()
+        self.advance(120, 1)
+        self.assertEqual((len(self.notifier.calls), self.waiting()), (2, {}))
+
+
+class ClosedHostTests(EngineTestCase):
+    def test_put_off_and_made_when_it_answers_again(self) -> None:
+        urls = self.subscribe_many(50, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start(slice_size=10)
+        self.change()
+        self.advance(FIRST_PAUSE - 1)
+        self.assertEqual(len(self.notifier.calls), THRESHOLD)
+        self.assertEqual(self.count("open_breakers"), 1)
+        self.assertEqual(sorted(self.waiting().values()), [0] * (50 - THRESHOLD) + [1] * THRESHOLD)
+        self.advance(FIRST_PAUSE)
+        self.assertEqual(len(self.notifier.calls), THRESHOLD + 1)
+        self.notifier.calls.clear()
+        self.notifier.outcomes.clear()
+        self.advance(4 * FIRST_PAUSE)
+        self.assertEqual(sorted(self.called()), sorted(urls))
+        self.assertEqual((self.waiting(), self.count("open_breakers")), ({}, 0))
+
+    def test_all_are_told_as_soon_as_it_answers_again(self) -> None:
+        """They do not wait for the ends of their own pauses."""
+        for number, outcome in enumerate((NO_ANSWER, evolve(NO_ANSWER, port_only=True))):
+            topic, host = f"{FEED}?{number}", f"dead{number}.example"
+            self.jitter = 1.0
+            urls = self.subscribe_many(6, topic, host)
+            self.notifier.outcomes[host] = outcome
+            self.start()
+            self.change(topic)
+            self.advance(10)
+            self.assertEqual(len(self.notifier.calls), THRESHOLD)
+            self.notifier.outcomes.clear()
+            self.notifier.calls.clear()
+            self.advance(65)
+            self.assertEqual((sorted(self.called()), self.waiting(topic)), (urls, {}))
+            self.stop()
+            self.notifier.calls.clear()
+
+    def test_survives_a_restart(self) -> None:
+        self.subscribe_many(20, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start()
+        self.change()
+        self.advance(2)
+        self.crash()
+        self.start()
+        self.assertEqual(self.count("open_breakers"), 1)
+        self.change()
+        self.advance(FIRST_PAUSE / 2)
+        self.assertEqual(len(self.notifier.calls), THRESHOLD)
+
+    def test_is_stored_by_a_stop(self) -> None:
+        self.subscribe_many(20, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start()
+        self.change()
+        self.stop()
+        (state,) = self.successResultOf(self.store.hosts())
+        self.assertEqual((state.host, state.failures), ("dead.example", THRESHOLD))
+
+    def test_black_hole_costs_a_probe_now_and_then(self) -> None:
+        self.subscribe_many(200, host="dead.example")
+        self.notifier.outcomes["dead.example"] = NO_ANSWER
+        self.start()
+        self.change()
+        self.advance(4 * 3600, 30)
+        # Five at first; then after 1, 2, 4, 8, 16, 32 and 60 minutes, and a bit more each time.
+        self.assertLessEqual(len(self.notifier.calls), THRESHOLD + 10)
+        given_up = sum(one.consecutive_errors for one in self.subscriptions())
+        self.assertEqual(len(self.waiting()) + given_up, 200)
+
+
+class CrashTests(EngineTestCase):
+    def test_claims_come_up_again(self) -> None:
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.notifier.holds, self.notifier.outcomes = {URL}, {}
+        self.advance(6)
+        self.assertEqual(len(self.notifier.calls), 2)
+        self.crash()
+        self.notifier.holds.clear()
+        self.start()
+        self.advance(2)
+        self.assert_times(URL, [0, 5, 6], delta=2)
+        self.assertEqual(self.waiting(), {})
+
+
+class UnavailableTests(EngineTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.subscribe_many(1)
+        self.notifier.outcomes[URL] = REFUSED
+        self.start()
+        self.change()
+        self.notifier.outcomes.clear()
+
+    def test_store_that_cannot_be_used(self) -> None:
+        for operation in ("claim_due", "next_due", "record_deliveries"):
+            self.notifier.calls.clear()
+            self.unavailable.add(operation)
+            self.advance(3 * UNAVAILABLE_PAUSE, 0.5)
+            self.assertIn(operation, self.asked)
+            self.unavailable.clear()
+            self.advance(UNAVAILABLE_PAUSE + 1, 0.5)
+            self.assertEqual((self.called(), self.waiting()), ([URL], {}), operation)
+            self.notifier.outcomes[URL] = REFUSED
+            self.change()
+            self.notifier.outcomes.clear()
+
+    def test_stop_does_not_wait_for_it(self) -> None:
+        self.unavailable.add("claim_due")
+        self.advance(6)
+        self.unavailable.add("record_deliveries")
+        self.stop()
+        self.unavailable.clear()
+        self.start()
+        self.advance(2)
+        self.assertEqual((self.called(), self.waiting()), ([URL, URL], {}))
+
+    def test_bug_in_the_store(self) -> None:
+        for operation in ("claim_due", "record_deliveries"):
+            self.notifier.outcomes[URL] = REFUSED
+            self.change()
+            self.notifier.outcomes.clear()
+            self.notifier.calls.clear()
+            works = getattr(self.store, operation)
+
+            def broken(*args: object) -> None:
+                raise ZeroDivisionError
+
+            self.patch(self.store, operation, broken)
+            self.advance(40, 0.5)
+            self.patch(self.store, operation, works)
+            self.assertTrue(self.flushLoggedErrors(ZeroDivisionError))
+            self.advance(30, 0.5)
+            self.assertEqual((set(self.called()), self.waiting()), ({URL}, {}), operation)
+
+    def test_what_is_due_while_the_store_is_slow(self) -> None:
+        """To be woken while a look goes on must not be lost."""
+        self.advance(4.5)
+        self.slow = {"next_due"}
+        self.advance(1.5)  # URL is told; the look is not over yet
+        self.notifier.outcomes[URL] = REFUSED
+        self.change()
+        self.advance(6)
+        self.notifier.outcomes.clear()
+        self.slow = set()
+        late, self._late = self._late, []
+        self.patch(self.store, "next_due", self.store.next_due)
+        for operation in late:
+            operation()
+        self.advance(2)
+        self.assertEqual((len(self.called()), self.waiting()), (4, {}))

@@ -1,0 +1,226 @@
+"""Routes that take larger bodies than others, and forms with files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from xmlrpc.client import Binary, Boolean, DateTime, dumps, loads
+
+from twisted.internet.defer import Deferred
+from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.resource import Resource
+from twisted.web.server import Request
+from twisted.web.xmlrpc import XMLRPC
+from zope.interface import implementer
+
+from rsscloud_broker.config import Http
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import DocumentTooCostly, ParsingUnavailable
+from rsscloud_broker.http.large_calls import LARGE
+from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.http.site import Root
+from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly, SoapOperation, SoapService
+from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.testing.parsing import parse_here
+from rsscloud_broker.wire import soap
+from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
+
+FILES = "multipart/form-data"
+
+
+class Echo(Resource):
+    """Answers with the length of the body, and with the fields of the form."""
+
+    isLeaf = True
+
+    def render(self, request: Request) -> bytes:
+        assert request.content is not None
+        return b"%d %r" % (len(request.content.read()), sorted(request.args or {}))
+
+
+@implementer(IFrontDoor)
+class Door(RoutesOnly):
+    name = "large"
+
+    def routes(self) -> Sequence[Route]:
+        return [
+            Route("/small", "PUT", Echo()),
+            Route("/feeds/*", "PUT", Echo(), body_limit=2000),
+            Route("/feeds/large", "PUT", Echo(), body_limit=3000),
+            Route("/feeds/*", "GET", Echo()),
+            Route("/tiny", "PUT", Echo(), body_limit=10),
+            Route("/upload", "POST", Echo(), content_types=frozenset({FILES}), body_limit=2000),
+            Route("/form", "POST", Echo()),
+        ]
+
+
+class LargeBodiesTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.limits = HTTPLimits(Http(body_limit=1000), Clock())
+        root = Root([Door()], "http://broker.example")
+        self.factory = bounded_site(root, self.limits, Counters())
+
+    def ask(
+        self, method: str, path: str, size: int, headers: Mapping[str, str] | None = None
+    ) -> Answer:
+        where = address("192.0.2.7")
+        exchange = Exchange(self.factory.buildProtocol(where), where)
+        exchange.send(request_bytes(method, path, b"x" * size, headers))
+        return exchange.answer()
+
+    def largest(self, path: str) -> list[int]:
+        """The statuses of bodies of 10, 1000, 1001, 2000, 2001 and 3001 bytes."""
+        sizes = (10, 1000, 1001, 2000, 2001, 3001)
+        return [self.ask("PUT", path, size).status for size in sizes]
+
+    def test_limits_of_routes(self) -> None:
+        for path, statuses in (
+            ("/small", [200, 200, 413, 413, 413, 413]),
+            ("/feeds/dave/rss.xml", [200, 200, 200, 200, 413, 413]),
+            ("/feeds/dave/rss.xml?x=/small", [200, 200, 200, 200, 413, 413]),
+            ("/feeds/large", [200, 200, 200, 200, 200, 413]),
+        ):
+            self.assertEqual(self.largest(path), statuses, path)
+
+    def test_operator_may_allow_more(self) -> None:
+        """A route never lowers the limit of the operator."""
+        self.assertEqual(self.ask("PUT", "/tiny", 1000).status, 200)
+        self.limits.change(Http(body_limit=2500))
+        self.assertEqual(self.ask("PUT", "/feeds/dave/rss.xml", 2500).status, 200)
+        self.assertEqual(self.ask("PUT", "/feeds/dave/rss.xml", 2501).status, 413)
+
+    def test_refusal_names_the_limit_of_the_route(self) -> None:
+        answer = self.ask("PUT", "/feeds/dave/rss.xml", 2001)
+        self.assertEqual(answer.text, "The body must not be larger than 2000 bytes.\n")
+
+    def test_body_in_chunks(self) -> None:
+        where = address("192.0.2.7")
+        for size, status in ((2000, 200), (2001, 413)):
+            exchange = Exchange(self.factory.buildProtocol(where), where)
+            head = b"PUT /feeds/x HTTP/1.1\r\nHost: b\r\nTransfer-Encoding: chunked\r\n\r\n"
+            exchange.send(head + b"%x\r\n" % size + b"x" * size + b"\r\n0\r\n\r\n")
+            self.assertEqual(exchange.answer().status, status)
+
+    def test_forms_with_files(self) -> None:
+        """The front door gets the body as it came, and no fields."""
+        headers = {"Content-Type": f"{FILES}; boundary=b"}
+        answer = self.ask("POST", "/upload?next=1", 2000, headers)
+        self.assertEqual((answer.status, answer.text), (200, "2000 [b'next']"))
+        self.assertEqual(self.ask("POST", "/upload", 2001, headers).status, 413)
+        refused = self.ask("POST", "/form", 10, headers)
+        self.assertEqual(refused.status, 415)
+        self.assertIn("Send forms as application/x-www-form-urlencoded", refused.text)
+
+    def test_memory_for_the_largest_body(self) -> None:
+        limits = HTTPLimits(Http(body_limit=1000), Clock())
+        size = 64 * 1024 * 1024
+
+        @implementer(IFrontDoor)
+        class Huge(RoutesOnly):
+            name = "huge"
+
+            def routes(self) -> Sequence[Route]:
+                return [Route("/x", "PUT", Echo(), body_limit=size)]
+
+        self.assertFalse(limits.bodies.take(size, "192.0.2.7"))
+        bounded_site(Root([Huge()], "http://broker.example"), limits, Counters())
+        self.assertTrue(limits.bodies.take(size, "192.0.2.7"))
+
+
+class Keep(XMLRPC):
+    """Remembers what it was called with."""
+
+    body_limit = 3 * LARGE
+
+    def __init__(self) -> None:
+        super().__init__(allowNone=True)
+        self.got: list[Any] = []
+
+    def xmlrpc_keep(self, *values: Any) -> int:
+        self.got = list(values)
+        return len(values)
+
+    async def operation(self, values: Mapping[str, Any], source: str) -> str:
+        self.got = [dict(values), source]
+        return "kept"
+
+
+@implementer(IFrontDoor)
+class CallDoor:
+    name = "calls"
+
+    def __init__(self) -> None:
+        self.keep = Keep()
+
+    def routes(self) -> Sequence[Route]:
+        return []
+
+    def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
+        return {"door": self.keep}
+
+    def soap_services(self) -> Sequence[SoapService]:
+        return [SoapService("/door", {"keep": SoapOperation(self.keep.operation, ("one", "two"))})]
+
+
+class LargeCallsTests(SynchronousTestCase):
+    """Calls that are parsed by another process."""
+
+    def setUp(self) -> None:
+        self.door = CallDoor()
+        self.owners: list[str] = []
+        self.error: Exception | None = None
+        root = Root([self.door], "http://broker.example", parse=self.parse)
+        limits = HTTPLimits(Http(body_limit=LARGE), Clock())
+        self.factory = bounded_site(root, limits, Counters())
+
+    def parse(self, owner: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.owners.append(owner)
+        if self.error is not None:
+            return Deferred.fromCoroutine(self.fail_to_parse(self.error))
+        return parse_here(owner, function, *args)
+
+    async def fail_to_parse(self, error: Exception) -> None:
+        raise error
+
+    def ask(self, body: bytes, path: str = "/RPC2") -> Answer:
+        where = address("192.0.2.7")
+        exchange = Exchange(self.factory.buildProtocol(where), where)
+        exchange.send(request_bytes("POST", path, body, {"content-type": "text/xml"}))
+        return exchange.answer()
+
+    def test_values_stay_what_they_are(self) -> None:
+        values = ("x" * LARGE, 7, 1.5, Boolean(True), None, Binary(b"\0\xff"), {"a": ["b"]})
+        date = DateTime("20260102T03:04:05")
+        body = dumps((*values, [date]), "door.keep", allow_none=True).encode()
+        self.assertEqual(loads(self.ask(body).body)[0], (8,))
+        self.assertEqual(self.owners, ["192.0.2.7"])
+        large = self.door.keep.got
+        small = dumps((*values[1:], [date]), "door.keep", allow_none=True).encode()
+        self.assertEqual(loads(self.ask(small).body)[0], (7,))
+        self.assertEqual((large[0], large[1:]), (values[0], self.door.keep.got))
+        self.assertEqual(len(self.owners), 1)
+
+    def test_soap(self) -> None:
+        body = soap.encode_call("keep", {"one": "x" * LARGE, "two": "y"})
+        answer = self.ask(body, "/door")
+        self.assertEqual(soap.decode_response(answer.body), "kept")
+        self.assertEqual(self.door.keep.got, [{"one": "x" * LARGE, "two": "y"}, "192.0.2.7"])
+
+    def test_what_cannot_be_read(self) -> None:
+        for body, path, said in (
+            (b"<methodCall>" + b" " * LARGE, "/RPC2", "<int>-32700</int>"),
+            (b"<methodCall>" + b" " * LARGE + b"</methodCall>", "/RPC2", "names no method"),
+            (b"<Envelope>" + b" " * LARGE + b"</Envelope>", "/door", "SOAP-ENV:Client"),
+        ):
+            answer = self.ask(body, path)
+            self.assertIn(said, answer.text)
+
+    def test_no_parser(self) -> None:
+        body = dumps(("x" * LARGE,), "door.keep").encode()
+        self.error = DocumentTooCostly("it takes too much")
+        self.assertIn("it takes too much", self.ask(body).text)
+        self.error = ParsingUnavailable("too many wait")
+        answer = self.ask(body)
+        self.assertEqual(answer.status, 503)
+        self.assertIn("too much to read right now", answer.text)
+        self.assertEqual(self.door.keep.got, [])

@@ -1,0 +1,170 @@
+"""A crew with real processes, and what it calls: a real server on loopback."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from twisted.internet import reactor
+from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
+from twisted.trial.unittest import TestCase
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request, Site
+
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.outbound.couriers import spawning
+from rsscloud_broker.outbound.couriers.courier import Courier
+from rsscloud_broker.outbound.couriers.crew import Crew
+from rsscloud_broker.outbound.couriers.limits import Limits
+from rsscloud_broker.outbound.couriers.messages import (
+    Setup,
+)
+from rsscloud_broker.outbound.couriers.spawning import COMMAND
+from rsscloud_broker.testing import Clock
+
+OWN_PORT = 5337
+
+#: What one courier runs that no server has forked.
+COURIER = (
+    *COMMAND[:2],
+    "-c",
+    "import sys; from rsscloud_broker.outbound.couriers import process; "
+    "process.become_courier(int(sys.argv[1]))",
+)
+
+LIMITS = Limits()
+
+REACTOR: Any = reactor
+
+
+class Callback(Resource):
+    """A callback: answers at once, or when the test says so.
+
+    :ivar got: the method, the headers and the body of each request.
+    :ivar bodies: the answers at certain paths.
+    :ivar asked: fires at the next request of ``/slow``, which is never answered.
+    """
+
+    isLeaf = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.got: list[tuple[bytes, Request, bytes]] = []
+        self.bodies: dict[bytes, bytes] = {}
+        self.asked: Deferred[Request] = Deferred()
+
+    def render(self, request: Request) -> Any:
+        assert request.content is not None
+        self.got.append((request.method, request, request.content.read()))
+        if request.path == b"/slow":
+            self.asked.callback(request)
+            return NOT_DONE_YET
+        if request.path == b"/away":
+            request.redirect(b"/here")
+            return b""
+        request.setHeader(b"X-Seen", b"1")
+        request.setResponseCode(202)
+        return self.bodies.get(request.path or b"", b"\xff\0 body")
+
+
+class CrewTestCase(TestCase):
+    """A crew of one courier whose timers the test moves, and a callback.
+
+    :cvar command: what the courier runs.
+    """
+
+    timeout = 60
+    command: Sequence[str] = COMMAND
+
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.callback = Callback()
+        port: Any = REACTOR.listenTCP(0, Site(self.callback), interface="127.0.0.1")
+        self.addCleanup(port.stopListening)
+        self.url = f"http://127.0.0.1:{port.getHost().port}"
+        self.crew = self.made()
+        (self.courier,) = self.crew.couriers
+
+    def made(self, processes: int = 1) -> Crew:
+        """A crew that has started, and stops with the test."""
+        setup = Setup("tests/1.0", [], [("127.0.0.1", OWN_PORT)], 15.0, 65_536)
+        crew = Crew(REACTOR, self.clock, processes, setup, ["127.0.0.0/8"], command=self.command)
+        crew.startService()
+        self.addCleanup(lambda: crew.running and crew.stopService())
+        return crew
+
+    def request(self, path: str = "/", **more: Any) -> Deferred[OutboundReply]:
+        return Deferred.fromCoroutine(
+            self.crew.request(more.pop("method", "GET"), self.url + path, **more)
+        )
+
+    def watch_sent(self) -> list[Any]:
+        """The messages that the courier gets from now on."""
+        sent: list[Any] = []
+        link = self.courier._link
+        assert link is not None
+        original = link.send
+
+        def send(message: Any, size: int = 0) -> None:
+            sent.append(message)
+            original(message, size)
+
+        link.send = send  # type: ignore[method-assign]
+        return sent
+
+    async def until_restarted(self) -> None:
+        """Let the pause pass, and wait until the new process answers."""
+        replies: list[OutboundReply] = []
+        while not replies:
+            answer = self.request()
+            answer.addCallbacks(replies.append, lambda failure: failure.trap(Unavailable))
+            while not answer.called:
+                if self.courier._link is None:
+                    self.clock.advance(0.1)
+                await deferLater(REACTOR, 0.01)
+
+    async def pid(self) -> int:
+        """The number of the courier's process, which has started then, and has loaded nothing."""
+        while (pid := self.courier._process.pid) is None:
+            await deferLater(REACTOR, 0.01)
+        assert isinstance(pid, int)
+        return pid
+
+    async def until_ended(self, courier: Courier | None = None) -> None:
+        """Wait until a process has ended and the next one waits for its start.
+
+        :param courier: by default the first one of the crew.
+        """
+        while (courier or self.courier)._again is None:
+            await deferLater(REACTOR, 0.01)
+
+
+class StrangeProgramTestCase(CrewTestCase):
+    """A crew whose courier runs something else than a courier does.
+
+    :cvar beginning: what each program does first: ``s`` is its end of the connection.
+    """
+
+    beginning = "import os, sys, time; from socket import *; s = socket(fileno=int(sys.argv[1]));"
+
+    def setUp(self) -> None:
+        super().setUp()
+        # The crew has started its own one.
+        ours = self.courier
+        self.addCleanup(lambda: Deferred.fromCoroutine(ours.stop()))
+
+    def with_program(self, program: str) -> Courier:
+        """A courier that runs a program, instead of the only one of the crew."""
+        return self.with_command(sys.executable, "-c", f"{self.beginning} {program}")
+
+    def with_command(self, *command: str) -> Courier:
+        """A courier with a command line, instead of the only one of the crew."""
+        spawn = partial(spawning.spawn, REACTOR, command)
+        courier = Courier(0, REACTOR, self.clock, list, spawn, self.crew._limits)
+        self.crew.couriers[:] = [self.courier] = [courier]
+        self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
+        return courier

@@ -1,0 +1,521 @@
+"""Tests a crew with real processes, which call real servers on loopback."""
+
+from __future__ import annotations
+
+import errno
+import hmac
+import os
+import signal
+from itertools import pairwise
+from pathlib import Path
+from unittest import mock
+
+from attrs import evolve
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.error import ProcessExitedAlready
+from twisted.internet.task import deferLater
+from twisted.logger import capturedLogs, formatEvent
+
+from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, Unavailable
+from rsscloud_broker.interfaces import OutboundReply, Signing
+from rsscloud_broker.model.administration import Block
+from rsscloud_broker.outbound.couriers import bodies
+from rsscloud_broker.outbound.couriers import courier as module
+from rsscloud_broker.outbound.couriers.messages import Call
+from rsscloud_broker.outbound.couriers.spawning import megabytes
+from rsscloud_broker.util.direct import BreakOff
+from tests.outbound.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase
+
+
+def out_of_memory_score(pid: int) -> int:
+    """What the kernel adds to the memory of a process when it chooses one to end."""
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text(encoding="ascii"))
+
+
+class RequestTests(CrewTestCase):
+    async def test_request_and_answer(self) -> None:
+        body, headers = b"\0\xff" * 10, {"content-type": "text/xml", "x-a": "é"}
+        reply = await self.request(method="POST", headers=headers, body=body)
+        self.assertEqual(
+            (reply.status, reply.body, reply.url), (202, b"\xff\0 body", self.url + "/")
+        )
+        self.assertEqual(reply.headers["x-seen"], "1")
+        ((method, got, sent),) = self.callback.got
+        self.assertEqual((method, sent), (b"POST", body))
+        self.assertEqual(got.getHeader("user-agent"), "tests/1.0")
+        self.assertEqual(got.getHeader(b"x-a"), "é".encode())
+
+    async def test_redirects(self) -> None:
+        reply = await self.request("/away", redirects=1)
+        self.assertEqual(reply.hops, ((302, f"{self.url}/here"),))
+        self.assertEqual((await self.request("/away")).status, 302)
+
+    async def test_large_body_crosses_once(self) -> None:
+        """Other bodies and many requests between them change nothing."""
+        sent = self.watch_sent()
+        one, two = bytes(100_000), b"2" * 50_000
+        for body in (one, two, one, b"small", one):
+            await self.request(method="POST", body=body)
+        self.assertEqual([got[2] for got in self.callback.got], [one, two, one, b"small", one])
+        self.assertEqual([type(each).__name__ for each in sent].count("Body"), 2)
+
+    async def test_courier_signs(self) -> None:
+        """A content crosses once, and each request with its own secret."""
+        sent = self.watch_sent()
+        body = bytes(range(256)) * 100
+        keys = [("sesame", "sha256"), ("sesamé", "sha1"), ("sesame", "sha512")]
+        for secret, method in keys:
+            await self.request(method="POST", body=body, signing=Signing(secret, method))
+        await self.request(method="POST", body=body)
+        self.assertEqual(
+            [got[1].getHeader("x-hub-signature") for got in self.callback.got],
+            [
+                f"{method}={hmac.new(secret.encode(), body, method).hexdigest()}"
+                for secret, method in keys
+            ]
+            + [None],
+        )
+        self.assertEqual([type(each).__name__ for each in sent].count("Body"), 1)
+        calls = [each for each in sent if isinstance(each, Call)]
+        self.assertEqual([bool(each.key) for each in calls], [True, True, True, False])
+        self.assertNotIn("sesam", repr(calls))
+
+    async def test_secret_that_cannot_be_sent(self) -> None:
+        """The error does not say it."""
+        with self.assertRaises(OutboundError) as raised:
+            await self.request(method="POST", signing=Signing("sesame\ud800", "sha256"))
+        self.assertNotIn("sesame", str(raised.exception))
+        self.assertEqual((await self.request()).status, 202)
+
+    async def test_bodies_are_forgotten(self) -> None:
+        """The courier keeps a bounded number of them."""
+        self.patch(bodies, "KEPT", 2)
+        some = [bytes([number]) * 2000 for number in range(5)]
+        for body in [*some, *some]:
+            await self.request(method="POST", body=body)
+        self.assertEqual([got[2] for got in self.callback.got], [*some, *some])
+        self.assertEqual(len(self.courier._bodies._bodies), 2)
+        self.assertEqual(self.courier._bodies._bytes, 4000)
+
+    async def test_refused_addresses(self) -> None:
+        for url, kind in (
+            ("http://10.0.0.1/", AddressRefused),
+            ("http://[::1]:8080/", AddressRefused),
+            (f"http://127.0.0.1:{OWN_PORT}/", OwnAddress),
+        ):
+            with self.assertRaises(kind):
+                await self.crew.request("GET", url)
+
+    async def test_no_connection(self) -> None:
+        with self.assertRaises(OutboundError) as raised:
+            await self.crew.request("GET", "http://127.0.0.1:9999/")
+        self.assertTrue(raised.exception.port_only)
+
+    async def test_networks_change(self) -> None:
+        self.crew.allow([])
+        with self.assertRaises(AddressRefused):
+            await self.request()
+        self.crew.allow(["127.0.0.0/8"])
+        self.assertEqual((await self.request()).status, 202)
+
+    async def test_blocked_hosts(self) -> None:
+        self.crew.block([Block("host", "127.0.0.1", "spam", "alice", 0.0)])
+        with self.assertRaises(AddressRefused) as raised:
+            await self.request()
+        self.assertIn("blocked here: spam", str(raised.exception))
+        self.crew.block([])
+        self.assertEqual((await self.request()).status, 202)
+
+    async def test_text_that_cannot_be_sent(self) -> None:
+        """It is an error of this request alone."""
+        with self.assertRaises(OutboundError):
+            await self.request(headers={"x-a": "\ud800"})
+        self.assertEqual((await self.request()).status, 202)
+
+    async def test_body_that_the_courier_has_not(self) -> None:
+        """It is an error of this request alone."""
+        with mock.patch.object(self.courier._bodies, "sent", lambda body, link: 4711):
+            answer = self.request(method="POST", body=bytes(2000))
+            await self.assertFailure(answer, Unavailable)
+        self.assertEqual((await self.request(method="POST", body=bytes(2000))).status, 202)
+
+    async def test_cancelled(self) -> None:
+        """The courier breaks it off too."""
+        answer = self.request("/slow")
+        asked = await self.callback.asked
+        gone = asked.notifyFinish()
+        answer.addErrback(lambda _: None).cancel()
+        await self.assertFailure(gone, Exception)
+        self.assertEqual(self.crew.under_way, 0)
+
+    async def test_counters(self) -> None:
+        self.request("/slow").addErrback(lambda _: None)
+        await self.callback.asked
+        self.assertEqual(self.crew.under_way, 1)
+        await self.request()
+        self.clock.advance(module.BEAT)  # the courier is asked
+        await self.request()
+        self.assertEqual(self.crew.idle, 1)
+
+    async def test_a_host_belongs_to_one_courier(self) -> None:
+        self.crew = self.made(3)
+        for number in range(12):
+            await self.request(f"/{number}")
+        self.assertEqual(sorted(each._pending.last for each in self.crew.couriers), [0, 0, 12])
+
+
+class DirectTests(CrewTestCase):
+    """Requests whose end a function is told of."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.ends: list[OutboundReply | Exception] = []
+
+    def begin(self, path: str = "/", body: bytes = b"") -> BreakOff:
+        return self.crew.begin(self.ends.append, "POST", self.url + path, {}, body, 0)
+
+    async def until_over(self, count: int = 1) -> None:
+        while len(self.ends) < count:
+            await deferLater(REACTOR, 0.01)
+
+    async def test_answer(self) -> None:
+        self.begin()
+        self.assertEqual(self.crew.under_way, 1)
+        await self.until_over()
+        (reply,) = self.ends
+        assert isinstance(reply, OutboundReply)
+        self.assertEqual((reply.status, reply.body), (202, b"\xff\0 body"))
+        self.assertEqual(self.crew.under_way, 0)
+
+    async def test_no_answer(self) -> None:
+        self.crew.begin(self.ends.append, "GET", "http://10.0.0.1/", {}, b"", 0)
+        await self.until_over()
+        self.assertIsInstance(self.ends[0], AddressRefused)
+
+    async def test_broken_off(self) -> None:
+        break_off = self.begin("/slow")
+        gone = (await self.callback.asked).notifyFinish()
+        break_off()
+        break_off()
+        (end,) = self.ends
+        self.assertIsInstance(end, CancelledError)
+        await self.assertFailure(gone, Exception)
+
+    async def test_bug_of_one_keeps_no_other_waiting(self) -> None:
+        def broken(reply: OutboundReply | Exception) -> None:
+            raise ZeroDivisionError
+
+        await self.request()
+        self.crew.begin(broken, "GET", self.url, {}, b"", 0)
+        self.begin()
+        await self.until_over()
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+
+    async def test_while_the_courier_reads_slowly(self) -> None:
+        """They wait until it reads again."""
+        await self.request()
+        link = self.courier._link
+        assert link is not None
+        link.pauseProducing()
+        self.begin()
+        self.assertEqual(self.crew.under_way, 0)
+        link.resumeProducing()
+        await self.until_over()
+        self.assertIsInstance(self.ends[0], OutboundReply)
+
+    async def test_without_a_process(self) -> None:
+        await self.crew.stopService()
+        self.begin()
+        self.assertIsInstance(self.ends[0], Unavailable)
+
+
+class DeathTests(CrewTestCase):
+    async def test_killed(self) -> None:
+        """What was under way is put off; another process goes on with the same rules."""
+        self.crew.allow(["127.0.0.0/8"])
+        answer = self.request("/slow")
+        await self.callback.asked
+        self.courier.kill()
+        await self.assertFailure(answer, Unavailable)
+        self.assertEqual(self.crew.under_way, 0)
+        await self.until_restarted()
+
+    def freeze(self) -> None:
+        """Have the courier hang, and let it be noticed."""
+        os.kill(self.courier._process.pid, signal.SIGSTOP)
+        for _ in range(int(LIMITS.silent) + 1):
+            self.clock.advance(module.BEAT)
+
+    async def test_hangs(self) -> None:
+        """The next process gets at once what it had, and what it was sent and has not read."""
+        await self.request()
+        body = bytes(2000)  # crosses again: the next process has none
+        slow = self.request("/slow", method="POST", body=body)
+        await self.callback.asked
+        self.callback.asked = Deferred()
+        with capturedLogs() as events:
+            os.kill(self.courier._process.pid, signal.SIGSTOP)
+            unread, broken_off = self.request("/2", method="POST", body=body), self.request("/3")
+            self.freeze()
+            await self.until_ended()
+        broken_off.addErrback(lambda _: None).cancel()
+        self.assertEqual(self.crew.under_way, 2)
+        self.clock.advance(module.FIRST_PAUSE)
+        self.assertEqual((await unread).status, 202)
+        (await self.callback.asked).finish()
+        await slow
+        paths = [got[1].path for got in self.callback.got]
+        self.assertEqual((paths.count(b"/slow"), paths.count(b"/2"), paths.count(b"/3")), (2, 1, 0))
+        self.assertEqual([got[2] for got in self.callback.got if got[0] == b"POST"], [body] * 3)
+        said = [str(line) for line in map(formatEvent, events) if "3 requests" in str(line)]
+        self.assertEqual(len(said), 2)
+        for line in said:
+            self.assertRegex(line, "under way are handed to the next one.$")
+
+    async def test_hangs_twice(self) -> None:
+        """What two processes had at their end is put off: nobody is told a third time."""
+        await self.request()
+        slow = self.request("/slow")
+        await self.callback.asked
+        self.callback.asked = Deferred()
+        self.freeze()
+        await self.until_ended()
+        self.clock.advance(module.FIRST_PAUSE)
+        await self.callback.asked
+        self.freeze()
+        await self.assertFailure(slow, module.CourierEnded)
+
+    async def test_hangs_while_the_system_is_full(self) -> None:
+        """What no process can be started for is put off."""
+        await self.request()
+        slow = self.request("/slow")
+        await self.callback.asked
+        self.freeze()
+        await self.until_ended()
+        full = OSError(errno.EAGAIN, "no process is left")
+        with mock.patch.object(self.courier, "_spawn", side_effect=full):
+            self.clock.advance(module.FIRST_PAUSE)
+        await self.assertFailure(slow, Unavailable)
+        await self.until_restarted()
+
+    async def test_hangs_when_the_crew_stops(self) -> None:
+        """Who waits for the next process is told."""
+        await self.request()
+        slow = self.request("/slow")
+        await self.callback.asked
+        self.freeze()
+        await self.until_ended()
+        stopping = self.crew.stopService()
+        await self.assertFailure(slow, Unavailable)
+        await stopping
+
+    async def test_requests_wait_for_the_next_process(self) -> None:
+        """Nothing is put off only because a courier is being started."""
+        await self.request()
+        self.courier.kill()
+        await self.until_ended()
+        answers = [self.request(f"/{number}") for number in range(20)]
+        self.assertEqual(self.crew.under_way, 20)
+        answers[7].cancel()
+        await self.assertFailure(answers.pop(7), CancelledError)
+        self.assertEqual(self.crew.under_way, 19)
+        self.clock.advance(module.FIRST_PAUSE)
+        for answer in answers:
+            self.assertEqual((await answer).status, 202)
+        self.assertNotIn(b"/7", [request.path for _, request, _ in self.callback.got])
+        self.assertEqual(self.crew.under_way, 0)
+
+    async def test_stopped_while_requests_wait(self) -> None:
+        await self.request()
+        self.courier.kill()
+        await self.until_ended()
+        answer = self.request()
+        await self.crew.stopService()
+        await self.assertFailure(answer, Unavailable)
+
+    async def test_the_broker_stood_still(self) -> None:
+        """Then a courier is not to blame for answers that nobody has read."""
+        await self.request()
+        pid = self.courier._process.pid
+        for _ in range(3):
+            self.clock.advance(3 * LIMITS.silent)
+        self.assertEqual((await self.request()).status, 202)
+        self.assertEqual(self.courier._process.pid, pid)
+
+    async def test_never_starts(self) -> None:
+        os.kill(await self.pid(), signal.SIGSTOP)
+        answer = self.request()
+        for _ in range(int(LIMITS.first_sign) + 2):
+            self.clock.advance(module.BEAT)
+        error = await self.assertFailure(answer, Unavailable)
+        self.assertNotIsInstance(error, module.CourierEnded)
+
+    async def test_beats_while_it_lives(self) -> None:
+        """A courier that answers is not replaced, however long it has nothing to do."""
+        pid = await self.pid()
+        for _ in range(20):
+            self.clock.advance(module.BEAT)
+            await self.request()
+        self.assertEqual(self.courier._process.pid, pid)
+
+    async def test_uses_too_much_memory(self) -> None:
+        """A courier that what it was sent has made too large is replaced; no other is."""
+        await self.request()
+        pid = self.courier._process.pid
+        limits = evolve(LIMITS, megabytes=megabytes(pid) + 16)
+        self.courier._limits = lambda: limits
+        self.clock.advance(module.BEAT)
+        await self.request()
+        self.assertEqual(self.courier._process.pid, pid)
+        for number in range(8):
+            await self.request(method="POST", body=bytes([number]) * 4 * 1024 * 1024)
+        self.clock.advance(module.BEAT)
+        await self.until_restarted()
+        self.assertNotEqual(self.courier._process.pid, pid)
+
+    async def test_garbage(self) -> None:
+        """A frame that cannot be read ends the courier, and not the broker."""
+        await self.request()
+        link = self.courier._link
+        assert link is not None
+        link.dataReceived(b"\0\0\0\1\xc1")
+        await self.until_restarted()
+
+    async def test_ends_again_and_again(self) -> None:
+        """The pauses between its starts grow."""
+        pauses = []
+        for _ in range(4):
+            await self.request()
+            self.courier.kill()
+            await self.until_ended()
+            again = self.courier._again
+            assert again is not None
+            pauses.append(again.getTime() - self.clock.seconds())
+            self.clock.advance(pauses[-1] + 0.1)
+        for earlier, later in pairwise(pauses):
+            self.assertLess(abs(later - 2 * earlier), 0.1)
+
+    async def test_no_room_for_a_process(self) -> None:
+        """It is tried again, and meanwhile requests are put off."""
+        await self.request()
+        full = OSError(errno.EAGAIN, "no process is left")
+        with mock.patch.object(self.courier, "_spawn", side_effect=full):
+            self.courier.kill()
+            await self.until_ended()
+            answer = self.request()
+            self.clock.advance(1)
+            await self.assertFailure(answer, Unavailable)
+        await self.until_restarted()
+
+    async def test_bug_at_its_start_is_not_the_end(self) -> None:
+        """Before there is a process, and after that."""
+        for where, what in ((self.courier, "_spawn"), (REACTOR, "adoptStreamConnection")):
+            await self.request()
+            with mock.patch.object(where, what, side_effect=ZeroDivisionError):
+                self.courier.kill()
+                await self.until_ended()
+                answer = self.request()
+                self.clock.advance(module.FIRST_PAUSE)
+                await self.assertFailure(answer, Unavailable)
+                await self.until_ended()
+            self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+            await self.until_restarted()
+            self.clock.advance(module.RAN_WELL + 1)
+
+    async def test_no_room_for_its_connection(self) -> None:
+        """The process that has no connection is ended, and another one is started later."""
+        await self.request()
+        self.courier.kill()
+        await self.until_ended()
+        full = OSError(errno.EMFILE, "no descriptor is left")
+        with mock.patch.object(REACTOR, "adoptStreamConnection", side_effect=full):
+            answer = self.request()
+            self.clock.advance(module.FIRST_PAUSE)
+            process = self.courier._process
+            await self.assertFailure(answer, Unavailable)
+            self.assertIsNone(self.courier._link)
+            await self.until_ended()
+        self.assertRaises(ProcessExitedAlready, process.signalProcess, "KILL")
+        await self.until_restarted()
+
+    async def test_ends_while_requests_wait_for_room(self) -> None:
+        """They go on with the next process."""
+        await self.request()
+        link = self.courier._link
+        assert link is not None
+        link.pauseProducing()
+        answers = [self.request(), self.request()]
+        self.courier.kill()
+        await self.until_ended()
+        self.clock.advance(module.FIRST_PAUSE)
+        for answer in answers:
+            self.assertEqual((await answer).status, 202)
+
+    async def test_closes_while_requests_wait_for_room(self) -> None:
+        await self.request()
+        link = self.courier._link
+        assert link is not None
+        link.pauseProducing()
+        answer = self.request()
+        link.abort("it was a test")
+        await self.until_ended()
+        self.clock.advance(module.FIRST_PAUSE)
+        self.assertEqual((await answer).status, 202)
+
+    async def test_stopped(self) -> None:
+        """When the crew has stopped, its processes have ended, and nothing is under way."""
+        pid = await self.pid()
+        answer = self.request("/slow")
+        await self.callback.asked
+        stopping = self.crew.stopService()
+        await self.assertFailure(answer, Unavailable)
+        await stopping
+        self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+        await self.assertFailure(self.request(), Unavailable)
+
+    async def test_stopped_while_it_hangs(self) -> None:
+        await self.request()
+        os.kill(self.courier._process.pid, signal.SIGSTOP)
+        await self.crew.stopService()
+
+
+class IsolationTests(CrewTestCase):
+    async def test_what_a_courier_has(self) -> None:
+        """None of the operator's environment, and no file but its end of the connection."""
+        with mock.patch.dict(os.environ, {"DATABASE_PASSWORD": "sesame"}):
+            self.crew = self.made()
+        (courier,) = self.crew.couriers
+        await self.request()
+        process = Path(f"/proc/{courier._process.pid}")
+        self.assertNotIn(b"sesame", (process / "environ").read_bytes())
+        open_files = {os.readlink(each) for each in (process / "fd").iterdir()}
+        named = {
+            each for each in open_files if each.startswith("/") and not each.startswith("/dev/")
+        }
+        self.assertEqual(named, set())
+        self.assertEqual(os.readlink(process / "fd" / "1"), os.devnull)
+        self.assertEqual(
+            os.readlink(process / "fd" / "2"),
+            os.readlink(f"/proc/self/fd/{courier._standard_error._ours}"),
+        )
+        self.assertEqual(os.readlink(process / "cwd"), "/")
+        status = (process / "status").read_text(encoding="ascii")
+        self.assertIn("NoNewPrivs:\t1\n", status)
+        self.assertIn(f"CapEff:\t{'0' * 16}\n", status)
+        self.assertIn(f"CapPrm:\t{'0' * 16}\n", status)
+
+    async def test_ends_before_the_broker(self) -> None:
+        """If the system has no memory left, it ends a courier first."""
+        await self.request()
+        ours, theirs = map(out_of_memory_score, (os.getpid(), self.courier._process.pid))
+        self.assertLess(ours, theirs)
+
+    async def test_signals_to_the_group(self) -> None:
+        """It goes on until the broker has no more need of it, from its first moment on."""
+        pid = await self.pid()
+        for _ in range(2):
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+                os.kill(pid, number)
+            self.assertEqual((await self.request()).status, 202)
+        self.assertEqual(self.courier._process.pid, pid)
+        self.assertEqual(signal.pthread_sigmask(signal.SIG_BLOCK, ()), set())

@@ -1,0 +1,128 @@
+"""Tests the process that forks couriers, with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from twisted.internet.task import deferLater
+from twisted.logger import capturedLogs, formatEvent
+
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.outbound.couriers import courier as module
+from rsscloud_broker.outbound.couriers.crew import Crew
+from rsscloud_broker.outbound.couriers.limits import Limits
+from rsscloud_broker.outbound.couriers.spawning import COMMAND, megabytes
+from tests.outbound.couriers.fixture import REACTOR, CrewTestCase
+
+
+def parent_of(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def privately(pid: int) -> int:
+    """How many kilobytes of memory a process has for itself."""
+    told = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return sum(int(line.split()[1]) for line in told if line.startswith("Private"))
+
+
+class ForkServerTests(CrewTestCase):
+    async def pids(self, crew: Crew) -> list[int]:
+        """The numbers of the processes of a crew."""
+        while not all(each._process.pid for each in crew.couriers):
+            await deferLater(REACTOR, 0.01)
+        return [each._process.pid for each in crew.couriers]
+
+    async def test_one_program_for_all(self) -> None:
+        """Couriers have one parent, which is no courier, and share its memory."""
+        crew = self.made(3)
+        pids = await self.pids(crew)
+        while not all(each._has_lived for each in crew.couriers):
+            await deferLater(REACTOR, 0.01)
+        (server,) = set(map(parent_of, pids))
+        self.assertNotIn(server, pids)
+        self.assertEqual(parent_of(server), os.getpid())
+        for pid in pids:
+            self.assertLess(privately(pid), megabytes(server) * 1024 // 2)
+
+    async def test_it_ends(self) -> None:
+        """Its couriers end with it, and other ones take their places."""
+        crew = self.made(2)
+        before = await self.pids(crew)
+        server = parent_of(before[0])
+        answer = self.request("/slow")
+        await self.callback.asked
+        with capturedLogs() as events:
+            os.kill(parent_of(self.courier._process.pid), signal.SIGKILL)
+            await self.assertFailure(answer, Unavailable)
+            os.kill(server, signal.SIGKILL)
+            for each in crew.couriers:
+                await self.until_ended(each)
+        self.clock.advance(module.FIRST_PAUSE)
+        await self.until_restarted()
+        self.assertEqual(set(before) & set(await self.pids(crew)), set())
+        said = [str(formatEvent(event)) for event in events]
+        self.assertIn("the process that starts couriers has ended: ", " ".join(said))
+
+    async def test_how_couriers_end(self) -> None:
+        await self.request()
+        with capturedLogs() as events:
+            self.courier.kill()
+            await self.until_ended()
+        (said,) = [str(formatEvent(event)) for event in events if "reason" in event]
+        self.assertIn("Courier 0 has ended (signal 9); another one is started", said)
+
+    async def test_it_hangs(self) -> None:
+        """It is ended when a courier has had its time for the first sign of life."""
+        await self.request()
+        server = parent_of(await self.pid())
+        os.kill(server, signal.SIGSTOP)
+        self.courier._abort("it was a test")  # the courier ends, and nobody is told
+        further = self.crew.engage()
+        for _ in range(int(Limits().first_sign) + 3):
+            self.clock.advance(module.BEAT)
+        await self.until_ended(further)
+        self.assertRaises(ProcessLookupError, os.kill, server, 0)
+        self.clock.advance(module.LONGEST_PAUSE)
+        await self.until_restarted()
+
+    async def test_it_ends_with_the_crew(self) -> None:
+        server = parent_of(await self.pid())
+        await self.crew.stopService()
+        self.assertRaises(ProcessLookupError, os.kill, server, 0)
+
+
+class NoServerTests(CrewTestCase):
+    command = (*COMMAND[:2], "-c", "raise SystemExit('no such library')")
+
+    async def test_what_it_says(self) -> None:
+        """Requests fail, and the log says why."""
+        with capturedLogs() as events:
+            await self.assertFailure(self.request(), Unavailable)
+            await self.until_ended()
+        said = [str(formatEvent(event)) for event in events]
+        self.assertIn("The process that starts couriers: no such library", said)
+
+
+class NoProcessTests(CrewTestCase):
+    command = (
+        *COMMAND[:2],
+        "-c",
+        "import errno, os; from rsscloud_broker.outbound.couriers import process\n"
+        "fork, times = os.fork, []\n"
+        "def full():\n"
+        "    times.append(1)\n"
+        "    if len(times) < 3: raise OSError(errno.EAGAIN, '')\n"
+        "    return fork()\n"
+        "os.fork = full; process.main()",
+    )
+
+    async def test_the_system_is_full(self) -> None:
+        """It is tried again after a pause."""
+        with capturedLogs() as events:
+            await self.until_restarted()
+        said = [str(formatEvent(event)) for event in events if "reason" in event]
+        self.assertEqual(len(said), 2)
+        self.assertIn(f"it cannot be started: {os.strerror(11)}", said[0])

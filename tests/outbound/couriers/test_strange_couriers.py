@@ -1,0 +1,188 @@
+"""Couriers and brokers that send each other what they should not, or nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+from subprocess import Popen
+
+from attrs import evolve
+from msgspec import msgpack
+from twisted.internet.task import deferLater
+from twisted.logger import capturedLogs, formatEvent
+from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.outbound.couriers import courier as module
+from rsscloud_broker.outbound.couriers.messages import (
+    Alive,
+    Answered,
+    Beat,
+    Failed,
+    Forget,
+    Networks,
+    Said,
+    Setup,
+)
+from rsscloud_broker.outbound.couriers.spawning import megabytes
+from tests.outbound.couriers.fixture import COURIER, LIMITS, REACTOR, StrangeProgramTestCase
+
+
+class StrangeProgramTests(StrangeProgramTestCase):
+    """What a courier sends in which something else runs ends it, and not the broker."""
+
+    async def logged(self, program: str, expected: str) -> None:
+        """Check that a courier with a program is replaced, for a reason."""
+        courier = self.with_program(program)
+        with capturedLogs() as events:
+            courier.start()
+            answer = self.request()
+            await self.assertFailure(answer, Unavailable)
+            await self.until_ended()
+        await courier.stop()
+        said = " ".join(filter(None, map(formatEvent, events)))
+        self.assertIn(expected, said)
+        self.assertIn("it is replaced, and the 1 requests", said)
+
+    async def test_garbage(self) -> None:
+        await self.logged(
+            "s.sendall(b'GET / HTTP/1.1'); time.sleep(60)", "a frame of 1,195,725,856"
+        )
+        await self.logged("s.sendall(b'\\0\\0\\0\\3abc'); time.sleep(60)", "cannot be read")
+
+    async def test_frame_that_is_longer_than_any_content(self) -> None:
+        longest = self.crew._limits().frame
+        self.assertLess(longest, 8 * 1024 * 1024)  # by default, five of them are for a content
+        sent = (longest + 1).to_bytes(4, "big")
+        await self.logged(
+            f"s.sendall({sent!r}); time.sleep(60)", f"{longest + 1:,} bytes; {longest:,} are"
+        )
+
+    async def test_messages_of_the_broker(self) -> None:
+        """A courier may not send what the broker sends."""
+        frame = msgpack.encode([Forget(1)])
+        program = f"s.sendall({len(frame).to_bytes(4, 'big') + frame!r}); time.sleep(60)"
+        await self.logged(program, "cannot be read")
+
+    async def test_what_nobody_asked_for(self) -> None:
+        """Answers to other requests change nothing, and long lines are cut."""
+        sent = [Answered(99, 200, {}, b"", "", []), Failed(98, "Nonsense", ""), Said("x" * 10**6)]
+        frame = msgpack.encode(sent)
+        courier = self.with_program(
+            f"s.sendall(({len(frame)}).to_bytes(4, 'big') + {frame[:60]!r} + b'x' * (10 ** 6 + "
+            f"{len(frame) - 60 - 10**6})); time.sleep(60)"
+        )
+        with capturedLogs() as events:
+            courier.start()
+            answer = self.request().addErrback(lambda failure: failure.trap(Unavailable))
+            while not events:
+                await deferLater(REACTOR, 0.01)
+        self.assertNoResult(answer)
+        self.assertEqual(formatEvent(events[0]), f"Courier 0: {'x' * module.MAX_LINE}")
+        await courier.stop()
+
+    async def test_answers_nothing_but_beats(self) -> None:
+        """It is replaced when a request has waited for too many beats, and not before."""
+        frame = msgpack.encode([Alive(0)])
+        sent = len(frame).to_bytes(4, "big") + frame
+        courier = self.with_program(f"[s.sendall({sent!r}) for _ in iter(lambda: s.recv(99), b'')]")
+        courier._limits = lambda: evolve(LIMITS, answer=10 * module.BEAT)
+        with capturedLogs() as events:
+            courier.start()
+            answer = self.request()
+            for _ in range(10):
+                self.clock.advance(module.BEAT)
+                while courier._unanswered:
+                    await deferLater(REACTOR, 0.01)
+            self.assertNoResult(answer)
+            self.clock.advance(module.BEAT)
+            await self.assertFailure(answer, module.CourierEnded)
+        self.assertIn("did not answer a request", str(formatEvent(events[0])))
+        await courier.stop()
+
+    async def test_says_too_much(self) -> None:
+        """The log has a few lines of it in each beat, without control characters."""
+        frame = msgpack.encode([Said("\x1b[2Jone\ntwo")] * 1000 + [Alive(7)])
+        courier = self.with_program(
+            f"s.sendall(({len(frame)}).to_bytes(4, 'big') + {frame!r}); time.sleep(60)"
+        )
+        with capturedLogs() as events:
+            courier.start()
+            while courier.idle != 7:
+                await deferLater(REACTOR, 0.01)
+        lines = [formatEvent(event) for event in events if "said" in event]
+        self.assertEqual(lines[:-1], ["Courier 0: [2Jone two"] * (module.MAX_LINES - 1))
+        self.assertIn("left out", str(lines[-1]))
+        await courier.stop()
+
+    async def test_closes_the_connection_and_lives_on(self) -> None:
+        courier = self.with_program("s.close(); time.sleep(60)")
+        courier.start()
+        pid = courier._process.pid
+        await self.assertFailure(self.request(), Unavailable)
+        await self.until_ended()
+        self.assertRaises(ProcessLookupError, os.kill, pid, 0)
+        await courier.stop()
+
+    async def test_ends_in_the_middle_of_a_frame(self) -> None:
+        courier = self.with_program("s.sendall(b'\\0\\0\\1\\0abc')")
+        courier.start()
+        await self.assertFailure(self.request(), Unavailable)
+        await courier.stop()
+
+    async def test_first_sign_of_life(self) -> None:
+        """A process that starts slowly has more time than one that has been at work."""
+        courier = self.with_program("time.sleep(60)")
+        courier.start()
+        answer = self.request()
+        for _ in range(int(LIMITS.first_sign)):
+            self.clock.advance(module.BEAT)
+        self.assertNoResult(answer)
+        self.clock.advance(module.BEAT)
+        await self.assertFailure(answer, Unavailable)
+        await courier.stop()
+
+    async def test_full_pipe(self) -> None:
+        """What a courier does not read stays with those who send it, and is not copied."""
+        courier = self.with_program("time.sleep(60)")
+        courier.start()
+        bodies = [bytes([number]) * 2 * 1024 * 1024 for number in range(40)]
+        before = megabytes(os.getpid())
+        answers = [self.request(method="POST", body=body) for body in bodies]
+        await deferLater(REACTOR, 0)
+        self.assertLess(megabytes(os.getpid()) - before, 20)  # and not the 80 of the bodies
+        await courier.stop()
+        for answer in answers:
+            await self.assertFailure(answer, Unavailable)
+
+
+class GarbledBatchTests(TestCase):
+    """A courier that gets something strange: it ends by itself, or fails this call alone."""
+
+    timeout = 60
+
+    def sent_to_a_courier(self, data: bytes) -> bytes:
+        """Send something to a courier, and read what it sends until its end."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                number = theirs.fileno()
+                process = Popen([*COURIER, str(number)], pass_fds=[number])
+            self.addCleanup(process.kill)
+            ours.sendall(data)
+            ours.settimeout(self.timeout)
+            answers = b"".join(iter(lambda: ours.recv(65_536), b""))
+            self.assertEqual(process.wait(self.timeout), 0)
+        return answers
+
+    def test_garbage(self) -> None:
+        for garbage in (b"\0\0\0\1\xc1", b"GET / HTTP/1.1\r\n\r\n"):
+            self.assertEqual(self.sent_to_a_courier(garbage), b"")
+
+    def test_rules_that_cannot_be_followed(self) -> None:
+        """Without them, the courier might call what it must not."""
+        setup = Setup("tests/1.0", [], [], 15.0, 65_536)
+        frame = msgpack.encode([setup, Networks(["no network"]), Beat()])
+        answers = self.sent_to_a_courier(len(frame).to_bytes(4, "big") + frame)
+        self.assertIn(b"Networks failed, so it ends: ValueError", answers)
+        self.assertNotIn(b"Alive", answers)

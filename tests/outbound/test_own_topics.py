@@ -1,0 +1,189 @@
+"""The broker's own files as topics: how they are read, and when."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import Deferred, execute
+from twisted.python.filepath import FilePath
+from twisted.trial.unittest import TestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.core import FairLimiter
+from rsscloud_broker.counters import Counters
+from rsscloud_broker.errors import AddressRefused, TopicUnreadable
+from rsscloud_broker.events import FilePublished, TopicChanged
+from rsscloud_broker.interfaces import ITopicFetcher, IURLPolicy, ServedTopics
+from rsscloud_broker.model import Content, Validators
+from rsscloud_broker.outbound.own_topics import OwnTopics, OwnTopicsSink
+from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
+from rsscloud_broker.testing.clock import Clock
+from tests.core.house import NOW, CoreTestCase, change_detector
+
+HERE = "http://broker.example:5337"
+LIST = f"{HERE}/changes.xml"
+ELSEWHERE = "http://feeds.example/rss.xml"
+
+
+@implementer(IURLPolicy)
+class StrictPolicy:
+    async def check(self, url: str) -> None:
+        raise AddressRefused("no")
+
+
+class OwnTopicsTests(TestCase):
+    def setUp(self) -> None:
+        top = FilePath(self.mktemp())
+        self.directory = top.child("public")
+        hour = self.directory.descendant(["2026", "11", "21", "07.xml"])
+        hour.parent().makedirs()
+        hour.setContent(b"<hour/>")
+        self.directory.child("changes.xml").setContent(b"<weblogUpdates/>")
+        self.directory.child("changes.xml.gz").setContent(b"a twin")
+        self.directory.child(".well-known").makedirs()
+        self.directory.descendant([".well-known", "resourcesync"]).setContent(b"<urlset/>")
+        top.child("broker.sqlite").setContent(b"secret")
+        self.others = FakeFetcher({ELSEWHERE: b"<rss/>"})
+        self.topics = OwnTopics(self.others, StrictPolicy(), HERE, self.directory, execute)
+
+    def test_interfaces(self) -> None:
+        for interface in (ITopicFetcher, IURLPolicy):
+            self.assertTrue(verifyObject(interface, self.topics))
+
+    async def test_present_version_is_copied_first(self) -> None:
+        """Another node may have made it."""
+        asked: list[str] = []
+
+        async def copy(path: str) -> bool:
+            asked.append(path)
+            self.directory.child("changes.xml").setContent(b"newer")
+            return True
+
+        self.topics.copy_by(copy)
+        fetched = await self.topics.fetch(LIST)
+        self.assertEqual(fetched.content, Content(b"newer", "text/xml; charset=utf-8"))
+        await self.topics.fetch(ELSEWHERE)
+        self.assertEqual(asked, ["/changes.xml"])
+
+    async def test_own_files_are_read_where_they_lie(self) -> None:
+        for path, body in (
+            ("/changes.xml", b"<weblogUpdates/>"),
+            ("/2026/11/21/07.xml", b"<hour/>"),
+            ("/.well-known/resourcesync", b"<urlset/>"),
+        ):
+            await self.topics.check(HERE + path)
+            fetched = await self.topics.fetch(HERE + path, Validators('"a"'), 3)
+            self.assertEqual(fetched.content, Content(body, "text/xml; charset=utf-8"))
+            self.assertEqual(fetched.result, f"a file of this broker, {len(body)} bytes")
+        self.assertEqual(self.others.fetched, [])
+
+    async def test_all_others_are_for_others(self) -> None:
+        known = Validators('"a"')
+        fetched = await self.topics.fetch(ELSEWHERE, known, 3)
+        self.assertEqual(fetched.content, Content(b"<rss/>", "application/rss+xml"))
+        self.assertEqual(self.others.asked, [(known, 3)])
+        for url in (ELSEWHERE, "http://broker.example:53370/changes.xml", HERE):
+            with self.assertRaises(AddressRefused):
+                await self.topics.check(url)
+
+    async def test_nothing_else_on_this_disk(self) -> None:
+        for path in (
+            "/../broker.sqlite",
+            "/2026/../../broker.sqlite",
+            "/%2e%2e/broker.sqlite",
+            "/..%2fbroker.sqlite",
+            "//etc/passwd",
+            "/changes.xml?x=../",
+            "/changes.xml\x00",
+            "/",
+            "/2026",
+            "/shortChanges.xml",
+            "/changes.xml.gz",
+            "/nonexistent.xml",
+            "/broker.sqlite",
+            "/2026/11/21/08.xml",
+        ):
+            with self.assertRaises(TopicUnreadable, msg=path) as caught:
+                await self.topics.fetch(HERE + path)
+            self.assertTrue(caught.exception.lasting, path)
+
+
+class ServedTopicsTests(TestCase):
+    """Topics that applications serve."""
+
+    def setUp(self) -> None:
+        self.feeds = {f"{HERE}/feeds/dave.xml": Content(b"<rss/>", "application/rss+xml")}
+        self.others = FakeFetcher({ELSEWHERE: b"<rss/>"})
+        directory = FilePath(self.mktemp())
+        self.topics = OwnTopics(self.others, StrictPolicy(), HERE, directory, execute)
+        self.topics.serve(
+            [
+                ServedTopics(f"{HERE}/feeds/", self.read),
+                ServedTopics("https://static.example/", self.read),
+            ]
+        )
+        self.asked: list[str] = []
+
+    async def read(self, url: str) -> Content | None:
+        self.asked.append(url)
+        return self.feeds.get(url)
+
+    async def test_are_read_from_the_application(self) -> None:
+        url = f"{HERE}/feeds/dave.xml"
+        await self.topics.check(url)
+        fetched = await self.topics.fetch(url, Validators('"a"'), 3)
+        self.assertEqual(fetched.content, Content(b"<rss/>", "application/rss+xml"))
+        self.assertEqual(fetched.result, "a file of this broker, 6 bytes")
+
+    async def test_at_another_host(self) -> None:
+        url = "https://static.example/anna.xml"
+        self.feeds[url] = Content(b"<feed/>")
+        await self.topics.check(url)
+        self.assertEqual((await self.topics.fetch(url)).content, Content(b"<feed/>"))
+
+    async def test_that_do_not_exist(self) -> None:
+        with self.assertRaises(TopicUnreadable) as caught:
+            await self.topics.fetch(f"{HERE}/feeds/nobody.xml")
+        self.assertTrue(caught.exception.lasting)
+
+    async def test_others_are_not_asked_for(self) -> None:
+        await self.topics.fetch(ELSEWHERE)
+        with self.assertRaises(TopicUnreadable):
+            await self.topics.fetch(f"{HERE}/changes.xml")
+        for url in (f"{HERE}0/feeds/dave.xml", "https://static.example.evil.example/"):
+            with self.assertRaises(AddressRefused):
+                await self.topics.check(url)
+        self.assertEqual(self.asked, [])
+
+
+class OwnTopicsSinkTests(CoreTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.fetcher.contents[LIST] = b"<weblogUpdates/>"
+        self.sink = OwnTopicsSink(self.store, self.detector.schedule, self.clock, HERE)
+        self.start()
+
+    def publish(self) -> None:
+        event = FilePublished("/changes.xml", NOW)
+        self.successResultOf(Deferred.fromCoroutine(self.sink.handle(event)))
+
+    def test_file_with_a_subscriber(self) -> None:
+        self.subscribe(LIST)
+        self.publish()
+        self.assertEqual(self.bus.events, [TopicChanged(LIST, NOW)])
+        self.assertEqual(self.due(), [])
+
+    def test_file_of_which_nobody_wants_to_hear(self) -> None:
+        self.publish()
+        self.assertEqual(self.fetcher.fetched, [])
+
+
+def _sink(test: TestCase) -> OwnTopicsSink:
+    store, clock = memory_store(), Clock()
+    test.addCleanup(store.stopService)
+    limiter = FairLimiter(clock)
+    detector = change_detector(store, FakeFetcher(), RecordingBus(), clock, Counters(), limiter)
+    return OwnTopicsSink(store, detector.schedule, clock, HERE)
+
+
+class OwnTopicsSinkContractTests(make_sink_tests(_sink)):  # type: ignore[misc] # made at run time
+    """As every sink."""

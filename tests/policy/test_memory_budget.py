@@ -1,0 +1,62 @@
+"""Tests the budget of bytes of messages that are arriving."""
+
+from __future__ import annotations
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.policy.memory_budget import Budget
+
+
+class Arriving:
+    """A message that is arriving.
+
+    :ivar given_up: whether the budget gave it up.
+    """
+
+    def __init__(self) -> None:
+        self.given_up = False
+
+    def give_up(self) -> None:
+        self.given_up = True
+
+
+class BudgetTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.budget = Budget(limit=1000, small=100)
+        self.things = [Arriving() for _ in range(3)]
+
+    def given_up(self) -> list[int]:
+        return [number for number, one in enumerate(self.things) if one.given_up]
+
+    def test_what_has_been_under_way_for_longest_is_given_up(self) -> None:
+        first, second, third = self.things
+        for thing, size in ((first, 200), (second, 400), (first, 300), (third, 300)):
+            self.budget.grow(thing, size)
+        self.assertEqual((self.budget.held, self.given_up()), (1000, []))
+        self.budget.grow(third, 301)
+        self.assertEqual((self.budget.held, self.given_up()), (701, [0]))
+
+    def test_it_may_be_the_thing_itself(self) -> None:
+        self.budget.grow(self.things[0], 1001)
+        self.assertEqual((self.budget.held, self.given_up()), (0, [0]))
+
+    def test_the_limit_can_change(self) -> None:
+        first, second, _ = self.things
+        self.budget.grow(first, 900)
+        self.budget.resize(1900)
+        self.budget.grow(second, 1000)
+        self.assertEqual(self.given_up(), [])
+        self.budget.resize(1500)
+        self.budget.grow(second, 1001)
+        self.assertEqual((self.budget.held, self.given_up()), (1001, [0]))
+
+    def test_small_things_are_not_counted(self) -> None:
+        for thing in self.things:
+            self.budget.grow(thing, 100)
+        self.assertEqual(self.budget.held, 0)
+
+    def test_what_is_not_under_way_any_more(self) -> None:
+        self.budget.grow(self.things[0], 900)
+        for _ in range(2):
+            self.budget.drop(self.things[0])
+        self.assertEqual(self.budget.held, 0)

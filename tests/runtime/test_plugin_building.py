@@ -1,0 +1,241 @@
+"""Tests that errors of plugins name the plugin and its package, and say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from attrs import field, frozen
+from twisted.plugin import IPlugin
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import directlyProvides, implementer
+
+from rsscloud_broker import __version__
+from rsscloud_broker.interfaces import (
+    IEventSink,
+    INotifier,
+    INotifierMaker,
+    IPushesContent,
+    ISinkMaker,
+)
+from rsscloud_broker.model import Denial, Intent, Notification, Outcome
+from rsscloud_broker.runtime.plugin_building import (
+    make_all,
+    make_notifiers,
+    protocols,
+    pushed_prefixes,
+)
+from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError, discover
+from rsscloud_broker.testing import FakeNotifier, FakeOutbound, RecordingSink
+
+
+@frozen
+class Options:
+    """No options."""
+
+
+@implementer(IPlugin, ISinkMaker, INotifierMaker)
+@frozen
+class Maker:
+    """A maker whose ``make`` a test gives."""
+
+    name: str
+    make: Callable[[Any, Any], Any]
+    help: str = "For tests."
+    options: type = field(default=Options)
+
+
+@implementer(IPushesContent)
+@frozen
+class PushingMaker(Maker):
+    """Makes what pushes content, for which it declares what a test wants."""
+
+    pushed_prefixes: Callable[[Any, str, bool], Any] = field(kw_only=True)
+
+
+def raising(error: BaseException) -> Callable[[Any, Any], Any]:
+    """A ``make`` that raises."""
+
+    def make(options: Any, parts: Any) -> Any:
+        raise error
+
+    return make
+
+
+class Half:
+    """A notifier that lacks a part of its interface."""
+
+    protocol = "half"
+    carries_content = False
+    drop_after_failures = 3
+
+    async def verify(self, intent: Intent, more: str) -> Outcome:
+        return Outcome(True)
+
+    async def notify(self, notification: Notification) -> Outcome:
+        return Outcome(True)
+
+
+class Unmarked:
+    """A notifier without ``@implementer``."""
+
+    protocol = "unmarked"
+    carries_content = False
+    drop_after_failures = None
+    retries = ()
+
+    async def verify(self, intent: Intent) -> Outcome:
+        return Outcome(True)
+
+    async def notify(self, notification: Notification) -> Outcome:
+        return Outcome(True)
+
+    async def deny(self, denial: Denial) -> Outcome:
+        return Outcome(True)
+
+
+class MakingTests(SynchronousTestCase):
+    def refusal(self, kind: str, *makers: Maker) -> str:
+        chosen = [(maker, Options()) for maker in makers]
+        error = self.assertRaises(PluginError, make_all, Makers(), kind, chosen, None)
+        return str(error)
+
+    def test_made(self) -> None:
+        sink = RecordingSink()
+        chosen = [(Maker("a", lambda options, parts: (options, parts) and sink), Options())]
+        self.assertEqual(make_all(Makers(), "sinks", chosen, None), [sink])
+
+    def test_make_raises(self) -> None:
+        for error, said in (
+            (ZeroDivisionError("too\nsmall"), "ZeroDivisionError: too small"),
+            (SystemExit(), "SystemExit"),
+        ):
+            message = self.refusal("sinks", Maker("mine", raising(error)))
+            self.assertRegex(
+                message,
+                rf"^the sink 'mine' of tests.runtime.test_plugin_building cannot be made: "
+                rf"make\(\) raised {said} "
+                rf"\({__file__}, line \d+\); mend or uninstall it, or set enabled = false in "
+                r"\[sinks.mine\]$",
+            )
+
+    def test_what_is_missing_is_named(self) -> None:
+        half: Any = Half()
+        directlyProvides(half, INotifier)
+        self.assertEqual(
+            self.refusal("notifiers", Maker("mine", lambda options, outbound: half)),
+            "the notifier 'mine' of tests.runtime.test_plugin_building does not keep to INotifier: "
+            "it lacks the attribute retries, "
+            "the method verify(intent): implementation requires too many arguments, "
+            "it lacks the method deny(denial); "
+            "mend or uninstall it, or set enabled = false in [notifiers.mine]",
+        )
+
+    def test_an_interface_that_is_not_declared(self) -> None:
+        message = self.refusal("notifiers", Maker("mine", lambda options, outbound: Unmarked()))
+        self.assertIn("INotifier: its class is not marked with @implementer; mend", message)
+
+    def test_nothing_is_made(self) -> None:
+        message = self.refusal("sinks", Maker("mine", lambda options, parts: None))
+        self.assertIn("does not keep to IEventSink: make() returned None; mend", message)
+
+    def test_one_fault_alone(self) -> None:
+        sink: Any = RecordingSink()
+        del sink.name
+        directlyProvides(sink, IEventSink)
+        message = self.refusal("sinks", Maker("mine", lambda options, parts: sink))
+        self.assertIn("IEventSink: it lacks the attribute name; mend", message)
+
+    def test_names_that_are_none(self) -> None:
+        notifier: Any = FakeNotifier("pigeon")
+        notifier.protocol = ["pigeon"]
+        self.assertEqual(
+            self.refusal("notifiers", Maker("mine", lambda options, outbound: notifier)),
+            "the notifier 'mine' of tests.runtime.test_plugin_building does not keep to "
+            "INotifier: its protocol is a list and must be a str; mend or uninstall it, or set "
+            "enabled = false in [notifiers.mine]",
+        )
+        sink: Any = RecordingSink()
+        sink.name = None
+        said = self.refusal("sinks", Maker("mine", lambda options, parts: sink))
+        self.assertIn("its name is a NoneType and must be a str; mend", said)
+
+    def test_all_of_a_kind_are_told_at_once(self) -> None:
+        bad = raising(ValueError("no"))
+        lines = self.refusal("sinks", Maker("a", bad), Maker("b", bad)).splitlines()
+        self.assertEqual([line[:14] for line in lines], ["the sink 'a' o", "the sink 'b' o"])
+
+    def test_two_notifiers_of_one_protocol(self) -> None:
+        chosen = [
+            (Maker(name, lambda options, outbound: FakeNotifier("pigeon")), Options())
+            for name in ("a", "b")
+        ]
+        error = self.assertRaises(PluginError, make_notifiers, Makers(), chosen, FakeOutbound())
+        self.assertEqual(
+            str(error),
+            "two notifiers carry the protocol 'pigeon': the notifier 'a' of "
+            "tests.runtime.test_plugin_building, and the notifier 'b' of "
+            "tests.runtime.test_plugin_building; set enabled = false in [notifiers.a] or "
+            "[notifiers.b]",
+        )
+
+    def test_protocols(self) -> None:
+        self.assertIn("soap", protocols({}))
+        self.assertNotIn("soap", protocols({"soap": {"enabled": False}}))
+
+
+class PackageTests(SynchronousTestCase):
+    def test_bundled(self) -> None:
+        makers = discover()
+        package = makers.package_of(makers.sinks["distribution"])
+        self.assertEqual(package, f"rsscloud-broker {__version__}")
+
+
+def _returned(value: object, *args: object) -> object:
+    return value
+
+
+class PushedPrefixesTests(SynchronousTestCase):
+    """Which topics the broker does not fetch, since a plugin pushes their content."""
+
+    def declared(self, *declarations: Callable[[Any, str, bool], Any]) -> tuple[str, ...]:
+        makers = [
+            PushingMaker(f"sink{number}", make=raising(AssertionError()), pushed_prefixes=each)
+            for number, each in enumerate(declarations)
+        ]
+        chosen: dict[str, list[tuple[Any, Any]]] = {
+            "notifiers": [(Maker("silent", raising(AssertionError())), Options())],
+            "sinks": [(maker, Options()) for maker in makers],
+        }
+        return pushed_prefixes(Makers(), chosen, "http://broker.example", has_hub=True)
+
+    def test_declared_before_any_part_is_made(self) -> None:
+        self.assertEqual(
+            self.declared(
+                lambda options, url, hub: (f"{url}/{options}/{hub}",),
+                lambda options, url, hub: ["http://a.example/", "http://b.example/"],
+            ),
+            ("http://broker.example/Options()/True", "http://a.example/", "http://b.example/"),
+        )
+
+    def test_declarations_that_cannot_be_used(self) -> None:
+        for bad in ("http://a.example/", ("http://",), ("",), (b"http://a.example/",), None):
+            with self.assertRaises(PluginError) as caught:
+                self.declared(partial(_returned, bad))
+            self.assertIn(f"pushed_prefixes() returned {bad!r}; it must", str(caught.exception))
+
+    def test_each_problem_has_its_line(self) -> None:
+        def broken(options: Any, public_url: str, has_hub: bool) -> Any:
+            raise ZeroDivisionError("too small")
+
+        with self.assertRaises(PluginError) as caught:
+            self.declared(broken, lambda options, url, hub: (), lambda options, url, hub: "x")
+        first, second = str(caught.exception).splitlines()
+        self.assertRegex(
+            first,
+            r"^the sink 'sink0' of tests.runtime.test_plugin_building: pushed_prefixes\(\) raised "
+            rf"ZeroDivisionError: too small \({__file__}, line \d+\); mend or uninstall it, or set "
+            r"enabled = false in \[sinks.sink0\]$",
+        )
+        self.assertIn("the sink 'sink2' of tests.runtime.test_plugin_building", second)

@@ -1,0 +1,213 @@
+"""Tests the checks before a start, with real files and ports."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import SkipTest
+
+from attrs import evolve
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.config import Config, Log
+from rsscloud_broker.runtime import data_lock
+from rsscloud_broker.runtime.start_checks import Findings, examine, file_faults
+from rsscloud_broker.storage import migrate
+from rsscloud_broker.storage.upgrade import LATEST_REVISION
+from tests.processes import free_port
+
+
+class StartChecksTestCase(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.home = Path(self.mktemp()).absolute()
+        self.home.mkdir()
+        self.data = self.home / "data"
+        listen = f"tcp:{free_port()}:interface=127.0.0.1"
+        self.config = Config(data=str(self.data), listen=(listen,))
+
+    def found(self) -> Findings:
+        """Run the checks; assert that they change no file."""
+        before = sorted(self.home.rglob("*"))
+        findings = examine(self.config)
+        self.assertEqual(sorted(self.home.rglob("*")), before)
+        return findings
+
+    def faults(self) -> list[str]:
+        return self.found().faults
+
+
+class DataTests(StartChecksTestCase):
+    def test_all_is_well(self) -> None:
+        self.assertEqual(self.found(), Findings("will be made", "will be made"))
+        self.data.mkdir()
+        self.assertEqual(self.found(), Findings("can be written", "will be made"))
+
+    def test_deep_directories_are_made(self) -> None:
+        self.config = evolve(self.config, data=str(self.data / "a" / "b"))
+        self.assertEqual(self.found().data, "will be made")
+
+    def test_a_file_in_its_place(self) -> None:
+        self.data.write_text("")
+        self.assertEqual(
+            self.faults(),
+            [
+                f"{self.data} is no directory, so nothing can be kept in {self.data}; "
+                "--data names another directory"
+            ],
+        )
+
+    def test_a_directory_of_the_database(self) -> None:
+        """The database may be outside the data directory."""
+        file = self.home / "other"
+        file.write_text("")
+        self.config = evolve(self.config, database=f"sqlite:///{file}/broker.db")
+        (fault,) = self.faults()
+        self.assertIn(f"{file} is no directory", fault)
+        self.assertIn("'database' in the configuration names another", fault)
+
+    def test_of_another_database_there_is_no_file(self) -> None:
+        self.config = evolve(self.config, database="sqlite://")
+        self.assertEqual(file_faults(self.config), [])
+        (fault,) = self.faults()
+        self.assertIn("is in memory and would keep nothing", fault)
+
+    def test_root_is_told_whose_the_data_are(self) -> None:
+        if os.geteuid() != 0:
+            raise SkipTest("only root may give files away")
+        self.data.mkdir()
+        self.assertEqual(self.found().notes, [])
+        os.chown(self.data, 65534, 65534)
+        (note,) = self.found().notes
+        self.assertIn(f"this check ran as root, who may do anything, and {self.data} belongs", note)
+        self.assertIn("runuser -u nobody", note)
+
+
+class DatabaseTests(StartChecksTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        migrate(self.config.database_url)
+        self.file = self.data / "broker.sqlite"
+
+    def change(self, statement: str) -> None:
+        with closing(sqlite3.connect(self.file)) as connection, connection:
+            connection.execute(statement)
+
+    def test_up_to_date(self) -> None:
+        self.assertEqual(self.found().database, f"revision {LATEST_REVISION}, which is up to date")
+
+    def test_older(self) -> None:
+        self.change("UPDATE alembic_version SET version_num = '0004'")
+        state = f"revision 0004; the start migrates it to {LATEST_REVISION}"
+        self.assertEqual(self.found().database, state)
+
+    def test_empty(self) -> None:
+        self.file.write_bytes(b"")
+        self.assertIn("has no tables yet; the start makes those of", self.found().database)
+
+    def test_newer(self) -> None:
+        self.change("UPDATE alembic_version SET version_num = '9999'")
+        (fault,) = self.faults()
+        self.assertTrue(fault.startswith(f"sqlite:///{self.file}: the database was made by a"))
+
+    def test_damaged(self) -> None:
+        self.file.write_bytes(b"This is a text and no database.\n" * 100)
+        (fault,) = self.faults()
+        self.assertIn("file is not a database", fault)
+        self.assertEqual(len(fault.splitlines()), 1)
+
+
+class ListenTests(StartChecksTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.data.mkdir()
+        other = socket.socket()
+        self.addCleanup(other.close)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        self.port = other.getsockname()[1]
+        self.config = evolve(self.config, listen=(f"tcp:{self.port}:interface=127.0.0.1",))
+
+    def test_a_port_of_somebody_else(self) -> None:
+        (fault,) = self.faults()
+        self.assertIn(f"127.0.0.1:{self.port}", fault)
+
+    def test_a_port_of_the_broker_that_runs(self) -> None:
+        lock = data_lock.hold(str(self.data))
+        self.addCleanup(lock.close)
+        found = self.found()
+        self.assertEqual(found.faults, [])
+        self.assertEqual(
+            found.notes,
+            [f"{self.config.listen[0]} is in use: a broker runs with this data already"],
+        )
+
+    def test_a_socket_of_systemd(self) -> None:
+        self.config = evolve(self.config, listen=("systemd:domain=INET:index=0",))
+        (note,) = self.found().notes
+        self.assertIn("was not tried", note)
+
+
+class DataLockTests(SynchronousTestCase):
+    def test_one_at_a_time(self) -> None:
+        data = self.mktemp()
+        self.assertFalse(data_lock.is_held(data))
+        Path(data).mkdir()
+        self.assertFalse(data_lock.is_held(data))
+        with data_lock.hold(data):
+            self.assertTrue(data_lock.is_held(data))
+            self.assertRaises(BlockingIOError, data_lock.hold, data)
+        self.assertFalse(data_lock.is_held(data))
+
+
+class AccessLogTests(StartChecksTestCase):
+    def with_access(self, path: str) -> None:
+        self.config = evolve(self.config, log=Log(access=path))
+
+    def test_none_and_stdout(self) -> None:
+        for path in ("", "-"):
+            self.with_access(path)
+            self.assertEqual(self.faults(), [])
+
+    def test_a_file_that_can_be_made_or_written(self) -> None:
+        path = self.home / "access.log"
+        self.with_access(str(path))
+        self.assertEqual(self.faults(), [])
+        path.write_text("")
+        self.assertEqual(self.faults(), [])
+
+    def test_no_directory(self) -> None:
+        self.with_access(str(self.home / "none" / "access.log"))
+        (fault,) = self.faults()
+        self.assertIn(f"{self.home}/none is no directory", fault)
+
+    def test_a_directory_in_its_place(self) -> None:
+        self.with_access(str(self.home))
+        (fault,) = self.faults()
+        self.assertIn("is a directory: name a file in [log] access", fault)
+
+    def test_a_file_of_somebody_else(self) -> None:
+        if os.geteuid():
+            raise SkipTest("only root can become another user")
+        home = Path(self.enterContext(TemporaryDirectory()))
+        home.chmod(0o755)
+        data, closed = home / "data", home / "closed"
+        for directory in (data, closed):
+            directory.mkdir(mode=0o700)
+        os.chown(data, 65534, -1)
+        (home / "access.log").touch(0o640)
+        self.addCleanup(os.seteuid, 0)
+        os.seteuid(65534)
+        for path, said in (
+            (home / "access.log", "cannot be written by"),
+            (home / "other.log", f"may not write in {home}"),
+            (closed / "access.log", f"may not write in {closed}"),
+            (closed / "a" / "access.log", "is no directory, or"),
+        ):
+            log = Log(access=str(path))
+            (fault,) = file_faults(evolve(self.config, data=str(data), log=log))
+            self.assertIn(f"the access log {path} cannot be ", fault)
+            self.assertIn(said, fault)

@@ -1,0 +1,284 @@
+"""Tests periodic jobs: they run at round times, one at a time, and go on after a failure."""
+
+from __future__ import annotations
+
+import time
+
+from twisted.internet.base import ReactorBase
+from twisted.internet.defer import Deferred
+from twisted.internet.selectreactor import SelectReactor
+from twisted.logger import (
+    ILogObserver,
+    LogEvent,
+    LogLevel,
+    capturedLogs,
+    formatEvent,
+    globalLogPublisher,
+)
+from twisted.trial.unittest import SynchronousTestCase
+from zope.interface import implementer
+from zope.interface.verify import verifyObject
+
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.testing.clock import About, Clock
+from rsscloud_broker.util.clock import (
+    LOOK,
+    EachPeriod,
+    SystemClock,
+    WallClockWatch,
+    endless_call,
+    use_monotonic_timers,
+)
+
+
+class EachPeriodTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock(1_000_030.0)  # 10 seconds into a minute
+        self.runs: list[float] = []
+        self.gate: Deferred[None] | None = None
+
+    async def job(self) -> None:
+        self.runs.append(About(self.clock.wall_seconds()))
+        if self.gate is not None:
+            await self.gate
+
+    def each_minute(self, *, after: float = 0.0, at_start: bool = False) -> EachPeriod:
+        service = EachPeriod(self.clock, 60.0, self.job, name="job", after=after, at_start=at_start)
+        service.startService()
+        return service
+
+    def test_runs_fall_on_multiples_of_the_period(self) -> None:
+        self.each_minute()
+        self.clock.pump([49.0, 1.0, 59.0, 1.0])
+        self.assertEqual(self.runs, [1_000_080.0, 1_000_140.0])
+
+    def test_after_moves_them(self) -> None:
+        self.each_minute(after=5.0)
+        self.clock.pump([50.0, 5.0, 60.0])
+        self.assertEqual(self.runs, [1_000_085.0, 1_000_145.0])
+
+    def test_at_start(self) -> None:
+        self.each_minute(at_start=True)
+        self.assertEqual(self.runs, [1_000_030.0])
+
+    def test_a_failure_is_logged_and_the_next_run_comes(self) -> None:
+        self.gate = Deferred()
+        self.gate.errback(OSError("disk full"))
+        self.each_minute(at_start=True)
+        self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
+        self.gate = None
+        self.clock.advance(50.0)
+        self.assertEqual(len(self.runs), 2)
+
+    def test_a_store_that_is_not_there_is_a_line_of_the_log_without_a_traceback(self) -> None:
+        self.gate = Deferred()
+        self.gate.errback(Unavailable("no disk space is left"))
+        with capturedLogs() as logged:
+            self.each_minute(at_start=True)
+        self.assertEqual(
+            [formatEvent(line) for line in logged],
+            ["job: no disk space is left; it is tried again in its next turn."],
+        )
+
+    def test_a_long_run_is_not_overtaken(self) -> None:
+        gate: Deferred[None] = Deferred()
+        self.gate = gate
+        self.each_minute()
+        self.clock.pump([50.0, 60.0, 60.0])
+        self.assertEqual(len(self.runs), 1)
+        gate.callback(None)
+        self.clock.advance(60.0)
+        self.assertEqual(len(self.runs), 2)
+
+    def warnings(self) -> list[str]:
+        """The warnings that are logged from now on."""
+        seen: list[str] = []
+
+        @implementer(ILogObserver)
+        def observe(event: LogEvent) -> None:
+            if event["log_level"] is LogLevel.warn:
+                seen.append(formatEvent(event))
+
+        globalLogPublisher.addObserver(observe)
+        self.addCleanup(globalLogPublisher.removeObserver, observe)
+        return seen
+
+    def test_a_run_that_takes_a_whole_period_is_complained_of(self) -> None:
+        seen = self.warnings()
+        self.gate = Deferred()
+        self.each_minute()
+        self.clock.pump([50.0, 60.0])
+        self.assertEqual(len(seen), 1)
+
+    def test_a_run_that_the_start_began_is_not(self) -> None:
+        seen = self.warnings()
+        self.gate = Deferred()
+        self.each_minute(at_start=True)
+        self.clock.advance(50.0)
+        self.assertEqual((seen, len(self.runs)), ([], 1))
+        self.clock.advance(60.0)
+        self.assertEqual(len(seen), 1)
+
+    def test_stopping_waits_for_the_run_and_ends_the_timer(self) -> None:
+        gate: Deferred[None] = Deferred()
+        self.gate = gate
+        service = self.each_minute(at_start=True)
+        stopped = service.stopService()
+        assert stopped is not None
+        self.assertNoResult(stopped)
+        gate.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+        self.assertIsNone(service.stopService())
+
+    def test_the_wall_clock_set_back_holds_nothing_up(self) -> None:
+        self.each_minute()
+        self.clock.set_wall(-7200.0)
+        self.clock.pump([LOOK])
+        self.assertEqual(len(self.runs), 1)
+        self.clock.pump([1.0] * 60)
+        self.assertEqual(len(self.runs), 2)
+
+    def test_the_wall_clock_set_forward_brings_a_run_soon(self) -> None:
+        self.each_minute()
+        self.clock.set_wall(7200.0)
+        self.clock.pump([LOOK])
+        self.assertEqual(len(self.runs), 1)
+
+
+class WallClockWatchTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.clock = Clock()
+        self.moved: list[float] = []
+        self.watch = WallClockWatch(self.clock, self.move)
+        self.watch.startService()
+
+    async def move(self, seconds: float) -> None:
+        self.moved.append(seconds)
+
+    def test_time_that_passes_moves_nothing(self) -> None:
+        self.clock.pump([1.0] * 100 + [60.0])
+        self.assertEqual(self.moved, [])
+
+    def test_set_back(self) -> None:
+        self.clock.set_wall(-7200.0)
+        self.clock.pump([1.0] * 10)
+        self.assertEqual(self.moved, [About(7200.0)])
+
+    def test_set_forward(self) -> None:
+        self.clock.set_wall(7200.0)
+        self.clock.pump([1.0] * 10)
+        self.assertEqual(self.moved, [])
+
+    def test_adjusted_a_little_all_the_time(self) -> None:
+        for _ in range(100):
+            self.clock.set_wall(-0.5)
+            self.clock.advance(1.0)
+        self.assertEqual(self.moved, [])
+
+    def test_a_failure_is_logged_and_the_watch_goes_on(self) -> None:
+        async def fail(seconds: float) -> None:
+            raise OSError("disk full")
+
+        self.watch.stopService()
+        self.watch = WallClockWatch(self.clock, fail)
+        self.watch.startService()
+        for _ in range(2):
+            self.clock.set_wall(-60.0)
+            self.clock.pump([1.0] * 3)
+        self.assertEqual(len(self.flushLoggedErrors(OSError)), 2)
+
+    def test_stopped(self) -> None:
+        self.watch.stopService()
+        self.assertEqual(self.clock.getDelayedCalls(), [])
+
+    def test_a_store_that_is_not_there_is_a_line_of_the_log_without_a_traceback(self) -> None:
+        async def fail(seconds: float) -> None:
+            raise Unavailable("no disk space is left")
+
+        watch = WallClockWatch(self.clock, fail)
+        watch.startService()
+        self.clock.set_wall(-7200)
+        with capturedLogs() as logged:
+            self.clock.advance(1)
+        self.assertEqual(
+            formatEvent(logged[-1]),
+            "What is stored could not be moved along with the wall clock: no disk space is left",
+        )
+
+
+class SystemClockTests(SynchronousTestCase):
+    def test_interface(self) -> None:
+        self.assertTrue(verifyObject(IClock, SystemClock(Clock())))
+        self.assertTrue(verifyObject(IClock, Clock()))
+
+    def test_timers_go_by_the_monotonic_clock(self) -> None:
+        reactor = ReactorBase.__new__(SelectReactor)
+        use_monotonic_timers(reactor)
+        before = time.monotonic()
+        self.assertTrue(before <= SystemClock(reactor).seconds() <= time.monotonic())
+
+    def test_it_follows_another_clock(self) -> None:
+        """It is set by what a reading leaves no doubt about, and goes on in between."""
+        clock, now = SystemClock(Clock()), time.monotonic()
+
+        def shows(expected: float) -> None:
+            ahead = clock.wall_seconds() - time.monotonic()
+            self.assertLess(abs(ahead - expected), 0.0001)
+
+        clock.follow(now + 900.0, now - 0.2, now)
+        shows(900.0)
+        clock.follow(now + 900.1, now - 0.3, now)
+        shows(900.1)
+        clock.follow(now + 900.0, now - 0.5, now)  # what it shows may be right
+        shows(900.1)
+        clock.follow(now - 300.0, now - 0.5, now)  # the other one was set back
+        shows(-299.5)
+
+    def test_the_wall_clock_is_that_of_the_computer(self) -> None:
+        before = time.time()
+        self.assertTrue(before <= SystemClock(Clock()).wall_seconds() <= time.time())
+
+
+class EndlessCallTests(SynchronousTestCase):
+    def test_goes_on_after_a_failure(self) -> None:
+        clock = Clock()
+        calls = 0
+
+        def fail() -> None:
+            nonlocal calls
+            calls += 1
+            raise ZeroDivisionError
+
+        async def fail_later() -> None:
+            fail()
+
+        for job in (fail, fail_later):
+            calls = 0
+            endless = endless_call(clock, job, "The job")
+            endless.start(1.0)
+            clock.pump([1.0] * 3)
+            self.assertEqual(calls, 4)
+            endless.stop()
+            clock.pump([1.0] * 3)
+            self.assertEqual(calls, 4)
+        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 8)
+
+    def test_one_at_a_time(self) -> None:
+        clock = Clock()
+        under_way: list[Deferred[None]] = []
+
+        async def job() -> None:
+            under_way.append(Deferred())
+            await under_way[-1]
+
+        endless = endless_call(clock, job, "The job")
+        endless.start(1.0)
+        clock.pump([1.0] * 3)
+        self.assertEqual(len(under_way), 1)
+        under_way[0].callback(None)
+        clock.advance(1.0)
+        self.assertEqual(len(under_way), 2)
+        endless.stop()
+        under_way[1].cancel()

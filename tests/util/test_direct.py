@@ -1,0 +1,68 @@
+"""Coroutines and functions that are told of an end."""
+
+from __future__ import annotations
+
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.util.direct import BreakOff, Done, nothing_to_break_off, tell, told
+
+
+class TellTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.gate: Deferred[int] = Deferred()
+        self.ends: list[object] = []
+
+    async def wait(self) -> int:
+        return await self.gate
+
+    def test_result(self) -> None:
+        tell(self.wait(), self.ends.append)
+        self.assertEqual(self.ends, [])
+        self.gate.callback(7)
+        self.assertEqual(self.ends, [7])
+
+    def test_exception(self) -> None:
+        tell(self.wait(), self.ends.append)
+        error = ZeroDivisionError()
+        self.gate.errback(error)
+        self.assertEqual(self.ends, [error])
+
+    def test_broken_off(self) -> None:
+        break_off = tell(self.wait(), self.ends.append)
+        break_off()
+        break_off()
+        (end,) = self.ends
+        self.assertIsInstance(end, CancelledError)
+
+
+class ToldTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.waiting: list[Done[int]] = []
+
+    def begin(self, done: Done[int]) -> BreakOff:
+        self.waiting.append(done)
+        return lambda: done(CancelledError())
+
+    def test_result(self) -> None:
+        over = Deferred.fromCoroutine(told(self.begin))
+        self.assertNoResult(over)
+        self.waiting[0](7)
+        self.assertEqual(self.successResultOf(over), 7)
+
+    def test_exception(self) -> None:
+        over = Deferred.fromCoroutine(told(self.begin))
+        self.waiting[0](ZeroDivisionError())
+        self.failureResultOf(over, ZeroDivisionError)
+
+    def test_over_at_once(self) -> None:
+        def begin(done: Done[int]) -> BreakOff:
+            done(7)
+            return nothing_to_break_off
+
+        self.assertEqual(self.successResultOf(Deferred.fromCoroutine(told(begin))), 7)
+
+    def test_cancelled(self) -> None:
+        over = Deferred.fromCoroutine(told(self.begin))
+        over.cancel()
+        self.failureResultOf(over, CancelledError)
