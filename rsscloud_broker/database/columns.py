@@ -81,6 +81,20 @@ def _insertion(table: str, columns: Sequence[str], rows: int) -> str:
 #: The type of ids.  SQLite assigns ids by itself only for a column of type INTEGER.
 Key = BigInteger().with_variant(Integer(), "sqlite")
 
+
+def required(kind: type[Any], *names: str) -> list[Column[Any]]:
+    """Make columns of one type that are never null."""
+    return [Column(name, kind, nullable=False) for name in names]
+
+
+def cascade(column: str) -> ForeignKey:
+    """Makes a column refer to one of another table (``table.column``).
+
+    The rows with that column are deleted together with the row that they refer to.
+    """
+    return ForeignKey(column, ondelete="CASCADE")
+
+
 _ACCOUNTS = Table("account", MetaData(), Column("id", Key, primary_key=True))
 
 

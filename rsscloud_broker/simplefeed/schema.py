@@ -88,4 +88,4 @@ document: Final = Table(
 )
 
 #: The tables, for ``storage.migrate``.
-TABLES: Final = AppTables(metadata, "rsscloud_broker.simplefeed:migrations", "0003")
+TABLES: Final = AppTables(metadata, "rsscloud_broker.simplefeed:migrations", "0001")

@@ -42,7 +42,7 @@ from rsscloud_broker.storage import nodes
 from rsscloud_broker.storage.schema import metadata
 
 #: The revision of the tables of this version.  Revisions are numbers of four digits.
-LATEST_REVISION = "0026"
+LATEST_REVISION = "0001"
 
 #: No applications.
 NO_APPS: Final[Mapping[str, AppTables]] = MappingProxyType({})
@@ -266,7 +266,7 @@ def _check_known(revisions: Iterable[str], tables: _Tables) -> None:
         raise UnfitDatabase(_of_another_program(why, tables))
     if unknown:
         raise UnfitDatabase(
-            f"the database was made by a newer version of {tables.owner}: this one does not "
-            f"know its revision {', '.join(sorted(unknown))}. Install that version again, or "
-            "restore a copy of the database from before the upgrade."
+            f"the database was made by a newer version of {tables.owner}, or by one from before "
+            f"the first release: this one does not know its revision {', '.join(sorted(unknown))}. "
+            "Install that version again, or restore a copy of the database from before the upgrade."
         )

@@ -19,6 +19,7 @@ from rsscloud_broker.runtime.start_checks import Findings, examine, file_faults
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.upgrade import LATEST_REVISION
 from tests.processes import free_port
+from tests.storage import next_version
 
 
 class StartChecksTestCase(SynchronousTestCase):
@@ -100,9 +101,9 @@ class DatabaseTests(StartChecksTestCase):
         self.assertEqual(self.found().database, f"revision {LATEST_REVISION}, which is up to date")
 
     def test_older(self) -> None:
-        self.change("UPDATE alembic_version SET version_num = '0004'")
-        state = f"revision 0004; the start migrates it to {LATEST_REVISION}"
-        self.assertEqual(self.found().database, state)
+        state = f"revision {LATEST_REVISION}; the start migrates it to {next_version.REVISION}"
+        with next_version.installed():
+            self.assertEqual(self.found().database, state)
 
     def test_empty(self) -> None:
         self.file.write_bytes(b"")

@@ -7,17 +7,12 @@ from contextlib import AbstractContextManager
 from itertools import chain
 from threading import Event
 
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 from sqlalchemy import Engine, bindparam, select, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.simplefeed import log, pruning, schema
 from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
-from rsscloud_broker.storage import alembic_steps
-from tests.postgresql import TIMEOUT, empty_database
+from tests.postgresql import TIMEOUT
 from tests.simplefeed.logs import NOON, in_file, on_postgresql, some
 
 _ROWS = (
@@ -35,9 +30,6 @@ class LogTests(SynchronousTestCase):
 
     def new_engine(self) -> AbstractContextManager[Engine]:
         return in_file(self.mktemp())
-
-    def new_url(self) -> str:
-        return "sqlite://"
 
     def setUp(self) -> None:
         self.engine = self.enterContext(self.new_engine())
@@ -190,18 +182,6 @@ class LogTests(SynchronousTestCase):
         with ThreadPoolExecutor(4) as threads:
             self.assertEqual(len(set(threads.map(make, range(8)))), 1)
 
-    def test_steps_make_the_same_tables(self) -> None:
-        engine = open_engine(self.new_url())
-        self.addCleanup(engine.dispose)
-        with for_writing(engine).begin() as conn:
-            steps = schema.TABLES.migrations
-            alembic_steps.run(conn, steps, "simplefeed_alembic_version", schema.metadata)
-            context = MigrationContext.configure(
-                conn, opts={"version_table": "simplefeed_alembic_version"}
-            )
-            self.assertEqual(compare_metadata(context, schema.metadata), [])
-            self.assertEqual(alembic_steps.revisions(steps)[0], schema.TABLES.latest)
-
     def test_rows_have_several_entries(self) -> None:
         self.append(*some(2 * log.PER_ROW + 5))
         with self.engine.begin() as conn:
@@ -216,23 +196,6 @@ class LogTests(SynchronousTestCase):
         self.assertEqual([each.title for _, each in page], ["99", "100", "101", "102"])
         # Each document has rows of its own.
         self.assertEqual(len(short), (2 * log.PER_ROW + 5 + 2) // 3)
-
-    def test_steps_keep_the_entries(self) -> None:
-        engine = open_engine(self.new_url())
-        self.addCleanup(engine.dispose)
-        steps, table = schema.TABLES.migrations, "simplefeed_alembic_version"
-        with for_writing(engine).begin() as conn:
-            alembic_steps.run(conn, steps, table, schema.metadata)
-            log.open_log(conn, EVENTS, NOON)
-            log.append(conn, "events", some(1500))
-        with for_writing(engine).begin() as conn:
-            config = alembic_steps.config(conn, steps, table, schema.metadata)
-            command.downgrade(config, "0002")
-            found = conn.exec_driver_sql("SELECT number, updated_at FROM simplefeed_entry").all()
-            command.upgrade(config, "head")
-            entries = log.entries_after(conn, "events", 0, 1500) or []
-        self.assertEqual([tuple(row) for row in found][-1], (1500, round((NOON + 1500) * 1e6)))
-        self.assertEqual([each.title for _, each in entries], [str(n) for n in range(1, 1501)])
 
     def test_first_entry_may_be_older_than_the_log(self) -> None:
         self.append(Entry("old", NOON - 3600), Entry("older", NOON - 7200))
@@ -299,9 +262,6 @@ class PostgreSQLLogTests(LogTests):
 
     def new_engine(self) -> AbstractContextManager[Engine]:
         return on_postgresql()
-
-    def new_url(self) -> str:
-        return empty_database()
 
     def test_log_that_another_transaction_has_locked(self) -> None:
         with self.engine.begin() as first, self.engine.connect() as second:

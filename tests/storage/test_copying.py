@@ -25,26 +25,20 @@ from sqlalchemy import (
 )
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.composition.apps import installed_tables
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.runtime.plugin_discovery import discover
 from rsscloud_broker.storage import UnfitDatabase, copy_database, migrate, nodes, open_database
 from rsscloud_broker.storage.schema import CLAIMS, metadata, node, ping, subscription, topic
 from rsscloud_broker.storage.upgrade import LATEST_REVISION, revisions_of
 from tests.notes import FIRST, SECOND
 from tests.postgresql import borrowed_database, empty_database
 from tests.storage.databases import file_database
+from tests.storage.migrating import installed
 
 Rows = Mapping[str, list[tuple[Any, ...]]]
 
 #: Rows of each table.
 COUNT = 3
-
-
-def installed() -> dict[str, AppTables]:
-    makers = discover()
-    return installed_tables(makers.apps.values(), makers.front_doors.values())
 
 
 def tables(apps: Mapping[str, AppTables]) -> list[Table]:

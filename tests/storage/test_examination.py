@@ -15,6 +15,7 @@ from rsscloud_broker.storage import UnfitDatabase, database_file, examine, migra
 from rsscloud_broker.storage.upgrade import LATEST_REVISION
 from tests.notes import FIRST, SECOND
 from tests.postgresql import borrowed_database, empty_database
+from tests.storage import next_version
 from tests.storage.databases import file_database
 
 #: Numbers for the names of roles, since all databases of a server share their roles.
@@ -47,10 +48,10 @@ class ExaminationTests(SynchronousTestCase):
         self.assert_left_alone(before)
 
     def test_an_older_one(self) -> None:
-        self.change("UPDATE alembic_version SET version_num = '0004'")
         before = self.state()
-        found = examine(self.url)
-        self.assertEqual((found.revision, found.latest), ("0004", LATEST_REVISION))
+        with next_version.installed():
+            found = examine(self.url)
+        self.assertEqual((found.revision, found.latest), (LATEST_REVISION, next_version.REVISION))
         self.assert_left_alone(before)
 
     def test_a_newer_one(self) -> None:
@@ -214,11 +215,8 @@ class PostgresqlTests(SynchronousTestCase):
             "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public",
             "USAGE ON ALL SEQUENCES IN SCHEMA public",
         )
-        owner = make_url(url).set(username="postgres").render_as_string(hide_password=False)
-        self.run_as_owner(owner, "UPDATE alembic_version SET version_num = '0004'")
-        restore = f"UPDATE alembic_version SET version_num = '{LATEST_REVISION}'"
-        self.addCleanup(self.run_as_owner, owner, restore)
-        said = self.refusal(url)
+        with next_version.installed():
+            said = self.refusal(url)
         self.assertIn(f"the start migrates it, and the role {self.role} does not own ", said)
 
     def test_tables_of_an_application(self) -> None:

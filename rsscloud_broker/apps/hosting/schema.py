@@ -67,4 +67,4 @@ version = Table(
     sqlite_autoincrement=True,
 )
 
-TABLES = AppTables(metadata, "rsscloud_broker.apps.hosting:migrations", "0002")
+TABLES = AppTables(metadata, "rsscloud_broker.apps.hosting:migrations", "0001")

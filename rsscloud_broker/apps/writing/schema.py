@@ -125,4 +125,4 @@ former = Table(
     Column("next_id", BigInteger, nullable=False),
 )
 
-TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.writing:migrations", "0002")
+TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.writing:migrations", "0001")

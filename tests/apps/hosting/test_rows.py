@@ -6,19 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from alembic import command
 from attrs import evolve
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.hosting import rows, saving
 from rsscloud_broker.apps.hosting.documents import Document, NotStored
 from rsscloud_broker.apps.hosting.rows import Stored
 from rsscloud_broker.apps.hosting.saving import VERSIONS, Limits, Save, Saved
-from rsscloud_broker.apps.hosting.schema import TABLES, metadata
+from rsscloud_broker.apps.hosting.schema import TABLES
 from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.interfaces import Account
-from rsscloud_broker.storage import alembic_steps, migrate
+from rsscloud_broker.storage import migrate
 from tests.postgresql import empty_database
 
 DAVE, ANNA = Account(1, "dave", False, 1.0), Account(2, "anna", False, 1.0)
@@ -264,37 +263,6 @@ class RowsTests(SynchronousTestCase):
         self.assertEqual(self.present("secret.xml"), Stored(0))
         self.assertEqual([file.path for file in self.files(new)], [PATH])
         self.assertEqual(self.count("hosting_version"), 1)
-
-    # migrations
-
-    def test_steps_make_the_tables(self) -> None:
-        url = self.new_url()
-        migrate(url)
-        engine = open_engine(url)
-        self.addCleanup(engine.dispose)
-        with for_writing(engine).begin() as conn:
-            alembic_steps.run(conn, TABLES.migrations, "hosting_alembic_version", metadata)
-        for table in metadata.tables:
-            made, expected = inspect(engine), inspect(self.engine)
-            for aspect in ("get_columns", "get_indexes", "get_foreign_keys", "get_pk_constraint",
-                           "get_unique_constraints"):  # fmt: skip
-                found = [str(getattr(each, aspect)(table)) for each in (made, expected)]
-                self.assertEqual(found[0], found[1])
-        self.assertEqual(alembic_steps.revisions(TABLES.migrations)[0], TABLES.latest)
-
-    def test_step_back(self) -> None:
-        """The files of one account are found by an index; the version before had none."""
-        self.save()
-        indexes = []
-        with self.writing() as conn:
-            version_table = "hosting_alembic_version"
-            steps = alembic_steps.config(conn, TABLES.migrations, version_table, metadata)
-            for revision, go in (("0001", command.downgrade), ("head", command.upgrade)):
-                go(steps, revision)
-                indexes.append([one["column_names"] for one in inspect(conn).get_indexes(FILES)])
-            self.assertEqual([file.path for file in rows.files(conn, DAVE)], [PATH])
-        self.assertNotIn(["account_id"], indexes[0])
-        self.assertIn(["account_id"], indexes[1])
 
 
 class PostgreSQLRowsTests(RowsTests):

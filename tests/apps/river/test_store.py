@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, insert, inspect, select
+from sqlalchemy import insert, select
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import TestCase
@@ -18,7 +18,7 @@ from rsscloud_broker.apps.river.records import Bounds, Document, Entry, FeedReco
 from rsscloud_broker.apps.river.schema import TABLES, item
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.database.threads import StoreThreads
-from rsscloud_broker.storage import AccountStore, Store, alembic_steps, migrate, open_database
+from rsscloud_broker.storage import AccountStore, Store, migrate, open_database
 from rsscloud_broker.wire.cloud import Cloud
 from tests.postgresql import empty_database
 from tests.storage.test_plans import statements_of
@@ -68,18 +68,6 @@ class SQLiteTests(TestCase):
         return await self.store.store_document(
             feed.id, document, way, True, NOW, BOUNDS, {"title": document.title}
         )
-
-    def test_the_migration_makes_the_same_tables(self) -> None:
-        url = self.new_url()
-        migrate(url)
-        with open_database(url) as conn:
-            self._migrate(conn)
-            stepped = described(conn)
-        with open_database(self.url, writes=False) as conn:
-            self.assertEqual(described(conn), stepped)
-
-    def _migrate(self, conn: Connection) -> None:
-        alembic_steps.run(conn, TABLES.migrations, "river_alembic_version", TABLES.metadata)
 
     async def test_feeds_are_kept_as_they_are(self) -> None:
         feed = await self.add()
@@ -234,21 +222,3 @@ class PostgreSQLTests(SQLiteTests):
 
     def new_url(self) -> str:
         return empty_database()
-
-
-def described(conn: Connection) -> dict[str, Any]:
-    """The columns, keys and indexes of the tables of the river."""
-    found = inspect(conn)
-    return {
-        name: (
-            [
-                (each["name"], str(each["type"]), each["nullable"])
-                for each in found.get_columns(name)
-            ],
-            found.get_pk_constraint(name),
-            sorted(map(str, found.get_foreign_keys(name))),
-            sorted(map(str, found.get_unique_constraints(name))),
-            sorted(map(str, found.get_indexes(name))),
-        )
-        for name in TABLES.metadata.tables
-    }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import Connection, Engine, delete, inspect, make_url, select, update
+from sqlalchemy import Connection, Engine, delete, make_url, select, update
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.writing import rows, upload_rows
@@ -17,7 +17,7 @@ from rsscloud_broker.apps.writing.schema import TABLES, author, metadata, post
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload, UploadLost
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.engine import for_writing, open_engine
-from rsscloud_broker.storage import alembic_steps, migrate
+from rsscloud_broker.storage import migrate
 from rsscloud_broker.testing.clock import About
 from tests.postgresql import empty_database
 
@@ -82,41 +82,6 @@ class RowsTests(SynchronousTestCase):
         found = rows.author_of(conn, owner.account_id)
         assert found is not None
         return found
-
-    def test_steps_make_the_same_tables(self) -> None:
-        found = []
-        for url, make in ((self.new_url(), self.by_steps), (self.new_url(), self.at_once)):
-            engine = open_engine(url)
-            self.addCleanup(engine.dispose)
-            with for_writing(engine).begin() as conn:
-                make(conn)
-                found.append(self.definitions(conn))
-        self.assertEqual(*found)
-        steps = alembic_steps.revisions(TABLES.migrations)
-        self.assertEqual((steps[0], len(steps)), (TABLES.latest, int(TABLES.latest)))
-
-    def by_steps(self, conn: Connection) -> None:
-        alembic_steps.run(conn, TABLES.migrations, "writing_alembic_version", metadata)
-
-    def at_once(self, conn: Connection) -> None:
-        metadata.create_all(conn)
-
-    def definitions(self, conn: Connection) -> object:
-        """The columns, constraints and indexes of the tables."""
-        found = inspect(conn)
-        return [
-            (
-                table,
-                [
-                    (each["name"], str(each["type"]), each["nullable"])
-                    for each in found.get_columns(table)
-                ],
-                found.get_pk_constraint(table),
-                found.get_unique_constraints(table),
-                found.get_indexes(table),
-            )
-            for table in sorted(metadata.tables)
-        ]
 
     def test_a_message_is_read_as_it_was_stored(self) -> None:
         new = placed(

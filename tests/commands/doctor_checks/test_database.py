@@ -12,6 +12,7 @@ from rsscloud_broker.commands.doctor_checks import checks, database
 from rsscloud_broker.storage import migrate
 from tests.commands.doctor_checks.cases import DoctorTestCase
 from tests.postgresql import borrowed_database
+from tests.storage import next_version
 
 
 class SQLiteTests(DoctorTestCase):
@@ -53,11 +54,10 @@ class SQLiteTests(DoctorTestCase):
 
     async def test_an_older_one_beside_a_broker(self) -> None:
         self.make()
-        with closing(sqlite3.connect(self.file)) as connection, connection:
-            connection.execute("UPDATE alembic_version SET version_num = '0004'")
-        self.assertEqual((await self.only(database.database(self.patient())))[0], "ok")
-        self.run_broker()
-        level, text = await self.only(database.database(self.patient()))
+        with next_version.installed():
+            self.assertEqual((await self.only(database.database(self.patient())))[0], "ok")
+            self.run_broker()
+            level, text = await self.only(database.database(self.patient()))
         self.assertEqual(level, "warn")
         self.assertIn("a broker of another version runs", text)
 
