@@ -82,12 +82,8 @@ def _make(
     before = len(problems)
     hints = get_type_hints(cls, include_extras=True)
     known = {key.alias: key for key in attrs.fields(cls) if key.init}
-    # Former names of keys, with their present names.
-    renamed: Mapping[str, str] = getattr(cls, "RENAMED", {})
     for name in table:
-        if name in renamed:
-            problems.append(f"{_key_path(path, name)}: this key is called {renamed[name]!r} now")
-        elif name not in known:
+        if name not in known:
             help_ = nearest(name, {*known, *others})
             problems.append(f"{_key_path(path, name)}: unknown key; {help_}")
     problems.extend(

@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import attrs
 from attrs import field, frozen
@@ -164,10 +164,6 @@ class RateLimitOptions:
     :ivar exempt: networks (CIDRs) whose callers are not limited.
     """
 
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "readings_per_host": "fetches_per_host",
-        "readings_host_burst": "fetches_host_burst",
-    }
     pings_per_source: float = field(default=100.0, validator=_rate)
     pings_burst: int = field(default=2000, validator=ge(1))
     pings_per_day: int = field(default=200_000, validator=and_(ge(0), le(1_000_000_000)))
@@ -212,10 +208,6 @@ class Storage:
         administrators; up to 4 KB of each body.
     """
 
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "contents_per_host": "content_bytes_per_host",
-        "contents": "content_bytes",
-    }
     min_free_mb: int = field(default=100, validator=ge(0))
     content_bytes_per_host: int = field(default=72 * 1024**2, validator=ge(_LARGEST_CONTENT))
     content_bytes: int = field(default=144 * 1024**2, validator=_not_below_host)
@@ -268,13 +260,6 @@ class Polling:
     :ivar max_per_host: how many topics of one host are polled at the same time.
     """
 
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "floor": "min_interval",
-        "ceiling": "max_interval",
-        "first": "first_interval",
-        "at_a_time": "max_concurrent",
-        "per_host": "max_per_host",
-    }
     enabled: bool = True
     min_interval: float = field(default=900.0, validator=and_(ge(1), le(_DAY)))
     max_interval: float = field(default=86_400.0, validator=and_(_not_below_floor, le(7 * _DAY)))

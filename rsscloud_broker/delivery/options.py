@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import ClassVar
+from collections.abc import Iterable
 
 from attrs import field, frozen
 from attrs.validators import ge, gt, le
@@ -28,11 +27,6 @@ class DistributionOptions:
     :ivar stop_within: seconds that a stopping broker gives to notifications in flight.
     """
 
-    RENAMED: ClassVar[Mapping[str, str]] = {
-        "lingering": "max_slow",
-        "topics": "max_fanouts",
-        "pause": "breaker_pause",
-    }
     in_flight: int = field(default=200, validator=ge(1))
     per_host: int = field(default=4, validator=ge(1))
     max_slow: int = field(default=2000, validator=ge(0))

@@ -21,7 +21,6 @@ from rsscloud_broker.database.columns import to_micros, to_seconds
 from rsscloud_broker.database.conflicts import insert_into
 from rsscloud_broker.model.shared import JobTurn
 from rsscloud_broker.storage.hints import FREED, hint
-from rsscloud_broker.storage.schema import node
 from rsscloud_broker.storage.shared_schema import job
 
 #: The advisory lock of PostgreSQL that a transaction takes to add jobs.
@@ -41,7 +40,7 @@ def claim_job(conn: Connection, name: str, now: float, period: float, here: int)
     due_at = to_seconds(row.due_at)
     # A time that is too far away was set by a clock that was wrong.
     is_due = due_at <= now or due_at > now + period
-    claimed = is_due and _is_free(conn, row, here) and _claim(conn, row, here)
+    claimed = is_due and row.node_id in {None, here} and _claim(conn, row, here)
     return JobTurn(due_at, claimed, elsewhere=is_due and not claimed)
 
 
@@ -54,10 +53,6 @@ def _add(conn: Connection, name: str) -> None:
     if not sqlite.serves(conn):
         conn.execute(select(func.pg_advisory_xact_lock(_ADDING)))
     conn.execute(insert_into(conn, job).values(name=name, due_at=0).on_conflict_do_nothing())
-
-
-def _is_free(conn: Connection, row: Row[Any], here: int) -> bool:
-    return row.node_id in {None, here} or _is_gone(conn, row.node_id)
 
 
 def _claim(conn: Connection, row: Row[Any], here: int) -> bool:
@@ -75,11 +70,6 @@ def _claim(conn: Connection, row: Row[Any], here: int) -> bool:
         return False
     conn.execute(update(job).where(same).values(node_id=here))
     return True
-
-
-def _is_gone(conn: Connection, key: int) -> bool:
-    """Whether a node was removed without its claims of jobs, by a node of an earlier version."""
-    return conn.execute(select(node.c.id).where(node.c.id == key)).first() is None
 
 
 def is_held(conn: Connection, name: str, here: int | None) -> bool:

@@ -158,19 +158,11 @@ def remove_dead(conn: Connection) -> Removed:
 
 def living(conn: Connection) -> list[str]:
     """The names of the nodes that live.  On SQLite there are no heartbeats, so none is known to."""
-    if sqlite.serves(conn) or not _has_heartbeats(conn):
+    if sqlite.serves(conn) or not inspect(conn).has_table(node.name):
         return []
     latest = database_clock(conn) - to_micros(DEAD_AFTER)
     alive = select(node.c.name).where(node.c.beat_at >= latest).order_by(node.c.id)
     return list(conn.execute(alive).scalars())
-
-
-def _has_heartbeats(conn: Connection) -> bool:
-    """Whether nodes write heartbeats; in a database of an old version they do not."""
-    tables = inspect(conn)
-    if not tables.has_table(node.name):
-        return False
-    return any(each["name"] == node.c.beat_at.name for each in tables.get_columns(node.name))
 
 
 def _remove(conn: Connection, keys: Sequence[int], *, ended: bool = False) -> Removed:

@@ -207,7 +207,6 @@ class RefusalTests(ConfigTestCase):
         ("[egres]", "egres: unknown key", "'egress'"),
         ("listen_on = ['tcp:1']", "listen_on: unknown key", "'listen'"),
         ("zzz = 1", "zzz: unknown key; the nearest known is", "listen"),
-        ("[polling]\nfloor = 1", "[polling] floor: this key is called 'min_interval' now", ""),
         ("[sink.archive]", "sink: unknown key", "'sinks'"),
         ("[sinks]\narchive = true", "sinks: holds 'archive'", "[sinks.archive]"),
         ("sinks = []", "sinks: must be a table, not a list", ""),

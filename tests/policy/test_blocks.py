@@ -53,7 +53,7 @@ class BlocksTests(SynchronousTestCase):
             ("xn--bcher-kva.example", "b\u00fccher.example"),
             ("evil.example", "\uff45\uff56\uff49\uff4c.example."),
             ("203.0.113.7", "0xcb007107"),
-            ("3405803783", "203.0.113.7"),  # stored by an earlier version
+            ("3405803783", "203.0.113.7"),
             ("2001:db8:0::1", "2001:db8::1"),
             ("*.evil.example.", "a.evil\u3002example"),
         ):

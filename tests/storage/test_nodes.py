@@ -652,13 +652,6 @@ class JobTests(NodesTestCase):
         self.assertTrue(await other.finish_job("a", 1060.0))
         self.assertFalse((await one.claim_job("a", 1001.0, 60.0)).elsewhere, "it is done")
 
-    async def test_job_of_a_node_that_an_earlier_version_removed_is_free(self) -> None:
-        """That knows nothing of jobs."""
-        one, other = self.stores
-        await one.claim_job("a", 1000.0, 60.0)
-        self.run_all(f"DELETE FROM node WHERE id = {one.node}")
-        self.assertTrue((await other.claim_job("a", 1000.0, 60.0)).claimed)
-
     async def test_nobody_waits_for_a_node_that_is_just_claiming(self) -> None:
         """Two nodes that claim the same jobs in another order would wait for each other."""
         one, other = self.stores

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from attrs import field, frozen
 from attrs.validators import deep_iterable, ge, gt
 
@@ -21,6 +18,5 @@ class RssCloudOptions:
         When all attempts have failed, the notification has failed.
     """
 
-    RENAMED: ClassVar[Mapping[str, str]] = {"marks_after": "drop_after_failures"}
     drop_after_failures: int = field(default=3, validator=ge(1))
     retries: tuple[float, ...] = field(default=RETRIES, validator=deep_iterable(gt(0)))
