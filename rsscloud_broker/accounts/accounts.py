@@ -23,7 +23,7 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.checked_passwords import CheckedPasswords
-from rsscloud_broker.accounts.names import check_name, is_name
+from rsscloud_broker.accounts.names import is_name
 from rsscloud_broker.accounts.passwords import Passwords, check_password, is_too_long
 from rsscloud_broker.accounts.secrets import (
     check_token,
@@ -256,18 +256,6 @@ class Accounts:
         if found is not None:
             account, session = found
             await self._store.end_session(account.id, session.id)
-
-    async def register(self, name: str, password: str, source: str) -> Account:
-        name = name.strip().lower()
-        check_name(name)
-        check_password(password, name, self._options.min_password)
-        self._limit(self._take_source(bucket_of(source)), "from your address")
-        hashed = await self._passwords.hash(password)
-        account = await self._store.add_account(name, hashed, False, self._clock.wall_seconds())
-        if account is None:
-            raise InvalidAccount(f"the name {name!r} is taken; choose another one")
-        self.log.info("{name} registered from {source}.", name=name, source=source)
-        return account
 
     # what belongs to an account
 

@@ -210,14 +210,6 @@ class IAccounts(Interface):
         :raises TooMany: as for ``sign_in``.
         """
 
-    def register(name: str, password: str, source: str) -> Awaitable[Account]:
-        """Make an account for a stranger, which is no administrator's.
-
-        :param source: the address of the caller.
-        :raises InvalidAccount: the name or the password cannot be used, or the name is taken.
-        :raises TooMany: as for ``sign_in``.
-        """
-
     def sign_in(attempt: SignIn) -> Awaitable[SignedIn]:
         """Check a name and a password, and begin a session.
 

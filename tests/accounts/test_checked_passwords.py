@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from attrs import evolve
-
 from rsscloud_broker.accounts.checked_passwords import ELSEWHERE, CheckedPasswords
-from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany
+from rsscloud_broker.errors import SignInFailed, TooMany
 from rsscloud_broker.interfaces import Account, Caller, StoredPassword
 from rsscloud_broker.testing import Clock
 from tests.accounts.fixture import PASSWORD, PATIENT, QUICK
@@ -170,30 +168,3 @@ class CheckedPasswordsTests(AccountsTestCase):
             self.assertTrue(checked.has(PASSWORD, stored))
             clock.advance(ELSEWHERE / 2)
         self.assertFalse(checked.has(PASSWORD, stored))
-
-
-class RegistrationTests(AccountsTestCase):
-    options = evolve(QUICK, attempts_burst=3)
-
-    def test_registers(self) -> None:
-        account = self.result(self.accounts.register(" Ewa ", PASSWORD, HOME))
-        self.assertEqual((account.name, account.is_admin), ("ewa", False))
-        self.assertEqual(self.sign_in("ewa").caller.name, "ewa")
-
-    def test_refusals_change_nothing(self) -> None:
-        for name, password in (
-            ("dave", NEW),
-            ("not a name", NEW),
-            ("admin", NEW),
-            ("ewa", "short"),
-        ):
-            self.error(self.accounts.register(name, password, HOME), InvalidAccount)
-        self.sign_in("dave")
-        names = [each.name for each in self.successResultOf(self.house.store.accounts())]
-        self.assertEqual(names, ["anna", "dave"])
-
-    def test_is_limited_by_source(self) -> None:
-        for number in range(3):
-            self.result(self.accounts.register(f"ewa-{number}", PASSWORD, HOME))
-        self.error(self.accounts.register("ewa-4", PASSWORD, HOME), TooMany)
-        self.result(self.accounts.register("ewa-4", PASSWORD, ATTACKER))

@@ -10,7 +10,6 @@ from http.client import HTTPException
 from itertools import count
 from pathlib import Path
 from threading import Thread
-from typing import Any
 from xmlrpc.client import Error, Fault, ServerProxy
 
 from lxml import etree
@@ -56,6 +55,21 @@ def save(broker: Broker, feed: str, name: str = "dave") -> str:
         return str(proxy.rssCloud.saveRss(name, PASSWORD, feed))
 
 
+def curl(broker: Broker, *options: object) -> tuple[str, str]:
+    """What curl says of a request to the feed: the status, and the body of the answer."""
+    command = [program("curl"), "-s", "--noproxy", "*", "--user", f"dave:{PASSWORD}"]
+    url = f"{broker.url}/feeds/dave/rss.xml"
+    done = subprocess.run(
+        [*command, "--write-out", "\n%{http_code}", *map(str, options), url],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+    )
+    body, _, status = done.stdout.rpartition("\n")
+    return status, body.strip()
+
+
 class SubscribersTests(EndToEndTestCase):
     def test_all_are_told_with_the_content_and_nothing_is_fetched(self) -> None:
         broker = with_account(self.own_broker(ACCESS_LOG))
@@ -94,9 +108,7 @@ class SubscribersTests(EndToEndTestCase):
         intent = {"hub.mode": "subscribe", "hub.topic": feed, "hub.callback": hub.callback}
         post_form(f"{broker.url}/websub", intent)
         until(lambda: hub.asked, "the hub to ask")
-        with ServerProxy(f"{broker.url}/RPC2", use_builtin_types=True) as proxy:
-            deleted: Any = proxy.xmlStorageSystem.deleteMultipleFiles("dave", PASSWORD, ["rss.xml"])
-        self.assertEqual((deleted["flError"], deleted["errorList"]), (False, [""]))
+        self.assertEqual(curl(broker, "--request", "DELETE"), ("204", ""))
         until(lambda: hub.asked[-1]["hub.mode"] == "denied", "the subscriber to learn of the end")
         self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").status, 410)
         answer = broker.subscribe(self.served(RECEIVERS[0]()), feed)
@@ -129,32 +141,18 @@ class ClientsTests(EndToEndTestCase):
         self.assertEqual(decode_response(answer.body), feed)
         file = broker.directory / "rss.xml"
         file.write_text(a_feed("curl"), encoding="utf-8")
-        self.assertEqual(self.curl(broker, "--upload-file", file), ("204", ""))
+        self.assertEqual(curl(broker, "--upload-file", file), ("204", ""))
         self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("curl"))
         file.write_text("<html/>", encoding="utf-8")
-        status, said = self.curl(broker, "--upload-file", file)
+        status, said = curl(broker, "--upload-file", file)
         self.assertEqual(status, "422")
         self.assertIn("its root element is html", said)
-        self.assertEqual(self.curl(broker, "--request", "DELETE"), ("204", ""))
+        self.assertEqual(curl(broker, "--request", "DELETE"), ("204", ""))
         # What is stored outlives the process.
         save(broker, a_feed("again"))
         broker.restart()
         self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").text, a_feed("again"))
         self.assertNotIn(PASSWORD, broker.log)
-
-    def curl(self, broker: Broker, *options: object) -> tuple[str, str]:
-        """What curl says of a request to the feed: the status, and the body of the answer."""
-        command = [program("curl"), "-s", "--noproxy", "*", "--user", f"dave:{PASSWORD}"]
-        url = f"{broker.url}/feeds/dave/rss.xml"
-        done = subprocess.run(
-            [*command, "--write-out", "\n%{http_code}", *map(str, options), url],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT,
-        )
-        body, _, status = done.stdout.rpartition("\n")
-        return status, body.strip()
 
     def test_on_sqlite(self) -> None:
         self.try_out(self.own_broker())

@@ -9,7 +9,6 @@ from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.page import FeedsDoor
 from rsscloud_broker.apps.hosting.schema import feed
 from rsscloud_broker.apps.hosting.serving import FilesDoor
-from rsscloud_broker.apps.hosting.storage_system import StorageSystem, StorageSystemDoor
 from rsscloud_broker.apps.hosting.uploading import UploadDoor
 from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
 
@@ -20,17 +19,12 @@ def make_hosting(options: HostingOptions, parts: AppParts) -> App:
     """Make the application."""
     hosting = Hosting(options, parts)
     gate = Gate(parts.accounts, parts.callers, allow_plain=options.allow_plain_passwords)
-    registering = parts.accounts if options.open_registration else None
-    system = StorageSystem(hosting, gate, registering)
-    # The front door for rssCloud takes this SOAPAction, if it runs.
-    aliases = () if "rsscloud" in parts.running else ("/xmlStorageSystem",)
     return App(
         NAME,
         front_doors=[
             FilesDoor(hosting.cache, hosting.base),
             UploadDoor(hosting, gate),
             SaveRssDoor(SaveRss(hosting, gate)),
-            StorageSystemDoor(system, aliases),
             FeedsDoor(hosting, parts),
         ],
         topics=[ServedTopics(f"{hosting.base}/", hosting.content, hosting.take_down)],

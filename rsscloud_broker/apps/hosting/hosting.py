@@ -6,7 +6,7 @@ of the fan-out: see ``IPublisher``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from rsscloud_broker.apps.hosting.saving import Limits, Save, Saved, save_all
 from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.database.methods import Batched
-from rsscloud_broker.errors import DocumentUnread, Refused, TooMany
+from rsscloud_broker.errors import DocumentUnread, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content
 from rsscloud_broker.web.feed_answers import FeedAnswers
@@ -88,35 +88,6 @@ class Hosting:
         self._admit(caller)
         document = await self._examined(caller, path, body, content_type)
         return await self._put(caller, path, document, source)
-
-    async def save_all(
-        self, caller: Caller, files: Sequence[tuple[str, bytes]], source: str
-    ) -> list[str]:
-        """Store several files.  Unless all of them can be stored, by what they are, none is.
-
-        :param files: paths that ``documents.check_path`` has returned, with the bytes.
-        :returns: for each file why it was not stored, since there was no room or the account
-            saves too often; empty if it was.
-        :raises NotStored: a file is not what is stored here; nothing was stored.
-        :raises MayNot, Unavailable: as for ``save``.
-        """
-        self._check_scope(caller)
-        examined = []
-        for path, body in files:
-            try:
-                examined.append(await self._examined(caller, path, body))
-            except NotStored as error:
-                text = f"Nothing was saved, because of {path!r}. {error}"
-                raise NotStored(text, error.status) from error
-        problems = []
-        for (path, _), document in zip(files, examined, strict=True):
-            try:
-                self._admit(caller)
-                await self._put(caller, path, document, source)
-                problems.append("")
-            except Refused as error:
-                problems.append(str(error))
-        return problems
 
     async def restore(self, caller: Caller, path: str, version: int, source: str) -> bool:
         """Make an earlier version of a file the present one, by saving it again.

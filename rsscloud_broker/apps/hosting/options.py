@@ -65,7 +65,6 @@ class HostingOptions:
     :ivar saves_per_account: saves per second that are accepted from one account.
     :ivar saves_burst: how many saves of an account are accepted at once after a quiet time.
     :ivar allow_plain_passwords: whether passwords are accepted over plain HTTP from other machines.
-    :ivar open_registration: whether ``xmlStorageSystem.registerUser`` makes accounts for strangers.
     """
 
     base_url: str = field(default="", converter=_as_base, validator=_is_base)
@@ -75,4 +74,3 @@ class HostingOptions:
     saves_per_account: float = field(default=1.0, validator=and_(ge(0.001), le(1000.0)))
     saves_burst: int = field(default=100, validator=and_(ge(1), le(10_000)))
     allow_plain_passwords: bool = False
-    open_registration: bool = False
