@@ -9,8 +9,8 @@ Where to look:
 ``model``       a message and what belongs to it
 ``interface``   what can be done with messages, for programs that speak other protocols
 ``writing``     does it
-``posting``     the front door for programs of other people: MetaWeblog and its kin (``metaweblog``,
-                ``wordpress``, with ``editors`` and ``entries``), ``micropub`` (with
+``posting``     the front door for programs of other people: MetaWeblog and Blogger
+                (``metaweblog``, with ``editors`` and ``entries``), ``micropub`` (with
                 ``properties``), and how they are found (``rsd``)
 ``markup``      HTML of editors as text, and back; ``pictures`` keeps all files of a message
 """

@@ -58,7 +58,7 @@ T = TypeVar("T")
 #: A method that answers a call.
 Method: TypeAlias = Callable[..., Awaitable[T]]
 
-#: The id of the one blog of each account.  WordPress, too, has one blog with this id.
+#: The id of the one blog of each account.
 BLOG_ID: Final = "1"
 
 #: How many messages a call returns at most.
@@ -78,21 +78,15 @@ _IGNORED: Final = frozenset({"key", "blog"})
 _RESULTS: Final = {
     "bool": "boolean",
     "dict": "struct",
-    "int": "int",
     "list": "array",
     "str": "string",
 }
 _PARAMETERS: Final = {
-    "category": "struct",
     "chosen": "array",
     "count": "int",
     "entry": "struct",
     "file": "struct",
-    "filter_": "struct",
-    "number": "int",
     "publish": "boolean",
-    "term": "struct",
-    "wanted": "array",
 }
 
 

@@ -45,14 +45,12 @@ class IWriting(Interface):
         limit: int,
         before: int | None = ...,
         is_draft: bool | None = ...,
-        skipped: int = ...,
     ) -> Awaitable[list[Post]]:
         """The messages of the caller, the newest first.
 
         :param limit: how many at most.
         :param before: only those with smaller ids.
         :param is_draft: only drafts, or only published ones; None for both.
-        :param skipped: how many of the newest are left out.
         """
 
     def categories(caller: Caller) -> Awaitable[list[str]]:

@@ -1,11 +1,11 @@
-"""The MetaWeblog API, the Blogger API and the API of Movable Type, at the paths for XML-RPC calls.
+"""The MetaWeblog API and the Blogger API, at the paths for XML-RPC calls.
 
 Editors such as MarsEdit and Open Live Writer write messages with these::
 
     metaWeblog.newPost("1", "anna", PASSWORD, {"title": "News", "description": "<p>Hi</p>"}, true)
 
-Sources: https://xmlrpc.com/metaWeblogApi; the Blogger API 1.0; the XML-RPC API of Movable Type;
-and what Open Live Writer, MarsEdit and the apps of WordPress call.
+Sources: https://xmlrpc.com/metaWeblogApi; the Blogger API 1.0; and what Open Live Writer and
+MarsEdit call, among it the calls of Movable Type (``mt``) for categories.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ from rsscloud_broker.apps.writing.entries import (
 )
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.pictures import html_of
-
-#: The signature of procedures without parameters.
-_LIST: Final = [["array"]]
 
 
 class MetaWeblogAPI(EditorAPI):
@@ -154,7 +151,7 @@ def _blogger_post(post: Post) -> dict[str, Any]:
 
 
 class MovableTypeAPI(EditorAPI):
-    """``mt``: the categories of a message, and what else editors ask of Movable Type."""
+    """``mt``: the categories of a message, which Open Live Writer sets by these calls."""
 
     @editing("blog name password")
     async def xmlrpc_getCategoryList(self, call: Call) -> list[dict[str, Any]]:
@@ -181,42 +178,6 @@ class MovableTypeAPI(EditorAPI):
         if new.categories != post.categories:
             await self._edit(call, post, new)
         return True
-
-    @editing("blog name password count")
-    async def xmlrpc_getRecentPostTitles(self, call: Call, count: Any) -> list[dict[str, Any]]:
-        """Return the titles of the newest messages: blogid, name, password, how many."""
-        return [
-            {
-                "postid": str(post.id),
-                "userid": str(post.account_id),
-                "dateCreated": time_of(post.created_at),
-                "title": post.title or post.text[:60],
-            }
-            for post in await self._recent(call, count)
-        ]
-
-    @editing("post_id name password")
-    async def xmlrpc_publishPost(self, call: Call, post: Post) -> bool:
-        """Publish a draft: postid, name, password."""
-        if post.is_draft:
-            new = evolve(post.as_new(), is_draft=False)
-            await self._edit(call, post, new)
-        return True
-
-    async def xmlrpc_supportedTextFilters(self, *_: Any) -> list[Any]:
-        """Return the formats of texts besides HTML: there are none."""
-        return []
-
-    async def xmlrpc_supportedMethods(self, *_: Any) -> list[str]:
-        """Return the names of the procedures for editors."""
-        return [
-            f"{prefix}.{name}"
-            for prefix, handler in METHODS.items()
-            for name in handler(self.editors).listProcedures()
-        ]
-
-    xmlrpc_supportedTextFilters.signature = _LIST  # type: ignore[attr-defined] # Twisted reads it
-    xmlrpc_supportedMethods.signature = _LIST  # type: ignore[attr-defined]
 
 
 def _category_in(value: Any, by_number: dict[str, str]) -> str:

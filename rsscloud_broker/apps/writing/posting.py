@@ -9,20 +9,19 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.names import is_name
-from rsscloud_broker.apps.writing.editors import EditorAPI, Editors
+from rsscloud_broker.apps.writing.editors import Editors
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.metaweblog import METHODS
 from rsscloud_broker.apps.writing.micropub import Micropub
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE, PATH, rsd_document
-from rsscloud_broker.apps.writing.wordpress import WordPressAPI
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.web.answers import Answer, Answers, parameter
 
 
 @implementer(IFrontDoor)
 class PostingDoor:
-    """The front door for MetaWeblog, Blogger, Movable Type, WordPress, Micropub and RSD.
+    """The front door for MetaWeblog, Blogger, Micropub and RSD.
 
     :param options: the limits.
     """
@@ -42,8 +41,7 @@ class PostingDoor:
         ]
 
     def xmlrpc_handlers(self) -> Mapping[str, XMLRPC]:
-        kinds: Mapping[str, type[EditorAPI]] = {**METHODS, "wp": WordPressAPI}
-        return {prefix: kind(self._editors) for prefix, kind in kinds.items()}
+        return {prefix: kind(self._editors) for prefix, kind in METHODS.items()}
 
     def soap_services(self) -> Sequence[SoapService]:
         return []

@@ -248,13 +248,11 @@ def all_posts(
     limit: int,
     before: int | None,
     is_draft: bool | None,
-    skipped: int = 0,
 ) -> list[Post]:
     """The messages of an account with the largest ids.
 
     :param before: only those with smaller ids; None for no limit.
     :param is_draft: only drafts, or only published ones; None for both.
-    :param skipped: how many of them are left out.
     """
     owner = author_of(conn, account_id)
     if owner is None:
@@ -264,7 +262,7 @@ def all_posts(
         chosen = chosen.where(post.c.id < before)
     if is_draft is not None:
         chosen = chosen.where(post.c.position == 0 if is_draft else post.c.position > 0)
-    rows = conn.execute(chosen.order_by(post.c.id.desc()).limit(limit).offset(skipped))
+    rows = conn.execute(chosen.order_by(post.c.id.desc()).limit(limit))
     return [_to_placed(row, owner).post for row in rows]
 
 

@@ -22,7 +22,7 @@ MEDIA_TYPE: Final = "application/rsd+xml"
 _NAMESPACE: Final = "http://archipelago.phrasewise.com/rsd"
 
 #: The APIs that answer at ``/RPC2``, the one that editors should prefer first.
-_APIS: Final = ("MetaWeblog", "MovableType", "Blogger", "WordPress")
+_APIS: Final = ("MetaWeblog", "Blogger")
 
 
 def rsd_document(public_url: str, home: str) -> bytes:

@@ -121,9 +121,8 @@ class Writing:
         limit: int,
         before: int | None = None,
         is_draft: bool | None = None,
-        skipped: int = 0,
     ) -> list[Post]:
-        return await self.store.all_posts(caller.account.id, limit, before, is_draft, skipped)
+        return await self.store.all_posts(caller.account.id, limit, before, is_draft)
 
     async def categories(self, caller: Caller) -> list[str]:
         return await self.store.categories(caller.account.id)

@@ -1,4 +1,4 @@
-"""The MetaWeblog, Blogger and Movable Type APIs, called as editors call them."""
+"""The MetaWeblog and Blogger APIs, called as editors call them."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class FaultTests(EditorTestCase):
             self.assert_fault(404, "no message", "metaWeblog.getPost", *call)
             self.assert_fault(404, "no message", "metaWeblog.editPost", *call, {}, True)
             self.assert_fault(404, "no message", "blogger.deletePost", KEY, *call, True)
-            self.assert_fault(404, "no message", "mt.publishPost", *call)
+            self.assert_fault(404, "no message", "mt.getPostCategories", *call)
         self.assertEqual([post.text for post in self.posts("anna")], ["Hers"])
 
     def test_too_long(self) -> None:
@@ -356,26 +356,6 @@ class MovableTypeTests(EditorTestCase):
             fault = self.fault("mt.setPostCategories", number, *WHO, wrong)
             self.assertEqual(fault.faultCode, 400)
 
-    def test_publish(self) -> None:
-        number = self.new(publish=False, description="x")
-        for _ in range(2):
-            self.assertIs(self.call("mt.publishPost", number, *WHO), True)
-            self.assertFalse(self.only_post().is_draft)
-
-    def test_titles(self) -> None:
-        self.new(title="T", description="x")
-        self.new(description="y")
-        got = self.call("mt.getRecentPostTitles", "1", *WHO, 5)
-        self.assertEqual([each["title"] for each in got], ["y", "T"])
-
-    def test_what_there_is(self) -> None:
-        self.assertEqual(self.call("mt.supportedTextFilters"), [])
-        methods = self.call("mt.supportedMethods")
-        self.assertIn("metaWeblog.newPost", methods)
-        self.assertLessEqual(set(methods), set(self.call("system.listMethods")))
-        help_text = self.call("system.methodHelp", "metaWeblog.newPost")
-        self.assertIn("Write a message", help_text)
-
 
 class OpenLiveWriterTests(EditorTestCase):
     """The calls of Open Live Writer (and of Windows Live Writer before it), one after the other."""
@@ -443,6 +423,14 @@ class MarsEditTests(EditorTestCase):
 
 
 class DiscoveryTests(EditorTestCase):
+    def test_help(self) -> None:
+        """No more is offered than what editors for MetaWeblog call."""
+        prefixes = {name.partition(".")[0] for name in self.call("system.listMethods")}
+        self.assertLessEqual({"metaWeblog", "blogger", "mt"}, prefixes)
+        self.assertNotIn("wp", prefixes)
+        help_text = self.call("system.methodHelp", "metaWeblog.newPost")
+        self.assertIn("Write a message", help_text)
+
     def test_rsd(self) -> None:
         answer = self.ask("GET", "/rsd.xml?name=dave")
         self.assertEqual(answer.headers.get_content_type(), "application/rsd+xml")
@@ -451,9 +439,7 @@ class DiscoveryTests(EditorTestCase):
         self.assertEqual(
             {api.get("name"): api.get("apiLink") for api in apis},
             {
-                **dict.fromkeys(
-                    ["MetaWeblog", "MovableType", "Blogger", "WordPress"], f"{BROKER}/RPC2"
-                ),
+                **dict.fromkeys(["MetaWeblog", "Blogger"], f"{BROKER}/RPC2"),
                 "Micropub": f"{BROKER}/micropub",
             },
         )
