@@ -1014,18 +1014,18 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A callback whose answer ends couriers is called every five seconds for ever.",
     ),
     Mutation(
-        "database/writer.py",
-        "self._unkept.popleft()",
-        "pass",
+        "database/files.py",
+        'or _copies_all(connection, "FULL", WAIT)',
+        "",
         "database.test_files",
-        "While a backup reads, all that is written stays in memory.",
+        "Under constant load the log beside the database grows forever.",
     ),
     Mutation(
         "database/files.py",
-        'return _copies_all(connection, "FULL", WAIT)',
-        "return False",
+        'self._problem = moved[0] if moved else ""',
+        'self._problem = ""',
         "database.test_files",
-        "Under constant load the log beside the database grows for ever.",
+        "A broker goes on with a database that was removed: all that it stores is lost.",
     ),
     # --- the normal form of URLs
     Mutation(

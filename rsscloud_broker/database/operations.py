@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from attrs import frozen
 from sqlalchemy import Connection
@@ -19,26 +19,6 @@ HANGS_AFTER = 3.0
 
 #: A function that runs in a transaction.  Its result fires the Deferred of the caller.
 Operation: TypeAlias = Callable[[Connection], T]
-
-
-@frozen
-class Heavy(Generic[T]):
-    """An operation with a content, which the writer need not keep in memory.
-
-    The writer keeps each operation for about a second, to run it again if the database loses
-    it: see ``files``.
-
-    :ivar operation: the operation to run.
-    :ivar again: takes the result of the operation, and returns what to run in that case: an
-        operation without the content, if the content was not stored.
-    """
-
-    operation: Operation[T]
-    again: Callable[[T], Operation[T]]
-
-    def __call__(self, connection: Connection) -> T:
-        """Run the operation."""
-        return self.operation(connection)
 
 
 @frozen

@@ -9,8 +9,8 @@ start of its transaction, when it has nothing to undo.
 It waits for half a minute, or for as long as the URL says:
 ``sqlite:////var/lib/broker.db?timeout=5``.
 
-``make_parent_directory`` makes the file of the database; connecting never does.  ``files`` watches
-the file afterwards.
+``make_parent_directory`` makes the file of the database; connecting never does.  ``files`` looks
+after the file then.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _files: WeakKeyDictionary[Dialect, Files] = WeakKeyDictionary()
 
 
 def files_of(engine: Engine) -> Files | None:
-    """The watched files of an engine's database; None if the database has no file."""
+    """The files of an engine's database; None if the database has no file."""
     return _files.get(engine.dialect)
 
 
@@ -94,15 +94,19 @@ def configure(engine: Engine, writes: str) -> None:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
 
+    path = path_of(engine.url)
+    files = None if path is None else Files(engine, path)
+    if files is not None:
+        _files[engine.dialect] = files
+
     def begin(connection: Connection) -> None:
+        if files is not None:
+            files.check()
         writer = connection.get_execution_options().get(writes, False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writer else "BEGIN")
 
     event.listen(engine, "connect", connect)
     event.listen(engine, "begin", begin)
-    path = path_of(engine.url)
-    if path is not None:
-        _files[engine.dialect] = Files(engine, path)
 
 
 def serves(conn: Connection) -> bool:

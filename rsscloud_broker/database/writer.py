@@ -13,10 +13,9 @@ their answers come back one after the other.  In an idle reactor such a turn tak
 
 If an operation raises, its whole group is rolled back.  Then each operation runs again in a
 transaction of its own, so that only the faulty one fails.  Operations must therefore be fit to run
-twice, and the writer also runs them again if the database has lost them: see ``files``.  If the
-database cannot be used, the whole group fails at once, so that not each operation waits for the
-same lock; and with it all operations that have queued up, if the database has not answered for some
-seconds.
+twice.  If the database cannot be used, the whole group fails at once, so that not each operation
+waits for the same lock; and with it all operations that have queued up, if the database has not
+answered for some seconds.
 
 Several nodes may write to one PostgreSQL.  If two of them wait for each other, or insert the same
 row, the server ends the transaction of one, which the writer then runs again.
@@ -25,7 +24,6 @@ row, the server ends the transaction of one, which the writer then runs again.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, islice
 from queue import Empty, SimpleQueue
@@ -44,7 +42,6 @@ from rsscloud_broker.database.engine import as_unavailable, for_writing
 from rsscloud_broker.database.methods import Batched
 from rsscloud_broker.database.operations import (
     HANGS_AFTER,
-    Heavy,
     Job,
     Operation,
     Outcome,
@@ -58,9 +55,6 @@ T = TypeVar("T")
 #: The most operations in one transaction, so that the first does not wait long.  PostgreSQL has a
 #: limit of its own.
 GROUP_LIMIT = 500
-
-#: The most operations that the writer keeps to run them again; it forgets the oldest first.
-UNKEPT = 20_000
 
 #: How often a transaction is run at most that others get in the way of.
 TRIES = 3
@@ -92,10 +86,6 @@ class Writer:
         is_sqlite = engine.dialect.name == sqlite.DIALECT
         self._limit = GROUP_LIMIT if is_sqlite else postgresql.GROUP_LIMIT
         self._files = sqlite.files_of(engine)
-        # Operations that were committed and may be in the write-ahead log alone.
-        self._unkept: deque[Operation[Any]] = deque(maxlen=UNKEPT)
-        self._checkpointed = 0  # how many of them are older than a checkpoint
-        self._losses = 0
         self._at_end = at_end
         counters = counters or Counters()
         self._group_sizes, self._durations = counters.group_sizes, counters.transactions
@@ -192,44 +182,25 @@ class Writer:
         return True
 
     def _next(self) -> Job | None:
-        """Wait for an operation, and checkpoint the database meanwhile.
+        """Wait for an operation, and look after the files of the database meanwhile.
 
         :returns: None when the writer stops.
         """
         while True:
-            due = None if self._files is None else self._files.checkpoint_in
+            due = None if self._files is None else self._files.due_in
             if due == 0:
-                self._checkpoint()
+                self._look_after_files()
                 continue
             try:
                 return self._jobs.get(timeout=due)
             except Empty:
                 continue
 
-    def _checkpoint(self) -> None:
-        """Checkpoint the database, so that nothing committed can be lost with the log."""
-        assert self._files is not None  # a checkpoint is due
+    def _look_after_files(self) -> None:
+        assert self._files is not None  # there is something to look after
         self._began_at = time.monotonic()
-        complete = self._files.checkpoint()
-        if self._files.losses != self._losses:
-            self._outcomes([])  # writes the lost operations again
-        elif complete:
-            self._unkept.clear()
-            self._checkpointed = 0
-        elif self._files.left_a_part:
-            self._forget_old()
+        self._files.look_after()
         self._began_at = None
-
-    def _forget_old(self) -> None:
-        """Forget the operations of before the last checkpoint.
-
-        A checkpoint that is not complete leaves a main file that makes no sense without the log,
-        so they could not be run again on it.  Who reads for minutes, as a backup does, would have
-        the writer keep all operations meanwhile.
-        """
-        for _ in range(min(self._checkpointed, len(self._unkept))):
-            self._unkept.popleft()
-        self._checkpointed = len(self._unkept)
 
     def _waiting(self) -> Iterator[Job]:
         """The operations that are queued now, up to the mark for the end."""
@@ -282,9 +253,6 @@ class Writer:
     def _commit(self, group: Sequence[Job]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         with self._engine.begin() as connection:
-            losses = self._files.losses if self._files is not None else 0
-            if losses != self._losses:
-                self._write_again(connection)
             for function, jobs in groupby(group, _batch_function):
                 if function is None:
                     outcomes += [(job.done, job.operation(connection)) for job in jobs]
@@ -296,30 +264,8 @@ class Writer:
                 )
                 outcomes += zip((job.done for job in together), results, strict=True)
         if self._files is not None:
-            self._files.confirm()
-            for job, (_, result) in zip(group, outcomes, strict=True):
-                if isinstance(result, Exception):
-                    continue  # nothing was stored
-                operation = job.operation
-                again = operation.again(result) if isinstance(operation, Heavy) else operation
-                if len(self._unkept) == UNKEPT:  # the oldest one falls out
-                    self._checkpointed = max(0, self._checkpointed - 1)
-                self._unkept.append(again)
-            self._losses = losses
+            self._files.is_changed = True
         return outcomes
-
-    def _write_again(self, connection: Connection) -> None:
-        """Run acknowledged operations again that were lost with the write-ahead log."""
-        for operation in self._unkept:
-            try:
-                with connection.begin_nested():
-                    operation(connection)
-            except Exception as error:
-                if as_unavailable(error) is not None:
-                    raise
-                self.log.failure(
-                    "A change that was lost with the write-ahead log could not be written again."
-                )
 
 
 def _is_unavailable(error: Exception) -> bool:

@@ -285,7 +285,6 @@ class FetchRecord:
     :ivar ping: the record of the ping that caused the fetch, if there were such news.
     :ivar content_awaited: whether notifications waited for the content, which the store did not
         have before this fetch.  ``make_due_for_content`` makes them due.
-    :ivar stored: whether the store keeps the content.
     :ivar asked_again: the check that another node has requested since the fetch began, and that
         this process has claimed; None if there is none.
     """
@@ -294,7 +293,6 @@ class FetchRecord:
     changed: bool
     ping: Ping | None = None
     content_awaited: bool = False
-    stored: bool = False
     asked_again: Check | None = None
     news: bool = False
     shown: bool = True

@@ -51,28 +51,24 @@ def keep_change(
 
 def keep_fetched(
     conn: Connection, history: History | None, found: Sequence[tuple[str, FetchResult]]
-) -> list[bool]:
+) -> None:
     """Keep changes that fetches found, or that the broker itself published: see ``keep_change``.
 
     :param found: the present URLs of topics, each with what was found.
-    :returns: whether the content of each is kept too.
     """
     if history is None:
-        return [False] * len(found)
-    made: list[dict[str, Any] | None] = []
+        return
+    rows = []
     for url, fetched in found:
         if not history.has(url):
-            made.append(None)
             continue
         way = fetched.way.shown
         if fetched.pinged and fetched.way is Way.FETCH:
             way = Way.PING
         at, content, origin = fetched.started_at, fetched.content, fetched.origin
-        made.append(_values(history, url, way, at, content, origin))
-    rows = [each for each in made if each is not None]
+        rows.append(_values(history, url, way, at, content, origin))
     if rows:
         _insert(conn, rows)
-    return [each is not None and each["body"] is not None for each in made]
 
 
 def _insert(conn: Connection, rows: list[dict[str, Any]]) -> None:

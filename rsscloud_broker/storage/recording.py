@@ -270,13 +270,7 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
     changed = [each for each in found if each.changed]
     news = [each for each in changed if each.news]
     named_found = [(each.row.url, each.fetched) for each in news]
-    kept = dict(
-        zip(
-            (each.key for each in news),
-            keep_fetched(conn, bounds.history, named_found),
-            strict=True,
-        )
-    )
+    keep_fetched(conn, bounds.history, named_found)
     contents = _keep_contents(conn, changed, bounds)
     for each in found:
         if not each.changed and not each.is_idle:
@@ -289,7 +283,6 @@ def _record(conn: Connection, found: Sequence[_Found], bounds: Bounds) -> list[F
             changed=each.changed,
             ping=next(pings) if each.news and each.ping is not None else None,
             content_awaited=not each.changed and contents.get(each.key) is not None,
-            stored=contents.get(each.key) is not None or kept.get(each.key, False),
             asked_again=each.asked_again,
             news=each.news,
             shown=each.shown,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
-from attrs import evolve
 from sqlalchemy import Connection, make_url
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, succeed
@@ -20,7 +19,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.database.methods import Batched, reading, writing
-from rsscloud_broker.database.operations import Heavy, Operation
+from rsscloud_broker.database.operations import Operation
 from rsscloud_broker.database.threads import StoreThreads, Threads
 from rsscloud_broker.interfaces import IAdministrationStore, IStore
 from rsscloud_broker.model import (
@@ -228,14 +227,11 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
     def record_fetch(
         self, fetched: FetchResult, ping: Ping | None, if_asked: bool = False
     ) -> Deferred[FetchRecord]:
-        def storing(fetched: FetchResult) -> Operation[FetchRecord]:
-            return lambda conn: recording.record_fetch(
+        return self._database.write(
+            lambda conn: recording.record_fetch(
                 conn, fetched, ping, self._bounds, self._node, if_asked=if_asked
             )
-
-        lean, whole = storing(evolve(fetched, content=None)), storing(fetched)
-        heavy = Heavy(whole, lambda record: whole if record.stored else lean)
-        return self._database.write(heavy)
+        )
 
     def publish(
         self, fetched: Sequence[FetchResult], ping: Ping, operation: Operation[T]
