@@ -8,7 +8,7 @@ import subprocess
 import zlib
 from functools import cache
 from pathlib import Path
-from types import ModuleType
+from types import GenericAlias, ModuleType
 
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.interface import InterfaceClass
@@ -61,7 +61,9 @@ def inventory(place: Path) -> dict[str, str]:
 def own_names(module: ModuleType) -> set[str]:
     """The public names that a module defines; those of a package are in its ``__all__``."""
     if hasattr(module, "__all__"):
-        return set(module.__all__)
+        named = {name: getattr(module, name) for name in module.__all__}
+        aliases = {name for name, value in named.items() if isinstance(value, GenericAlias)}
+        return {name for name, value in named.items() if callable(value)} - aliases
     return {
         name
         for name, value in vars(module).items()

@@ -1,8 +1,6 @@
 """The values that the broker works with, and the work that it stores."""
 
 from rsscloud_broker.model.values import (
-    HIDDEN,
-    KEPT_OF_BODY,
     NO_VALIDATORS,
     Callback,
     Content,
@@ -26,8 +24,6 @@ from rsscloud_broker.model.values import (
 )
 
 __all__ = [
-    "HIDDEN",
-    "KEPT_OF_BODY",
     "NO_VALIDATORS",
     "Callback",
     "Content",

@@ -172,7 +172,7 @@ class ConfinementTests(SynchronousTestCase):
             for name in literal_eval(loaded)
             if name.startswith("rsscloud_broker.")
         }
-        self.assertLessEqual({"couriers", "outbound"}, rooms)
+        self.assertLessEqual({"policy", "outbound"}, rooms)
         others = {path.name for path in ROOMS.iterdir() if path.is_dir()} - _LOADED
         self.assertIn("storage", others)
         self.assertEqual(rooms & others, set())
