@@ -1,6 +1,8 @@
 # make run    set everything up and run a broker for this machine: http://localhost:5337/
-# make test   set everything up and run the linters, the types and every test
+# make test   set everything up and run the linters, the types and the tests: five minutes
 # make quick  run the tests of units only: in a minute, and without other programs
+# make test-all
+#             run make test, and then the tests that take long: a quarter of an hour
 # make mutants
 #             break the broker in a hundred ways, and see that the tests notice each
 # make test-oldest
@@ -29,7 +31,7 @@ TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
 # The tests start hundreds of processes.  Without its bytecode, each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-oldest lint unit quick mutants faults docs bench clean
+.PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs bench clean
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
@@ -51,21 +53,36 @@ lint: $(VENV)/dev-ready
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
+# $(call tests,RUNS) runs the tests of some of the runs in tests/runs.py, and lists the slowest.
+define tests
+@sh tests/e2e/install-programs.sh $(VENV)
+@rm -rf $(TIMES)
+$(BIN)/python -m tests.runs $(1) >$(VENV)/tests
+@$(TRIAL) --jobs 4 $$(cat $(VENV)/tests); status=$$?; \
+    $(BIN)/python tests/slowest.py $(TIMES); exit $$status
+endef
+
 unit: $(VENV)/dev-ready
-	@sh tests/e2e/install-programs.sh $(VENV)
-	@rm -rf $(TIMES)
-	$(TRIAL) --jobs 4 tests; status=$$?; $(BIN)/python tests/slowest.py $(TIMES); exit $$status
+	$(call tests,usual quick)
+
+# What make test leaves out: faults of databases and clusters, kills, and every page at every width.
+longer: $(VENV)/dev-ready
+	$(call tests,longer)
+
+test-all: test
+	@$(MAKE) --no-print-directory longer
 
 # The last line but two says how many tests there were.
 quick: $(VENV)/dev-ready
 	@rm -rf $(TIMES)
-	$(TRIAL) --jobs 2 $$($(BIN)/python -m tests.quick)
+	@$(BIN)/python -m tests.runs quick >$(VENV)/tests
+	@$(TRIAL) --jobs 2 $$(cat $(VENV)/tests)
 
 # Takes some ten minutes.  make mutants WORDS="walk.py breakers.py" tries those of some modules.
 mutants: $(VENV)/dev-ready
 	$(BIN)/python -m tests.mutants $(WORDS)
 
-# The tests do this with one seed, which is a choice of the moments of faults.
+# make test-all does this with one seed, which is a choice of the moments of faults.
 SEEDS ?= 1 2 3 4 5
 
 faults: $(VENV)/dev-ready

@@ -14,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 import rsscloud_broker
 import tests
-from tests.quick import imports_of
+from tests.runs import imports_of
 
 PACKAGE = Path(rsscloud_broker.__file__).parent
 

@@ -47,8 +47,11 @@ def _cases(module: ModuleType) -> dict[str, type[Any]]:
     }
 
 
-for _module in _MODULES:
-    for _name, _case in _cases(_module).items():
-        globals()[f"Plain{_name}"] = type(
-            f"Plain{_name}", (_Plain, _case), {"__module__": __name__}
-        )
+# In one expression, for trial would also find the test case that a loop leaves in its variable.
+globals().update(
+    {
+        f"Plain{name}": type(f"Plain{name}", (_Plain, case), {"__module__": __name__})
+        for module in _MODULES
+        for name, case in _cases(module).items()
+    }
+)

@@ -1,0 +1,141 @@
+"""Which tests run when: each belongs to one of three runs.
+
+- *quick*: units, which start no other program.  ``make quick`` runs only them.
+- *usual*: all others that ``make test`` runs too: what starts processes, databases and a browser,
+  one test for each promise of the manual.
+- *longer*: what only ``make test-all`` runs, and continuous integration after ``make test``.
+  These are the tests in `LONGER`.
+
+``python -m tests.runs quick usual`` prints the names of the tests of these runs, a line for each,
+those of whole programs first: they take longest, and so no process of a run is left with a slow
+test at its end.  A new test belongs to the quick run if its module imports nothing of `PROGRAMS`,
+and otherwise to the usual one; it belongs to the longer run if it is named here.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import TestSuite
+
+from twisted.trial.runner import TestLoader
+
+#: The directory of the tests.
+TESTS = Path(__file__).parent
+
+#: The runs, slowest tests first.
+RUNS = ("longer", "usual", "quick")
+
+#: Modules, classes and tests of the longer run.
+LONGER = frozenset(
+    {
+        # The database ends, comes back, stands still or is behind a pooler; nodes end.
+        "tests.e2e.test_cluster.ClocksTests",
+        "tests.e2e.test_cluster_faults",
+        "tests.e2e.test_database_faults",
+        "tests.e2e.test_pgbouncer",
+        # Brokers are killed again and again.
+        "tests.e2e.test_kill",
+        "tests.e2e.test_durability",
+        "tests.e2e.test_hosting.KilledWhileSavingTests",
+        "tests.e2e.test_relay.KilledTests",
+        "tests.e2e.test_relay.OutageTests",
+        # Every page at every width; every parameter of every page.
+        "tests.e2e.test_every_page",
+        "tests.e2e.test_every_parameter",
+        # Every row of the benchmarks.
+        "tests.test_benchmarks",
+    }
+)
+
+#: Modules whose tests start no program but take long: what every store must do, in any order of
+#: operations; and the play of thousands of subscribers, of slow hosts and of callers that flood
+#: the broker.  They are no quick tests.
+LONG = frozenset(
+    {
+        "tests.core.test_fairness",
+        "tests.delivery.test_backlogs",
+        "tests.delivery.test_faults",
+        "tests.delivery.test_speed",
+        "tests.storage.test_exchange",
+        "tests.storage.test_store",
+        "tests.storage.test_store_machine",
+    }
+)
+
+#: What takes longest in each run, and so comes first.
+SLOW = LONG | {"tests.e2e"}
+
+#: What starts programs, or is a program of its own.
+PROGRAMS = (
+    "benchmarks",
+    "multiprocessing",
+    "subprocess",
+    "tests.commands.cases",
+    "tests.curl",
+    "tests.e2e",
+    "tests.mutants",
+    "tests.postgresql",
+    "tests.processes",
+    "twisted.internet.utils",
+)
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """The dotted name of everything that a module imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def needs_programs(path: Path) -> bool:
+    """Whether the tests of a module start programs."""
+    return any(_is_in(name, PROGRAMS) for name in imports_of(path))
+
+
+def quick_modules(tests: Path = TESTS) -> list[str]:
+    """The names of the modules of quick tests in a directory of tests."""
+    names = {
+        ".".join(path.relative_to(tests.parent).with_suffix("").parts): path
+        for path in tests.rglob("test_*.py")
+        if not path.is_relative_to(tests / "e2e")
+    }
+    return sorted(
+        name for name, path in names.items() if name not in LONG and not needs_programs(path)
+    )
+
+
+def runs(names: Sequence[str], modules: Collection[str]) -> dict[str, list[str]]:
+    """Sort the tests of some packages or modules into the runs, as trial finds them.
+
+    :param modules: those of quick tests.
+    :returns: the names of tests by the name of their run.  A module that cannot be imported is
+        among them under its own name, so that trial says why.
+    """
+    found: dict[str, list[str]] = {run: [] for run in RUNS}
+    for test in _tests_of(TestLoader().loadByNames(list(names), recurse=True)):
+        run = "longer" if _is_in(test, LONGER) else "quick" if _is_in(test, modules) else "usual"
+        found[run].append(test)
+    for tests in found.values():
+        tests.sort(key=lambda test: not _is_in(test, SLOW))
+    return found
+
+
+def _tests_of(suite: Iterable[Any]) -> Iterator[str]:
+    for each in suite:
+        yield from _tests_of(each) if isinstance(each, TestSuite) else (each.id(),)
+
+
+def _is_in(name: str, those: Iterable[str]) -> bool:
+    """Whether a dotted name is among some, or in one of them."""
+    return any(f"{name}.".startswith(f"{one}.") for one in those)
+
+
+if __name__ == "__main__":
+    found = runs(["tests"], quick_modules())
+    sys.stdout.writelines(f"{test}\n" for run in RUNS if run in sys.argv[1:] for test in found[run])
