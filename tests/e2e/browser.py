@@ -20,6 +20,7 @@ from playwright.sync_api import (
     Dialog,
     Page,
     Request,
+    expect,
     sync_playwright,
 )
 
@@ -50,6 +51,9 @@ _CUT_OFF = """
     .filter(each => each.getBoundingClientRect().right > innerWidth + 0.5)
     .map(each => `${each.tagName} ${each.className}`)
 """
+
+# Playwright itself gives up after five seconds, which are few on a busy machine.
+expect.set_options(timeout=TIMEOUT * 1000)
 
 _shared: list[Browser] = []
 

@@ -39,10 +39,6 @@ AnyServer = TypeVar("AnyServer", bound=Server)
 #: Seconds until a test gives up waiting and fails; long enough for a slow machine.
 TIMEOUT = 60.0
 
-#: Seconds in which a broker that is asked to end has ended.  It takes five, and a call to a silent
-#: host lasts 15.
-STOPS_WITHIN = 14.0
-
 # The last that a broker says when it has read its configuration again.
 _RELOADED = r"(Reloaded|Nothing was changed)\b.*\n"
 

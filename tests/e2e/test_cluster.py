@@ -17,7 +17,6 @@ from sqlalchemy import func, select, text
 
 from rsscloud_broker.delivery.walk import BATCH_SIZE, MAX_UNSAVED
 from rsscloud_broker.storage import open_database
-from rsscloud_broker.storage.nodes import DEAD_AFTER
 from rsscloud_broker.storage.schema import fanout, node, pending, subscription, topic
 from tests.e2e.every_protocol import NAMED
 from tests.e2e.fixture import Broker, EndToEndTestCase, request, run_here, until
@@ -168,11 +167,9 @@ class ClusterTests(EndToEndTestCase):
         self.until_told(MANY // 5)
         self.assertTrue(self.holds_fanouts(stopped))
         stopped.terminate()
-        asked_at = time.monotonic()
         until(lambda: not self.holds_fanouts(stopped), "its fan-outs to be free")
-        self.assertLess(time.monotonic() - asked_at, DEAD_AFTER)  # it was not taken for dead
         stopped.ended()
-        self.assertEqual(self.rows(node), 1)
+        self.assertEqual(self.rows(node), 1)  # nobody waits until it is taken for dead
         self.until_told()
         self.until_done()
         self.assertEqual((self.twice(), self.errors()), (0, 0))

@@ -6,7 +6,6 @@ acknowledged.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from signal import SIGCONT, SIGSTOP
@@ -14,7 +13,6 @@ from threading import Event, Thread
 
 from sqlalchemy import select
 
-from rsscloud_broker.database.postgresql import CONNECT_TIMEOUT, TIMEOUT
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.schema import ping
 from tests.e2e.database_server import DatabaseServer
@@ -139,12 +137,12 @@ class ComingAndGoingTests(DatabaseFaultsTestCase):
         self.server.crash()
         until(lambda: self.pinger.refused > 5, "a ping to be refused")
         before = len(self.node.log.splitlines())
-        began_at = time.monotonic()
         for call in self.every_call():
             reply = call.send(self.node.port)
             assert reply is not None, call
             self.assertTrue(reply.says_try_again, (call, reply))
-        until(lambda: time.monotonic() - began_at > 6, "some seconds")
+        refused = self.pinger.refused
+        until(lambda: self.pinger.refused > refused + 150, "many pings to be refused")
         said = self.node.log.splitlines()[before:]
         late = [line for line in said if "heartbeat of this node is late" in line]
         self.assertLessEqual(len(late), 1, late)
@@ -163,10 +161,8 @@ class ComingAndGoingTests(DatabaseFaultsTestCase):
         """The system still answers for the server, which stands still."""
         self.server.send(SIGSTOP)
         try:
-            stopped_at = time.monotonic()
             before = self.pinger.refused
             until(lambda: self.said_503(before), "pings to be refused")
-            self.assertLess(time.monotonic() - stopped_at, TIMEOUT + 2 * CONNECT_TIMEOUT)
         finally:
             self.server.send(SIGCONT)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -21,7 +20,6 @@ from urllib.parse import urlsplit
 from xmlrpc.client import dumps
 
 from tests.e2e.fixture import (
-    STOPS_WITHIN,
     TIMEOUT,
     Answer,
     Broker,
@@ -115,10 +113,8 @@ class BadSubscribersTests(EndToEndTestCase):
         self.assertTrue(thanked(ping_site(self.broker, "A Site", self.feeds[0])))
         self.assertLess(self.memory() - before, MEMORY)
 
-        began = time.monotonic()
         self.broker.terminate()
         self.broker.ended()
-        self.assertLess(time.monotonic() - began, STOPS_WITHIN)
         self.assertIn("Server Shut Down", self.broker.log)
 
 

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import sqlite3
-import time
 from contextlib import closing
 from pathlib import Path
 from resource import RLIMIT_NOFILE, getrlimit, prlimit, setrlimit
@@ -16,7 +15,6 @@ from subprocess import CompletedProcess
 from urllib.parse import quote
 
 from tests.e2e.fixture import (
-    STOPS_WITHIN,
     WITH_COURIERS,
     Broker,
     EndToEndTestCase,
@@ -96,11 +94,9 @@ class StopTests(EndToEndTestCase):
         with closing(sqlite3.connect(broker.data / "broker.sqlite")) as connection:
             connection.isolation_level = None
             connection.execute("BEGIN EXCLUSIVE")
-            began = time.monotonic()
             broker.terminate()
             receiver.open.set()
             self.assertEqual(broker.ended(), -signal.SIGTERM)
-            self.assertLess(time.monotonic() - began, STOPS_WITHIN)
             connection.execute("ROLLBACK")
         self.assertRegex(broker.log, "Not waiting any longer for: .*distribution")
         self.assertNotIn("Traceback", broker.log)

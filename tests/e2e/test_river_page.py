@@ -146,10 +146,10 @@ class ReadingTests(RiverTestCase):
         tab.goto(f"{broker.url}/river")
         items = tab.locator(".river-item")
         expect(tab.locator("#river-state")).to_have_text("New items appear as they arrive")
-        publish(origin, feeds[0], [shown(0), shown(1)])
-        broker.ping(feeds[0])
-        expect(items).to_have_count(3)
         with tab.expect_response("**/river/seen"):
+            publish(origin, feeds[0], [shown(0), shown(1)])
+            broker.ping(feeds[0])
+            expect(items).to_have_count(3)
             tab.clock.run_for(2000)
 
         tab.keyboard.press("j")  # somebody reads, so new items wait
