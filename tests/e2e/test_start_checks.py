@@ -9,14 +9,11 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from pwd import getpwuid
-from textwrap import dedent
 from unittest import SkipTest
 
 from sqlalchemy import create_engine, inspect, make_url
 
-from rsscloud_broker import __version__
-from rsscloud_broker.storage import clusters, migrate, open_database
+from rsscloud_broker.storage import clusters, open_database
 from tests import nursery
 from tests.e2e.fixture import (
     TIMEOUT,
@@ -91,7 +88,10 @@ class StartTestCase(EndToEndTestCase):
 
 
 class ForeignUserTests(StartTestCase):
-    """The broker runs as a user who may not do what it needs."""
+    """The broker runs as a user who may not do what it needs.
+
+    What is said of all else that this user may not do is tested in ``tests.runtime.test_start_checks``.
+    """
 
     def setUp(self) -> None:
         super().setUp()
@@ -105,99 +105,15 @@ class ForeignUserTests(StartTestCase):
         path.chmod(0o755)
         return path
 
-    def assert_nobody_is_told(self, sentence: str, *options: object) -> None:
-        self.assert_both_say(sentence, *options, prefix=_AS_NOBODY)
-
     def test_data_of_somebody_else(self) -> None:
         data = self.directory()
-        self.assert_nobody_is_told(
+        self.assert_both_say(
             f"{data} belongs to root (drwxr-xr-x), and the broker runs as nobody: "
             f"chown -R nobody {data}, or --data names another directory",
             *("--data", data),
+            prefix=_AS_NOBODY,
         )
         self.assertEqual(list(data.iterdir()), [])
-
-    def test_data_of_a_user_who_may_run_the_broker(self) -> None:
-        data = self.directory()
-        os.chown(data, 1, 1)
-        owner = getpwuid(1).pw_name
-        self.assert_nobody_is_told(
-            f"{data} belongs to {owner} (drwxr-xr-x), and the broker runs as nobody: chown -R "
-            f"nobody {data}, start the broker as {owner}, or --data names another directory",
-            *("--data", data),
-        )
-
-    def test_data_that_cannot_be_made(self) -> None:
-        parent = self.directory()
-        self.assert_nobody_is_told(
-            f"{parent}/data is not there, and nobody may not make it in {parent}: make it for "
-            f"nobody (install -d -o nobody {parent}/data), or --data names another directory",
-            *("--data", parent / "data"),
-        )
-
-    def test_data_in_a_place_that_is_closed(self) -> None:
-        parent = self.directory()
-        (parent / "data").mkdir()
-        parent.chmod(0o700)
-        self.assert_nobody_is_told(
-            f"{parent}/data cannot be reached: nobody may not enter {parent}; "
-            "--data names another directory",
-            *("--data", parent / "data"),
-        )
-
-    def test_a_database_of_somebody_else(self) -> None:
-        """As a command leaves it that root ran before the first start."""
-        data = self.directory()
-        os.chown(data, NOBODY, NOBODY)
-        database = data / "broker.sqlite"
-        migrate(f"sqlite:///{database}")
-        self.assert_nobody_is_told(
-            f"{database} belongs to root (-rw-------), and the broker runs as nobody: "
-            f"chown -R nobody {database}, or 'database' in the "
-            "configuration names another file",
-            *("--data", data),
-        )
-        self.assertEqual(list(data.iterdir()), [database])
-
-    def test_a_directory_for_crawlers_of_somebody_else(self) -> None:
-        data = self.directory()
-        (data / "public").mkdir()
-        os.chown(data, NOBODY, NOBODY)
-        self.assert_nobody_is_told(
-            f"{data}/public belongs to root (drwxr-xr-x), and the broker runs as nobody: "
-            f"chown -R nobody {data}/public, or --data names another "
-            "directory",
-            *("--data", data),
-        )
-
-    def test_a_port_that_needs_rights(self) -> None:
-        first = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
-        if not first.exists() or int(first.read_text()) < 1024:
-            raise SkipTest("no port needs rights here")
-        data = self.directory()
-        os.chown(data, NOBODY, NOBODY)
-        self.assert_nobody_is_told(
-            "cannot listen on port 81: ports below 1024 need rights; have systemd open it (a "
-            "socket unit, as in tap/), give the service "
-            "AmbientCapabilities=CAP_NET_BIND_SERVICE, or name another port with --listen",
-            *("--data", data, "--listen", "tcp:81:interface=127.0.0.1"),
-        )
-        self.assertEqual(list(data.iterdir()), [])
-
-
-class OwnModeTests(StartTestCase):
-    """The owner took his own rights away."""
-
-    def test_data_that_cannot_be_written(self) -> None:
-        if os.geteuid() == 0:
-            raise SkipTest("root may write everywhere")
-        data = self.directory()
-        data.chmod(0o500)
-        self.addCleanup(data.chmod, 0o700)
-        start, check = self.outputs("--local", "--data", data)
-        for said in (start, check):
-            self.assertIn(f"{data} cannot be written by its owner", said)
-            self.assertIn(f"chmod -R u+rwX {data}", said)
 
 
 class ConfigurationTests(StartTestCase):
@@ -291,79 +207,31 @@ PLUGIN = """
 from attrs import frozen
 from twisted.plugin import IPlugin
 from zope.interface import implementer
-from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
-from rsscloud_broker.interfaces import IEventSink, IFrontDoorMaker, INotifierMaker, ISinkMaker
-from rsscloud_broker.delivery.notifiers import HttpPostNotifier, RssCloudOptions
+from rsscloud_broker.interfaces import ISinkMaker
 
 @frozen
 class Options:
     pass
 
-@implementer(IEventSink)
-class Sink:
-    name = "mine"
-    handles = ()
-
-class Door(ChangeListsDoor):
-    name = "mine"
-
+@implementer(IPlugin, ISinkMaker)
 class Maker:
     name = "mine"
     help = "For tests."
     options = Options
 
-@implementer(IPlugin, ISinkMaker)
-class SinkMaker(Maker):
     def make(self, options, parts):
-        return SINK
+        return None
 
-@implementer(IPlugin, INotifierMaker)
-class NotifierMaker(Maker):
-    def make(self, options, outbound):
-        return HttpPostNotifier("http-post", outbound, RssCloudOptions())
-
-@implementer(IPlugin, IFrontDoorMaker)
-class DoorMaker(Maker):
-    def make(self, options, parts):
-        return Door(ChangeListsOptions(), parts)
-
-sink, notifier, door = SinkMaker(), NotifierMaker(), DoorMaker()
+maker = Maker()
 """
 
 
 class PluginTests(StartTestCase):
-    """A package of somebody else's, whose author made a mistake."""
+    """A package of somebody else's, whose author made a mistake.
 
-    def assert_refused(self, sentence: str, table: str, sink: str = "None") -> None:
-        home = self.directory()
-        file = home / "rsscloud_broker" / "plugins" / "mistaken.py"
-        file.parent.mkdir(parents=True)
-        file.write_text(dedent(PLUGIN).replace("SINK", sink), encoding="utf-8")
-        self.env = {"PYTHONPATH": str(home)}
-        configuration = home / "broker.toml"
-        configuration.write_text(f"[{table}]\n", encoding="utf-8")
-        sentence = sentence.replace("PACKAGE", f"rsscloud_broker.plugins.mistaken ({file})")
-        self.assert_both_say(
-            sentence.replace("FILE", str(file)),
-            *("--config", configuration, "--data", home / "data"),
-        )
-        self.assertFalse((home / "data").exists())
-
-    def test_make_raises(self) -> None:
-        self.assert_refused(
-            "the sink 'mine' of PACKAGE cannot be made: make() raised ZeroDivisionError: division "
-            "by zero (FILE, line 29); mend or uninstall it, or set enabled = false in [sinks.mine]",
-            "sinks.mine",
-            sink="1 / 0",
-        )
-
-    def test_a_method_is_missing(self) -> None:
-        self.assert_refused(
-            "the sink 'mine' of PACKAGE does not keep to IEventSink: it lacks the method "
-            "handle(event); mend or uninstall it, or set enabled = false in [sinks.mine]",
-            "sinks.mine",
-            sink="Sink()",
-        )
+    What is said of other mistakes is tested in ``tests.runtime.test_plugin_building``, ``tests.plugins`` and
+    ``tests.http.test_offers``.
+    """
 
     def test_a_module_that_cannot_be_imported(self) -> None:
         home = self.directory()
@@ -371,7 +239,7 @@ class PluginTests(StartTestCase):
         plugins.mkdir(parents=True)
         broken = plugins / "broken.py"
         broken.write_text("import no_such_module", encoding="utf-8")
-        (plugins / "mistaken.py").write_text(dedent(PLUGIN).replace("SINK", "None"))
+        (plugins / "mistaken.py").write_text(PLUGIN)
         self.env = {"PYTHONPATH": str(home)}
         file = home / "broker.toml"
         file.write_text("[sinks.broken]\n[sinks.mine]\n", encoding="utf-8")
@@ -393,22 +261,6 @@ class PluginTests(StartTestCase):
         self.assertTrue(done.stderr.startswith("Error: plugins cannot be used:\n"), done.stderr)
         self.assertIn(said, done.stderr)
         self.assertNotIn("Traceback", done.stderr)
-
-    def test_two_of_one_protocol(self) -> None:
-        self.assert_refused(
-            "two notifiers carry the protocol 'http-post': the notifier 'http_post' of "
-            f"rsscloud-broker {__version__}, and the notifier 'mine' of PACKAGE; set enabled = "
-            "false in [notifiers.http_post] or [notifiers.mine]",
-            "notifiers.mine",
-        )
-
-    def test_a_route_that_is_taken(self) -> None:
-        self.assert_refused(
-            "the front door 'mine' offers GET /changes.xml, as does 'change_lists'; set another "
-            "path for one of them if it has an option for that, or enabled = false in its table, "
-            "such as [front_doors.mine]",
-            "front_doors.mine",
-        )
 
 
 class WarningTests(EndToEndTestCase):

@@ -7,6 +7,7 @@ import socket
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from pwd import getpwuid
 from tempfile import TemporaryDirectory
 from unittest import SkipTest
 
@@ -20,6 +21,9 @@ from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.upgrade import LATEST_REVISION
 from tests.processes import free_port
 from tests.storage import next_version
+
+#: A user who owns nothing.
+NOBODY = 65534
 
 
 class StartChecksTestCase(SynchronousTestCase):
@@ -81,10 +85,106 @@ class DataTests(StartChecksTestCase):
             raise SkipTest("only root may give files away")
         self.data.mkdir()
         self.assertEqual(self.found().notes, [])
-        os.chown(self.data, 65534, 65534)
+        os.chown(self.data, NOBODY, NOBODY)
         (note,) = self.found().notes
         self.assertIn(f"this check ran as root, who may do anything, and {self.data} belongs", note)
         self.assertIn("runuser -u nobody", note)
+
+
+class ForeignUserTests(StartChecksTestCase):
+    """The broker runs as a user who may not do what it needs."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        if os.geteuid() != 0:
+            raise SkipTest("only root can become another user")
+        # One that others may enter, unlike that of trial.
+        self.home = Path(self.enterContext(TemporaryDirectory()))
+        self.home.chmod(0o755)
+        self.data = self.home / "data"
+        self.config = evolve(self.config, data=str(self.data))
+
+    def give(self, path: Path, owner: int = NOBODY) -> None:
+        """Make a directory of somebody."""
+        path.mkdir()
+        os.chown(path, owner, owner)
+
+    def assert_nobody_is_told(self, sentence: str) -> None:
+        before = sorted(self.home.rglob("*"))
+        self.addCleanup(os.seteuid, 0)
+        os.seteuid(NOBODY)
+        found = examine(self.config)
+        os.seteuid(0)
+        self.assertEqual(found.faults, [sentence])
+        self.assertEqual(sorted(self.home.rglob("*")), before)
+
+    def test_data_of_somebody_else(self) -> None:
+        self.give(self.data, 0)
+        self.assert_nobody_is_told(
+            f"{self.data} belongs to root (drwxr-xr-x), and the broker runs as nobody: "
+            f"chown -R nobody {self.data}, or --data names another directory"
+        )
+
+    def test_data_of_a_user_who_may_run_the_broker(self) -> None:
+        self.give(self.data, 1)
+        owner = getpwuid(1).pw_name
+        self.assert_nobody_is_told(
+            f"{self.data} belongs to {owner} (drwxr-xr-x), and the broker runs as nobody: chown -R "
+            f"nobody {self.data}, start the broker as {owner}, or --data names another directory"
+        )
+
+    def test_data_that_cannot_be_made(self) -> None:
+        self.assert_nobody_is_told(
+            f"{self.data} is not there, and nobody may not make it in {self.home}: make it for "
+            f"nobody (install -d -o nobody {self.data}), or --data names another directory"
+        )
+
+    def test_data_in_a_place_that_is_closed(self) -> None:
+        self.data.mkdir()
+        self.home.chmod(0o700)
+        self.assert_nobody_is_told(
+            f"{self.data} cannot be reached: nobody may not enter {self.home}; "
+            "--data names another directory"
+        )
+
+    def test_data_whose_owner_took_his_own_rights_away(self) -> None:
+        self.give(self.data)
+        self.data.chmod(0o500)
+        self.assert_nobody_is_told(
+            f"{self.data} cannot be written by its owner nobody (dr-x------): "
+            f"chmod -R u+rwX {self.data}, or --data names another directory"
+        )
+
+    def test_a_database_of_somebody_else(self) -> None:
+        """As a command leaves it that root ran before the first start."""
+        self.give(self.data)
+        database = self.data / "broker.sqlite"
+        migrate(self.config.database_url)
+        self.assert_nobody_is_told(
+            f"{database} belongs to root (-rw-------), and the broker runs as nobody: chown -R "
+            f"nobody {database}, or 'database' in the configuration names another file"
+        )
+
+    def test_a_directory_for_crawlers_of_somebody_else(self) -> None:
+        self.give(self.data)
+        public = self.data / "public"
+        self.give(public, 0)
+        self.assert_nobody_is_told(
+            f"{public} belongs to root (drwxr-xr-x), and the broker runs as nobody: "
+            f"chown -R nobody {public}, or --data names another directory"
+        )
+
+    def test_a_port_that_needs_rights(self) -> None:
+        first = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
+        if not first.exists() or int(first.read_text()) < 1024:
+            raise SkipTest("no port needs rights here")
+        self.give(self.data)
+        self.config = evolve(self.config, listen=("tcp:81:interface=127.0.0.1",))
+        self.assert_nobody_is_told(
+            "cannot listen on port 81: ports below 1024 need rights; have systemd open it (a "
+            "socket unit, as in tap/), give the service "
+            "AmbientCapabilities=CAP_NET_BIND_SERVICE, or name another port with --listen"
+        )
 
 
 class DatabaseTests(StartChecksTestCase):
@@ -198,10 +298,10 @@ class AccessLogTests(StartChecksTestCase):
         data, closed = home / "data", home / "closed"
         for directory in (data, closed):
             directory.mkdir(mode=0o700)
-        os.chown(data, 65534, -1)
+        os.chown(data, NOBODY, -1)
         (home / "access.log").touch(0o640)
         self.addCleanup(os.seteuid, 0)
-        os.seteuid(65534)
+        os.seteuid(NOBODY)
         for path, said in (
             (home / "access.log", "cannot be written by"),
             (home / "other.log", f"may not write in {home}"),
