@@ -32,20 +32,51 @@ RUNS = ("longer", "usual", "quick")
 #: Modules, classes and tests of the longer run.
 LONGER = frozenset(
     {
-        # The database ends, comes back, stands still or is behind a pooler; nodes end.
-        "tests.e2e.test_cluster.ClocksTests",
+        # Databases and name servers end, stand still or are behind a pooler; disks are full.
         "tests.e2e.test_cluster_faults",
+        "tests.e2e.test_cut_off",
         "tests.e2e.test_database_faults",
+        "tests.e2e.test_faults",
         "tests.e2e.test_pgbouncer",
-        # Brokers are killed again and again.
-        "tests.e2e.test_kill",
-        "tests.e2e.test_durability",
+        # Nodes of a cluster end, stand still, have wrong clocks and lose hints.
+        "tests.e2e.test_cluster.ClocksTests",
+        "tests.e2e.test_cluster.ClusterTests.test_node_that_is_asked_to_stop_hands_its_work_over",
+        "tests.e2e.test_cluster.ClusterTests"
+        ".test_node_that_stood_still_records_nothing_under_lost_claims",
+        "tests.e2e.test_cluster.ClusterTests.test_other_node_takes_part",
+        "tests.e2e.test_cluster.ClusterTests"
+        ".test_other_node_takes_part_although_all_hints_are_lost",
+        "tests.e2e.test_makers.MakersTests.test_no_hour_is_missed_if_the_maker_dies",
+        # Brokers and couriers are killed again and again, or at every moment.
+        "tests.e2e.test_couriers.KilledCouriersTests",
+        "tests.e2e.test_couriers.StartTests",
+        "tests.e2e.test_durability.KilledBeforeNotificationTests.test_in_the_middle_of_many",
+        "tests.e2e.test_durability.KilledWhilePingedTests",
+        "tests.e2e.test_durability.LeaseTests",
         "tests.e2e.test_hosting.KilledWhileSavingTests",
+        "tests.e2e.test_kill",
         "tests.e2e.test_relay.KilledTests",
         "tests.e2e.test_relay.OutageTests",
-        # Every page at every width; every parameter of every page.
-        "tests.e2e.test_every_page",
+        "tests.e2e.test_suspects.SuspectTests.test_intent",
+        "tests.e2e.test_suspects.SuspectTests.test_stop_makes_nothing_suspect",
+        # A thousand watch, and hosts that say nothing.
+        "tests.e2e.test_event_log.EventLogTests.test_a_thousand_watch_while_subscribers_are_notified",
+        "tests.e2e.test_fairness",
+        "tests.e2e.test_rude_neighbours",
+        "tests.e2e.test_river_streams.StreamsTests.test_a_thousand_watch",
+        # Every page at every width, and with every payload in every form; every parameter.
+        "tests.e2e.test_every_page.EveryPageTests",
         "tests.e2e.test_every_parameter",
+        "tests.e2e.test_xss.ReflectedTests",
+        "tests.e2e.test_river_page.StrangersTests",
+        # The same as a usual test does on SQLite.
+        "tests.e2e.test_hosting.ClientsTests.test_on_postgresql",
+        "tests.e2e.test_river.OwnKindTests.test_on_postgresql",
+        "tests.e2e.test_river_streams.StreamsTests.test_who_was_away_goes_on_with_postgresql",
+        "tests.e2e.test_writing.SubscribersTests.test_on_postgresql",
+        # Further programs that call the broker, beside one for each protocol.
+        "tests.e2e.test_foreign_clients",
+        "tests.e2e.test_posting.PostingTests.test_perl",
         # Every row of the benchmarks.
         "tests.test_benchmarks",
     }
