@@ -7,15 +7,15 @@ from hypothesis import settings
 
 from tests.slowest import record
 
-_TIMES = int(os.environ.get("EXAMPLES", "1"))
+_TIMES = float(os.environ.get("EXAMPLES", "1"))
 
 
 def examples(number: int) -> int:
     """How many examples a test makes up: the number that is usual for it, or a multiple of that.
 
-    ``make test EXAMPLES=20`` tries 20 times as many.
+    ``make test`` tries fewer of them, and ``make test EXAMPLES=20`` 20 times as many.
     """
-    return number * _TIMES
+    return max(1, round(number * _TIMES))
 
 
 # On a busy machine an example may take long without anything being wrong.  What

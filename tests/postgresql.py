@@ -25,7 +25,7 @@ from rsscloud_broker.storage.schema import metadata
 from tests.e2e.programs import missing
 
 #: Seconds until the tests give up waiting for the server to start.
-TIMEOUT = 30
+TIMEOUT = 60
 
 #: Who runs the server, if root runs the tests: PostgreSQL refuses to be run by root.
 SERVER_USER = "postgres"

@@ -43,7 +43,6 @@ LONGER = frozenset(
         "tests.e2e.test_cluster.ClusterTests.test_node_that_is_asked_to_stop_hands_its_work_over",
         "tests.e2e.test_cluster.ClusterTests"
         ".test_node_that_stood_still_records_nothing_under_lost_claims",
-        "tests.e2e.test_cluster.ClusterTests.test_other_node_takes_part",
         "tests.e2e.test_cluster.ClusterTests"
         ".test_other_node_takes_part_although_all_hints_are_lost",
         "tests.e2e.test_makers.MakersTests.test_no_hour_is_missed_if_the_maker_dies",

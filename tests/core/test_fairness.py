@@ -1,4 +1,4 @@
-"""Tests that five hostile callers, for ten minutes, do not delay the requests of others."""
+"""Tests that five hostile callers, for some minutes, do not delay the requests of others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.core.house import CALLBACK, FEED, BrokerTestCase
 DEADLINE, MOMENT = 30.0, 0.05
 
 #: Seconds for which the hostile callers call, and seconds between their calls.
-TROUBLE, STEP = 600, 0.2
+TROUBLE, STEP = 200, 0.2
 
 #: The hostile callers; two of them are in one network.
 BAD = ("192.0.2.1", "192.0.2.2", "192.0.2.3", "2001:db8::1", "2001:db8:1::1")
@@ -150,7 +150,7 @@ class FairnessTests(BrokerTestCase):
             p99 = sorted(waits)[int(0.99 * len(waits))]
             self.assertLess(p99, 1.0, what)
         self.assertEqual(len(self.waits["ping"]), TROUBLE)
-        self.assertGreaterEqual(len(self.subscriptions()), 100)
+        self.assertGreaterEqual(len(self.subscriptions()), TROUBLE // 6)
 
     def register(self, second: int) -> None:
         callback = evolve(CALLBACK, url=f"http://reader.example/{second}")

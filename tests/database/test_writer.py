@@ -25,7 +25,7 @@ from rsscloud_broker.storage.schema import topic
 from tests.storage.databases import file_database
 
 #: Seconds until a thread gives up waiting for the test, which then fails.
-TIMEOUT = 10
+TIMEOUT = 60
 
 
 def add_topic(url: str) -> Operation[str]:

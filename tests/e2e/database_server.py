@@ -21,7 +21,7 @@ from tests.postgresql import SERVER_USER, initialise, programs, server_options
 from tests.processes import free_port
 
 #: Seconds until a test gives up waiting for a server.
-TIMEOUT = 30
+TIMEOUT = 60
 
 _SETTINGS = {
     "fsync": "off",
