@@ -46,7 +46,12 @@ LONGER = frozenset(
         "tests.e2e.test_cluster.ClusterTests"
         ".test_other_node_takes_part_although_all_hints_are_lost",
         "tests.e2e.test_makers.MakersTests.test_no_hour_is_missed_if_the_maker_dies",
+        # Operations of many threads and processes on one database meet.
+        "tests.storage.test_races",
+        "tests.storage.test_upgrade.AtOnceTests",
         # Brokers and couriers are killed again and again, or at every moment.
+        "tests.outbound.couriers.test_crew.DeathTests",
+        "tests.outbound.couriers.test_fork_server",
         "tests.e2e.test_couriers.KilledCouriersTests",
         "tests.e2e.test_couriers.StartTests",
         "tests.e2e.test_durability.KilledBeforeNotificationTests.test_in_the_middle_of_many",
@@ -55,9 +60,14 @@ LONGER = frozenset(
         "tests.e2e.test_hosting.KilledWhileSavingTests",
         "tests.e2e.test_kill",
         "tests.e2e.test_relay.KilledTests",
+        "tests.e2e.test_relay.FollowedFeedsTests",
         "tests.e2e.test_relay.OutageTests",
         "tests.e2e.test_suspects.SuspectTests.test_intent",
         "tests.e2e.test_suspects.SuspectTests.test_stop_makes_nothing_suspect",
+        # Documents, calls and programs that are out to break the broker.
+        "tests.outbound.couriers.test_confinement.ConfinedCourierTests",
+        "tests.outbound.couriers.test_hostile_documents",
+        "tests.e2e.test_hang_ups",
         # A thousand watch, and hosts that say nothing.
         "tests.e2e.test_event_log.EventLogTests.test_a_thousand_watch_while_subscribers_are_notified",
         "tests.e2e.test_fairness",
@@ -67,6 +77,9 @@ LONGER = frozenset(
         "tests.e2e.test_every_page.EveryPageTests",
         "tests.e2e.test_every_parameter",
         "tests.e2e.test_xss.ReflectedTests",
+        "tests.e2e.test_xss.StoredTests",
+        "tests.e2e.test_writing.KeyboardTests.test_too_long_a_message",
+        "tests.e2e.test_writing.KeyboardTests.test_without_scripts",
         "tests.e2e.test_river_page.StrangersTests",
         # The same as a usual test does on SQLite.
         "tests.e2e.test_hosting.ClientsTests.test_on_postgresql",
@@ -76,8 +89,11 @@ LONGER = frozenset(
         # Further programs that call the broker, beside one for each protocol.
         "tests.e2e.test_foreign_clients",
         "tests.e2e.test_posting.PostingTests.test_perl",
-        # Every row of the benchmarks.
+        # Every row of the benchmarks, and what runs the tests.
         "tests.test_benchmarks",
+        "tests.test_make.InstallingTests",
+        "tests.test_mutants.MainTests",
+        "tests.test_nursery",
     }
 )
 
@@ -105,6 +121,7 @@ PROGRAMS = (
     "multiprocessing",
     "subprocess",
     "tests.commands.cases",
+    "tests.outbound.couriers.fixture",
     "tests.curl",
     "tests.e2e",
     "tests.mutants",
