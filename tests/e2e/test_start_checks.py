@@ -90,7 +90,8 @@ class StartTestCase(EndToEndTestCase):
 class ForeignUserTests(StartTestCase):
     """The broker runs as a user who may not do what it needs.
 
-    What is said of all else that this user may not do is tested in ``tests.runtime.test_start_checks``.
+    What is said of all else that this user may not do is tested in
+    ``tests.runtime.test_start_checks``.
     """
 
     def setUp(self) -> None:
@@ -229,8 +230,8 @@ maker = Maker()
 class PluginTests(StartTestCase):
     """A package of somebody else's, whose author made a mistake.
 
-    What is said of other mistakes is tested in ``tests.runtime.test_plugin_building``, ``tests.plugins`` and
-    ``tests.http.test_offers``.
+    What is said of other mistakes is tested in ``tests.runtime.test_plugin_building``,
+    ``tests.plugins`` and ``tests.http.test_offers``.
     """
 
     def test_a_module_that_cannot_be_imported(self) -> None:
