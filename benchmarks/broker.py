@@ -182,7 +182,7 @@ class Broker(Running):
         config.write_text(
             f"data = {json.dumps(str(data.directory))}\n{top}"
             f'listen = ["tcp:{self.port}:interface=127.0.0.1:backlog=4096"]\n'
-            "[http]\nmax_connections = 50000\n"
+            "[http]\nmax_connections = 50000\nmax_connections_per_address = 50000\n"
             "[sinks.change_list]\nmax_lines = 1000000\n"
             "[limits]\nfetches_per_host = 0\n"
             f"[polling]\nenabled = {json.dumps(polls)}\n"

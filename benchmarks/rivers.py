@@ -32,8 +32,6 @@ _MORE = f"""
 enabled = true
 [apps.river]
 enabled = true
-streams = 50000
-streams_per_address = 50000
 """
 
 

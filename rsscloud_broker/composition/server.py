@@ -50,7 +50,7 @@ from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.disk_space import MEGABYTE, DiskSpace
 from rsscloud_broker.database.threads import StoreThreads, Threads
-from rsscloud_broker.delivery.options import notifications_of, stop_within
+from rsscloud_broker.delivery.options import STOP_TIMEOUT, notifications_of
 from rsscloud_broker.events import FilePublished
 from rsscloud_broker.http.certificates import Certificate
 from rsscloud_broker.http.closing import Answering
@@ -83,7 +83,7 @@ from rsscloud_broker.runtime.plugin_building import (
 from rsscloud_broker.runtime.plugin_discovery import KINDS, Makers, PluginError, discover, select
 from rsscloud_broker.runtime.reloading import Parts, Reloading
 from rsscloud_broker.runtime.self_test import SelfTest
-from rsscloud_broker.runtime.service import REST, BrokerService, CannotStart
+from rsscloud_broker.runtime.service import BrokerService, CannotStart
 from rsscloud_broker.runtime.signals import (
     reload_at_hangup,
     reopen_at_request,
@@ -270,6 +270,7 @@ def make_broker(
             rate_limit=lambda rate, burst: RateLimit(rate, burst, clock).take,
             running=running | {maker.name for maker, _ in chosen["apps"]},
             max_connections=lambda: limits.http.max_connections,
+            max_connections_per_address=lambda: limits.http.max_connections_per_address,
         ),
     )
     notifiers.update(apps.notifiers)
@@ -311,6 +312,7 @@ def make_broker(
             event_log=EventLog(store) if _runs(chosen["sinks"], "event_log") else None,
             disclosure=Disclosure(config.pages.callbacks),
             max_connections=lambda: limits.http.max_connections,
+            max_connections_per_address=lambda: limits.http.max_connections_per_address,
             callers=accounts.callers,
             accounts=accounts.accounts,
             intake=PingIntake(store, detector, bus, clock, access, counters, space),
@@ -379,7 +381,6 @@ def make_broker(
     )
     service.access_log = monitoring.access_log
 
-    service.stop_within = stop_within(chosen["sinks"]) + REST
     service.take(
         (
             store,
@@ -404,7 +405,7 @@ def make_broker(
             self_test,
         ),
         (
-            Answering(site, service.stop_within - REST),
+            Answering(site, STOP_TIMEOUT),
             detector,
             intents,
             *filter(IService.providedBy, [*sinks, *doors]),

@@ -32,7 +32,7 @@ from rsscloud_broker.delivery.breakers import Breakers
 from rsscloud_broker.delivery.carried import WalkBudget
 from rsscloud_broker.delivery.contents import Contents
 from rsscloud_broker.delivery.dispatch import Dispatcher
-from rsscloud_broker.delivery.options import DistributionOptions
+from rsscloud_broker.delivery.options import STOP_TIMEOUT, DistributionOptions
 from rsscloud_broker.delivery.retries import Retries
 from rsscloud_broker.delivery.tally import Tally
 from rsscloud_broker.delivery.walk import Tools, Walk
@@ -56,6 +56,12 @@ from rsscloud_broker.model.work import Fanout
 from rsscloud_broker.util.bounded_dict import BoundedDict
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 
+#: How many subscriptions of a topic are read at a time: few enough that others get their turn.
+SLICE_SIZE = 500
+
+#: How many fan-outs run at the same time; if there are more, they take turns.
+MAX_WALKS = 50
+
 #: How many fan-outs are counted at the same time; of further ones the oldest begins anew.
 MAX_TALLIES = 10_000
 
@@ -69,7 +75,12 @@ LOOK_AT_BREAKERS = 10.0
 
 @implementer(IEventSink)
 class Distribution(Service):
-    """The sink that runs the stored fan-outs and retries the pending notifications."""
+    """The sink that runs the stored fan-outs and retries the pending notifications.
+
+    :param max_slow: how many notifications without a quick answer may run; see the options.
+    :param slice_size: how many subscriptions of a topic are read at a time.
+    :param max_walks: how many fan-outs run at the same time.
+    """
 
     name = "distribution"
     handles = (
@@ -85,13 +96,20 @@ class Distribution(Service):
     )
     log = Logger()
 
-    def __init__(self, options: DistributionOptions, parts: SinkParts) -> None:
+    def __init__(
+        self,
+        options: DistributionOptions,
+        parts: SinkParts,
+        *,
+        max_slow: int | None = None,
+        slice_size: int = SLICE_SIZE,
+        max_walks: int = MAX_WALKS,
+    ) -> None:
         self._store: IStore = parts.store
         self._clock: IClock = parts.clock
         self._bus = parts.bus
         self._counters = parts.counters
-        self._max_walks = options.max_fanouts
-        self._stop_within = options.stop_within
+        self._max_walks = max_walks
         self._breakers = Breakers(
             parts.clock,
             parts.counters,
@@ -110,7 +128,7 @@ class Distribution(Service):
             parts.counters,
             slots=options.in_flight,
             per_host=options.per_host,
-            max_slow=options.max_slow,
+            max_slow=options.max_slow if max_slow is None else max_slow,
         )
         self._contents = Contents(parts.store, parts.bus, parts.clock)
         self._attempts = Attempts(
@@ -145,7 +163,7 @@ class Distribution(Service):
             saved=self._retries.saved,
             others_wait=lambda: bool(self._queue),
             walk_budget=WalkBudget(),
-            slice_size=options.slice_size,
+            slice_size=slice_size,
         )
         self._tallies: BoundedDict[int, Tally | None] = BoundedDict(MAX_TALLIES)
         self._walks: dict[str, Walk] = {}
@@ -251,7 +269,7 @@ class Distribution(Service):
 
     async def _stop(self) -> None:
         self._attempts.withdraw_all()
-        timeout = self._clock.callLater(self._stop_within, self._attempts.call_off)
+        timeout = self._clock.callLater(STOP_TIMEOUT, self._attempts.call_off)
         walks = [walk.over for walk in self._walks.values()]
         await DeferredList([*walks, *([self._looking] if self._looking else [])])
         with suppress(Unavailable):  # then they are free when this node has ended

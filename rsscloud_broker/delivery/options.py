@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from attrs import field, frozen
 from attrs.validators import ge, gt, le
 
 from rsscloud_broker.delivery.breakers import FIRST_PAUSE, LONGEST_PAUSE
 
-#: Seconds that a stopping broker gives to notifications in flight, unless the operator says so.
-STOP_TIMEOUT = 5.0
+#: Seconds that a stopping broker gives to notifications in flight: most answer sooner.
+STOP_TIMEOUT: Final = 5.0
+
+#: For each notification in flight so many others may run that had no quick answer: they cost
+#: memory and a file descriptor each, but hardly any processor time.
+SLOW_PER_SLOT: Final = 10
 
 
 @frozen
@@ -19,30 +24,17 @@ class DistributionOptions:
 
     :ivar in_flight: how many notifications run at the same time, in total.
     :ivar per_host: how many run at the same time to one host, which can earn more.
-    :ivar max_slow: how many notifications without a quick answer may run beside ``in_flight``.
-    :ivar slice_size: how many subscriptions a walk reads at a time.
-    :ivar max_fanouts: how many walks run at the same time; if there are more fan-outs, they
-        take turns.
     :ivar breaker_pause: seconds for which a circuit breaker is open at first.
-    :ivar stop_within: seconds that a stopping broker gives to notifications in flight.
     """
 
     in_flight: int = field(default=200, validator=ge(1))
     per_host: int = field(default=4, validator=ge(1))
-    max_slow: int = field(default=2000, validator=ge(0))
-    slice_size: int = field(default=500, validator=ge(1))
-    max_fanouts: int = field(default=50, validator=ge(1))
     breaker_pause: float = field(default=FIRST_PAUSE, validator=[gt(0), le(LONGEST_PAUSE)])
-    stop_within: float = field(default=STOP_TIMEOUT, validator=[ge(0), le(600)])
 
-
-def stop_within(sinks: Iterable[tuple[object, object]]) -> float:
-    """How many seconds notifications and answers have to end when the broker stops.
-
-    :param sinks: the makers of the sinks that run, with their options.
-    """
-    within = [each.stop_within for _, each in sinks if isinstance(each, DistributionOptions)]
-    return max(within, default=STOP_TIMEOUT)
+    @property
+    def max_slow(self) -> int:
+        """How many notifications without a quick answer may run beside ``in_flight``."""
+        return SLOW_PER_SLOT * self.in_flight
 
 
 def notifications_of(sinks: Iterable[tuple[object, object]]) -> int:

@@ -193,6 +193,7 @@ class AppParts:
         milliseconds.
     :ivar parse: has documents of strangers parsed elsewhere.
     :ivar max_connections: returns how many connections of clients may be open at the same time.
+    :ivar max_connections_per_address: returns how many of them may come from one address.
     :ivar rate_limit: makes a limit, given how many requests a second and how many at once.  The
         limit takes a key, such as the name of an account, and returns 0, or the seconds to wait.
     """
@@ -218,6 +219,7 @@ class AppParts:
     rate_limit: Callable[[float, int], Callable[[str], int]]
     running: frozenset[str] = field(default=frozenset())
     max_connections: Callable[[], int] = lambda: 2000
+    max_connections_per_address: Callable[[], int] = lambda: 200
 
 
 class IAppMaker(IPluginMaker):

@@ -269,6 +269,7 @@ class FrontDoorParts:
     :ivar event_log: the event log, for reading; None if the broker keeps none.
     :ivar disclosure: how much strangers see of callbacks' URLs and of clients' addresses.
     :ivar max_connections: returns how many connections of clients may be open at the same time.
+    :ivar max_connections_per_address: returns how many of them may come from one address.
     :ivar callers: finds out who makes a request; None if the broker has no accounts.
     :ivar accounts: what accounts can do; None if the broker has no accounts.
     :ivar intake: takes in pings that were made elsewhere; None if nobody reads such.
@@ -305,6 +306,7 @@ class FrontDoorParts:
     event_log: IEventLog | None = None
     disclosure: Disclosure = field(factory=Disclosure)
     max_connections: Callable[[], int] = lambda: 2000
+    max_connections_per_address: Callable[[], int] = lambda: 200
     callers: ICallers | None = None
     accounts: IAccounts | None = None
     intake: IPingIntake | None = None

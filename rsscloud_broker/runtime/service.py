@@ -18,6 +18,7 @@ from twisted.python.components import Componentized
 
 from rsscloud_broker import __version__
 from rsscloud_broker.config import Config
+from rsscloud_broker.delivery.options import STOP_TIMEOUT
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.access_log import AccessLog
 from rsscloud_broker.http.listening import sentence
@@ -32,11 +33,11 @@ from rsscloud_broker.runtime.start_checks import (
 )
 from rsscloud_broker.storage import UnfitDatabase, migrate
 
-#: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
-STOP_WITHIN, MOMENT = 8.5, 0.1
-
-#: Of these seconds, those that are left when notifications under way have ended.
+#: Seconds that are left to stop in when notifications under way have ended.
 REST = 3.5
+
+#: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
+STOP_WITHIN, MOMENT = STOP_TIMEOUT + REST, 0.1
 
 #: How many file descriptors the broker asks the system for at least.
 DESCRIPTORS = 16_384
@@ -71,7 +72,6 @@ class BrokerService(MultiService):
     :ivar app_tables: the tables of the applications that run, by their names.
     :ivar changes_user: whether twistd may become another user between ``privilegedStartService``
         and ``startService``.
-    :ivar stop_within: how many seconds all parts together have to stop.
     """
 
     log = Logger()
@@ -91,7 +91,6 @@ class BrokerService(MultiService):
         self._lock: IO[bytes] | None = None
         self.app_tables: Mapping[str, AppTables] = {}
         self._workers: Sequence[IService] = ()
-        self.stop_within = STOP_WITHIN
 
     def take(
         self, first: Iterable[IService], workers: Iterable[IService], last: Iterable[IService]
@@ -175,7 +174,7 @@ class BrokerService(MultiService):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        until = self._clock.seconds() + self.stop_within
+        until = self._clock.seconds() + STOP_WITHIN
         hanging: list[str] = []
         for parts in self._in_turn():
             stopping = [Deferred.fromCoroutine(self._end(part, until, hanging)) for part in parts]

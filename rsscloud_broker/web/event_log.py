@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from attrs import field, frozen
-from attrs.validators import ge
+from attrs import frozen
 from twisted.web.resource import IResource, Resource
 from twisted.web.server import NOT_DONE_YET, Request
 from twisted.web.template import Flattenable, Tag, tags
@@ -49,24 +48,13 @@ ON_PAGE: Final = 100
 #: The parameters of a filter.
 _FILTER: Final = ("topic", "host", "kind", "outcome")
 
-#: Of all connections, those who watch the log may have one in so many.
-_SHARE: Final = 2
-
 #: The outcomes of all kinds of entries.
 OUTCOMES: Final = tuple(dict.fromkeys(word for words in KINDS.values() for word in words))
 
 
 @frozen
 class EventLogDoorOptions:
-    """Options of the front door for the event log.
-
-    :ivar watchers: how many browsers may watch the log at the same time; never more than half of
-        the connections that the broker accepts.
-    :ivar watchers_per_address: how many of them may be at one address.
-    """
-
-    watchers: int = field(default=1000, validator=ge(0))
-    watchers_per_address: int = field(default=20, validator=ge(1))
+    """Options of the front door for the event log: there are none."""
 
 
 @implementer(IFrontDoor)
@@ -89,10 +77,7 @@ class EventLogDoor(RoutesOnly):
             parts.clock,
             disclosed,
             lambda entry: line_of(entry).as_json(),
-            Places(
-                lambda: min(options.watchers, parts.max_connections() // _SHARE),
-                options.watchers_per_address,
-            ),
+            Places(parts.max_connections, parts.max_connections_per_address),
         )
         self._resources = {
             "/log": Answers(LogPage(event_log, parts).answer),

@@ -146,19 +146,25 @@ class Stream:
 class Places:
     """Counts streams: in all, and of each address or account.
 
-    :param most: returns how many there may be in all.
-    :param most_of_each: how many of them one address or one account may have.
+    :param most: returns how many connections the broker accepts: half of them may be streams, so
+        that the others get answers.
+    :param most_of_each: returns how many connections one address may have.
+    :param share: the part of these, one in so many, that may be streams of one address or account.
     """
 
-    def __init__(self, most: Callable[[], int], most_of_each: int) -> None:
+    def __init__(
+        self, most: Callable[[], int], most_of_each: Callable[[], int], share: int = 10
+    ) -> None:
         self._most = most
         self._most_of_each = most_of_each
+        self._share = share
         self._taken: Counter[str] = Counter()
         self._all = 0
 
     def has_room(self, key: str) -> bool:
         """Whether one more stream of an address or an account may begin."""
-        return self._all < self._most() and self._taken[key] < self._most_of_each
+        of_each = max(1, self._most_of_each() // self._share)
+        return self._all < self._most() // 2 and self._taken[key] < of_each
 
     def take(self, key: str) -> None:
         """Count a stream that begins."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, fields
 from sqlalchemy import Connection, insert
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.task import deferLater
@@ -18,7 +18,7 @@ from rsscloud_broker.delivery.distribution import Distribution
 from rsscloud_broker.delivery.options import DistributionOptions
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, TopicChanged, TopicEnded
-from rsscloud_broker.interfaces import INotifier
+from rsscloud_broker.interfaces import INotifier, SinkParts
 from rsscloud_broker.model import (
     Callback,
     Content,
@@ -51,6 +51,14 @@ MOST_STEPS, STEPS_OF_EACH = 500, 3
 
 #: The methods that write what has come about.
 WRITES = frozenset({"record_slice", "record_deliveries", "record_hosts"})
+
+
+def make_distribution(parts: SinkParts, **options: int) -> Distribution:
+    """A distribution with some options, or arguments, of its own."""
+    known = {key.name for key in fields(DistributionOptions)}
+    chosen = {name: value for name, value in options.items() if name in known}
+    others: dict[str, Any] = {name: options[name] for name in options.keys() - known}
+    return Distribution(DistributionOptions(**chosen), parts, **others)
 
 
 @implementer(INotifier)
@@ -217,7 +225,7 @@ class EngineTestCase(SynchronousTestCase):
             bus=self.bus,
             blocks=self.blocks,
         )
-        self.distribution = Distribution(DistributionOptions(**options), parts)
+        self.distribution = make_distribution(parts, **options)
         self.distribution._attempts._outcomes._jitter = lambda: self.jitter
         self.distribution.startService()
         return self.distribution

@@ -21,6 +21,7 @@ from rsscloud_broker.model.work import Delivery, Fanout
 from rsscloud_broker.testing import FakeNotifier, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
+from tests.delivery.engine import make_distribution
 
 FEED = "http://feeds.example/rss.xml"
 NOW = About(1_790_683_200.0)
@@ -86,7 +87,7 @@ class DistributionTestCase(SynchronousTestCase):
         self.store._node = None
         self.successResultOf(self.store._database.write(self.store._registered))
         parts = sink_parts(store=self.store, clock=self.clock, notifiers=self.notifiers)
-        return Distribution(DistributionOptions(**options), parts)
+        return make_distribution(parts, **options)
 
     def start(self, **options: int) -> Distribution:
         self.distribution = self.make(**options)
@@ -334,7 +335,7 @@ class LimitTests(DistributionTestCase):
         for topic in topics:
             self.subscribe(1, topic)
             self.change(topic)
-        self.start(max_fanouts=2)
+        self.start(max_walks=2)
         for walked in range(5):
             self.assertEqual(len(held), min(walked + 2, 5))
             held[walked].callback(None)

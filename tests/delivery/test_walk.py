@@ -345,7 +345,7 @@ class FairnessTests(EngineTestCase):
         self.subscribe(small, OTHER_FEED)
         turn = 2 * 5
         self.patch(walk, "TURN_SUBSCRIPTIONS", turn)
-        self.start(max_fanouts=2, slice_size=5, in_flight=10)
+        self.start(max_walks=2, slice_size=5, in_flight=10)
         self.notifier.holds = {f"reader{reader}.example" for reader in range(100)}
         for number in range(9):
             self.change(f"http://feeds.example/large{number}")
@@ -362,7 +362,7 @@ class FairnessTests(EngineTestCase):
 
     def test_walk_stays_while_nobody_waits(self) -> None:
         urls = self.subscribe_many(100)
-        self.start(max_fanouts=1, slice_size=5)
+        self.start(max_walks=1, slice_size=5)
         self.change()
         self.assertEqual((self.called(), self.asked.count("fanouts")), (urls, 3))
 
@@ -373,7 +373,7 @@ class FairnessTests(EngineTestCase):
             self.subscribe(url)
         self.subscribe("http://last.example/")
         self.notifier.holds = set(holes)
-        self.start(in_flight=2, slice_size=10)
+        self.start(in_flight=2, max_slow=2000, slice_size=10)
         self.change()
         self.advance(4)
         self.assertTrue({*urls, "http://last.example/"} <= set(self.called()))

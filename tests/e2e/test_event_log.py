@@ -17,9 +17,7 @@ SUBSCRIPTIONS = 100
 _CONFIGURATION = f"""
 [http]
 max_connections = {3 * WATCHERS}
-max_connections_per_address = {3 * WATCHERS}
-[front_doors.event_log]
-watchers_per_address = {WATCHERS}
+max_connections_per_address = {10 * WATCHERS}
 """
 
 

@@ -117,7 +117,7 @@ class DescriptorTests(EndToEndTestCase):
         return broker
 
     def test_it_takes_as_many_as_it_needs(self) -> None:
-        limits = "max_connections = 100\n[sinks.distribution]\nmax_slow = 100"
+        limits = "max_connections = 100\n[sinks.distribution]\nin_flight = 20"
         broker = self.start(f"[http]\n{limits}")
         self.assertGreater(prlimit(broker.pid, RLIMIT_NOFILE)[0], 800)
         self.assertNotIn("file descriptors", broker.log)

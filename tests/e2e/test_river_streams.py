@@ -20,12 +20,9 @@ STREAMS = 1000
 _CONFIGURATION = f"""
 [http]
 max_connections = {3 * STREAMS}
-max_connections_per_address = {3 * STREAMS}
+max_connections_per_address = {10 * STREAMS}
 [apps.river]
 enabled = true
-streams = {STREAMS}
-streams_per_account = {STREAMS // 2}
-streams_per_address = {STREAMS}
 """
 
 

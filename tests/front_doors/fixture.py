@@ -303,6 +303,7 @@ class House:
             event_log=EventLog(self.store),
             disclosure=disclosure or Disclosure(),
             max_connections=lambda: self.limits.http.max_connections,
+            max_connections_per_address=lambda: self.limits.http.max_connections_per_address,
             feed_doctor=FeedDoctor(
                 asking_guarded(self.subscribers, self.clock),
                 self.clock,

@@ -82,7 +82,7 @@ class FanOutTests(LoggedCase):
         self.patch_turn(10)
         self.subscribe_many(60)
         self.subscribe_many(60, other)
-        self.start(max_fanouts=1, slice_size=10)
+        self.start(max_walks=1, slice_size=10)
         self.change()
         self.change(other)
         self.advance(20)

@@ -345,8 +345,7 @@ class CostTests(StreamCase):
 
 
 class LimitTests(StreamCase):
-    http = Http(max_connections=12)
-    options = EventLogDoorOptions(watchers=5, watchers_per_address=3)
+    http = Http(max_connections=10, max_connections_per_address=30)
 
     def statuses(self, *peers: str) -> list[bytes]:
         watchers = [self.watch(peer=peer) for peer in peers]

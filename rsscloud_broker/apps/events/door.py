@@ -49,9 +49,6 @@ PUSH_PAUSE: Final = 5.0
 #: How many feeds may wait for such a notification.
 MOST_WAITING: Final = 10_000
 
-#: Of all connections, those who watch the stream may have one in so many.
-_SHARE: Final = 2
-
 
 @implementer(IFrontDoor, IServesTopics)
 class EventsDoor(RoutesOnly, Service):
@@ -90,10 +87,7 @@ class EventsDoor(RoutesOnly, Service):
             history(options, url, ()).has,
             self._changed,
         )
-        places = Places(
-            lambda: min(options.watchers, parts.max_connections() // _SHARE),
-            options.watchers_per_address,
-        )
+        places = Places(parts.max_connections, parts.max_connections_per_address)
         watchers = Watchers(database, parts.clock, places)
         page = EventsPage(
             database, parts.clock, parts.pages, parts.callers, url, has_hosts=options.hosts > 0

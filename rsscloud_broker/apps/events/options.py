@@ -53,9 +53,6 @@ class EventsOptions:
     :ivar topics: of how many topics the contents are kept at most.
     :ivar keep: topics whose contents are kept.
     :ivar leave_out: how the URLs of topics begin that are in no feed.
-    :ivar watchers: how many may watch the stream at the same time; never more than half of the
-        connections that the broker accepts.
-    :ivar watchers_per_address: how many of them may be at one address.
     """
 
     per_document: int = field(default=100, validator=[ge(1), le(1000)])
@@ -66,8 +63,6 @@ class EventsOptions:
     topics: int = field(default=1000, validator=ge(0))
     keep: tuple[Kept, ...] = ()
     leave_out: tuple[str, ...] = field(default=(), validator=_are_prefixes)
-    watchers: int = field(default=1000, validator=ge(0))
-    watchers_per_address: int = field(default=20, validator=ge(1))
 
     def kept(self, url: str) -> Kept:
         """How long the contents of a topic are kept, by the longest prefix that it has.

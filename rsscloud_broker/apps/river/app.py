@@ -9,7 +9,7 @@ from rsscloud_broker.apps.river.door import RiverDoor
 from rsscloud_broker.apps.river.fetch_results import FetchResults
 from rsscloud_broker.apps.river.intake import Intake
 from rsscloud_broker.apps.river.options import RiverOptions
-from rsscloud_broker.apps.river.page import RiverPageDoor, StreamLimits
+from rsscloud_broker.apps.river.page import RiverPageDoor
 from rsscloud_broker.apps.river.pushing import Pushing
 from rsscloud_broker.apps.river.records import Bounds
 from rsscloud_broker.apps.river.river import River
@@ -42,10 +42,9 @@ def make_river(options: RiverOptions, parts: AppParts) -> App:
         partial(parts.jobs.hint_at_job, JOB),
     )
     river = River(store, intake, tending, parts.clock, bounds, parts.parse)
-    limits = StreamLimits(options.streams, options.streams_per_account, options.streams_per_address)
     return App(
         "river",
-        front_doors=[RiverDoor(river, pushing, parts), RiverPageDoor(parts, river, limits)],
+        front_doors=[RiverDoor(river, pushing, parts), RiverPageDoor(parts, river)],
         sinks=[FetchResults(store), Wake(tending)],
         notifiers=[intake],
         services=[WhileHeld(tending, parts.jobs, parts.clock, name=JOB)],

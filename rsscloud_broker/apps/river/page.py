@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from attrs import frozen
 from twisted.python.filepath import FilePath
 from twisted.web.resource import IResource
 from twisted.web.server import Request
@@ -50,8 +49,10 @@ ON_PAGE, WEIGHT_ON_PAGE = 50, 200_000
 #: How much a file of an item, or an item below it, weighs beside its texts.
 _ELEMENT: Final = 150
 
-#: Of all connections, those who watch rivers may have one in so many.
-_SHARE: Final = 2
+#: One in so many of an address's connections may be streams of one account, and of all accounts
+#: there: a family or an office has several accounts at one address.
+ACCOUNT_SHARE: Final = 20
+ADDRESS_SHARE: Final = 4
 
 _POLICY: Final = "content-security-policy"
 _OWN_IMAGES: Final = "img-src 'self'"
@@ -66,37 +67,21 @@ _SIGNED_OUT: Final = "Sign in to see your river."
 _FILES: Final = FilePath(__file__).parent()
 
 
-@frozen
-class StreamLimits:
-    """How many streams of new items may be open at the same time.
-
-    :ivar streams: in all; never more than half of the connections that the broker accepts.
-    :ivar of_account: of one account.
-    :ivar of_address: of one address.
-    """
-
-    streams: int
-    of_account: int
-    of_address: int
-
-
 @implementer(IFrontDoor)
 class RiverPageDoor(RoutesOnly):
     """The front door for the pages of the river."""
 
     name = "river_page"
 
-    def __init__(self, parts: AppParts, river: River, limits: StreamLimits) -> None:
-        def most() -> int:
-            return min(limits.streams, parts.max_connections() // _SHARE)
-
+    def __init__(self, parts: AppParts, river: River) -> None:
+        most, of_address = parts.max_connections, parts.max_connections_per_address
         streams = RiverStreams(
             river,
             parts.callers,
             parts.clock,
             parts.in_thread,
-            Places(most, limits.of_address),
-            Places(most, limits.of_account),
+            Places(most, of_address, ADDRESS_SHARE),
+            Places(most, of_address, ACCOUNT_SHARE),
         )
         page = RiverPage(parts, river)
         feeds = FeedsPage(parts, river)

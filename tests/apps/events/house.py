@@ -77,6 +77,7 @@ class EventsHouse:
             topics=FakeTopicView(),
             has_hub=True,
             max_connections=lambda: limits.http.max_connections,
+            max_connections_per_address=lambda: limits.http.max_connections_per_address,
             database=self.database,
             changes=self.store,
             directory=self.directory,

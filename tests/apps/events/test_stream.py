@@ -60,10 +60,11 @@ class Reader:
 
 
 class StreamTests(SynchronousTestCase):
-    options = EventsOptions(per_document=3, watchers_per_address=3)
+    options = EventsOptions(per_document=3)
+    http = Http(max_connections_per_address=30)
 
     def setUp(self) -> None:
-        self.house = EventsHouse(self, self.options)
+        self.house = EventsHouse(self, self.options, self.http)
         self.house.start()
 
     def watch(self, path: str = LINES, headers: dict[str, str] | None = None) -> Reader:
@@ -178,8 +179,7 @@ class StreamTests(SynchronousTestCase):
     def test_hundreds_who_want_the_same_at_the_same_time(self) -> None:
         house = EventsHouse(
             self,
-            EventsOptions(watchers_per_address=1000),
-            Http(max_connections=2000, max_connections_per_address=1000),
+            http=Http(max_connections=2000, max_connections_per_address=10_000),
         )
         house.start()
         house.ping("a")

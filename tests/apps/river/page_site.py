@@ -12,7 +12,7 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river.model import Arrival, Feed, Imported, InvalidFeed, Item
-from rsscloud_broker.apps.river.page import RiverPageDoor, StreamLimits
+from rsscloud_broker.apps.river.page import RiverPageDoor
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
@@ -39,7 +39,6 @@ from tests.web.accounts_site import Browser
 
 PUBLIC_URL = "https://broker.example"
 
-LIMITS = StreamLimits(streams=1000, of_account=10, of_address=50)
 
 #: The time at which items arrived.
 AT = 1_790_683_200.0
@@ -172,7 +171,6 @@ class RiverSite(AccountHouse):
         self,
         case: SynchronousTestCase,
         http: Http | None = None,
-        limits: StreamLimits = LIMITS,
     ) -> None:
         super().__init__(case, PATIENT)
         self.river = FakeRiver()
@@ -204,9 +202,10 @@ class RiverSite(AccountHouse):
             parse=parse_here,
             rate_limit=lambda rate, burst: RateLimit(rate, burst, self.clock).take,
             max_connections=lambda: self.limits.http.max_connections,
+            max_connections_per_address=lambda: self.limits.http.max_connections_per_address,
             **shared,
         )
-        self.door = RiverPageDoor(parts, self.river, limits)
+        self.door = RiverPageDoor(parts, self.river)
         doors = [
             AssetsDoor(),
             AccountsDoor(AccountsOptions(), front_door_parts(**shared)),

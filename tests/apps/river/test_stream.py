@@ -8,13 +8,12 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river import rendering, stream
-from rsscloud_broker.apps.river.page import StreamLimits
+from rsscloud_broker.apps.river import page, rendering, stream
 from rsscloud_broker.apps.river.stream import CHECK, KEPT_EVENTS, MOST_MISSED, PART, SESSION_CHECK
 from rsscloud_broker.config import Http
 from rsscloud_broker.web import streams
 from rsscloud_broker.web.streams import HEARTBEAT, MAX_BACKLOG
-from tests.apps.river.page_site import LIMITS, UNAVAILABLE, EventReader, RiverSite, feed, item
+from tests.apps.river.page_site import UNAVAILABLE, EventReader, RiverSite, feed, item
 from tests.web.accounts_site import Browser
 
 #: The ids of the accounts of the site.
@@ -23,10 +22,9 @@ DAVE, ANNA = 1, 2
 
 class StreamCase(SynchronousTestCase):
     http = Http()
-    limits = LIMITS
 
     def setUp(self) -> None:
-        self.site = RiverSite(self, self.http, self.limits)
+        self.site = RiverSite(self, self.http)
         self.river = self.site.river
         self.dave, self.anna = (self.site.browser(name) for name in ("dave", "anna"))
         self.river.follow(DAVE, feed(1, "First"))
@@ -352,8 +350,12 @@ class TroubleTests(StreamCase):
 
 
 class LimitTests(StreamCase):
-    http = Http(max_connections=14)
-    limits = StreamLimits(streams=5, of_account=3, of_address=4)
+    http = Http(max_connections=10, max_connections_per_address=12)
+
+    def setUp(self) -> None:
+        self.patch(page, "ACCOUNT_SHARE", 4)
+        self.patch(page, "ADDRESS_SHARE", 3)
+        super().setUp()
 
     def statuses(self, browser: Browser, *sources: str) -> list[int]:
         return [self.watch(browser, source=source).status for source in sources]
