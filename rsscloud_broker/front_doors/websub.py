@@ -26,8 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import field, frozen
-from attrs.validators import ge
+from attrs import frozen
 from twisted.web.http import NO_CONTENT
 from twisted.web.server import Request
 from zope.interface import implementer
@@ -66,39 +65,27 @@ PROTOCOL = "websub"
 #: Old clients have this in their User-Agent, or use it as the path of the hub.
 _OLD = "pubsubhubbub"
 
-_MINUTE, _DAY = 60, 86_400
+#: Seconds of the shortest lease: each renewal costs a fetch and a call, so not more often.
+LEASE_MIN = 300
+
+#: Seconds of the lease of a subscriber that asks for none: ten days, as WebSub suggests; and of the
+#: longest lease: thirty days, after which nobody is called who is no longer there.
+LEASE_DEFAULT, LEASE_MAX = 10 * 86_400, 30 * 86_400
 
 
 @frozen
 class WebSubOptions:
-    """Options of the hub.
+    """The hub has no options."""
 
-    :ivar lease_min: the shortest lease that is granted, in seconds.
-    :ivar lease_max: the longest lease that is granted, in seconds.
-    :ivar lease_default: the lease of a subscriber that asks for none, in seconds.
-    :ivar sync_verification: whether old clients may wait for the verification of intent.
+
+def granted(seconds: int | None) -> int:
+    """The lease that the hub grants, in seconds (section 5.1 of WebSub).
+
+    :param seconds: the lease that the subscriber asked for; None if it did not.
     """
-
-    lease_min: int = field(default=5 * _MINUTE, validator=ge(1))
-    lease_max: int = field(default=30 * _DAY, validator=ge(1))
-    lease_default: int = field(default=10 * _DAY, validator=ge(1))
-    sync_verification: bool = True
-
-    def __attrs_post_init__(self) -> None:
-        if not self.lease_min <= self.lease_default <= self.lease_max:
-            raise ValueError(
-                f"'lease_default' must be from lease_min to lease_max, {self.lease_min} to "
-                f"{self.lease_max}, not {self.lease_default}"
-            )
-
-    def granted(self, seconds: int | None) -> int:
-        """The lease that the hub grants, in seconds (section 5.1 of WebSub).
-
-        :param seconds: the lease that the subscriber asked for; None if it did not.
-        """
-        if seconds is None:
-            return self.lease_default
-        return max(self.lease_min, min(seconds, self.lease_max))
+    if seconds is None:
+        return LEASE_DEFAULT
+    return max(LEASE_MIN, min(seconds, LEASE_MAX))
 
 
 @implementer(IFrontDoor)
@@ -108,7 +95,6 @@ class WebSubDoor(RoutesOnly):
     name = "websub"
 
     def __init__(self, options: WebSubOptions, parts: FrontDoorParts) -> None:
-        self._options = options
         self._broker = parts.broker
         self._pages = WebSubPages(parts)
         self._public_url = parts.public_url
@@ -183,7 +169,7 @@ class WebSubDoor(RoutesOnly):
 
     async def _verify(self, request: Request, asked: HubRequest) -> Said:
         intent = self._intent(request, asked)
-        if self._options.sync_verification and asked.verify[:1] == ("sync",):
+        if asked.verify[:1] == ("sync",):
             await (self._broker.unsubscribe if intent.unsubscribe else self._broker.subscribe)(
                 intent
             )
@@ -195,7 +181,7 @@ class WebSubDoor(RoutesOnly):
         return Intent(
             asked.topic,
             Callback(asked.callback, PROTOCOL),
-            self._options.granted(asked.lease_seconds),
+            granted(asked.lease_seconds),
             challenge=True,
             source=caller(request),
             options={**asked.options, websub.HUB: f"{self._public_url}{_path(request)}"},

@@ -154,11 +154,9 @@ def _imported(module: str, name: str) -> Callable[[Any, Any], Any]:
     return make
 
 
-def _swapped(make: Callable[[IOutbound, Any], INotifier]) -> Callable[[Any, IOutbound], INotifier]:
-    """Turn a notifier's class, which takes the client first, into a maker's ``make``, which takes
-    the options first.
-    """
-    return lambda options, outbound: make(outbound, options)
+def _simple(make: Callable[[IOutbound], INotifier]) -> Callable[[Any, IOutbound], INotifier]:
+    """The ``make`` of a maker whose notifier has no options."""
+    return lambda options, outbound: make(outbound)
 
 
 rsscloud = FrontDoorMaker(
@@ -251,31 +249,31 @@ http_post = NotifierMaker(
     "http_post",
     "rssCloud notifications by HTTP POST",
     RssCloudNotifierOptions,
-    _swapped(partial(HttpPostNotifier, "http-post")),
+    _simple(partial(HttpPostNotifier, "http-post")),
 )
 https_post = NotifierMaker(
     "https_post",
     "rssCloud notifications by HTTP POST over TLS",
     RssCloudNotifierOptions,
-    _swapped(partial(HttpPostNotifier, "https-post")),
+    _simple(partial(HttpPostNotifier, "https-post")),
 )
 xml_rpc = NotifierMaker(
     "xml_rpc",
     "rssCloud notifications by XML-RPC",
     RssCloudNotifierOptions,
-    _swapped(XMLRPCNotifier),
+    _simple(XMLRPCNotifier),
 )
 soap = NotifierMaker(
     "soap",
     "rssCloud notifications by SOAP 1.1",
     RssCloudNotifierOptions,
-    _swapped(SoapNotifier),
+    _simple(SoapNotifier),
 )
 websub_delivery = NotifierMaker(
     "websub",
     "WebSub deliveries: the content of topics by HTTP POST, signed",
     WebSubNotifierOptions,
-    _swapped(WebSubNotifier),
+    lambda options, outbound: WebSubNotifier(outbound, options),
 )
 
 distribution = SinkMaker(

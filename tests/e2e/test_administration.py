@@ -23,6 +23,7 @@ from zope.interface import implementer
 from rsscloud_broker.composition.server import make_broker
 from rsscloud_broker.config import Config, Egress
 from rsscloud_broker.config.couriers import Delivery
+from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IAdministers,
@@ -133,9 +134,9 @@ class AdministrationTests(TestCase):
             delivery=Delivery(processes=0),
             egress=Egress(allow_topics=LOOPBACK, allow_callbacks=LOOPBACK),
             front_doors={"keeping": {}, "administering": {}},
-            notifiers={"http_post": {"retries": [LONG]}},
             sinks={"distribution": {"breaker_pause": LONG}},
         )
+        self.patch(RssCloudNotifier, "retries", (LONG,))
         migrate(self.config.database_url)
         self.broker = make_broker(self.config, reactor, makers)
         self.broker.privilegedStartService()

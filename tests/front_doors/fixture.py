@@ -42,7 +42,6 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.delivery.distribution import Distribution
 from rsscloud_broker.delivery.notifiers import (
     HttpPostNotifier,
-    RssCloudOptions,
     SoapNotifier,
     WebSubNotifier,
     WebSubOptions,
@@ -241,10 +240,10 @@ class House:
         self.counters = Counters()
         self.bus = bus = EventBus()
         notifiers: dict[str, INotifier] = {
-            "http-post": HttpPostNotifier("http-post", self.subscribers, RssCloudOptions()),
-            "https-post": HttpPostNotifier("https-post", self.subscribers, RssCloudOptions()),
-            "xml-rpc": XMLRPCNotifier(self.subscribers, RssCloudOptions()),
-            "soap": SoapNotifier(self.subscribers, RssCloudOptions()),
+            "http-post": HttpPostNotifier("http-post", self.subscribers),
+            "https-post": HttpPostNotifier("https-post", self.subscribers),
+            "xml-rpc": XMLRPCNotifier(self.subscribers),
+            "soap": SoapNotifier(self.subscribers),
             "websub": WebSubNotifier(self.subscribers, WebSubOptions()),
         }
         self.notifiers = notifiers

@@ -12,7 +12,7 @@ from secrets import token_urlsafe
 from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
-from rsscloud_broker.delivery.notifiers.options import RssCloudOptions
+from rsscloud_broker.delivery.notifiers.options import DROP_AFTER_FAILURES, RETRIES
 from rsscloud_broker.delivery.notifiers.recording import exchange_of
 from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import IDirectOutbound, IOutbound, OutboundReply, Signing
@@ -107,11 +107,8 @@ class RssCloudNotifier(CallingNotifier):
     """
 
     carries_content = False
-
-    def __init__(self, outbound: IOutbound, options: RssCloudOptions) -> None:
-        super().__init__(outbound)
-        self.drop_after_failures = options.drop_after_failures
-        self.retries = options.retries
+    drop_after_failures = DROP_AFTER_FAILURES
+    retries = RETRIES
 
     async def verify(self, intent: Intent) -> Outcome:
         if not intent.challenge:

@@ -21,7 +21,6 @@ from urllib.parse import urlencode
 from zope.interface import implementer
 
 from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
-from rsscloud_broker.delivery.notifiers.options import RssCloudOptions
 from rsscloud_broker.interfaces import IDirectNotifier, IOutbound
 from rsscloud_broker.model import Notification, Outcome
 from rsscloud_broker.util.direct import BreakOff, Done
@@ -33,8 +32,8 @@ _FORM = {"content-type": "application/x-www-form-urlencoded"}
 class HttpPostNotifier(RssCloudNotifier):
     """The notifier for ``http-post``, and for ``https-post``, which differs only in the URL."""
 
-    def __init__(self, protocol: str, outbound: IOutbound, options: RssCloudOptions) -> None:
-        super().__init__(outbound, options)
+    def __init__(self, protocol: str, outbound: IOutbound) -> None:
+        super().__init__(outbound)
         self.protocol = protocol
 
     def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:

@@ -27,8 +27,7 @@ from __future__ import annotations
 from secrets import token_urlsafe
 from typing import Literal
 
-from attrs import field, frozen
-from attrs.validators import deep_iterable, gt
+from attrs import frozen
 from zope.interface import implementer
 
 from rsscloud_broker.delivery.notifiers.calling import CallingNotifier, call, failed
@@ -40,7 +39,8 @@ from rsscloud_broker.wire.text import clean
 
 PROTOCOL = "websub"
 
-#: From five seconds to six hours: a subscriber that was down for a night still gets the content.
+#: Seconds to wait before each further attempt, from five seconds to six hours: a subscriber that
+#: was down for a night still gets the content.
 RETRIES = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 21_600.0)
 
 #: The Content-Type of content that came without one (RFC 9110, section 8.3).
@@ -54,13 +54,10 @@ _NOT_NOW = frozenset({408, 425, 429, *range(500, 600)})
 class WebSubOptions:
     """Options of the WebSub notifier.
 
-    :ivar retries: seconds to wait before each further attempt of a notification that failed.
-        When all attempts have failed, the notification is given up, and the subscription stays.
     :ivar signature: the method of signatures, for subscribers with a secret that are not known to
         understand sha1 only.
     """
 
-    retries: tuple[float, ...] = field(default=RETRIES, validator=deep_iterable(gt(0)))
     signature: Literal["sha1", "sha256", "sha384", "sha512"] = "sha256"
 
 
@@ -75,10 +72,10 @@ class WebSubNotifier(CallingNotifier):
     carries_content = True
     #: A subscription ends only with its lease, however many notifications fail.
     drop_after_failures = None
+    retries = RETRIES
 
     def __init__(self, outbound: IOutbound, options: WebSubOptions) -> None:
         super().__init__(outbound)
-        self.retries = options.retries
         self._signature = options.signature
 
     async def verify(self, intent: Intent) -> Outcome:

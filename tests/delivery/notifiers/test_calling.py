@@ -8,7 +8,6 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.delivery.notifiers import (
     HttpPostNotifier,
-    RssCloudOptions,
     SoapNotifier,
     XMLRPCNotifier,
 )
@@ -107,33 +106,20 @@ class ScheduleTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.outbound = FakeOutbound()
 
-    def notifiers(self, options: RssCloudOptions) -> list[INotifier]:
+    def notifiers(self) -> list[INotifier]:
         return [
-            HttpPostNotifier("http-post", self.outbound, options),
-            XMLRPCNotifier(self.outbound, options),
-            SoapNotifier(self.outbound, options),
+            HttpPostNotifier("http-post", self.outbound),
+            XMLRPCNotifier(self.outbound),
+            SoapNotifier(self.outbound),
         ]
 
     def test_by_default(self) -> None:
-        for notifier in self.notifiers(RssCloudOptions()):
+        for notifier in self.notifiers():
             self.assertEqual(notifier.retries, (5, 30, 120, 600, 1800))
             self.assertEqual(notifier.drop_after_failures, 3)
 
-    def test_configured(self) -> None:
-        for notifier in self.notifiers(RssCloudOptions(drop_after_failures=1, retries=(1.0, 2.0))):
-            self.assertEqual((notifier.retries, notifier.drop_after_failures), ((1.0, 2.0), 1))
-
-    def test_none_at_all(self) -> None:
-        for notifier in self.notifiers(RssCloudOptions(retries=())):
-            self.assertEqual(notifier.retries, ())
-
-    def test_pauses_are_longer_than_nothing(self) -> None:
-        for pause in (0.0, -1.0):
-            error = self.assertRaises(ValueError, RssCloudOptions, retries=(5.0, pause))
-            self.assertIn("retries", str(error))
-
     def test_every_protocol_says_whether_it_was_answered(self) -> None:
-        for notifier in self.notifiers(RssCloudOptions()):
+        for notifier in self.notifiers():
             self.outbound.otherwise = OutboundError("nobody is there")
             expected = Outcome(False, "nobody is there", answered=False)
             self.assertEqual(self.outcome_of(notifier), expected)

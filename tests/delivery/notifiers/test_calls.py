@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.delivery.notifiers import RssCloudOptions, SoapNotifier, XMLRPCNotifier
+from rsscloud_broker.delivery.notifiers import SoapNotifier, XMLRPCNotifier
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import INotifier, IOutbound
 from rsscloud_broker.model import Callback, Intent, Notification, Outcome
@@ -23,11 +23,11 @@ SOAP_ACCEPTED = reply(200, soap.encode_response(soap.SoapCall("notify"), True))
 
 
 def xml_rpc(case: TestCase, outbound: IOutbound) -> INotifier:
-    return XMLRPCNotifier(outbound, RssCloudOptions())
+    return XMLRPCNotifier(outbound)
 
 
 def soap_notifier(case: TestCase, outbound: IOutbound) -> INotifier:
-    return SoapNotifier(outbound, RssCloudOptions())
+    return SoapNotifier(outbound)
 
 
 class XMLRPCContractTests(make_notifier_tests(xml_rpc, XMLRPC_ACCEPTED)):  # type: ignore[misc] # made at run time
@@ -44,7 +44,7 @@ class CallTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.outbound = FakeOutbound()
         outbound: IOutbound = self.outbound
-        self.notifier: INotifier = self.kind(outbound, RssCloudOptions())
+        self.notifier: INotifier = self.kind(outbound)
 
     def notify(self, procedure: str = "river.feedUpdated", url: str = URL) -> Outcome:
         callback = Callback(url, self.notifier.protocol, procedure)

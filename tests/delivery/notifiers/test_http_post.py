@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.delivery.notifiers import HttpPostNotifier, RssCloudOptions
+from rsscloud_broker.delivery.notifiers import HttpPostNotifier
 from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
 from rsscloud_broker.model import Callback, Intent, Notification, Outcome
@@ -20,7 +20,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 def made(protocol: str) -> Callable[[TestCase, IOutbound], INotifier]:
-    return lambda case, outbound: HttpPostNotifier(protocol, outbound, RssCloudOptions())
+    return lambda case, outbound: HttpPostNotifier(protocol, outbound)
 
 
 class HttpPostContractTests(make_notifier_tests(made("http-post"))):  # type: ignore[misc] # made at run time
@@ -42,7 +42,7 @@ def exact(request: OutboundRequest) -> OutboundReply:
 class HttpPostTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.outbound = FakeOutbound()
-        self.notifier = HttpPostNotifier("http-post", self.outbound, RssCloudOptions())
+        self.notifier = HttpPostNotifier("http-post", self.outbound)
 
     def notify(self, url: str = CALLBACK) -> Outcome:
         notification = Notification(TOPIC, Callback(url, "http-post"))

@@ -299,6 +299,3 @@ class ScheduleTests(SynchronousTestCase):
         self.assertEqual(notifier.retries, RETRIES)
         self.assertIsNone(notifier.drop_after_failures)
         self.assertTrue(notifier.carries_content)
-
-    def test_pauses_are_longer_than_nothing(self) -> None:
-        self.assertRaises(ValueError, WebSubOptions, retries=(5.0, 0.0))
