@@ -1208,8 +1208,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "front_doors/websub.py",
-        "self._options.granted(asked.lease_seconds)",
-        "asked.lease_seconds or 10**9",
+        "            granted(asked.lease_seconds)",
+        "            asked.lease_seconds or 10**9",
         "front_doors.test_websub",
         "A subscriber chooses a lease that never ends.",
     ),

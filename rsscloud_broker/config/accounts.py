@@ -14,29 +14,31 @@ _rate = and_(ge(0.001), le(1000.0))
 class Accounts:
     """``[accounts]``: how people sign in.
 
-    The defaults for hashing are the second choice of RFC 9106, section 4, for machines that
-    cannot spare 2 GiB.  A password is hashed again at the next sign-in after they changed.
+    The default for hashing is the second choice of RFC 9106, section 4, for machines that cannot
+    spare 2 GiB.  A password is hashed again at the next sign-in after it changed.
 
     :ivar session_idle: seconds after which a session that is not used ends.
     :ivar session_life: seconds after which every session ends.
     :ivar min_password: how many characters a new password must have.
     :ivar hash_memory_kib: KiB of memory for hashing one password.
-    :ivar hash_passes: passes over that memory.
-    :ivar hash_lanes: threads that hash one password.
-    :ivar hash_at_once: how many passwords are hashed at the same time.
-    :ivar attempts_per_source: attempts to sign in per second from one address.
-    :ivar attempts_per_name: attempts per second to sign in to one account, from browsers in which
-        nobody has signed in to it before.
-    :ivar attempts_burst: how many attempts may come at once after a quiet time.
+    :ivar attempts_per_source: attempts to sign in per second from one address.  The other limits on
+        attempts follow from it.
     """
 
     session_idle: float = field(default=7 * _DAY, validator=and_(ge(300), le(_YEAR)))
     session_life: float = field(default=30 * _DAY, validator=and_(ge(300), le(_YEAR)))
     min_password: int = field(default=10, validator=and_(ge(8), le(64)))
     hash_memory_kib: int = field(default=65_536, validator=and_(ge(8192), le(4_194_304)))
-    hash_passes: int = field(default=3, validator=and_(ge(1), le(100)))
-    hash_lanes: int = field(default=4, validator=and_(ge(1), le(64)))
-    hash_at_once: int = field(default=2, validator=and_(ge(1), le(64)))
     attempts_per_source: float = field(default=0.05, validator=_rate)
-    attempts_per_name: float = field(default=0.02, validator=_rate)
-    attempts_burst: int = field(default=10, validator=and_(ge(3), le(1000)))
+
+    @property
+    def attempts_per_name(self) -> float:
+        """Attempts per second to sign in to one account, from browsers in which nobody has signed
+        in to it before: fewer, since they may come from many addresses.
+        """
+        return 0.4 * self.attempts_per_source
+
+    @property
+    def attempts_burst(self) -> int:
+        """How many attempts may come at once after a quiet time: those of some three minutes."""
+        return max(3, round(200 * self.attempts_per_source))

@@ -115,7 +115,6 @@ class Http:
     """``[http]``: limits on incoming requests.
 
     :ivar body_limit: the largest body of a request, in bytes.
-    :ivar request_timeout: seconds within which a whole request must arrive.
     :ivar idle_timeout: seconds that a connection may stay open without a request, or without its
         client reading the answer.
     :ivar max_connections: how many connections may be open at the same time.
@@ -128,7 +127,6 @@ class Http:
     """
 
     body_limit: int = field(default=65_536, validator=ge(1))
-    request_timeout: float = field(default=30.0, validator=and_(gt(0), le(_DAY)))
     idle_timeout: float = field(default=60.0, validator=and_(gt(0), le(_DAY)))
     max_connections: int = field(default=2000, validator=ge(1))
     max_connections_per_address: int = field(default=200, validator=ge(1))
@@ -160,7 +158,6 @@ class RateLimitOptions:
         that of a callback which is not the caller's own.
     :ivar subscriptions_per_host: how many subscriptions may have callbacks at one host; 0 is no
         limit.
-    :ivar failed_verification_pause: seconds for which a failed verification is not tried again.
     :ivar exempt: networks (CIDRs) whose callers are not limited.
     """
 
@@ -174,7 +171,6 @@ class RateLimitOptions:
     verifications_per_host: float = field(default=50.0, validator=_rate)
     verifications_host_burst: int = field(default=5000, validator=ge(1))
     subscriptions_per_host: int = field(default=100_000, validator=ge(0))
-    failed_verification_pause: float = field(default=10.0, validator=and_(ge(0), le(3600)))
     exempt: tuple[str, ...] = field(default=(), validator=_networks)
 
     @property
@@ -187,11 +183,6 @@ class RateLimitOptions:
 _LARGEST_CONTENT = 68_000_000
 
 
-def _not_below_host(table: Storage, key: _Attribute, size: int) -> None:
-    if size < table.content_bytes_per_host:
-        raise ValueError(f"'{key.name}' is {size}; it must be at least 'content_bytes_per_host'")
-
-
 @frozen
 class Storage:
     """``[storage]``: how much the broker stores.
@@ -202,15 +193,13 @@ class Storage:
 
     :ivar min_free_mb: while fewer megabytes are free on the disk of ``data``, pings and
         subscriptions are refused; a free tenth of the disk is always enough, and 0 is no limit.
-    :ivar content_bytes_per_host: bytes of contents from one host.
-    :ivar content_bytes: bytes of all contents.
+    :ivar content_bytes: bytes of all contents; those from one host may have half of them.
     :ivar failed_attempts: of how many failed notifications the request and the answer are kept for
         administrators; up to 4 KB of each body.
     """
 
     min_free_mb: int = field(default=100, validator=ge(0))
-    content_bytes_per_host: int = field(default=72 * 1024**2, validator=ge(_LARGEST_CONTENT))
-    content_bytes: int = field(default=144 * 1024**2, validator=_not_below_host)
+    content_bytes: int = field(default=144 * 1024**2, validator=ge(2 * _LARGEST_CONTENT))
     failed_attempts: int = field(default=10_000, validator=ge(0))
 
     @property
@@ -218,7 +207,7 @@ class Storage:
         """The limits, in the form that the store takes."""
         return Bounds(
             contents=self.content_bytes,
-            contents_of_host=self.content_bytes_per_host,
+            contents_of_host=self.content_bytes // 2,
             failed_attempts=self.failed_attempts,
         )
 
@@ -255,17 +244,11 @@ class Polling:
     :ivar enabled: whether topics are polled.
     :ivar min_interval: the shortest pause between two polls, in seconds.
     :ivar max_interval: the longest pause; also the pause of a topic that is pinged.
-    :ivar first_interval: the pause of a topic that was never polled.
-    :ivar max_concurrent: how many topics are polled at the same time.
-    :ivar max_per_host: how many topics of one host are polled at the same time.
     """
 
     enabled: bool = True
     min_interval: float = field(default=900.0, validator=and_(ge(1), le(_DAY)))
     max_interval: float = field(default=86_400.0, validator=and_(_not_below_floor, le(7 * _DAY)))
-    first_interval: float = field(default=3600.0, validator=and_(_not_below_floor, le(7 * _DAY)))
-    max_concurrent: int = field(default=20, validator=ge(1))
-    max_per_host: int = field(default=2, validator=ge(1))
 
 
 @frozen

@@ -32,6 +32,12 @@ from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from rsscloud_broker.wire.feed_summary import hints_of
 
+#: Seconds from a subscription to the first poll of a topic, within the bounds of the options.
+FIRST_INTERVAL = 3600.0
+
+#: How many topics are polled at the same time, and of one host: polls hurry nobody.
+MAX_CONCURRENT, MAX_PER_HOST = 20, 2
+
 #: Seconds between two looks.
 PERIOD = 1.0
 
@@ -65,10 +71,10 @@ class Poller(EachPeriod):
         self._pace = Pace(
             options.min_interval,
             options.max_interval,
-            min(options.first_interval, options.max_interval),
+            min(max(FIRST_INTERVAL, options.min_interval), options.max_interval),
         )
-        self._under_way = HostLimiter(options.max_concurrent)
-        self._per_host = options.max_per_host
+        self._under_way = HostLimiter(MAX_CONCURRENT)
+        self._per_host = MAX_PER_HOST
         self._polls: dict[str, Deferred[None]] = {}
         self._put_off_until: BoundedDict[str, float] = BoundedDict(MAX_BUSY)
         self._not_before = 0.0

@@ -35,6 +35,9 @@ from rsscloud_broker.http.proxies import UnnamedProxies, is_near, is_own_host
 from rsscloud_broker.http.security import SECURITY_HEADERS
 from rsscloud_broker.policy.addresses import within
 
+#: Seconds within which a whole request must arrive; and the first one of a connection begin.
+REQUEST_TIMEOUT = 30.0
+
 #: Seconds in which a refused client may read the answer while it still sends.
 LINGER = 2.0
 
@@ -200,9 +203,7 @@ class Connection(ProtocolWrapper):
     def await_request(self) -> None:
         """Close the connection unless a request begins in time."""
         limits = self.factory.limits
-        self._deadline = limits.clock.callLater(
-            limits.http.request_timeout, self.transport.abortConnection
-        )
+        self._deadline = limits.clock.callLater(REQUEST_TIMEOUT, self.transport.abortConnection)
 
     def request_began(self) -> None:
         """Stop waiting for a request: one has begun, or none will be accepted."""

@@ -38,6 +38,7 @@ from rsscloud_broker.http.channel import Channel
 from rsscloud_broker.http.connections import (
     LINGER,
     PAUSE,
+    REQUEST_TIMEOUT,
     HTTPLimits,
     LimitedConnections,
 )
@@ -113,7 +114,7 @@ class BoundedRequest(TracedRequest):
 
     def _await_rest(self) -> None:
         """Refuse the request unless all of it arrives in time."""
-        timeout = self.limits.http.request_timeout
+        timeout = REQUEST_TIMEOUT
         self._deadline = self.limits.clock.callLater(
             timeout,
             self._refuse,

@@ -43,6 +43,10 @@ MAX_KEYS = 100_000
 #: How many failed verifications are remembered.
 MAX_FAILURES = 10_000
 
+#: Seconds for which a verification that a callback did not confirm is not tried again: clients in
+#: a loop would have the broker call it without end.
+FAILED_PAUSE = 10.0
+
 #: How many characters of the reason of a failure are remembered.
 MAX_REASON = 300
 
@@ -262,11 +266,11 @@ class Admission:
         return unlimited if intent.unsubscribe else await self._quota_for(intent) or unlimited
 
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
-        """Remember for ``failed_verification_pause`` seconds that a verification failed."""
+        """Remember for ``FAILED_PAUSE`` seconds that a verification failed."""
         self._failures[_identity(intent)] = _Failure(
             error.reason[:MAX_REASON],
             error.refused,
-            self._clock.seconds() + self._limits.failed_verification_pause,
+            self._clock.seconds() + FAILED_PAUSE,
         )
 
     def _check_failures(self, intent: Intent) -> None:

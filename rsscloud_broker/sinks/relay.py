@@ -27,7 +27,7 @@ from typing import Any, Final
 
 import attrs
 from attrs import field, frozen
-from attrs.validators import and_, deep_iterable, ge, gt, le
+from attrs.validators import and_, ge, gt, le
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
 from twisted.logger import Logger
@@ -106,17 +106,11 @@ class RelayOptions:
 
     :ivar targets: where pings are passed on to; none for no relay.
     :ivar window: seconds within which a repeat of a ping is not passed on again.
-    :ivar max_age: seconds after which a ping is not passed on any more.
-    :ivar retries: seconds to wait before each further attempt to pass a ping on.
     :ivar foreign_clouds: whether the clouds and hubs that a feed names are pinged, too.
     """
 
     targets: tuple[Target, ...] = field(default=(), validator=_are_different)
     window: float = field(default=60.0, validator=and_(ge(0), le(86_400)))
-    max_age: float = field(default=3600.0, validator=and_(gt(0), le(86_400)))
-    retries: tuple[float, ...] = field(
-        default=(5.0, 30.0, 120.0, 600.0, 1800.0), validator=deep_iterable(gt(0))
-    )
     foreign_clouds: bool = False
 
 
@@ -229,7 +223,6 @@ class _Targets(Service):
                 rate=FOREIGN_RATE,
                 at_once=AT_ONCE,
                 window=options.window,
-                max_age=options.max_age,
             )
             nobody = Callback("", LABEL)
             self._add(Worker(found[-1], nobody, LABEL, clouds, rules, parts))
@@ -250,6 +243,4 @@ class _Targets(Service):
             target.rate,
             target.at_once,
             options.window,
-            options.max_age,
-            options.retries,
         )

@@ -59,6 +59,12 @@ SOON, CREDIT = 0.001, 0.1
 #: that some calls are made at once, for ``CREDIT``, so that a target is never left out.
 LATE, REST, LONGEST_REST = 0.05, 10.0, 1.0
 
+#: Seconds after which a ping is not passed on any more: by then it is no news.
+MAX_AGE: Final = 3600.0
+
+#: Seconds to wait before each further attempt to pass a ping on, all of them within ``MAX_AGE``.
+RETRIES: Final = (5.0, 30.0, 120.0, 600.0, 1800.0)
+
 #: A wait is longer by up to this part of it, at random.
 JITTER: Final = 0.2
 
@@ -71,16 +77,12 @@ class Rules:
     :ivar rate: calls a second, at most.
     :ivar at_once: how many calls may be under way.
     :ivar window: seconds within which a repeat of a ping is not passed on.
-    :ivar max_age: seconds after which a ping is not passed on any more.
-    :ivar retries: seconds to wait before each further attempt.
     """
 
     wants: Callable[[Ping], bool] = field(default=lambda ping: True)
     rate: float = 5.0
     at_once: int = 1
     window: float = 60.0
-    max_age: float = 3600.0
-    retries: tuple[float, ...] = (5.0, 30.0, 120.0, 600.0, 1800.0)
 
 
 class Worker:
@@ -116,7 +118,7 @@ class Worker:
         self._recent: BoundedDict[tuple[str, str, str], float] = BoundedDict(REMEMBERED)
         self._begun = progress.ping_id
         self._upcoming: deque[Ping] = deque()
-        longest = max(rules.retries, default=0.0) * (1 + JITTER)
+        longest = max(RETRIES, default=0.0) * (1 + JITTER)
         self._waiting = WaitingPings(parts.clock, progress.waiting, longest)
         self._retried = self._is_full = False
         self._calls: set[Deferred[None]] = set()
@@ -312,7 +314,7 @@ class Worker:
         return True
 
     def _is_too_old(self, ping: Ping) -> bool:
-        if self._clock.wall_seconds() - ping.received_at <= self._rules.max_age:
+        if self._clock.wall_seconds() - ping.received_at <= MAX_AGE:
             return False
         self._counted("too_old").inc()
         self._too_old += 1
@@ -322,7 +324,7 @@ class Worker:
         if not self._too_old:
             return
         count, self._too_old = self._too_old, 0
-        reason = f"they were more than {self._rules.max_age:g} seconds old"
+        reason = f"they were more than {MAX_AGE:g} seconds old"
         self.log.warn(
             "{count} pings were not passed on to {url}: {reason}.",
             count=count,
@@ -369,7 +371,7 @@ class Worker:
     def _try_again(self, ping: Ping, answer: Answer) -> None:
         """Put a ping off that was not accepted, or give it up."""
         now, url = self._clock.wall_seconds(), ping.rss_url or ping.url
-        waits = self._rules.retries[self._waiting.attempts(ping.id) :]
+        waits = RETRIES[self._waiting.attempts(ping.id) :]
         if not answer.again or not waits:
             self._waiting.done(ping.id)
             self._counted("given_up" if answer.again else "refused").inc()

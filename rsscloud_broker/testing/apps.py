@@ -57,9 +57,7 @@ PASSWORD: Final = "correct horse"  # noqa: S105 # it is for tests only
 
 #: Options with which a password is hashed in some milliseconds, and nobody has to wait after a few
 #: attempts to sign in.
-QUICK: Final = AccountOptions(
-    hash_memory_kib=8192, hash_passes=1, hash_lanes=1, attempts_burst=1000
-)
+QUICK: Final = AccountOptions(hash_memory_kib=8192, attempts_per_source=5.0)
 
 
 @implementer(IPublisher)

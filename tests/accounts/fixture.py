@@ -27,7 +27,7 @@ from rsscloud_broker.testing import Clock
 from rsscloud_broker.testing.memory import memory_accounts
 
 #: Options with which a hash is made in some milliseconds.
-QUICK = AccountOptions(hash_memory_kib=8192, hash_passes=1, hash_lanes=1)
+QUICK = AccountOptions(hash_memory_kib=8192)
 
 PASSWORD = "correct horse"
 
@@ -90,4 +90,4 @@ class AccountHouse:
 
 
 #: Options with which nobody has to wait after a few attempts.
-PATIENT = evolve(QUICK, attempts_burst=1000)
+PATIENT = evolve(QUICK, attempts_per_source=5.0)

@@ -139,7 +139,7 @@ class SigningInTests(AccountsTestCase):
 class AttackerTests(AccountsTestCase):
     """How often somebody may guess."""
 
-    options = evolve(QUICK, attempts_burst=5)
+    options = evolve(QUICK, attempts_per_source=0.025)
 
     def test_one_source(self) -> None:
         for number in range(5):

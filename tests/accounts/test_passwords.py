@@ -33,7 +33,7 @@ class RulesTests(SynchronousTestCase):
 class HasherTests(SynchronousTestCase):
     def test_argon2id_with_the_parameters_of_the_configuration(self) -> None:
         for options, said in (
-            (QUICK, "$argon2id$v=19$m=8192,t=1,p=1$"),
+            (QUICK, "$argon2id$v=19$m=8192,t=3,p=4$"),
             (AccountOptions(), "$argon2id$v=19$m=65536,t=3,p=4$"),
         ):
             self.assertTrue(Hasher(options).hash(PASSWORD).startswith(said))
@@ -121,13 +121,13 @@ class PasswordsTests(SynchronousTestCase):
         self.assertEqual(self.stored(), before)
         stronger = Passwords(
             self.house.store,
-            Hasher(evolve(QUICK, hash_passes=2)),
+            Hasher(evolve(QUICK, hash_memory_kib=16_384)),
             lambda work, *arguments: _now(work(*arguments)),
         )
         self.assertFalse(self.house.result(stronger.check("dave", "wrong")))
         self.assertEqual(self.stored(), before)
         self.assertTrue(self.house.result(stronger.check("dave", PASSWORD)))
-        self.assertIn("t=2", self.stored())
+        self.assertIn("m=16384", self.stored())
         self.assertTrue(self.check("dave", PASSWORD))
 
     def test_only_so_many_wait(self) -> None:

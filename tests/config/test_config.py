@@ -51,10 +51,10 @@ class DefaultsTests(ConfigTestCase):
         self.assertEqual(defaults.egress.topic_networks, ())
         self.assertEqual(defaults.egress.callback_networks, ())
         self.assertEqual(defaults.http.proxy_networks, ())
-        self.assertEqual(attrs.astuple(defaults.http), (65_536, 30.0, 60.0, 2000, 200, (), "auto"))
+        self.assertEqual(attrs.astuple(defaults.http), (65_536, 60.0, 2000, 200, (), "auto"))
         self.assertEqual(
             attrs.astuple(defaults.limits),
-            (100.0, 2000, 200_000, 1.0, 60, 10.0, 2000, 50.0, 5000, 100_000, 10.0, ()),
+            (100.0, 2000, 200_000, 1.0, 60, 10.0, 2000, 50.0, 5000, 100_000, ()),
         )
 
 
@@ -72,7 +72,6 @@ class ValuesTests(ConfigTestCase):
             name_servers = ["192.0.2.53", "127.0.0.1:5353", "::1", "[::1]:5353"]
             [http]
             body_limit = 5
-            request_timeout = 7
             idle_timeout = 0.5
             max_connections = 9
             max_connections_per_address = 1
@@ -89,12 +88,10 @@ class ValuesTests(ConfigTestCase):
             verifications_per_host = 0
             verifications_host_burst = 4
             subscriptions_per_host = 0
-            failed_verification_pause = 5
             exempt = ["192.0.2.0/24"]
             [storage]
             min_free_mb = 5
-            content_bytes_per_host = 70_000_000
-            content_bytes = 70_000_000
+            content_bytes = 140_000_000
             failed_attempts = 50
             """,
             "broker.toml",
@@ -109,12 +106,12 @@ class ValuesTests(ConfigTestCase):
         self.assertEqual(loaded.egress.callback_networks, (ip_network("127.0.0.1/32"),))
         self.assertEqual(loaded.egress.name_servers[2:], ("::1", "[::1]:5353"))
         self.assertEqual(loaded.http.proxy_networks, (ip_network("::1/128"),))
-        self.assertEqual(attrs.astuple(loaded.http), (5, 7.0, 0.5, 9, 1, ("::1",), "never"))
-        self.assertEqual(attrs.astuple(loaded.storage), (5, 70_000_000, 70_000_000, 50))
+        self.assertEqual(attrs.astuple(loaded.http), (5, 0.5, 9, 1, ("::1",), "never"))
+        self.assertEqual(attrs.astuple(loaded.storage), (5, 140_000_000, 50))
         self.assertEqual(loaded.limits.exempt_networks, (ip_network("192.0.2.0/24"),))
         self.assertEqual(
             attrs.astuple(loaded.limits),
-            (1.0, 2, 6, 0.25, 7, 0.5, 3, 0.0, 4, 0, 5.0, ("192.0.2.0/24",)),
+            (1.0, 2, 6, 0.25, 7, 0.5, 3, 0.0, 4, 0, ("192.0.2.0/24",)),
         )
 
     def test_plugin_tables_stay_raw(self) -> None:
@@ -179,7 +176,6 @@ class RefusalTests(ConfigTestCase):
         ("[http]\nbody_limit = 5.0", "[http] body_limit: must be a whole number", "a number"),
         ("[http]\nbody_limit = true", "[http] body_limit: must be a whole number", ""),
         ("[http]\nbody_limit = 0", "[http] body_limit: must be >= 1", "0"),
-        ("[http]\nrequest_timeout = 0", "[http] request_timeout: must be > 0", "0"),
         ("[http]\nidle_timeout = nan", "[http] idle_timeout: must be > 0", "nan"),
         ("[http]\nidle_timeout = inf", "[http] idle_timeout: must be <= 86400", "inf"),
         ("[http]\nmax_connections = -1", "[http] max_connections: must be >= 1", "-1"),
@@ -194,14 +190,9 @@ class RefusalTests(ConfigTestCase):
         ("[limits]\npings_per_source = inf", "[limits] pings_per_source: must be <= 10", "inf"),
         ("[limits]\npings_burst = 0", "[limits] pings_burst: must be >= 1", "0"),
         (
-            "[storage]\ncontent_bytes_per_host = 67108864",
-            "[storage] content_bytes_per_host: must be >= 68000000",
-            "67108864",
-        ),
-        (
-            "[storage]\ncontent_bytes = 70000000",
-            "[storage] content_bytes: is 70000000; it must be at least 'content_bytes_per_host'",
-            "",
+            "[storage]\ncontent_bytes = 134217728",
+            "[storage] content_bytes: must be >= 136000000",
+            "134217728",
         ),
         ("[limits]\nexempt = ['proxy']", "[limits] exempt: has 'proxy'", ""),
         ("[egres]", "egres: unknown key", "'egress'"),
@@ -282,7 +273,6 @@ class RefusalTests(ConfigTestCase):
             [http]
             body_limit = 0
             idle_timeout = "x"
-            request_timeout = 0
             [egress]
             allow_topics = ["x"]
             allow_callbacks = ["y"]
@@ -298,7 +288,6 @@ class RefusalTests(ConfigTestCase):
                 "[egress] allow_topics",
                 "[http] body_limit",
                 "[http] idle_timeout",
-                "[http] request_timeout",
                 *("data", "dta", "listen", "public_url", "sinks"),
             ],
         )

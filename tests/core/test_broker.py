@@ -43,6 +43,7 @@ from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds, Fanout
 from rsscloud_broker.policy.access import NOT_ALLOWED, Access
 from rsscloud_broker.policy.limiter import LEAST_PAUSE, SLOTS, UNDER_WAY
+from rsscloud_broker.policy.rate_limits import FAILED_PAUSE
 from rsscloud_broker.util.urls import normal_form
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
@@ -760,7 +761,7 @@ class LimitsTests(BrokerTestCase):
         self.assertEqual(str(first), str(second))
         self.assertEqual((self.fetcher.fetched, self.notifier.verified), ([], []))
         self.notifier.outcomes.clear()
-        self.clock.advance(self.limits.failed_verification_pause)
+        self.clock.advance(FAILED_PAUSE)
         self.result(self.broker.subscribe(self.intent))
 
     def test_unknown_protocol_costs_nothing(self) -> None:

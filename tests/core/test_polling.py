@@ -8,16 +8,14 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 
 from rsscloud_broker.config import Polling
-from rsscloud_broker.core import Poller
+from rsscloud_broker.core import Poller, polling
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.model.work import PollPlan
 from tests.core.house import FEED, CoreTestCase
 
-OPTIONS = Polling(
-    min_interval=600.0, max_interval=7200.0, first_interval=1200.0, max_concurrent=5, max_per_host=2
-)
+OPTIONS = Polling(min_interval=600.0, max_interval=7200.0)
 
 
 class PollingTestCase(CoreTestCase):
@@ -26,6 +24,8 @@ class PollingTestCase(CoreTestCase):
         for name in ("polls_due", "plan_polls"):
             self._watch(name)
         self.start()
+        self.patch(polling, "MAX_CONCURRENT", 5)
+        self.patch(polling, "FIRST_INTERVAL", 1200.0)
         self.poller = Poller(self.store, self.detector, self.clock, OPTIONS)
 
     def run_poller(self) -> None:
@@ -172,7 +172,7 @@ class PlacesTests(PollingTestCase):
         plans = self.planned()
         self.run_poller()
         self.advance(60)
-        self.assertLessEqual(len(plans), 98 + 60 * OPTIONS.max_per_host)
+        self.assertLessEqual(len(plans), 98 + 60 * polling.MAX_PER_HOST)
 
     def planned(self) -> list[PollPlan]:
         """The plans that are stored from now on."""

@@ -56,7 +56,6 @@ HOME = "http://site.example/"
 POLLING = """
 [polling]
 min_interval = 1
-first_interval = 1
 max_interval = 1
 """
 

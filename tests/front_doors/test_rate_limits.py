@@ -10,6 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http, RateLimitOptions
 from rsscloud_broker.front_doors.rsscloud import RssCloudOptions
+from rsscloud_broker.policy import rate_limits
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, HOME, OTHER_FEED, PRIVATE, House
@@ -20,7 +21,6 @@ STRICT = RateLimitOptions(
     pings_burst=1,
     verifications_per_source=0.1,
     verifications_burst=1,
-    failed_verification_pause=0,
 )
 
 TOO_MANY_PINGS = "more than 0.1 pings a second came from your address. Try again in 10 seconds."
@@ -213,7 +213,8 @@ class RefusedAddressTests(SynchronousTestCase):
     """If the guard refuses an address, the reason follows the usual sentence."""
 
     def setUp(self) -> None:
-        self.house = House(self, limits=RateLimitOptions(failed_verification_pause=0))
+        self.patch(rate_limits, "FAILED_PAUSE", 0)
+        self.house = House(self)
         self.topic = "http://intranet.example/rss.xml"
         self.house.topics.private.add(self.topic)
         self.house.subscribers.private |= {"http://192.0.2.7:80/n", "http://r.example:80/n"}
@@ -249,6 +250,7 @@ class RefusedAddressTests(SynchronousTestCase):
         self.assertEqual(self.house.stored(), before)
 
     def test_remembered_failures_are_told_alike(self) -> None:
+        self.patch(rate_limits, "FAILED_PAUSE", 10.0)
         house = House(self)
         house.subscribers.private.add("http://192.0.2.7:80/n")
         house.subscribers.deaf.add("http://192.0.2.7:80/deaf")

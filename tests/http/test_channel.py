@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
+from rsscloud_broker.http import limits
 from rsscloud_broker.http.connections import LINGER
 from tests import examples
 from tests.front_doors.exchange import call
@@ -159,7 +160,8 @@ class ChannelTests(SynchronousTestCase):
 
     def assert_one_answer(self, request: bytes, status: int) -> None:
         """Check that there is one answer to a request, however long its client stays."""
-        self.house = House(self, http=Http(body_limit=1000, request_timeout=1.0))
+        self.patch(limits, "REQUEST_TIMEOUT", 1.0)
+        self.house = House(self, http=Http(body_limit=1000))
         for pieces in ([request], [bytes([byte]) for byte in request]):
             exchange = self.house.connect()
             for piece in pieces:

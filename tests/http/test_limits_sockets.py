@@ -19,6 +19,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from rsscloud_broker.config import Http
+from rsscloud_broker.http import limits
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Route
 from tests.front_doors.exchange import Answer, Stream, request_bytes
@@ -145,7 +146,8 @@ class SocketsTests(SocketsTestCase):
 
     async def test_one_answer_however_much_is_wrong(self) -> None:
         """The client gets the first answer, and then the end of the connection."""
-        port = await self.listen(Http(request_timeout=1.0))
+        self.patch(limits, "REQUEST_TIMEOUT", 1.0)
+        port = await self.listen(Http())
         for headers in (
             b"Transfer-Encoding: identity\r\nContent-Length: %d\r\n\r\n" % (9 * MIB),
             b"X: a\rb\r\nY: c\r\nZ: %s\r\n\r\n" % (b"z" * 20_000),

@@ -16,6 +16,7 @@ from rsscloud_broker.errors import CallbackFailed, TooMany
 from rsscloud_broker.model import Callback, Intent, Lease, Subscription
 from rsscloud_broker.policy.rate_limits import (
     COUNT_PAUSE,
+    FAILED_PAUSE,
     FULL_HOST_PAUSE,
     MAX_FAILURES,
     MAX_KEYS,
@@ -581,16 +582,11 @@ class FailureTests(AdmissionTestCase):
         admission.failed(self.intent(), self.failure)
         self.admit(admission, self.intent())
 
-    def test_not_remembered(self) -> None:
-        admission = self.admission(failed_verification_pause=0)
-        admission.failed(self.intent(), self.failure)
-        self.admit(admission, self.intent())
-
     def test_a_clock_that_is_set_back(self) -> None:
         admission = self.admission()
         admission.failed(self.intent(), self.failure)
         self.clock.set_wall(-86_400)
-        self.clock.advance(RateLimitOptions().failed_verification_pause)
+        self.clock.advance(FAILED_PAUSE)
         self.admit(admission, self.intent())
 
     def test_memory_is_bounded(self) -> None:

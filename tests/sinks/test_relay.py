@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import evolve
@@ -22,9 +23,11 @@ from rsscloud_broker.events import (
 )
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import FetchResult, Ping
+from rsscloud_broker.sinks import relay_worker
 from rsscloud_broker.sinks.relay import RelayOptions, RelaySink, Target
 from rsscloud_broker.sinks.relay_foreign import OF_HOST
 from rsscloud_broker.sinks.relay_waiting import MAX_WAITING
+from rsscloud_broker.sinks.relay_worker import MAX_AGE, RETRIES
 from rsscloud_broker.testing import (
     FakeOutbound,
     OutboundRequest,
@@ -82,7 +85,15 @@ class RelayTestCase(SynchronousTestCase):
         self.told: list[tuple[float, str]] = []
         self.sinks: list[RelaySink] = []
 
-    def start(self, *targets: Target, **options: Any) -> RelaySink:
+    def start(
+        self,
+        *targets: Target,
+        retries: Sequence[float] = RETRIES,
+        max_age: float = MAX_AGE,
+        **options: Any,
+    ) -> RelaySink:
+        self.patch(relay_worker, "RETRIES", retries)
+        self.patch(relay_worker, "MAX_AGE", max_age)
         self.parts = sink_parts(
             store=self.store,
             bus=self.bus,

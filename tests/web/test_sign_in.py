@@ -314,7 +314,7 @@ class RedirectTests(SiteTestCase):
 
 
 class BruteForceTests(SiteTestCase):
-    options = evolve(QUICK, attempts_burst=3)
+    options = evolve(QUICK, attempts_per_source=0.015)
 
     def test_too_many_attempts(self) -> None:
         for _ in range(3):

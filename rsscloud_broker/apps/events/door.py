@@ -89,9 +89,7 @@ class EventsDoor(RoutesOnly, Service):
         )
         places = Places(parts.max_connections, parts.max_connections_per_address)
         watchers = Watchers(database, parts.clock, places)
-        page = EventsPage(
-            database, parts.clock, parts.pages, parts.callers, url, has_hosts=options.hosts > 0
-        )
+        page = EventsPage(database, parts.clock, parts.pages, parts.callers, url)
         self._page = Answers(page.show)
         self._resources = {
             f"{PREFIX}/stream": StreamResource(watchers, as_lines=False),

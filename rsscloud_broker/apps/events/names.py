@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from rsscloud_broker.simplefeed.atom import FeedUrls
-from rsscloud_broker.simplefeed.log import Description
+from rsscloud_broker.simplefeed.log import PER_DOCUMENT, Description
 
 #: The path below which everything is.
 PREFIX: Final = "/events"
@@ -49,7 +49,7 @@ def urls_of(public_url: str, name: str) -> FeedUrls:
     return FeedUrls(recent, f"{recent.removesuffix('recent')}documents/")
 
 
-def description_of(name: str, public_url: str, per_document: int) -> Description:
+def description_of(name: str, public_url: str) -> Description:
     """The description of a log."""
     kind, _, of = name.partition(":")
     titles = {
@@ -58,5 +58,5 @@ def description_of(name: str, public_url: str, per_document: int) -> Description
         "host": f"Changes at {of}",
         "topic": f"History of {of}",
     }
-    number = min(per_document, CONTENTS_PER_DOCUMENT) if kind == "topic" else per_document
+    number = min(PER_DOCUMENT, CONTENTS_PER_DOCUMENT) if kind == "topic" else PER_DOCUMENT
     return Description(name, titles[kind], public_url, number)

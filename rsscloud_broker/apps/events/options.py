@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 from attrs import field, frozen
-from attrs.validators import ge, le
+from attrs.validators import ge
 
 from rsscloud_broker.apps.events.names import PREFIX, TOPIC, recent_path
 from rsscloud_broker.model.work import History
@@ -45,22 +45,14 @@ class Kept:
 class EventsOptions:
     """Options of the front door.
 
-    :ivar per_document: how many entries a document has.
     :ivar days: for how many days changes are kept; 0 for ever.
     :ivar pings_days: for how many days pings are kept; 0 for ever.
-    :ivar hosts: of how many hosts there are feeds; 0 for none.
-    :ivar hosts_days: for how many days the feeds of hosts are kept; 0 for ever.
-    :ivar topics: of how many topics the contents are kept at most.
     :ivar keep: topics whose contents are kept.
     :ivar leave_out: how the URLs of topics begin that are in no feed.
     """
 
-    per_document: int = field(default=100, validator=[ge(1), le(1000)])
     days: float = field(default=0.0, validator=ge(0))
     pings_days: float = field(default=30.0, validator=ge(0))
-    hosts: int = field(default=10_000, validator=ge(0))
-    hosts_days: float = field(default=30.0, validator=ge(0))
-    topics: int = field(default=1000, validator=ge(0))
     keep: tuple[Kept, ...] = ()
     leave_out: tuple[str, ...] = field(default=(), validator=_are_prefixes)
 
@@ -79,6 +71,6 @@ def history(options: EventsOptions, public_url: str, pushed: Sequence[str]) -> H
     The contents of topics that are pushed to the broker are always kept, since nobody else may
     have them.
     """
-    contents = (*(each.topic for each in options.keep), *pushed) if options.topics else ()
+    contents = (*(each.topic for each in options.keep), *pushed)
     left_out = (f"{public_url}{PREFIX}/", *options.leave_out)
     return History(left_out, contents, public_url + recent_path(TOPIC))

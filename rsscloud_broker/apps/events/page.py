@@ -22,10 +22,7 @@ _LISTED: Final = {CHANGES: "All changes", PINGS: "All pings"}
 
 
 class EventsPage:
-    """The page.
-
-    :param has_hosts: whether there are feeds of hosts.
-    """
+    """The page."""
 
     def __init__(
         self,
@@ -34,15 +31,12 @@ class EventsPage:
         pages: IPages,
         callers: ICallers | None,
         public_url: str,
-        *,
-        has_hosts: bool,
     ) -> None:
         self._database = database
         self._clock = clock
         self._pages = pages
         self._callers = callers
         self._public_url = public_url
-        self._has_hosts = has_hosts
 
     async def show(self, request: Request) -> Answer:
         """The page."""
@@ -57,7 +51,6 @@ class EventsPage:
             url=self._public_url,
             feeds=list(map(partial(_row, now=now), found)),
             none="" if found else "none",
-            hosts="yes" if self._has_hosts else "",
         )
         return Answer(page, headers={"cache-control": "no-cache" if viewer is None else "no-store"})
 

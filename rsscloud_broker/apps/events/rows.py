@@ -23,6 +23,13 @@ from rsscloud_broker.simplefeed.log import Kept, Log
 
 _DAY: Final = 86_400.0
 
+#: Of how many hosts there are feeds, and for how many days those of quiet hosts are kept.
+MAX_HOSTS: Final = 10_000
+HOSTS_DAYS: Final = 30.0
+
+#: Of how many topics the contents are kept: each may have a hundred contents of some 100 KB.
+MAX_TOPICS: Final = 1000
+
 #: How many logs are looked at in a transaction that removes old entries.
 SWEPT_AT_ONCE: Final = 50
 
@@ -39,7 +46,7 @@ class Feeds:
 
     def open(self, conn: Connection, name: str, at: float) -> Log:
         """Open a log, which is made if it is new."""
-        described = description_of(name, self.public_url, self.options.per_document)
+        described = description_of(name, self.public_url)
         return log.open_log(conn, described, at)
 
 
@@ -89,14 +96,14 @@ def append_changes(
     log.append(conn, CHANGES, [each.entry for each in cut], cut[-1].id)
     others: defaultdict[str, list[Entry]] = defaultdict(list)
     for each in cut:
-        if each.host and feeds.options.hosts:
+        if each.host:
             others[HOST + each.host].append(each.entry)
         if each.of_topic is not None:
             others[TOPIC + each.url].append(each.of_topic)
     known = log.known_logs(conn, list(others))
     removed = [
-        *_make_room(conn, HOST, feeds.options.hosts, others, known),
-        *_make_room(conn, TOPIC, feeds.options.topics, others, known),
+        *_make_room(conn, HOST, MAX_HOSTS, others, known),
+        *_make_room(conn, TOPIC, MAX_TOPICS, others, known),
     ]
     for name, entries in others.items():
         if name not in known:
@@ -177,7 +184,7 @@ def _sweep(
     kind, _, of = found.name.partition(":")
     most, days = 0, {"changes": options.days, "pings": options.pings_days}.get(kind, 0.0)
     if kind == "host":
-        days = options.hosts_days
+        days = HOSTS_DAYS
     elif kind == "topic":
         kept = options.kept(of)
         most, days = kept.entries, kept.days

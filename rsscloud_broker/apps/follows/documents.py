@@ -31,6 +31,9 @@ from rsscloud_broker.wire.http_dates import http_date, retry_after
 from rsscloud_broker.wire.origin import site_of
 from rsscloud_broker.wire.text import clean
 
+#: How many pings of one document are taken in, the newest: as many as our own lists have.
+MAX_PINGS = 50_000
+
 #: By how many seconds the times of one ping may differ between two readings, if the list says them
 #: exactly; and beside the unit of ages, if it does not.
 EXACT, ROUND = 1.0, 1.0
@@ -140,7 +143,7 @@ class Documents:
                 since=self.since,
                 unit=self._source.unit,
                 source=site_of(self._source.url),
-                limit=self._source.max_pings,
+                limit=MAX_PINGS,
             )
         except DocumentFault as error:
             raise CannotRead(str(error)) from error

@@ -48,7 +48,6 @@ class Source:
         that it has changed.
     :ivar archives: the URL below which its hourly archives are; empty for none.
     :ivar catch_up_hours: how far back archives are read; no older ping is taken in.
-    :ivar max_pings: how many pings of one document are taken in, the newest.
     """
 
     url: str = field(validator=and_(_is_not_empty, _is_readable))
@@ -57,7 +56,6 @@ class Source:
     push: bool = False
     archives: str = field(default="", validator=_is_readable)
     catch_up_hours: int = field(default=24, validator=and_(ge(1), le(24)))
-    max_pings: int = field(default=50_000, validator=and_(ge(1), le(200_000)))
 
     @property
     def is_short(self) -> bool:

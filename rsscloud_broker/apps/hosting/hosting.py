@@ -28,6 +28,12 @@ from rsscloud_broker.model import Content
 from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire.links import HUB_PATHS, encode
 
+#: How many files an account may have: people have a handful of feeds.
+MAX_FILES = 100
+
+#: After a quiet time an account may save at once as often as in so many seconds.
+SAVES_AT_ONCE = 100
+
 
 @frozen
 class Usage:
@@ -55,8 +61,9 @@ class Hosting:
     def __init__(self, options: HostingOptions, parts: AppParts) -> None:
         self.base = options.base_url or f"{parts.public_url}{PREFIX}"
         self.max_bytes = options.max_feed_bytes
-        self._limits = Limits(options.max_account_bytes, options.max_files)
-        self._take = parts.rate_limit(options.saves_per_account, options.saves_burst)
+        self._limits = Limits(options.max_account_bytes, MAX_FILES)
+        rate = options.saves_per_account
+        self._take = parts.rate_limit(rate, max(1, round(SAVES_AT_ONCE * rate)))
         self._publisher = parts.publisher
         self._database = parts.database
         self._store = HostingStore(parts.database)

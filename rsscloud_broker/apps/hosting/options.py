@@ -61,16 +61,13 @@ class HostingOptions:
     :ivar base_url: the URL below which the feeds are public; empty for ``/feeds`` of the broker.
     :ivar max_feed_bytes: the largest feed or other file, in bytes.
     :ivar max_account_bytes: how many bytes the files of an account may have together.
-    :ivar max_files: how many files an account may have.
-    :ivar saves_per_account: saves per second that are accepted from one account.
-    :ivar saves_burst: how many saves of an account are accepted at once after a quiet time.
+    :ivar saves_per_account: saves per second that are accepted from one account; at once those of
+        a hundred seconds.
     :ivar allow_plain_passwords: whether passwords are accepted over plain HTTP from other machines.
     """
 
     base_url: str = field(default="", converter=_as_base, validator=_is_base)
     max_feed_bytes: int = field(default=_MB, validator=and_(ge(1024), le(_LARGEST_FEED)))
     max_account_bytes: int = field(default=20 * _MB, validator=and_(ge(1024), le(_LARGEST)))
-    max_files: int = field(default=100, validator=and_(ge(1), le(10_000)))
     saves_per_account: float = field(default=1.0, validator=and_(ge(0.001), le(1000.0)))
-    saves_burst: int = field(default=100, validator=and_(ge(1), le(10_000)))
     allow_plain_passwords: bool = False

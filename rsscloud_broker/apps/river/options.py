@@ -11,10 +11,8 @@ class RiverOptions:
     """Options of the river.
 
     :ivar max_feeds: how many feeds an account may follow.
-    :ivar items_per_feed: how many items of each feed are read and kept.
     :ivar days: after how many days an item is deleted that is not in its feed any more.
     """
 
     max_feeds: int = field(default=500, validator=and_(ge(1), le(10_000)))
-    items_per_feed: int = field(default=200, validator=and_(ge(1), le(500)))
     days: int = field(default=90, validator=ge(1))

@@ -16,7 +16,6 @@ class WritingOptions:
     :ivar quota_bytes: how many bytes the files of one account have at most, together.
     :ivar posts_per_minute: how often one account may publish, change or delete messages in a
         minute; and how many files it may upload.
-    :ivar feed_items: how many messages are in a feed: the newest.
     :ivar allow_plain_passwords: whether editors on other machines may send passwords and tokens
         over plain HTTP.
     """
@@ -25,5 +24,4 @@ class WritingOptions:
     max_upload_bytes: int = field(default=10_000_000, validator=and_(ge(1000), le(1_000_000_000)))
     quota_bytes: int = field(default=200_000_000, validator=ge(0))
     posts_per_minute: int = field(default=20, validator=and_(ge(1), le(10_000)))
-    feed_items: int = field(default=50, validator=and_(ge(1), le(500)))
     allow_plain_passwords: bool = False

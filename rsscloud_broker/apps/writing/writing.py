@@ -48,6 +48,9 @@ from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.feed_answers import later_second
 
+#: How many messages are in a feed, the newest: readers fetch more often than that many are written.
+FEED_ITEMS = 50
+
 #: How often a change is tried again that another one was faster than.
 _ATTEMPTS: Final = 10
 
@@ -137,7 +140,7 @@ class Writing:
         """
         version, feeds = self._kept.get(author.account_id, (-1, {}))
         if version != author.version:
-            posts = await self.store.published(author, self.options.feed_items)
+            posts = await self.store.published(author, FEED_ITEMS)
             feeds = await self._written(author, [each.post for each in posts])
             self._keep(author, feeds)
         return feeds
@@ -285,7 +288,7 @@ class Writing:
         source: str,
         record: Callable[[Any], None],
     ) -> Post | None:
-        limit = self.options.feed_items
+        limit = FEED_ITEMS
         now = await self.store.snapshot(author, limit + 1, post_id)
         at = self._clock.wall_seconds()
         new = make(now, at)

@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, execute
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.apps.events import names
 from rsscloud_broker.apps.events.cutter import PAUSE
 from rsscloud_broker.apps.events.door import EventsDoor
 from rsscloud_broker.apps.events.options import EventsOptions, history
@@ -46,9 +47,11 @@ class EventsHouse:
         case: SynchronousTestCase,
         options: EventsOptions | None = None,
         http: Http | None = None,
+        per_document: int = 3,
     ) -> None:
+        case.patch(names, "PER_DOCUMENT", per_document)
         self.case = case
-        self.options = options or EventsOptions(per_document=3)
+        self.options = options or EventsOptions()
         self.clock = Clock()
         self.database = CallersThread([TABLES])
         kept = history(self.options, URL, ["http://pushed.example/"])

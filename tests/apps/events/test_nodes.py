@@ -13,6 +13,7 @@ from twisted.internet.task import deferLater
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import TestCase
 
+from rsscloud_broker.apps.events import names, rows
 from rsscloud_broker.apps.events.cutter import Cutter
 from rsscloud_broker.apps.events.options import EventsOptions
 from rsscloud_broker.apps.events.rows import Feeds
@@ -42,7 +43,7 @@ class Node:
         self.store.startService()
         case.addCleanup(self.store.stopService)
         self.cutter = Cutter(
-            Feeds(EventsOptions(per_document=20, pings_days=0, hosts_days=0), URL),
+            Feeds(EventsOptions(pings_days=0), URL),
             self.store,
             self.threads,
             Archive(FilePath(case.mktemp())),
@@ -62,6 +63,8 @@ def _at_once(function: object, *args: object) -> Deferred[object]:
 
 class NodesTests(TestCase):
     async def test_each_row_becomes_an_entry_once(self) -> None:
+        self.patch(rows, "HOSTS_DAYS", 0.0)  # its entries are of 1970
+        self.patch(names, "PER_DOCUMENT", 20)
         url = empty_database()
         migrate(url, {"simplefeed": TABLES})
         nodes = [Node(self, url) for _ in range(3)]

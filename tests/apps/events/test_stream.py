@@ -11,7 +11,6 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.events import stream
-from rsscloud_broker.apps.events.options import EventsOptions
 from rsscloud_broker.apps.events.stream import PATIENCE, PAUSE
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Unavailable
@@ -60,11 +59,10 @@ class Reader:
 
 
 class StreamTests(SynchronousTestCase):
-    options = EventsOptions(per_document=3)
     http = Http(max_connections_per_address=30)
 
     def setUp(self) -> None:
-        self.house = EventsHouse(self, self.options, self.http)
+        self.house = EventsHouse(self, http=self.http)
         self.house.start()
 
     def watch(self, path: str = LINES, headers: dict[str, str] | None = None) -> Reader:
@@ -180,6 +178,7 @@ class StreamTests(SynchronousTestCase):
         house = EventsHouse(
             self,
             http=Http(max_connections=2000, max_connections_per_address=10_000),
+            per_document=100,
         )
         house.start()
         house.ping("a")

@@ -9,6 +9,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.apps.river import app
 from rsscloud_broker.apps.river.model import Arrival, Imported, InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_OUTLINES
 from rsscloud_broker.apps.river.options import RiverOptions
@@ -266,7 +267,8 @@ class ManyTests(SynchronousTestCase):
     """How much an account may have."""
 
     def setUp(self) -> None:
-        self.house = RiverHouse(self, RiverOptions(max_feeds=3, items_per_feed=3, days=30))
+        self.patch(app, "ITEMS_PER_FEED", 3)
+        self.house = RiverHouse(self, RiverOptions(max_feeds=3, days=30))
         for number in range(6):
             self.house.topics.pages[f"http://blog{number}.example/rss.xml"] = rss("one")
 

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.apps.writing import rows
+from rsscloud_broker.apps.writing import writing as writing_module
 from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.model import (
     Enclosure,
@@ -24,7 +25,7 @@ from rsscloud_broker.errors import AddressRefused, Forbidden, TooMany, Unavailab
 from rsscloud_broker.interfaces import Account, Caller
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.testing import reply
-from tests.apps.writing.house import ANNA, BROKER, DAVE, FEED, QUICK, SOURCE, WritingTestCase
+from tests.apps.writing.house import ANNA, BROKER, DAVE, FEED, SOURCE, WritingTestCase
 
 ATOM = f"{BROKER}/people/dave/atom.xml"
 JSON = f"{BROKER}/people/dave/feed.json"
@@ -213,7 +214,7 @@ class WritingTests(WritingTestCase):
         self.assertFalse(self.directory.exists())
 
     def test_messages_of_a_feed(self) -> None:
-        self.writing = Writing(evolve(QUICK, feed_items=3), self.parts)
+        self.patch(writing_module, "FEED_ITEMS", 3)
         posts = [self.add(str(number)) for number in range(5)]
         self.assertEqual(self.items(), ["4", "3", "2"])
         self.result(self.writing.delete(DAVE, 4, SOURCE))
