@@ -435,8 +435,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/retries.py",
-        "LOOK = 2.0",
-        "LOOK = 2e9",
+        "wall_seconds() + 2.0",
+        "wall_seconds() + 2e9",
         "delivery.test_retries delivery.test_backlogs",
         "Retries stop for as long as somebody set the clock back.",
     ),

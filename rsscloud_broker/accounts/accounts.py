@@ -58,9 +58,6 @@ T = TypeVar("T")
 #: How many sessions and API tokens an account may have.
 MAX_SESSIONS, MAX_TOKENS = 50, 50
 
-#: How many characters of a browser's name are kept.
-MAX_BROWSER: Final = 200
-
 #: Seconds between two writes of when a session or a token was last used.
 TOUCH_EACH: Final = 60.0
 
@@ -177,7 +174,8 @@ class Accounts:
         """
         secret, now = new_secret(), self._clock.wall_seconds()
         expires_at = now + self._options.session_life
-        browser = clean(attempt.browser)[:MAX_BROWSER]
+        # How many characters of a browser's name are kept.
+        browser = clean(attempt.browser)[:200]
         former = digest_of(attempt.former)
         result = await begin(
             digest_of(secret), now, expires_at, attempt.source, browser, former, MAX_SESSIONS

@@ -20,9 +20,6 @@ from rsscloud_broker.config.accounts import Accounts as AccountOptions
 from rsscloud_broker.interfaces import IClock, StoredPassword
 from rsscloud_broker.util.bounded_dict import BoundedDict
 
-#: For how many accounts the last right password is remembered.
-MAX_ACCOUNTS: Final = 50_000
-
 #: Seconds for which a password is remembered that is kept elsewhere, since the broker does not
 #: learn when it changes.
 ELSEWHERE: Final = 300.0
@@ -52,7 +49,8 @@ class CheckedPasswords:
     :param size: of how many accounts.
     """
 
-    def __init__(self, options: AccountOptions, clock: IClock, size: int = MAX_ACCOUNTS) -> None:
+    # For how many accounts the last right password is remembered.
+    def __init__(self, options: AccountOptions, clock: IClock, size: int = 50_000) -> None:
         self._options = options
         self._clock = clock
         self._key = secrets.token_bytes(32)

@@ -42,8 +42,6 @@ from rsscloud_broker.runtime.local_sign_in import LINK_LIFE
 from rsscloud_broker.storage import accounts as rows
 from rsscloud_broker.web.sign_in_link import link_to
 
-_DAY = 86_400
-
 password_option = click.option(
     "--password-stdin", is_flag=True, help="Read the password from stdin: its first line."
 )
@@ -222,7 +220,7 @@ def add_token(
             label or "made on the command line", scopes, days, is_admin=owner.is_admin
         )
         secret, now = new_token(), time.time()
-        expires_at = None if days is None else now + days * _DAY
+        expires_at = None if days is None else now + days * 86_400
         made = rows.add_token(
             connection, owner.id, digest_of(secret), label, set(scopes), now, expires_at, MAX_TOKENS
         )

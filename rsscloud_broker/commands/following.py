@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import click
 from twisted.internet.defer import Deferred
@@ -38,9 +38,6 @@ from rsscloud_broker.simplefeed.markers import FileMarker, MemoryMarker
 from rsscloud_broker.simplefeed.waiting import Limits
 from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import text
-
-#: How many entries are printed before the marker is written.
-_LINES: Final = 1000
 
 
 @click.command()
@@ -175,7 +172,8 @@ class JsonLines:
     :param nobody_reads: fired when the reader of stdout closes the pipe.
     """
 
-    batch = _LINES
+    # How many entries are printed before the marker is written.
+    batch = 1000
 
     def __init__(self, nobody_reads: Deferred[None]) -> None:
         self._nobody_reads = nobody_reads

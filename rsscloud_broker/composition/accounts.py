@@ -25,10 +25,6 @@ from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError
 from rsscloud_broker.util.threads import Workers
 from rsscloud_broker.web.callers import Callers
 
-#: How many passwords are hashed at the same time: each takes ``hash_memory_kib`` and processor time
-#: from everything else.
-HASHED_AT_ONCE = 2
-
 
 @frozen
 class AccountParts:
@@ -58,7 +54,9 @@ def make_accounts(
     :raises PluginError: a checker cannot be made, or checks no passwords.
     """
     options = config.accounts
-    hashing = Workers(reactor, "passwords", HASHED_AT_ONCE)
+    # How many passwords are hashed at the same time: each takes ``hash_memory_kib`` and processor
+    # time from everything else.
+    hashing = Workers(reactor, "passwords", 2)
     passwords = Passwords(store, Hasher(options), hashing)
     parts = CheckerParts(passwords, clock, hashing)
     checkers = make_all(makers, "checkers", chosen["checkers"], parts)

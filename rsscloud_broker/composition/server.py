@@ -100,9 +100,6 @@ from rsscloud_broker.web.pages import Pages
 
 __all__ = ["BrokerService", "CannotStart", "Options", "makeService", "make_broker"]
 
-#: How many file descriptors fetches, verifications, idle connections, the database and files need.
-OTHER_DESCRIPTORS = 500
-
 
 def makeService(options: Options) -> IService:
     """Build the broker's service from the command line; twistd calls this.
@@ -159,7 +156,9 @@ def make_broker(
     chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
     public_directory = FilePath(config.data).child("public")
     public_url = config.address
-    outgoing = OTHER_DESCRIPTORS + notifications_of(chosen["sinks"])
+    # How many file descriptors fetches, verifications, idle connections, the database and files
+    # need.
+    outgoing = 500 + notifications_of(chosen["sinks"])
     service = BrokerService(config, public_url, reactor, outgoing + config.http.max_connections)
 
     clock, counters, blocks = SystemClock(reactor), Counters(), Blocks()

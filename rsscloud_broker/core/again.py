@@ -19,9 +19,6 @@ from rsscloud_broker.util.retry import StoreRetry
 #: Seconds until a topic is fetched that was asked for during each of two fetches.
 PAUSE: Final = 1.0
 
-#: Of how many topics it is remembered that they were just fetched again.
-REMEMBERED: Final = 10_000
-
 
 class Again:
     """Sees to the checks that were requested while their topics were fetched."""
@@ -37,7 +34,8 @@ class Again:
         self._clock = clock
         self._store_retry = store_retry
         self._waiting = waiting
-        self._fetched_again: BoundedDict[str, bool] = BoundedDict(REMEMBERED)
+        # Of how many topics it is remembered that they were just fetched again.
+        self._fetched_again: BoundedDict[str, bool] = BoundedDict(10_000)
 
     async def see_to(self, url: str, record: FetchRecord | None) -> None:
         """Have a topic fetched again if its check was requested meanwhile.

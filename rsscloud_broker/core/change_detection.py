@@ -46,9 +46,6 @@ from rsscloud_broker.util.retry import StoreRetry
 
 T = TypeVar("T")
 
-#: How many topics the detector remembers the last ping of.
-MAX_REMEMBERED = 10_000
-
 #: Seconds until checks are released that are claimed and that nobody handles, due to a bug.
 LOOK_AGAIN = 600.0
 
@@ -90,7 +87,8 @@ class ChangeDetector(Service):
             store, clock, self._store_retry, self._request, retries, self._waiting.wake_at
         )
         self._pings_seen = 0
-        self._last_pings: BoundedDict[str, int] = BoundedDict(MAX_REMEMBERED)
+        # How many topics the detector remembers the last ping of.
+        self._last_pings: BoundedDict[str, int] = BoundedDict(10_000)
         self._looking: Deferred[None] | None = None
         counters.checks.set_function(self._count_checks)
 

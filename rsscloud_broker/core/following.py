@@ -22,9 +22,6 @@ from rsscloud_broker.model.administration import Announcement, Change
 from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.util.clock import EachPeriod
 
-#: Seconds between two looks.
-PERIOD: Final = 2.0
-
 #: How many changes are read at a time; and how many of the last ones are read again each time,
 #: because on PostgreSQL a change may be stored before one with a smaller id.
 AT_ONCE, AGAIN = 200, 50
@@ -58,7 +55,8 @@ class Following(EachPeriod):
         blocks: Blocks,
         forget: Callable[[str], None],
     ) -> None:
-        super().__init__(clock, PERIOD, self.look, name="administration", at_start=True)
+        # Seconds between two looks.
+        super().__init__(clock, 2.0, self.look, name="administration", at_start=True)
         self._store = store
         self._bus = bus
         self._blocks = blocks

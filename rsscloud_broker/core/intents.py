@@ -41,9 +41,6 @@ from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
 from rsscloud_broker.util.retry import StoreRetry
 
-#: How many intents may wait at a time.
-MAX_PENDING = 10_000
-
 #: How many waiting intents may have callbacks at one host, and how many may come from one source.
 #: A source never has more of them than is still free for all others (see ``HostLimiter``).
 MAX_OF_HOST, MAX_OF_SOURCE = 2500, 1000
@@ -57,9 +54,6 @@ RETRIES = (5.0, 30.0, 120.0, 600.0)
 #: The longest pause in seconds before an attempt, whatever a callback asks for, and whatever time
 #: the wall clock shows after a restart.
 LONGEST_PAUSE = 86_400.0
-
-#: How many intents of nodes that have ended are taken over at a time.
-TAKEN_OVER = 500
 
 #: How many intents are loaded at a time at the start, and the seconds between two times.
 LOADED, LOAD_PAUSE = 500, 0.5
@@ -82,7 +76,8 @@ class IntentQueue(Service):
         verifier: Verifier,
         clock: IClock,
         *,
-        limit: int = MAX_PENDING,
+        # How many intents may wait at a time.
+        limit: int = 10_000,
         limit_of_host: int = MAX_OF_HOST,
         limit_of_source: int = MAX_OF_SOURCE,
         retries: Sequence[float] = RETRIES,
@@ -178,7 +173,8 @@ class IntentQueue(Service):
     async def take_over(self) -> None:
         """Verify intents that no node handles any more, some at a time."""
         if self.running:
-            for pending in await self._store.claim_intents(TAKEN_OVER):
+            # How many intents of nodes that have ended are taken over at a time.
+            for pending in await self._store.claim_intents(500):
                 self._settle(pending)
 
     async def _resume(self) -> None:

@@ -38,22 +38,8 @@ FIRST_INTERVAL = 3600.0
 #: How many topics are polled at the same time, and of one host: polls hurry nobody.
 MAX_CONCURRENT, MAX_PER_HOST = 20, 2
 
-#: Seconds between two looks.
-PERIOD = 1.0
-
 #: How many topics the poller looks at together.
 AT_ONCE = 1000
-
-#: Seconds for which the polls of a host last that may be under way at the same time, as far as
-#: further ones are put off.
-BUSY_HOST = 1.0
-
-#: Of how many hosts the poller remembers until when it has put off polls.
-MAX_BUSY = 1000
-
-#: A poll that was due more than so many seconds before the start is planned anew, so that not all
-#: that became due while the broker was down begin at once.
-LATE = 60.0
 
 
 class Poller(EachPeriod):
@@ -65,7 +51,8 @@ class Poller(EachPeriod):
     def __init__(
         self, store: IStore, detector: ChangeDetector, clock: IClock, options: Polling
     ) -> None:
-        super().__init__(clock, PERIOD, self.look, name="polling")
+        # Seconds between two looks.
+        super().__init__(clock, 1.0, self.look, name="polling")
         self._store = store
         self._detector = detector
         self._pace = Pace(
@@ -76,7 +63,8 @@ class Poller(EachPeriod):
         self._under_way = HostLimiter(MAX_CONCURRENT)
         self._per_host = MAX_PER_HOST
         self._polls: dict[str, Deferred[None]] = {}
-        self._put_off_until: BoundedDict[str, float] = BoundedDict(MAX_BUSY)
+        # Of how many hosts the poller remembers until when it has put off polls.
+        self._put_off_until: BoundedDict[str, float] = BoundedDict(1000)
         self._not_before = 0.0
         self._started_at = 0.0
 
@@ -145,7 +133,9 @@ class Poller(EachPeriod):
     def _put_off(self, quota: HostQuota, now: float) -> float:
         """When a poll is due that must wait, since its host is busy: after all that wait by now."""
         last = max(now, self._put_off_until.get(quota.host, now))
-        at = self._put_off_until[quota.host] = last + BUSY_HOST / self._under_way.share(quota.limit)
+        # Seconds for which the polls of a host last that may be under way at the same time, as far
+        # as further ones are put off.
+        at = self._put_off_until[quota.host] = last + 1.0 / self._under_way.share(quota.limit)
         return at
 
     def _begin_poll(self, status: TopicStatus, quota: HostQuota) -> None:
@@ -164,7 +154,9 @@ class Poller(EachPeriod):
             return True
         read_since = status.asked_at is not None and status.asked_at > status.planned_at
         due = status.next_poll_at or 0.0
-        late_at_start = due < self._started_at - LATE and status.planned_at < self._started_at
+        # A poll that was due more than so many seconds before the start is planned anew, so that
+        # not all that became due while the broker was down begin at once.
+        late_at_start = due < self._started_at - 60.0 and status.planned_at < self._started_at
         return read_since or late_at_start
 
     async def _poll(self, url: str, planned_at: float | None) -> None:

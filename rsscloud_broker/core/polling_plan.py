@@ -41,10 +41,6 @@ _DAY = 86_400
 #: The part of a pause by which it may be longer or shorter, to spread topics.
 _SPREAD = 0.1
 _GROWTH = 1.5
-#: More failures than this make no difference, since the pause has reached the ceiling.
-_MAX_DOUBLINGS = 30
-#: The first of January 1970 was a Thursday; Monday is 0.
-_EPOCH_DAY = 3
 
 
 def _not_below_floor(pace: Pace, attribute: Attribute[float], value: float) -> None:
@@ -175,7 +171,8 @@ def _pause(
         pause = pace.ceiling
         reason = f"polled every {_duration(pause)} only, to be safe, since it pings"
     elif state.failures:
-        pause = min(interval * 2 ** min(state.failures, _MAX_DOUBLINGS), pace.ceiling)
+        # More failures than this make no difference, since the pause has reached the ceiling.
+        pause = min(interval * 2 ** min(state.failures, 30), pace.ceiling)
         polls = "poll" if state.failures == 1 else f"{state.failures} polls"
         reason = f"polled after {_duration(pause)} since the last {polls} failed"
     else:
@@ -218,7 +215,8 @@ def _outside_skipped(at: float, share: float, hints: Hints) -> float:
     days = hints.skip_days if len(hints.skip_days) < 7 else frozenset()
     hour = int(at // _HOUR)
     first = hour
-    while (hour // 24 + _EPOCH_DAY) % 7 in days or hour % 24 in hours:
+    # The first of January 1970 was a Thursday; Monday is 0.
+    while (hour // 24 + 3) % 7 in days or hour % 24 in hours:
         hour += 1  # for a week at most, since one hour of one day is not skipped
     return at if hour == first else hour * _HOUR + share * (_HOUR - 1)
 

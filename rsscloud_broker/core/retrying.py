@@ -31,9 +31,6 @@ from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 #: Seconds before each further attempt to fetch a topic.
 RETRIES = (5.0, 30.0, 120.0)
 
-#: How many topics wait in memory.
-MAX_WAITING = 2000
-
 #: Seconds after a failed fetch before a ping can cause the next fetch of the topic.
 SOONEST = 1.0
 
@@ -82,7 +79,8 @@ class Retries:
         fetch: Callable[[str], object],
         delays: Sequence[float],
         put_off: Callable[[float], object],
-        limit: int = MAX_WAITING,
+        # How many topics wait in memory.
+        limit: int = 2000,
     ) -> None:
         self._store = store
         self._tell_put_off = put_off

@@ -20,9 +20,6 @@ from rsscloud_broker.util.clock import OnOneNode
 #: Seconds after its last fetch until a topic without subscribers is deleted.
 IDLE_TOPIC_SECONDS = 7 * 86_400
 
-#: How many topics the store looks at at a time.
-AT_ONCE = 1000
-
 
 class Sweeper(OnOneNode):
     """Deletes subscriptions that expired or keep failing, and topics without subscribers.
@@ -65,7 +62,8 @@ class Sweeper(OnOneNode):
     async def _end_forbidden(self, now: float) -> None:
         after: int | None = 0
         while after is not None:
-            topics, after = await self._store.watched_topics(after, AT_ONCE)
+            # How many topics the store looks at at a time.
+            topics, after = await self._store.watched_topics(after, 1000)
             for url in topics:
                 if self._access.may_subscribe(url):
                     continue

@@ -32,14 +32,8 @@ T = TypeVar("T")
 #: The reason given when a topic is not fetched because its content is pushed.
 NOT_READ = "its publisher pushes its content, so the broker does not read it"
 
-#: How many topics are fetched from one host at the same time.
-MAX_OF_HOST = 20
-
 #: How many topics are cached, and for how many seconds each.
 MAX_REMEMBERED, REMEMBERED_SECONDS = 10_000, 60.0
-
-#: For how many seconds if other nodes may have recorded something of them since.
-REMEMBERED_AMONG_NODES = 1.0
 
 
 @frozen
@@ -88,7 +82,8 @@ class TopicReader:
         counters: Counters,
         limiter: FairLimiter,
         pushed: Container[str] = (),
-        max_of_host: int = MAX_OF_HOST,
+        # How many topics are fetched from one host at the same time.
+        max_of_host: int = 20,
         blocks: IBlocks | None = None,
     ) -> None:
         self._blocks = blocks
@@ -108,7 +103,8 @@ class TopicReader:
 
         :param nodes: how many.
         """
-        self._remembered_seconds = REMEMBERED_AMONG_NODES if nodes > 1 else REMEMBERED_SECONDS
+        # For how many seconds if other nodes may have recorded something of them since.
+        self._remembered_seconds = 1.0 if nodes > 1 else REMEMBERED_SECONDS
 
     def reads(self, url: str) -> bool:
         """Whether the broker fetches a topic: False if its content is pushed."""

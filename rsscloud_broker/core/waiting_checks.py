@@ -30,14 +30,8 @@ from rsscloud_broker.util.retry import StoreRetry
 #: more of them than are free for all others.
 WINDOW, WINDOW_OF_HOST = 2000, 200
 
-#: How many checks are claimed at a time.
-PORTION = 50
-
 #: When fetches end, seconds until checks are claimed in their place.
 PAUSE = 0.05
-
-#: How many sources the hosts are remembered of that had their turns last.
-MAX_SOURCES = 1000
 
 
 class WaitingChecks:
@@ -60,7 +54,8 @@ class WaitingChecks:
         *,
         window: int = WINDOW,
         of_host: int = WINDOW_OF_HOST,
-        portion: int = PORTION,
+        # How many checks are claimed at a time.
+        portion: int = 50,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -247,7 +242,8 @@ class WaitingChecks:
     def _begin(self, wanted: WantedChecks, claimed: ClaimedChecks) -> None:
         """Begin the fetches of checks that were claimed."""
         self._after_source = claimed.after_source
-        known = self._after_hosts if len(self._after_hosts) < MAX_SOURCES else {}
+        # How many sources the hosts are remembered of that had their turns last.
+        known = self._after_hosts if len(self._after_hosts) < 1000 else {}
         self._after_hosts = {**known, **claimed.after_hosts}
         self._hinted |= claimed.more
         self._left = self._hinted or bool(wanted.busy_sources or wanted.busy_hosts)

@@ -26,9 +26,6 @@ PERIOD: Final = 3.0
 
 MEGABYTE: Final = 1_000_000
 
-#: On a small disk less space must be free: the disk's size divided by this.
-_PARTS: Final = 10
-
 
 def required_space(min_free: int, size: int) -> int:
     """How many bytes must be free on a disk.
@@ -36,7 +33,8 @@ def required_space(min_free: int, size: int) -> int:
     :param min_free: the configured number of bytes.
     :param size: the size of the disk in bytes.
     """
-    return min(min_free, size // _PARTS)
+    # On a small disk less space must be free: the disk's size divided by this.
+    return min(min_free, size // 10)
 
 
 @implementer(IDiskSpace)

@@ -41,9 +41,6 @@ CONNECT_TIMEOUT: Final = 5
 #: process stands still, and others wait for the rows that it has locked.
 IDLE_TIMEOUT: Final = 8
 
-#: The size of the pool: one connection for each thread of the store.
-CONNECTIONS: Final = 5
-
 #: The most operations in one transaction.  Each ping takes an advisory lock, and the server has
 #: room for 64 locks for each connection that it allows (``max_locks_per_transaction`` times
 #: ``max_connections``).  Each node has seven connections, so there is always room.
@@ -106,7 +103,8 @@ def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
         parameters["options"] = " ".join(of_url if of_broker else [*of_url, _NO_TIMEOUT])
     return {
         "pool_pre_ping": True,
-        "pool_size": CONNECTIONS,
+        # The size of the pool: one connection for each thread of the store.
+        "pool_size": 5,
         "max_overflow": 0,
         "pool_timeout": TIMEOUT,
         "connect_args": parameters,

@@ -18,9 +18,6 @@ from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import Content
 from rsscloud_broker.util.bounded_dict import BoundedDict
 
-#: How many bytes of contents are cached.
-CACHE_BYTES = 8 * 1024 * 1024
-
 #: How many topics the time of the last request for a fetch is remembered of, and the seconds
 #: until another fetch of the same topic is requested.
 MAX_ASKED, ASK_AGAIN = 10_000, 30.0
@@ -36,7 +33,8 @@ class Contents:
     _store: IStore
     _bus: IEventBus
     _clock: IClock
-    _cache_bytes: int = CACHE_BYTES
+    # How many bytes of contents are cached.
+    _cache_bytes: int = 8 * 1024 * 1024
     under_way: UnderWay = field(factory=UnderWay)
     _size: int = field(default=0, init=False)
     _cached: OrderedDict[str, Content] = field(factory=OrderedDict, init=False)

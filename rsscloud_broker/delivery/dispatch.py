@@ -35,12 +35,6 @@ from rsscloud_broker.util.bounded_dict import BoundedDict
 #: The most slots that one host can earn.
 MOST_PER_HOST = 16
 
-#: The part of ``max_slow`` that jobs may fill whose hosts did not answer quickly the last time.
-SLOW_SHARE_OF_OTHERS = 3 / 4
-
-#: How many hosts that answered quickly are remembered.
-REMEMBERED = 20_000
-
 
 @define(eq=False)
 class Job(ABC):
@@ -147,7 +141,8 @@ class Dispatcher:
         self._most_per_host = MOST_PER_HOST
         self._pace = Pace(clock, slots, self._look)
         self._hosts: dict[str, _Host] = {}
-        self._quick_hosts: BoundedDict[str, float] = BoundedDict(REMEMBERED)  # and their slots
+        # How many hosts that answered quickly are remembered.
+        self._quick_hosts: BoundedDict[str, float] = BoundedDict(20_000)  # and their slots
         self._quick_queue, self._queue = _Queue(), _Queue()
         self._active: OrderedDict[Job, None] = OrderedDict()
         self._active_quick = 0
@@ -307,7 +302,9 @@ class Dispatcher:
         for job in list(self._active):
             if job._since > slow_since:
                 break  # the jobs are in the order in which they began
-            share = 1.0 if job._quick else SLOW_SHARE_OF_OTHERS
+            # The part of ``max_slow`` that jobs may fill whose hosts did not answer quickly the
+            # last time.
+            share = 1.0 if job._quick else 3 / 4
             if len(self._slow) < int(self._max_slow * share):
                 self._remove(job)
                 self._slow.add(job)

@@ -56,15 +56,6 @@ from rsscloud_broker.model.work import Fanout
 from rsscloud_broker.util.bounded_dict import BoundedDict
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 
-#: How many subscriptions of a topic are read at a time: few enough that others get their turn.
-SLICE_SIZE = 500
-
-#: How many fan-outs run at the same time; if there are more, they take turns.
-MAX_WALKS = 50
-
-#: How many fan-outs are counted at the same time; of further ones the oldest begins anew.
-MAX_TALLIES = 10_000
-
 #: Seconds for which changes of circuit breakers are collected before they are stored; and until
 #: that is tried again, if the store could not take them.
 SAVE_BREAKERS, SAVE_AGAIN = 1.0, 10.0
@@ -102,8 +93,11 @@ class Distribution(Service):
         parts: SinkParts,
         *,
         max_slow: int | None = None,
-        slice_size: int = SLICE_SIZE,
-        max_walks: int = MAX_WALKS,
+        # How many subscriptions of a topic are read at a time: few enough that others get their
+        # turn.
+        slice_size: int = 500,
+        # How many fan-outs run at the same time; if there are more, they take turns.
+        max_walks: int = 50,
     ) -> None:
         self._store: IStore = parts.store
         self._clock: IClock = parts.clock
@@ -165,7 +159,8 @@ class Distribution(Service):
             walk_budget=WalkBudget(),
             slice_size=slice_size,
         )
-        self._tallies: BoundedDict[int, Tally | None] = BoundedDict(MAX_TALLIES)
+        # How many fan-outs are counted at the same time; of further ones the oldest begins anew.
+        self._tallies: BoundedDict[int, Tally | None] = BoundedDict(10_000)
         self._walks: dict[str, Walk] = {}
         self._walked: set[int] = set()
         self._queue: dict[str, Fanout] = {}  # by topic; the one that waits longest first

@@ -13,10 +13,6 @@ from rsscloud_broker.delivery.breakers import FIRST_PAUSE, LONGEST_PAUSE
 #: Seconds that a stopping broker gives to notifications in flight: most answer sooner.
 STOP_TIMEOUT: Final = 5.0
 
-#: For each notification in flight so many others may run that had no quick answer: they cost
-#: memory and a file descriptor each, but hardly any processor time.
-SLOW_PER_SLOT: Final = 10
-
 
 @frozen
 class DistributionOptions:
@@ -34,7 +30,9 @@ class DistributionOptions:
     @property
     def max_slow(self) -> int:
         """How many notifications without a quick answer may run beside ``in_flight``."""
-        return SLOW_PER_SLOT * self.in_flight
+        # For each notification in flight so many others may run that had no quick answer: they cost
+        # memory and a file descriptor each, but hardly any processor time.
+        return 10 * self.in_flight
 
 
 def notifications_of(sinks: Iterable[tuple[object, object]]) -> int:

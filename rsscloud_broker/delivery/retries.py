@@ -40,15 +40,8 @@ AT_A_TIME, BATCH_SIZE = 500, 100
 #: a slow host does not keep out all others.
 OF_A_HOST = 100
 
-#: Seconds for which an attempt may wait behind others of its host, before it may have to go back to
-#: the store.
-MOMENT = 0.5
-
 #: How many deliveries are saved in one transaction.
 AT_ONCE = 1000
-
-#: The longest time in seconds between two looks at the store: somebody may set the wall clock.
-LOOK = 2.0
 
 #: The shortest time in seconds between two looks, so that notifications that are due at about the
 #: same time are claimed together.
@@ -237,7 +230,9 @@ class Retries:
             self._looking = None
         if self._look_again:  # this look may have missed what was saved meanwhile
             following = self._clock.wall_seconds()
-        latest = self._clock.wall_seconds() + LOOK
+        # The longest time in seconds between two looks at the store: somebody may set the wall
+        # clock.
+        latest = self._clock.wall_seconds() + 2.0
         self.wake_at(latest if following is None else min(following, latest))
 
     def _submit(self, subscription: Subscription) -> None:
@@ -262,7 +257,9 @@ class Retries:
         if len(queued) < AT_A_TIME:
             return True
         now = self._clock.seconds()
-        waited = [one for one in queued if one.behind_its_host and one.submitted_at + MOMENT <= now]
+        # Seconds for which an attempt may wait behind others of its host, before it may have to go
+        # back to the store.
+        waited = [one for one in queued if one.behind_its_host and one.submitted_at + 0.5 <= now]
         for attempt in waited:
             self._attempts.withdraw(attempt, 0.0)
             self._slow[attempt.host] = now + SOON

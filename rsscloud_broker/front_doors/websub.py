@@ -65,9 +65,6 @@ PROTOCOL = "websub"
 #: Old clients have this in their User-Agent, or use it as the path of the hub.
 _OLD = "pubsubhubbub"
 
-#: Seconds of the shortest lease: each renewal costs a fetch and a call, so not more often.
-LEASE_MIN = 300
-
 #: Seconds of the lease of a subscriber that asks for none: ten days, as WebSub suggests; and of the
 #: longest lease: thirty days, after which nobody is called who is no longer there.
 LEASE_DEFAULT, LEASE_MAX = 10 * 86_400, 30 * 86_400
@@ -85,7 +82,8 @@ def granted(seconds: int | None) -> int:
     """
     if seconds is None:
         return LEASE_DEFAULT
-    return max(LEASE_MIN, min(seconds, LEASE_MAX))
+    # Seconds of the shortest lease: each renewal costs a fetch and a call, so not more often.
+    return max(300, min(seconds, LEASE_MAX))
 
 
 @implementer(IFrontDoor)

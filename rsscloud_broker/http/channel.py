@@ -15,9 +15,6 @@ from twisted.web.http_headers import Headers
 
 from rsscloud_broker.http.connections import Connection
 
-#: How many digits the length of a body may have.
-_MAX_DIGITS = 15
-
 #: RFC 9110, section 5.6.2.
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
@@ -76,7 +73,8 @@ class Channel(HTTPChannel):
     def headerReceived(self, line: bytes) -> bool:
         name, colon, value = line.partition(b":")
         name, value = name.lower(), value.strip(b" \t")
-        if name == b"content-length" and len(value) > _MAX_DIGITS:
+        # How many digits the length of a body may have.
+        if name == b"content-length" and len(value) > 15:
             self.requests[-1].refuse_body()
             return False
         self._headers += 1

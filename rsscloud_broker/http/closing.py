@@ -10,9 +10,6 @@ from twisted.internet.task import deferLater
 
 from rsscloud_broker.http.connections import Connection, LimitedConnections
 
-#: Seconds between two looks whether all requests are answered.
-_LOOK: Final = 0.05
-
 #: For how many seconds an idle connection stays open after the broker has begun to stop.
 IDLE: Final = 1.0
 
@@ -58,7 +55,8 @@ class Answering(Service):
                     connection.loseConnection()
                 if now >= until or not self._unanswered():
                     return
-            await deferLater(self._clock, _LOOK)
+            # Seconds between two looks whether all requests are answered.
+            await deferLater(self._clock, 0.05)
 
     def _idle(self) -> list[Connection]:
         """The connections on which no request is being read or answered."""

@@ -16,9 +16,6 @@ from urllib.parse import unquote
 
 from hyperlink import EncodedURL
 
-#: How many spellings are remembered with the names that they stand for.
-_REMEMBERED: Final = 4096
-
 #: Names that are in canonical form already.  The last label of a name begins with a letter; only
 #: then it is no address.
 _PLAIN: Final = re.compile(r"(?:[a-z0-9_-]+\.)*[a-z][a-z0-9_-]*")
@@ -86,7 +83,8 @@ def canonical_host(host: str) -> str:
     return host if _PLAIN.fullmatch(host) else _canonical(host)
 
 
-@lru_cache(_REMEMBERED)
+# How many spellings are remembered with the names that they stand for.
+@lru_cache(4096)
 def _canonical(written: str) -> str:
     if ":" in written:
         return _ipv6(written.lower())

@@ -26,9 +26,6 @@ LIMIT: Final = 16 * 1024 * 1024
 #: An answer of up to so many bytes is not counted.
 SMALL: Final = 256 * 1024
 
-#: Contents that came uncompressed may use so many times the limit.
-UNCOMPRESSED_FACTOR: Final = 2
-
 #: Like ``LIMIT`` and ``SMALL``, for the answers of callbacks.
 CALLBACK_LIMIT: Final = 16 * 1024 * 1024
 SMALL_CALLBACK: Final = 4 * 1024
@@ -86,7 +83,8 @@ class AnswerBudget(Budget):
 
     def has_capacity(self, size: int) -> bool:
         """Whether an uncompressed content of ``size`` bytes fits."""
-        return size <= self._small or self.kept + size <= UNCOMPRESSED_FACTOR * self._limit
+        # Contents that came uncompressed may use so many times the limit.
+        return size <= self._small or self.kept + size <= 2 * self._limit
 
     def admit(self, url: str, content: Content) -> None:
         """Count the content of a topic until the last reference to it is gone.

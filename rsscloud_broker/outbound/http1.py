@@ -35,9 +35,6 @@ MAX_BESIDES_BYTE = 5
 #: How many headers an answer may have, however short they are.
 MAX_FIELDS = 500
 
-#: The operating system accepts so many bytes of a request at once, even if the server reads none.
-TAKEN_AT_ONCE = 8 * 1024
-
 #: A body of more than so many bytes is written in pieces of this size.
 PIECE: Final = 64 * 1024
 
@@ -206,7 +203,9 @@ class Http1(Protocol):
         """
         self._answer_has_body = message.answer_has_body
         self.reusable = self.heard = False
-        self._large = len(message.data) + len(message.large) > TAKEN_AT_ONCE
+        # The operating system accepts so many bytes of a request at once, even if the server reads
+        # none.
+        self._large = len(message.data) + len(message.large) > 8 * 1024
         self._received = 0
         self._parser = parser = HttpResponseParser(self)
         # Some servers end lines with LF alone, or continue a header on the next line.

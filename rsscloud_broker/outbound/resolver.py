@@ -45,9 +45,6 @@ Resolve: TypeAlias = Callable[[str], Deferred[list[str]]]
 #: how often it asks: a server that has to ask others may be slow.
 TIMEOUT, TRIES = 1.0, 5
 
-#: Seconds after which c-ares checks again whether a lookup has timed out.
-TICK = 0.25
-
 #: How many names c-ares looks up before its cache is emptied, two kilobytes for each and more if
 #: a stranger wants it; and seconds after which the system's configuration is read again.
 CACHED, REFRESH = 1000, 60.0
@@ -258,7 +255,8 @@ class Resolver(Service):
                     looking.errback(OSError(f"its name could not be looked up: {error}"))
         self._is_telling = False
         if self._looking and self._timer is None and self._channel is not None:
-            self._timer = self._reactor.callLater(TICK, self._tick)
+            # Seconds after which c-ares checks again whether a lookup has timed out.
+            self._timer = self._reactor.callLater(0.25, self._tick)
 
     def _end(self, host: str, found: AddrInfoResult | int) -> None:
         """End a lookup: give everybody who waits the addresses of a host, or a status."""

@@ -49,9 +49,6 @@ PASSING: Final = frozenset({408, 425, 429})
 #: twice in a second may keep its validators.
 _SETTLED: Final = 2.0
 
-#: The longest validator that is kept, in characters; real ones have some tens.
-_MAX_VALIDATOR: Final = 1000
-
 #: The largest number of subscribers in a User-Agent, and how many topics are remembered as too
 #: large.
 _MANY: Final = 10_000
@@ -207,7 +204,8 @@ def _usable(validator: str) -> str:
         sent = validator.encode("latin-1").decode()
     except UnicodeError:
         return ""
-    return validator if len(sent) <= _MAX_VALIDATOR and sent.isprintable() else ""
+    # The longest validator that is kept, in characters; real ones have some tens.
+    return validator if len(sent) <= 1000 and sent.isprintable() else ""
 
 
 def _xml_redirect(url: str, reply: OutboundReply, hops: _Hops) -> str:

@@ -54,10 +54,6 @@ _PLAIN = re.compile(
 )
 
 
-#: How many characters of each URL an error with several URLs shows.
-_SHOWN = 200
-
-
 class Target(NamedTuple):
     """The parts of a URL that a request needs.
 
@@ -159,7 +155,8 @@ def check_circle(first: str, hops: Sequence[tuple[int, str]]) -> None:
     urls = [first, *(url for _, url in hops)]
     begins = urls.index(urls[-1])
     if begins < len(hops):
-        circle = " to ".join(url[:_SHOWN] for url in urls[begins:])
+        # How many characters of each URL an error with several URLs shows.
+        circle = " to ".join(url[:200] for url in urls[begins:])
         raise OutboundError(f"its redirects lead in circles: {circle}")
 
 

@@ -47,12 +47,6 @@ MAX_FAILURES = 10_000
 #: a loop would have the broker call it without end.
 FAILED_PAUSE = 10.0
 
-#: How many characters of the reason of a failure are remembered.
-MAX_REASON = 300
-
-#: How many hosts the remaining subscriptions are remembered of.
-MAX_HOSTS = 10_000
-
 #: Seconds until the subscriptions of a host without quota are counted again.  By then the
 #: callbacks that are being verified have confirmed, or most of them never will.
 COUNT_PAUSE = 30.0
@@ -192,7 +186,8 @@ class Admission:
         self._sources.change(limits.verifications_per_source, limits.verifications_burst)
         self._targets.change(limits.verifications_per_host, limits.verifications_host_burst)
         self._fetches.change(limits.fetches_per_host, limits.fetches_host_burst)
-        self._quotas: BoundedDict[str, Quota | None] = BoundedDict(MAX_HOSTS)
+        # How many hosts the remaining subscriptions are remembered of.
+        self._quotas: BoundedDict[str, Quota | None] = BoundedDict(10_000)
 
     def ping(self, source: str) -> None:
         """Count a ping, or refuse it.
@@ -268,7 +263,8 @@ class Admission:
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
         """Remember for ``FAILED_PAUSE`` seconds that a verification failed."""
         self._failures[_identity(intent)] = _Failure(
-            error.reason[:MAX_REASON],
+            # How many characters of the reason of a failure are remembered.
+            error.reason[:300],
             error.refused,
             self._clock.seconds() + FAILED_PAUSE,
         )

@@ -30,9 +30,6 @@ DATABASE_TIMEOUT: Final = 2.0
 #: 30 seconds for a lock; a group of operations takes a fraction of a second.
 STUCK_AFTER: Final = 10.0
 
-#: How full the queue of a sink may be.
-FULL: Final = 0.9
-
 Check: TypeAlias = Callable[[], str | Awaitable[str]]
 
 
@@ -196,7 +193,8 @@ def bus(bus: _Bus) -> Callable[[], str]:
 
     def check() -> str:
         fill = bus.fill()
-        behind = sorted(name for name, part in fill.items() if part >= FULL)
+        # How full the queue of a sink may be.
+        behind = sorted(name for name, part in fill.items() if part >= 0.9)
         if behind:
             raise Unavailable(
                 f"the queues of these sinks are nearly full: {', '.join(behind)}; they lose no "

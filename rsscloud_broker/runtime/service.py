@@ -39,9 +39,6 @@ REST = 3.5
 #: Seconds that all parts together have to stop; after that each remaining part has ``MOMENT``.
 STOP_WITHIN, MOMENT = STOP_TIMEOUT + REST, 0.1
 
-#: How many file descriptors the broker asks the system for at least.
-DESCRIPTORS = 16_384
-
 
 class CannotStart(SystemExit, Exception):
     """The broker cannot start.  The text says why, for people.
@@ -160,7 +157,8 @@ class BrokerService(MultiService):
 
     def allow_descriptors(self, needed: int) -> None:
         """Raise the limit of file descriptors to ``needed``; log a warning if that fails."""
-        allowed = file_descriptors.allow(max(DESCRIPTORS, needed))
+        # How many file descriptors the broker asks the system for at least.
+        allowed = file_descriptors.allow(max(16_384, needed))
         if allowed < needed:
             self.log.warn(
                 "The process may open {allowed} file descriptors (ulimit -n), but the configured "

@@ -24,9 +24,6 @@ from rsscloud_broker.simplefeed.documents import FeedDocument, parse
 from rsscloud_broker.simplefeed.errors import DocumentMissing, FeedUnavailable, FollowError
 from rsscloud_broker.wire.http_dates import http_date
 
-#: How many redirects are followed.
-REDIRECTS: Final = 5
-
 _MISSING: Final = frozenset({404, 410})
 _ACCEPT: Final = "application/atom+xml, application/xml;q=0.9, text/xml;q=0.9, */*;q=0.1"
 
@@ -90,7 +87,12 @@ class DocumentReader:
         """
         try:
             reply: OutboundReply = await self._outbound.request(
-                "GET", url, {"Accept": _ACCEPT, **conditions}, b"", REDIRECTS
+                # How many redirects are followed.
+                "GET",
+                url,
+                {"Accept": _ACCEPT, **conditions},
+                b"",
+                5,
             )
         except TooLarge as error:
             raise FeedUnavailable(

@@ -42,9 +42,6 @@ FRESH: Final = 1.0
 #: How many recent documents are kept in memory.
 REMEMBERED: Final = 32
 
-#: Of how many logs it is known that they have changed.
-_CHANGED: Final = 1000
-
 
 @frozen
 class Written:
@@ -107,7 +104,8 @@ class Feeds:
         self._links = links
         self._recent = Remembering(self._look, clock, FRESH, REMEMBERED)
         self._written: BoundedDict[str, Written | None] = BoundedDict(REMEMBERED)
-        self._changed: BoundedDict[str, bool] = BoundedDict(_CHANGED)
+        # Of how many logs it is known that they have changed.
+        self._changed: BoundedDict[str, bool] = BoundedDict(1000)
         # Two threads must not write one file at the same time.
         self._writing = DeferredLock()
 

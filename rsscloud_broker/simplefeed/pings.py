@@ -23,7 +23,6 @@ An entry of another feed can be read, too: it counts as a ping of the page that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from rsscloud_broker.model import Ping
 from rsscloud_broker.simplefeed.entries import Category, Entry, Link
@@ -33,9 +32,6 @@ from rsscloud_broker.wire.web_address import MAX_URL, fault_of
 
 #: The titles of the links to a feed and to a page that has changed.
 FEED, CHANGED_PAGE = "feed", "changed page"
-
-#: How many tags are read.
-_MAX_TAGS: Final = 50
 
 
 class NotAPing(ValueError):
@@ -82,7 +78,8 @@ def ping_of(entry: Entry, source: str) -> Ping:
         entry.updated if entry.published is None else entry.published,
         changes_url=changed,
         rss_url=feed,
-        tags=tuple(each.term for each in entry.categories if not each.scheme)[:_MAX_TAGS],
+        # How many tags are read.
+        tags=tuple(each.term for each in entry.categories if not each.scheme)[:50],
         origin=extended(passed, source),
     )
 

@@ -7,17 +7,12 @@ the business of the follower.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, Position
 from rsscloud_broker.simplefeed.documents import FeedDocument, index_after
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import EntryFailed, FollowError, Stopped
 from rsscloud_broker.simplefeed.waiting import Limits, Waiting
-
-#: After so many seconds the position is saved, even if fewer entries were processed than the
-#: handler allows, so that somebody who is often killed gets on.
-SAVE_AFTER: Final = 0.2
 
 
 class Processing:
@@ -99,7 +94,9 @@ class Processing:
             await self._hand_on(some, document.url)
             self.position = Position(some[-1].id, some[-1].updated, permanent)
             self._unsaved += len(some)
-            is_late = self._clock.seconds() - self._saved_at >= SAVE_AFTER
+            # After so many seconds the position is saved, even if fewer entries were processed than
+            # the handler allows, so that somebody who is often killed gets on.
+            is_late = self._clock.seconds() - self._saved_at >= 0.2
             if self._unsaved >= batch or is_late:
                 await self.save()
 

@@ -30,10 +30,6 @@ from rsscloud_broker.sinks.files import publish_change_list, records_in
 from rsscloud_broker.util.clock import OnOneNode
 from rsscloud_broker.wire.change_list import HOUR, Unit, archive_path
 
-#: The sink works so many seconds after each full minute: by then a ping that arrived at the end
-#: of an hour is most likely committed.
-_AFTER: Final = 5
-
 #: How many pings are deleted at a time.
 _PORTION: Final = 1000
 
@@ -72,7 +68,9 @@ class ArchiveSink(OnOneNode):
             self._look,
             parts.store,
             name=self.name,
-            after=_AFTER,
+            # The sink works so many seconds after each full minute: by then a ping that arrived at
+            # the end of an hour is most likely committed.
+            after=5,
             at_start=True,
         )
         self._parts = parts

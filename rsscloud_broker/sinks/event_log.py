@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
 
 from attrs import field, frozen
 from attrs.validators import and_, ge, gt, le
@@ -45,8 +44,6 @@ PORTION, PORTIONS = 2000, 1000
 
 #: How many refusals get an entry of their own in a minute: of one caller, and in all.
 REFUSALS_OF_SOURCE, REFUSALS = 30, 1000
-
-_DAY: Final = 86_400.0
 
 
 @frozen
@@ -210,7 +207,7 @@ class EventLogSink(EachPeriod):
 
     async def _prune(self, due_at: float) -> None:
         """Remove old entries, in portions, so that no other operation waits long."""
-        before = self._wall_seconds() - self._options.days * _DAY
+        before = self._wall_seconds() - self._options.days * 86_400.0
         for _ in range(PORTIONS):
             removed = await self._store.prune_log(before, self._options.max_entries, PORTION)
             if removed < PORTION or not self.running:

@@ -5,8 +5,6 @@ One file that cannot be copied must not keep others waiting, nor fill the log.
 
 from __future__ import annotations
 
-from typing import Final
-
 from attrs import frozen
 from twisted.logger import Logger
 
@@ -16,9 +14,6 @@ from rsscloud_broker.model.shared import SharedDocument
 #: Seconds until a file is tried again: at first, and at most.  Each pause takes twice as long as
 #: the one before.
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 600.0
-
-#: How many files are remembered.  Further ones are copied when somebody asks for them.
-REMEMBERED: Final = 10_000
 
 
 @frozen
@@ -50,7 +45,8 @@ class LateCopies:
         :param error: says more of this document.
         """
         earlier = self._late.get(document.name)
-        if earlier is None and len(self._late) >= REMEMBERED:
+        # How many files are remembered.  Further ones are copied when somebody asks for them.
+        if earlier is None and len(self._late) >= 10_000:
             return
         known = any(one.reason == reason for one in self._late.values())
         failures = earlier.failures if earlier and earlier.document.id == document.id else 0

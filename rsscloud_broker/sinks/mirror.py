@@ -40,20 +40,11 @@ from rsscloud_broker.util.retry import StoreRetry
 #: How many documents are compared with the disk at a time.
 AT_ONCE: Final = 500
 
-#: How many files are copied at the same time.
-COPIES: Final = 4
-
-#: A document may appear in the database so many seconds behind one that was stored after it.
-OVERLAP: Final = 30.0
-
 #: For how many seconds, and of how many files, the mirror remembers that there is none.
 MISSING, MISSING_NAMES = 5.0, 10_000
 
 #: The archive sink may write the same archive at the same time, under the usual name.
 _UNFINISHED: Final = ".stored.part"
-
-#: How many bytes of an archive are read at a time to store it.
-_READ: Final = 1_000_000
 
 _ARCHIVES: Final = "[0-9][0-9][0-9][0-9]/[0-9][0-9]/[0-9][0-9]/[0-9][0-9].xml"
 
@@ -75,7 +66,8 @@ class Mirror(Service):
         self._parts = parts
         self._store = parts.store
         self._directory = parts.public_directory
-        self._places = DeferredSemaphore(COPIES)
+        # How many files are copied at the same time.
+        self._places = DeferredSemaphore(4)
         self._locks: dict[str, DeferredLock] = {}
         self._missing: BoundedDict[str, float] = BoundedDict(MISSING_NAMES)
         self._seen: float | None = None  # the time of the newest document that was looked at
@@ -102,7 +94,9 @@ class Mirror(Service):
         if not (is_hint and self.running) or self._seen is None:
             return
         try:
-            documents = await self._store.documents_since(self._seen - OVERLAP)
+            # A document may appear in the database so many seconds behind one that was stored after
+            # it.
+            documents = await self._store.documents_since(self._seen - 30.0)
             timely = [one for one in documents if not self._late.waits(one)]
             for one in await self._differing(timely):
                 await self._copy_or_put_off(one)
@@ -322,5 +316,6 @@ class Mirror(Service):
 def _read_into(file: FilePath[str], draft: Draft) -> None:
     """Write the content of a file to a draft.  Blocks."""
     with file.open() as opened:
-        while data := opened.read(_READ):
+        # How many bytes of an archive are read at a time to store it.
+        while data := opened.read(1_000_000):
             draft.write(data)

@@ -49,12 +49,6 @@ from rsscloud_broker.wire.web_address import fault_of
 #: How many targets there may be.
 MAX_TARGETS: Final = 50
 
-#: The progress of a target that the configuration does not name is kept for so many seconds.
-KEPT: Final = 7 * 86_400.0
-
-#: How many feeds a second have their clouds and hubs pinged, at most.
-FOREIGN_RATE: Final = 20.0
-
 #: The places that the URL of a target by ``get`` may have.
 _PLACES: Final = re.compile(r"\{(?:name|url|rssUrl)\}")
 
@@ -198,7 +192,8 @@ class _Targets(Service):
         options, now = self._options, self._parts.clock.wall_seconds()
         names = [target.name for target in options.targets]
         names += [LABEL] if options.foreign_clouds else []
-        return self._parts.store.begin_relay(names, now, now - KEPT)
+        # The progress of a target that the configuration does not name is kept for so many seconds.
+        return self._parts.store.begin_relay(names, now, now - (7 * 86_400.0))
 
     def _begin_workers(self, found: Sequence[RelayProgress]) -> None:
         options, parts = self._options, self._parts
@@ -220,7 +215,8 @@ class _Targets(Service):
         if options.foreign_clouds:
             clouds = ForeignClouds(sender, parts)
             rules = Rules(
-                rate=FOREIGN_RATE,
+                # How many feeds a second have their clouds and hubs pinged, at most.
+                rate=20.0,
                 at_once=AT_ONCE,
                 window=options.window,
             )

@@ -36,17 +36,11 @@ from rsscloud_broker.wire.text import clean
 #: The protocols of targets.
 Protocol: TypeAlias = Literal["xml-rpc", "soap", "get", "rsscloud", "websub"]
 
-#: How many redirects of a call are followed, with the same method and body.
-REDIRECTS: Final = 3
-
 #: Statuses of 400 to 499 after which the same ping may be accepted later.
 PASSING: Final = frozenset({408, 425, 429})
 
 #: Seconds for which a server that does not know ``extendedPing`` is sent ``ping`` only.
 PLAIN_FOR: Final = 3600.0
-
-#: How many characters of an answer are kept: strangers write them.
-MAX_ANSWER: Final = 200
 
 XML: Final = {"content-type": "text/xml; charset=utf-8"}
 _FORM: Final = {"content-type": "application/x-www-form-urlencoded"}
@@ -189,7 +183,8 @@ def _rsscloud(reply: OutboundReply) -> Answer:
 
 
 def _short(text: str) -> str:
-    return clean(text)[:MAX_ANSWER]
+    # How many characters of an answer are kept: strangers write them.
+    return clean(text)[:200]
 
 
 @frozen
@@ -208,7 +203,12 @@ class Sender:
         headers = {**message.headers, **headers_of(ping, self.identity)}
         try:
             reply = await self.outbound.request(
-                message.method, message.url, headers, message.body, REDIRECTS
+                # How many redirects of a call are followed, with the same method and body.
+                message.method,
+                message.url,
+                headers,
+                message.body,
+                3,
             )
         except AddressRefused as error:
             return Answer(False, _short(str(error)), healthy=False)

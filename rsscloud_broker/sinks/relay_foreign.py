@@ -31,9 +31,6 @@ from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.origin import has_passed
 from rsscloud_broker.wire.web_address import fault_of
 
-#: How many clouds and hubs of one feed are pinged.
-MAX_OF_FEED: Final = 3
-
 #: Of how many pings the calls may be under way at the same time.
 AT_ONCE: Final = 100
 
@@ -138,7 +135,8 @@ class ForeignClouds:
             for destination in dict.fromkeys(destinations(status.feed))
             if self._is_foreign(destination, ping)
         )
-        await together(self._tell(each, ping, topic) for each in islice(foreign, MAX_OF_FEED))
+        # How many clouds and hubs of one feed are pinged.
+        await together(self._tell(each, ping, topic) for each in islice(foreign, 3))
 
     def _is_foreign(self, destination: Destination, ping: Ping) -> bool:
         url = destination.url

@@ -44,12 +44,6 @@ BATCH: Final = 200
 #: Seconds between two reads while there are pings; and at most, while there are none.
 PAUSE, LOOK = 0.1, 2.0
 
-#: Seconds between two times that the progress is stored.
-SAVE_EACH: Final = 1.0
-
-#: How many pings are remembered by each target, to find repeats.
-REMEMBERED: Final = 20_000
-
 #: A call may begin so many seconds early, so that no timer is needed for so little; and a target
 #: that was called late, since other work was done, is called more often for so many seconds.
 SOON, CREDIT = 0.001, 0.1
@@ -115,7 +109,8 @@ class Worker:
         self._counted = partial(parts.counters.relays.labels, label)
         self._where = target.url or label
         self._store_retry = StoreRetry(parts.clock, "Relaying")
-        self._recent: BoundedDict[tuple[str, str, str], float] = BoundedDict(REMEMBERED)
+        # How many pings are remembered by each target, to find repeats.
+        self._recent: BoundedDict[tuple[str, str, str], float] = BoundedDict(20_000)
         self._begun = progress.ping_id
         self._upcoming: deque[Ping] = deque()
         longest = max(RETRIES, default=0.0) * (1 + JITTER)
@@ -278,7 +273,8 @@ class Worker:
         self.log.error("Relaying to {url} is put off: {error}", url=self._where, error=error)
 
     async def _save_now_and_then(self) -> None:
-        if self._clock.seconds() - self._saved_at >= SAVE_EACH:
+        # Seconds between two times that the progress is stored.
+        if self._clock.seconds() - self._saved_at >= 1.0:
             await self._save()
 
     async def _save(self) -> None:

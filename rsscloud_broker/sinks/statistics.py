@@ -35,9 +35,6 @@ _PRIVATE: Final = {"private", *PRIVATE_PROTOCOLS}
 #: Seconds between two counts of all topics and subscriptions, which read through their tables.
 MEASURE_EACH: Final = 600
 
-#: How many topics of each hour are remembered as its most pinged ones.
-BUSY_TOPICS: Final = 100
-
 
 @frozen
 class StatisticsOptions:
@@ -131,7 +128,10 @@ class StatisticsSink(EachPeriod):
         if await self._is_mine("statistics of hours", HOUR, now):
             hour = int(now // HOUR) - 1
             busiest = await self._statistics.pinged_topics(
-                hour * HOUR, (hour + 1) * HOUR, BUSY_TOPICS
+                # How many topics of each hour are remembered as its most pinged ones.
+                hour * HOUR,
+                (hour + 1) * HOUR,
+                100,
             )
             await self._statistics.put_busy_topics(hour, busiest)
             await self._statistics.prune_statistics(now, self._options.days * 24)

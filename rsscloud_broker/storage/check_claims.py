@@ -24,9 +24,6 @@ from rsscloud_broker.storage.schema import CHECK_WAITS, topic
 #: because they are busy.
 _SOURCES, _PASSED_OVER = 10, 200
 
-#: How many checks that were put off become ready in one claim.
-_READY_AT_ONCE = 500
-
 # These are built once, since to build them takes longer than to execute them.
 
 _FIRST_SOURCE = (
@@ -128,7 +125,8 @@ def _make_ready(conn: Connection, now: int) -> int | None:
     :returns: when the next of the others is ready; None if there is none.
     """
     due = topic.c.check_due_at
-    ready = select(topic.c.id).where(due <= now).order_by(due).limit(_READY_AT_ONCE)
+    # How many checks that were put off become ready in one claim.
+    ready = select(topic.c.id).where(due <= now).order_by(due).limit(500)
     keys = list(conn.scalars(ready.with_for_update(skip_locked=True, key_share=True)))
     if keys:
         conn.execute(update(topic).where(topic.c.id.in_(keys)).values(check_due_at=None))

@@ -71,7 +71,6 @@ _URL = re.compile(r"https?://[^\s\x00-\x1f\x7f\ud800-\udfff]+", re.IGNORECASE)
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
-_SERVER_LEASE_SECONDS = 25 * 3600
 #: After so many errors in a row rsscloud-server calls a callback no more.
 _SERVER_ERRORS = 3
 _LONGEST_LEASE_SECONDS = 10**9
@@ -250,7 +249,7 @@ def _server_subscription(topic: str, item: _Value) -> Subscription:
     procedure = item.member("notifyProcedure")
     has_procedure = procedure.value is not None and procedure.value is not False
     details = _details(item)
-    length = details.member("leaseSeconds", _SERVER_LEASE_SECONDS)
+    length = details.member("leaseSeconds", 25 * 3600)
     seconds = length.whole(1, _LONGEST_LEASE_SECONDS)
     # rsscloud-server writes the epoch for "never".
     last_error_at = item.member("whenLastError").time_or_none() or None

@@ -43,12 +43,6 @@ from rsscloud_broker.storage.topic_urls import key_of
 #: How many notifications one answer of a host can make due, and how many of them one transaction.
 MAX_MADE_DUE, _MADE_DUE_AT_ONCE = 10_000, 500
 
-#: Greater than all ids.
-_NO_END = 2**62
-
-#: So many notifications of busy hosts are passed over before the hosts are looked at instead.
-_PASSED_OVER = 1000
-
 #: How many hosts are looked at then: so many at a time, and so many times at most.
 _HOSTS, _TIMES = 200, 25
 
@@ -113,7 +107,8 @@ def find_due(
 
     :param after: the ``after`` of the last time.
     """
-    given = {"now": to_micros(now), "most": limit + (_PASSED_OVER if busy else 0)}
+    # So many notifications of busy hosts are passed over before the hosts are looked at instead.
+    given = {"now": to_micros(now), "most": limit + (1000 if busy else 0)}
     first = _FIRST_ON_SQLITE if sqlite.serves(conn) else _FIRST
     found = conn.execute(first, given).all()
     keys = [key for key, host in found if host not in busy][:limit]
@@ -207,7 +202,8 @@ async def make_due(read: Run, write: Run, host: str, origin: str, now: float) ->
     found = False
     for name in await _hosts_named(read, host):
         left = MAX_MADE_DUE
-        place: tuple[int, int] | None = (at, _NO_END)
+        # Greater than all ids.
+        place: tuple[int, int] | None = (at, 2**62)
         while place is not None and left > 0:
             keys, place = await read(partial(_put_off, name, origin, place))
             if keys:

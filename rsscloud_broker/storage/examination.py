@@ -40,10 +40,6 @@ from rsscloud_broker.storage.upgrade import (
 #: Seconds to wait for another process that writes, or for a server that does not answer.
 TIMEOUT = 5
 
-#: How often each of two connections asks for its session: other programs that use the same pooler
-#: may have them change.
-_ASKED = 5
-
 _RIGHTS = ["SELECT", "INSERT", "UPDATE", "DELETE"]
 
 _LACKING = text(
@@ -147,7 +143,9 @@ def _check_sessions(engine: Engine) -> None:
     alone = engine.execution_options(isolation_level="AUTOCOMMIT")
     with database_errors(), alone.connect() as one, alone.connect() as other:
         sessions = [
-            {each.execute(select(func.pg_backend_pid())).scalar_one() for _ in range(_ASKED)}
+            # How often each of two connections asks for its session: other programs that use the
+            # same pooler may have them change.
+            {each.execute(select(func.pg_backend_pid())).scalar_one() for _ in range(5)}
             for each in (one, other)
         ]
     if any(len(each) > 1 for each in sessions) or sessions[0] == sessions[1]:

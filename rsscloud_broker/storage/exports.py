@@ -40,9 +40,6 @@ from rsscloud_broker.storage.schema import (
     topic,
 )
 
-#: Rows that are in memory at a time.
-_ROWS = 500
-
 _STEP = "  "
 
 _present = topic.alias("present")
@@ -100,7 +97,8 @@ def export_text(conn: Connection, now: float) -> Iterator[str]:
         "exported_at": format_time(to_micros(now)),
         "blocks": [_block(one) for one in all_blocks(conn)],
     }
-    rows = conn.execution_options(yield_per=_ROWS).execute(_EXPORTED)
+    # Rows that are in memory at a time.
+    rows = conn.execution_options(yield_per=500).execute(_EXPORTED)
     topics = (_topic(members) for _, members in groupby(rows, lambda row: row.url))
     yield from _object(head, "topics", topics, "")
     yield "\n"

@@ -19,9 +19,6 @@ from rsscloud_broker.database.engine import database_errors
 from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.storage.examination import TIMEOUT
 
-#: SQLite asks after so many of its instructions whether to go on.
-_INSTRUCTIONS = 100_000
-
 
 @frozen
 class FileHealth:
@@ -51,7 +48,8 @@ def file_health(file: Path, seconds: float) -> FileHealth:
             for name in ("page_count", "freelist_count", "page_size")
         )
         until = time.monotonic() + seconds
-        connection.set_progress_handler(lambda: time.monotonic() > until, _INSTRUCTIONS)
+        # SQLite asks after so many of its instructions whether to go on.
+        connection.set_progress_handler(lambda: time.monotonic() > until, 100_000)
         is_whole = True
         try:
             found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(10)")]

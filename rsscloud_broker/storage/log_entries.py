@@ -45,10 +45,6 @@ from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.storage.log_schema import LOG_BLOCK, log_entry
 from rsscloud_broker.storage.settled import announce, settled
 
-#: How many entries of a topic or a host are searched for those of a kind.  A search through all of
-#: them could take seconds.
-SEARCHED = 10_000
-
 #: How many ids a block has, as in ``log_schema.LOG_BLOCK``.
 _BLOCK = 16_384
 
@@ -158,7 +154,9 @@ def _of_key(
     text, key = (wanted.topic, _ROW.topic_key) if wanted.topic else (wanted.host, _ROW.host_key)
     conditions = _conditions(wanted)
     found: list[LogEntry] = []
-    done, number, to_search = 0, 1, SEARCHED
+    # How many entries of a topic or a host are searched for those of a kind.  A search through all
+    # of them could take seconds.
+    done, number, to_search = 0, 1, 10_000
     while len(found) < limit and done < len(blocks) and to_search > 0:
         # The more blocks had too little, the more are looked into at once.
         some = blocks[done : done + number]

@@ -33,8 +33,6 @@ from rsscloud_broker.storage.topic_urls import (
     named,
 )
 
-_LONGEST_RESULT = 300
-
 _PLAN = (
     update(topic)
     .where(
@@ -132,7 +130,7 @@ def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
         .where(topic.c.id == key_of(url))
         .values(
             asked_at=to_micros(at),
-            result=reason[:_LONGEST_RESULT],
+            result=reason[:300],
             failures=topic.c.failures + 1,
         )
         .returning(topic.c.id, topic.c.check_awaited)

@@ -51,28 +51,14 @@ from rsscloud_broker.wire.node_states import CLOCK_TOLERANCE, clock_sentence
 #: Seconds between two heartbeats, and between two looks for work without a hint.
 BEAT: Final = 1.0
 
-#: Over how many heartbeats the rates of the node are averaged.
-_AVERAGED: Final = 10
-
-#: Seconds for which the thread waits for hints at a time, and so until it notices that it is to
-#: stop.
-_WAIT: Final = 0.2
-
 #: Seconds until the thread connects again after it has lost its connection.
 _RECONNECT: Final = 1.0
-
-#: The thread gives up a connection on which the server does not answer for so many seconds: there
-#: may be another server by then.
-_SILENCE: Final = 4.0
 
 #: After a longer time without a heartbeat, in seconds, the others may have had none either.
 _GAP: Final = 4.0
 
 #: So many seconds after that, all nodes that live have written their heartbeats again.
 _STEADY_AFTER: Final = 4.0
-
-#: Seconds between two log lines that say that the heartbeat is late.
-_LOG_INTERVAL: Final = 60.0
 
 
 @frozen
@@ -93,7 +79,8 @@ class _Work:
 
     def __init__(self, counters: Counters) -> None:
         self._counters = {"pings": counters.pings, "notifications": counters.deliveries}
-        self._earlier = deque([self._measure()], _AVERAGED)
+        # Over how many heartbeats the rates of the node are averaged.
+        self._earlier = deque([self._measure()], 10)
 
     def done(self) -> dict[str, float]:
         """The values for the columns of the row of the node."""
@@ -158,7 +145,9 @@ class Pulse(Service):
         super().startService()
         if make_url(self._url).get_backend_name() != postgresql.DIALECT:
             return
-        engine = open_engine(self._url, of_broker=True, silence=_SILENCE)
+        # The thread gives up a connection on which the server does not answer for so many seconds:
+        # there may be another server by then.
+        engine = open_engine(self._url, of_broker=True, silence=4.0)
         with suppress(SQLAlchemyError), engine.connect() as connection:
             self._read_clock(connection)  # before anything is stored with a time
         self._stop.clear()
@@ -216,7 +205,8 @@ class Pulse(Service):
         if is_late:
             why = as_unavailable(error) or f"the database cannot be used right now: {error}"
             self._store.give_up(str(why))
-        if time.monotonic() - self._logged_at < _LOG_INTERVAL:
+        # Seconds between two log lines that say that the heartbeat is late.
+        if time.monotonic() - self._logged_at < 60.0:
             return
         self._logged_at = time.monotonic()
         reason = getattr(error, "orig", None) or error  # without the statement
@@ -257,7 +247,9 @@ class Pulse(Service):
         while not self._stop.is_set():
             if time.monotonic() - self._beat_at >= BEAT:
                 self._beat(connection)
-            for notice in driver.notifies(timeout=_WAIT):
+            # Seconds for which the thread waits for hints at a time, and so until it notices that
+            # it is to stop.
+            for notice in driver.notifies(timeout=0.2):
                 self._reactor.callFromThread(self._hinted, notice.payload)
 
     def _beat(self, connection: Connection) -> None:

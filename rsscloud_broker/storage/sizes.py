@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
 
 from sqlalchemy import Connection, func, select
 
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.storage.schema import CHECK_WAITS, topic
-
-#: Up to how many topics that wait are counted, so that this takes some milliseconds at most.
-COUNTED_TO: Final = 10_000
 
 
 def sizes(conn: Connection) -> Mapping[str, int]:
@@ -43,6 +39,7 @@ def waiting_checks(conn: Connection) -> Mapping[str, int]:
     states = {"ready": CHECK_WAITS, "put_off": topic.c.check_due_at.is_not(None)}
     found = {}
     for state, is_in_it in states.items():
-        some = select(topic.c.id).where(is_in_it).limit(COUNTED_TO).subquery()
+        # Up to how many topics that wait are counted, so that this takes some milliseconds at most.
+        some = select(topic.c.id).where(is_in_it).limit(10_000).subquery()
         found[state] = conn.execute(select(func.count()).select_from(some)).scalar_one()
     return found

@@ -38,9 +38,6 @@ MINUTES_KEPT: Final = 25 * HOUR
 #: Of how many minutes or hours one transaction removes the numbers.
 _PRUNED: Final = 60
 
-#: How many pings one statement counts by what they name.
-MOST_PINGS: Final = 500_000
-
 
 def add_statistics(
     conn: Connection, at: float, counted: Mapping[str, int], measured: Mapping[str, int]
@@ -145,7 +142,8 @@ def pinged_topics(conn: Connection, since: float, until: float, limit: int) -> l
         select(url)
         .where(ping.c.received_at >= to_micros(since), ping.c.received_at < to_micros(until))
         .order_by(ping.c.received_at.desc(), ping.c.id.desc())
-        .limit(MOST_PINGS)
+        # How many pings one statement counts by what they name.
+        .limit(500_000)
         .subquery()
     )
     number = func.count().label("number")

@@ -23,9 +23,6 @@ _GZIP_WINDOW: Final = 31  # zlib: the largest window, and the gzip format
 PART: Final = ".part"
 _COPIED: Final = ".copy.part"
 
-#: How many bytes are unpacked and written at a time.
-_UNPACKED_AT_ONCE: Final = 1_000_000
-
 
 class Draft:
     """A file and its gzipped twin while they are written.
@@ -117,7 +114,8 @@ class Copy:
         twin.write(gzipped)
         while gzipped:  # so that little text which unpacks to much is never in memory as a whole
             try:
-                data = self._decompressor.decompress(gzipped, _UNPACKED_AT_ONCE)
+                # How many bytes are unpacked and written at a time.
+                data = self._decompressor.decompress(gzipped, 1_000_000)
             except zlib.error:
                 self._is_damaged = True
                 return

@@ -42,11 +42,6 @@ LOOK = 5.0
 #: be little enough for SQLite's checkpoint.
 LEAST_PAUSE = 0.05
 
-#: The wall clock counts as set if it differs from the expected time by so many seconds.  Smaller
-#: differences are normal: the system adjusts it all the time, and a busy process reads the two
-#: clocks one after the other.
-JUMP = 1.0
-
 #: Seconds until a node looks again at a job that another node is at.
 ELSEWHERE = 1.0
 
@@ -391,7 +386,10 @@ class WallClockWatch(Service):
         before, self._difference = self._difference, self._measure()
         self._wait()
         jump = self._difference - before
-        if abs(jump) < JUMP:
+        # The wall clock counts as set if it differs from the expected time by so many seconds.
+        # Smaller differences are normal: the system adjusts it all the time, and a busy process
+        # reads the two clocks one after the other.
+        if abs(jump) < 1.0:
             return
         self.log.warn(
             "The wall clock was set {direction} by {seconds:.0f} s.",

@@ -20,9 +20,6 @@ from rsscloud_broker.errors import Unavailable
 UNAVAILABLE_PAUSE = 10.0
 FIRST_PAUSE = 1.0
 
-#: Seconds between two log lines while the store is unavailable, however many operations wait.
-_LOG_INTERVAL = 60.0
-
 T = TypeVar("T")
 
 
@@ -80,7 +77,9 @@ class StoreRetry:
 
     def _log(self, error: Unavailable, of: str) -> None:
         now = self._clock.seconds()
-        if now - self._logged_at >= _LOG_INTERVAL:
+        # Seconds between two log lines while the store is unavailable, however many operations
+        # wait.
+        if now - self._logged_at >= 60.0:
             self._logged_at = now
             what = " ".join(filter(None, (self._what, of)))
             self.log.error("{what} is put off: {error}", what=what, error=error)

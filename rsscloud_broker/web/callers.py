@@ -39,9 +39,6 @@ _TOKEN: Final = re.compile("[A-Za-z0-9_-]{32}")
 #: somebody has signed in with this browser before.
 SESSION, FORM, KNOWN = "session", "form", "known"
 
-#: Seconds for which a browser keeps the last of these.
-KNOWN_SECONDS: Final = 365 * 86_400
-
 
 class _Traceable(Protocol):
     """A request that knows how it came: see ``front_doors.limits``."""
@@ -175,7 +172,8 @@ def begin_session(request: Request, cookies: Cookies, signed_in: SignedIn, now: 
     """
     cookies.put(request, SESSION, signed_in.secret, signed_in.expires_at - now)
     if signed_in.known:
-        cookies.put(request, KNOWN, signed_in.known, KNOWN_SECONDS)
+        # Seconds for which a browser keeps the last of these.
+        cookies.put(request, KNOWN, signed_in.known, 365 * 86_400)
 
 
 def form_token(request: Request, cookies: Cookies) -> str:

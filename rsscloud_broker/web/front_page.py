@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 from urllib.parse import urlsplit
 
 from attrs import frozen
@@ -26,9 +25,6 @@ from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import moment, strangers
-
-#: Seconds for which the page is remembered for strangers.
-_FRESH: Final = 1.0
 
 
 @frozen
@@ -90,7 +86,8 @@ class _FrontPage:
         self._callers = parts.callers
         self._shows_pings = options.recent_pings
         self._slots = slots
-        self._for_strangers = Remembering(self._rendered, parts.clock, _FRESH, 1)
+        # Seconds for which the page is remembered for strangers.
+        self._for_strangers = Remembering(self._rendered, parts.clock, 1.0, 1)
 
     async def answer(self, request: Request) -> Answer:
         """The front page, for whoever looks at it."""

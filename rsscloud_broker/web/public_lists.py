@@ -48,9 +48,6 @@ from rsscloud_broker.wire import opml
 #: How many pings a page of ``/changes`` shows at most.
 SHOWN: Final = 50
 
-#: About how many bytes the rows of such a page have at most.  A page with long URLs shows fewer.
-ROWS_BYTES: Final = 85_000
-
 #: How many topics a part of a list has at most.
 PART: Final = 500
 
@@ -225,7 +222,9 @@ def _fitting(pings: Sequence[Ping]) -> Iterator[Ping]:
     size = 0
     for ping in pings:
         size += 500 + _cost(clipped(ping.name)) * 2 + _cost(ping.url) + _cost(ping.rss_url)
-        if size > ROWS_BYTES and ping is not pings[0]:
+        # About how many bytes the rows of such a page have at most.  A page with long URLs shows
+        # fewer.
+        if size > 85_000 and ping is not pings[0]:
             return
         yield ping
 

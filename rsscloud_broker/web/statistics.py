@@ -13,13 +13,8 @@ from rsscloud_broker.interfaces import IStatistics
 from rsscloud_broker.model.work import MEASURED, PingedTopic
 from rsscloud_broker.web.words import iso
 
-#: How many of the most pinged topics are shown.
-_BUSIEST: Final = 20
-
 #: The shares of notifications for which a page says how long they took at most.
 _PERCENTILES: Final = (50, 95, 99)
-
-_HOUR: Final = 3600
 
 
 @frozen
@@ -202,7 +197,7 @@ async def read(view: IStatistics, period: Period, now: float) -> Statistics:
     since = end - period.seconds
     begins = range(since, end, period.step)
     stored = await view.statistics(since, end, period.step)
-    busiest = view.pinged_topics if period.seconds <= _HOUR else view.busy_topics
+    busiest = view.pinged_topics if period.seconds <= 3600 else view.busy_topics
     return Statistics(
         period=period,
         begins=begins,
@@ -216,7 +211,8 @@ async def read(view: IStatistics, period: Period, now: float) -> Statistics:
             for name, steps in stored.items()
             if name.startswith(MEASURED)
         },
-        busiest=await busiest(since, end, _BUSIEST),
+        # How many of the most pinged topics are shown.
+        busiest=await busiest(since, end, 20),
     )
 
 

@@ -52,9 +52,6 @@ from rsscloud_broker.wire.web_address import fault_of
 #: How many entries of the event log each table shows.
 SHOWN: Final = 10
 
-#: How many characters of a sentence about an entry are shown.
-MAX_SENTENCE: Final = 400
-
 #: Seconds for which the entries of the event log are remembered, and of how many topics.
 _FRESH, _TOPICS = 1.0, 500
 
@@ -289,4 +286,5 @@ def _cell(column: str, content: Flattenable) -> Tag:
 def _sentence(entry: LogEntry) -> Tag:
     """What an entry says, in a sentence, as the page of the event log says it."""
     line = line_of(entry)
-    return strangers(f"{line.before}{clipped(line.topic)}{line.after}", MAX_SENTENCE)
+    # How many characters of a sentence about an entry are shown.
+    return strangers(f"{line.before}{clipped(line.topic)}{line.after}", 400)

@@ -26,9 +26,6 @@ from rsscloud_broker.wire.origin import BadOrigin, extended, read_origin, read_t
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import MAX_URL, fault_of
 
-#: How many records a list may have at most.
-MAX_RECORDS: Final = 200_000
-
 #: Seconds by which the clock of another server may be ahead.
 AHEAD: Final = 300.0
 
@@ -37,9 +34,6 @@ _SECONDS_IN: Final[Mapping[Unit, float]] = {"minutes": 60.0, "seconds": 1.0}
 #: A list whose newest records reach back to some time, in steps of at most so many seconds, is
 #: taken to have all pings since then.  A record that is older by more than that may stand alone.
 LONGEST_STEP: Final = 600.0
-
-#: The root, its records, and nothing within them.
-_MAX_DEPTH: Final = 3
 
 _AGE: Final = re.compile(r"[0-9]{1,9}")
 
@@ -110,7 +104,9 @@ def read_list(
     :raises NotAList: the document is not a change list.
     """
     try:
-        root = xml.parse(document, max_depth=_MAX_DEPTH, max_elements=MAX_RECORDS + 1)
+        # How many records a list may have at most.
+        # The root, its records, and nothing within them.
+        root = xml.parse(document, max_depth=3, max_elements=200_000 + 1)
     except xml.MalformedXML as error:
         raise NotAList(f"it is not a change list: {error.reason}") from None
     if xml.local_name(root) != "weblogUpdates":

@@ -11,9 +11,6 @@ from rsscloud_broker.wire.http_dates import http_date
 
 _ETAGS: Final = re.compile(rb'(?:W/)?("[^"]*")')
 
-#: How many bytes of ``If-None-Match`` are looked at.
-_MOST: Final = 4000
-
 
 def has_version(
     tags: Sequence[bytes] | None,
@@ -31,7 +28,8 @@ def has_version(
     :param modified_at: its Last-Modified, in whole seconds since the epoch; None if it has none.
     """
     if tags is not None:
-        known = b",".join(tags)[:_MOST]
+        # How many bytes of ``If-None-Match`` are looked at.
+        known = b",".join(tags)[:4000]
         return known.strip() == b"*" or any(tag in etags for tag in _ETAGS.findall(known))
     if since is None or modified_at is None:
         return False

@@ -31,8 +31,6 @@ from rsscloud_broker.wire.text import clean
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 #: The longest ``ttl`` that is believed: a year.
 MAX_TTL_MINUTES: Final = 365 * 24 * 60
-#: The largest ``updateFrequency`` that is believed: in a year, one update every half minute.
-MAX_FREQUENCY: Final = 1_000_000
 
 _PERIODS = {
     "hourly": 3600.0,
@@ -129,7 +127,8 @@ def _day(text: str, problems: list[str]) -> int | None:
 def _update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
     if texts.period is None and texts.frequency is None:
         return None
-    times = _number("updateFrequency", "times", texts.frequency, MAX_FREQUENCY, problems)
+    # The largest ``updateFrequency`` that is believed: in a year, one update every half minute.
+    times = _number("updateFrequency", "times", texts.frequency, 1_000_000, problems)
     period = "daily" if texts.period is None else texts.period.strip().lower()
     if period not in _PERIODS:
         rule = f"it must be one of {', '.join(_PERIODS)}"

@@ -26,8 +26,6 @@ from rsscloud_broker.wire.text import legal
 
 #: The largest feed that is parsed, in bytes.
 MAX_BYTES: Final = 10 * 1024 * 1024
-#: Of a malformed feed only so many characters are parsed: the facts about the feed come first.
-LENIENT_CHARACTERS: Final = 1024 * 1024
 #: The root element of a malformed feed must begin within so many characters.
 _PROLOG_CHARACTERS = 64 * 1024
 
@@ -105,7 +103,8 @@ def read_tree(body: bytes, content_type: str, roots: frozenset[str]) -> Tree:
             return Tree(_strict(legal(text[start:]).encode(), "utf-8"))
         except xml.MalformedXML as malformed:
             complaint = malformed.reason
-    return Tree(_recovered(text[start : start + LENIENT_CHARACTERS]), complaint)
+    # Of a malformed feed only so many characters are parsed: the facts about the feed come first.
+    return Tree(_recovered(text[start : start + (1024 * 1024)]), complaint)
 
 
 def _strict(document: bytes, charset: str | None) -> etree._Element:

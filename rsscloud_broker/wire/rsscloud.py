@@ -21,9 +21,6 @@ from rsscloud_broker.model.hosts import host_of
 from rsscloud_broker.wire.text import clean, text_of
 from rsscloud_broker.wire.web_address import MAX_URL
 
-#: How long a registration lasts: 25 hours, as subscribers renew it every 24.
-LEASE_SECONDS = 90_000
-
 #: The parameters of a registration by XML-RPC and SOAP, in their order.
 REGISTRATION_FIELDS = ("notifyProcedure", "port", "path", "protocol", "urlList", "domain")
 
@@ -99,7 +96,8 @@ class Registration:
     def intents(self) -> list[Intent]:
         """The intents of the registration, one for each topic."""
         return [
-            Intent(topic, self.callback, LEASE_SECONDS, self.challenge, self.source)
+            # How long a registration lasts: 25 hours, as subscribers renew it every 24.
+            Intent(topic, self.callback, 90_000, self.challenge, self.source)
             for topic in self.topics
         ]
 

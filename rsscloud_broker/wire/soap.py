@@ -59,11 +59,6 @@ _NIL = tuple(
 _ARRAY_TYPE = f"{{{ENCODING}}}arrayType"
 _NEXT_ACTOR = "http://schemas.xmlsoap.org/soap/actor/next"
 
-#: The deepest nesting of values, references included.
-MAX_NESTING = 60
-#: The largest number of characters of XML that the references in one message may stand for.
-MAX_REFERENCED = 1_000_000
-
 
 class SoapFault(Exception):
     """A SOAP fault: a call cannot be answered, or a response says that it was not.
@@ -235,7 +230,8 @@ class _Values:
 
     def __init__(self, body: etree._Element) -> None:
         self._by_id = {element.get("id"): element for element in body.iter()}
-        self._allowance = MAX_REFERENCED
+        # The largest number of characters of XML that the references in one message may stand for.
+        self._allowance = 1_000_000
 
     def members(
         self, element: etree._Element, nesting: int = 0, referred: bool = False
@@ -256,7 +252,8 @@ class _Values:
         :param referred: whether the element was reached through a reference.
         """
         attributes = {str(name): str(value) for name, value in element.items()}
-        if nesting > MAX_NESTING:
+        # The deepest nesting of values, references included.
+        if nesting > 60:
             raise SoapFault("Client", "values refer to each other in a circle, or nest too deeply")
         if referred:
             self._count(element, attributes)

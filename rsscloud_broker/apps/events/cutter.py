@@ -38,9 +38,6 @@ PAUSE: Final = 0.5
 PINGS_AT_ONCE: Final = 250
 CHANGES_AT_ONCE: Final = 50
 
-#: The longest rest between two portions, in seconds; the process may have stood still meanwhile.
-LONGEST_REST: Final = 1.0
-
 #: Seconds between two removals of what is too old.
 SWEEP: Final = 3600.0
 
@@ -147,7 +144,9 @@ class Cutter(Service):
         began_at = self._clock.seconds()
         more = await some()
         if more and (seconds := self._clock.seconds() - began_at):
-            await self._rest(min(seconds, LONGEST_REST))
+            # The longest rest between two portions, in seconds; the process may have stood still
+            # meanwhile.
+            await self._rest(min(seconds, 1.0))
         return more
 
     async def _source(self, name: str) -> int:

@@ -48,9 +48,6 @@ from rsscloud_broker.wire.text import clean
 RECENT: Final = "public, max-age=5"
 ARCHIVED: Final = "public, max-age=31536000, immutable"
 
-#: Seconds for which a document may still be served that was removed because it was too old.
-UNREMOVED: Final = 60.0
-
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
 _HOST: Final = re.compile(r"[a-z0-9_.:-]{1,255}")
 _DOCUMENTS: Final = {f"{PREFIX}/documents/": CHANGES, f"{PREFIX}/pings/documents/": PINGS}
@@ -258,7 +255,8 @@ class Documents(Answers):
     async def _archived(self, wanted: Asked, found: Filed) -> Ready:
         body, packed, at = await self._in_thread(_contents, found)
         etag = f'"{found.file.parent().basename()}-{found.file.basename()}"'
-        until = self._clock.seconds() + UNREMOVED
+        # Seconds for which a document may still be served that was removed because it was too old.
+        until = self._clock.seconds() + 60.0
         return ready(body, packed, etag, at, ARCHIVED, "", until, has_contents=wanted.has_contents)
 
     async def _missing(self, wanted: Asked) -> str:

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
@@ -42,12 +41,6 @@ from rsscloud_broker.simplefeed.feeds import Feeds
 from rsscloud_broker.web.answers import Answers
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.wire.links import HUB_PATHS
-
-#: Seconds between two notifications of the subscribers of a feed, at least.
-PUSH_PAUSE: Final = 5.0
-
-#: How many feeds may wait for such a notification.
-MOST_WAITING: Final = 10_000
 
 
 @implementer(IFrontDoor, IServesTopics)
@@ -124,7 +117,8 @@ class EventsDoor(RoutesOnly, Service):
         self._documents.changed(names)
         if not self.running:
             return
-        self._waiting.update(names[: MOST_WAITING - len(self._waiting)])
+        # How many feeds may wait for such a notification.
+        self._waiting.update(names[: 10_000 - len(self._waiting)])
         if self._timer is None:
             self._push()
 
@@ -133,6 +127,7 @@ class EventsDoor(RoutesOnly, Service):
         self._timer = None
         waiting, self._waiting = self._waiting, set()
         if waiting:
-            self._timer = self._clock.callLater(PUSH_PAUSE, self._push)
+            # Seconds between two notifications of the subscribers of a feed, at least.
+            self._timer = self._clock.callLater(5.0, self._push)
         for name in sorted(waiting):
             self._published(recent_path(name))

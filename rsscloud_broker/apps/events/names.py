@@ -26,9 +26,6 @@ PINGS: Final = "pings"
 HOST: Final = "host:"
 TOPIC: Final = "topic:"
 
-#: How many entries a document of a topic has, since they have contents.
-CONTENTS_PER_DOCUMENT: Final = 10
-
 
 def recent_path(name: str) -> str:
     """The path of the recent document of a log, with its query."""
@@ -58,5 +55,6 @@ def description_of(name: str, public_url: str) -> Description:
         "host": f"Changes at {of}",
         "topic": f"History of {of}",
     }
-    number = min(PER_DOCUMENT, CONTENTS_PER_DOCUMENT) if kind == "topic" else PER_DOCUMENT
+    # How many entries a document of a topic has, since they have contents.
+    number = min(PER_DOCUMENT, 10) if kind == "topic" else PER_DOCUMENT
     return Description(name, titles[kind], public_url, number)

@@ -21,8 +21,6 @@ from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.log import Kept, Log
 
-_DAY: Final = 86_400.0
-
 #: Of how many hosts there are feeds, and for how many days those of quiet hosts are kept.
 MAX_HOSTS: Final = 10_000
 HOSTS_DAYS: Final = 30.0
@@ -188,7 +186,7 @@ def _sweep(
     elif kind == "topic":
         kept = options.kept(of)
         most, days = kept.entries, kept.days
-    before = now - days * _DAY if days else 0.0
+    before = now - days * 86_400.0 if days else 0.0
     if ":" in found.name and found.updated < before:
         is_removed = _remove(conn, found)
         return (Swept(found.feed_id, None) if is_removed else None), not is_removed

@@ -56,12 +56,6 @@ PAUSE: Final = 0.5
 #: How many entries of each log are read at a time.
 PAGE: Final = 200
 
-#: How many reads may run at the same time.
-READS: Final = 2
-
-#: How many pages are kept in memory, for those who read the same.
-PAGES: Final = 32
-
 #: Seconds after which a watcher is cut off that does not read.
 PATIENCE: Final = 60.0
 
@@ -200,7 +194,8 @@ class Watchers:
         self._clock = clock
         self.places = places
         self._watching: set[Watcher] = set()
-        self._reads = DeferredSemaphore(READS)
+        # How many reads may run at the same time.
+        self._reads = DeferredSemaphore(2)
         self._pages: dict[tuple[Position, Position], Page] = {}
         # Those who wait for a page that is being read.
         self._sharing: dict[tuple[Position, Position], list[Deferred[None]]] = {}
@@ -332,7 +327,8 @@ class Watchers:
             page: Page = await self._database.read(partial(read_page, after=after, until=until))
         finally:
             self._reads.release()
-        while len(self._pages) >= PAGES:
+        # How many pages are kept in memory, for those who read the same.
+        while len(self._pages) >= 32:
             del self._pages[next(iter(self._pages))]
         self._pages[key] = page
         return page

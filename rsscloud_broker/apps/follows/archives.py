@@ -10,7 +10,6 @@ archives meanwhile.  So all are read once more after a while.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
 from twisted.logger import Logger
 
@@ -27,12 +26,6 @@ from rsscloud_broker.wire.change_list import HOUR, archive_path
 #: Seconds after the end of an hour until its archive is there, and after which an hour without an
 #: archive counts as one without pings.
 ARCHIVED_AFTER, EMPTY_AFTER = 120.0, 900.0
-
-#: Seconds after which the archives are read once more.
-SECOND_LOOK: Final = 900.0
-
-#: How many archives are read in one turn.
-ARCHIVES_AT_ONCE: Final = 4
 
 
 class MissingHours:
@@ -82,7 +75,8 @@ class MissingHours:
         if first <= last:
             return first, last
         if not self._is_again:
-            self._again = self._begun, last, self._clock.seconds() + SECOND_LOOK
+            # Seconds after which the archives are read once more.
+            self._again = self._begun, last, self._clock.seconds() + 900.0
         self._begun, self._is_again = None, False
         self._failures, self._not_before = 0, 0.0
         self._done.clear()
@@ -117,7 +111,8 @@ class MissingHours:
             for hour in range(first, last + 1)
             if hour not in self._done and now - (hour + 1) * HOUR >= ARCHIVED_AFTER
         ]
-        return sorted(hours, key=lambda hour: (self._tried[hour], hour))[:ARCHIVES_AT_ONCE]
+        # How many archives are read in one turn.
+        return sorted(hours, key=lambda hour: (self._tried[hour], hour))[:4]
 
     async def _read(self, hour: int) -> bool:
         """Read the archive of an hour; return whether that is done with."""

@@ -31,18 +31,9 @@ from rsscloud_broker.wire.http_dates import http_date, retry_after
 from rsscloud_broker.wire.origin import site_of
 from rsscloud_broker.wire.text import clean
 
-#: How many pings of one document are taken in, the newest: as many as our own lists have.
-MAX_PINGS = 50_000
-
 #: By how many seconds the times of one ping may differ between two readings, if the list says them
 #: exactly; and beside the unit of ages, if it does not.
 EXACT, ROUND = 1.0, 1.0
-
-#: How many seconds more, if nothing says when the list was made: it may be a minute old.
-UNDATED: Final = 60.0
-
-#: Of a list without exact times, only this much of what was read before is looked at again.
-OVERLAP: Final = 600.0
 
 _UNITS: Final = {"minutes": 60.0, "seconds": 1.0}
 
@@ -65,7 +56,8 @@ class Understood:
 def _understood(found: ReadList, seen: frozenset[int], complete_until: float | None) -> Understood:
     """What is new in a document."""
     # The clock of its server may have been set back since the last reading.
-    since = 0.0 if complete_until is None else min(complete_until, found.made_at) - OVERLAP
+    # Of a list without exact times, only this much of what was read before is looked at again.
+    since = 0.0 if complete_until is None else min(complete_until, found.made_at) - 600.0
     keyed = {
         hash((ping.name, ping.url, ping.rss_url, ping.received_at)): ping for ping in found.exact
     }
@@ -143,7 +135,9 @@ class Documents:
                 since=self.since,
                 unit=self._source.unit,
                 source=site_of(self._source.url),
-                limit=MAX_PINGS,
+                # How many pings of one document are taken in, the newest: as many as our own lists
+                # have.
+                limit=50_000,
             )
         except DocumentFault as error:
             raise CannotRead(str(error)) from error
@@ -155,7 +149,8 @@ class Documents:
         :raises Unavailable: see ``IPingIntake.take_in``.
         """
         found = understood.found
-        rough = _UNITS[self._source.unit] + ROUND + (0.0 if found.is_dated else UNDATED)
+        # How many seconds more, if nothing says when the list was made: it may be a minute old.
+        rough = _UNITS[self._source.unit] + ROUND + (0.0 if found.is_dated else 60.0)
         counts: Counter[str] = Counter(
             invalid=found.invalid, too_old=found.too_old, too_many=found.too_many
         )

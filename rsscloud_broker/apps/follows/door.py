@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
 
 from twisted.application.service import IService, MultiService, Service
 from twisted.internet.defer import CancelledError, Deferred, gatherResults, succeed
@@ -32,10 +31,6 @@ from rsscloud_broker.model.shared import FollowedList
 from rsscloud_broker.util.leader import WhileHeld
 from rsscloud_broker.util.retry import StoreRetry
 from rsscloud_broker.util.urls import identity
-
-#: How far a list or feed was read is kept for so many seconds after its last read, if the
-#: configuration does not name it.
-KEPT: Final = 7 * 86_400.0
 
 
 @implementer(IFrontDoor)
@@ -114,7 +109,9 @@ class _Following(Service):
 
     async def _states(self) -> Sequence[FollowedList]:
         """How far each list was read."""
-        before = self._clock.wall_seconds() - KEPT
+        # How far a list or feed was read is kept for so many seconds after its last read, if the
+        # configuration does not name it.
+        before = self._clock.wall_seconds() - (7 * 86_400.0)
         lists = [source.url for source in self._options.sources]
         feeds = [feed.url for feed in self._options.feeds]
         await self._store.forget_followed_feeds(feeds, before)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import attrs
 from attrs import evolve
@@ -36,19 +35,6 @@ from rsscloud_broker.simplefeed.waiting import Limits
 from rsscloud_broker.wire.change_list import HOUR
 from rsscloud_broker.wire.origin import site_of
 from rsscloud_broker.wire.text import clean
-
-#: How many entries are taken in before the position is stored.
-BATCH: Final = 200
-
-#: By how many seconds the times of one ping may differ that was learned in two ways: lists and
-#: headers of relays cut them to seconds.
-EXACT: Final = 1.0
-
-#: Seconds after which a feed is read again that cannot be followed; they double each time.
-FIRST_PAUSE: Final = 60.0
-
-#: How often entries are tried while the database cannot be used: without end.
-_TRIES: Final = 1_000_000_000
 
 
 @implementer(IMarker)
@@ -82,7 +68,8 @@ class PingTaker:
     """
 
     log = Logger()
-    batch = BATCH
+    # How many entries are taken in before the position is stored.
+    batch = 200
 
     def __init__(self, feed: Feed, parts: FollowParts, on_success: Callable[[], None]) -> None:
         self._feed = feed
@@ -108,7 +95,9 @@ class PingTaker:
         self._faulty = self._faulty and bool(counts["invalid"])
         if pings:
             try:
-                taken = await self._parts.intake.take_in(pings, EXACT)
+                # By how many seconds the times of one ping may differ that was learned in two ways:
+                # lists and headers of relays cut them to seconds.
+                taken = await self._parts.intake.take_in(pings, 1.0)
             except Unavailable as error:
                 raise EntryFailed(str(error)) from error
             counts.update(attrs.asdict(taken))
@@ -188,7 +177,9 @@ class FeedFollower:
                     self.log.failure("Following {url} failed.", url=self._feed.url)
                 has_lasted = self._clock.seconds() - began >= LONGEST_PAUSE
                 failures = 1 if has_lasted else failures + 1
-                await deferLater(self._clock, pause_after(failures, FIRST_PAUSE, None))
+                # Seconds after which a feed is read again that cannot be followed; they double each
+                # time.
+                await deferLater(self._clock, pause_after(failures, 60.0, None))
         except CancelledError:
             pass  # the service stops
 
@@ -211,7 +202,8 @@ class FeedFollower:
                 usual=feed.every,
                 longest=max(feed.every, LONGEST_PAUSE),
                 retry=min(feed.every, 60.0),
-                tries=_TRIES,
+                # How often entries are tried while the database cannot be used: without end.
+                tries=1_000_000_000,
             ),
         )
         await self._follower.run()

@@ -51,12 +51,6 @@ VERIFY_WITHIN, ASK_AGAIN, LOOK = 600.0, 3600.0, 5.0
 #: Seconds between two reads that hubs cause.
 HINT_PAUSE: Final = 2.0
 
-#: The most bytes that a hub may push.
-MAX_PUSH: Final = 10 * 1024 * 1024
-
-#: How many characters of what a hub says are logged.
-_MAX_REASON: Final = 200
-
 
 class Pushed(Protocol):
     """What is followed, and can be pushed."""
@@ -179,7 +173,8 @@ class Pushing:
         self.log.info(
             "{url} is only polled: its hub takes no subscription ({reason}).",
             url=subscription.followed.url,
-            reason=clean(reason)[:_MAX_REASON],
+            # How many characters of what a hub says are logged.
+            reason=clean(reason)[:200],
         )
 
     # --- what hubs call
@@ -190,7 +185,8 @@ class Pushing:
             return []
         return [
             Route(f"{PATH}*", "GET", Answers(self._verify)),
-            Route(f"{PATH}*", "POST", Answers(self._receive), body_limit=MAX_PUSH),
+            # The most bytes that a hub may push.
+            Route(f"{PATH}*", "POST", Answers(self._receive), body_limit=10 * 1024 * 1024),
         ]
 
     async def _verify(self, request: Request) -> Answer:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from attrs import frozen
 
@@ -21,9 +21,6 @@ from rsscloud_broker.web.kept_answers import KeptAnswers
 
 #: How many bytes are kept, and the most of one file.
 BYTES, LARGEST = 32 * 1024 * 1024, 4 * 1024 * 1024
-
-#: Seconds for which an entry is not compared with the store.
-FRESH: Final = 1.0
 
 #: The name of an account, and the path of a file below it.
 Key: TypeAlias = tuple[str, str]
@@ -71,7 +68,8 @@ class Cache:
     def fresh(self, key: Key) -> Entry | None:
         """A file, if it is in memory and need not be compared with the store."""
         entry = self._entries.get(key)
-        if entry is None or self._clock.seconds() >= entry.checked_at + FRESH:
+        # Seconds for which an entry is not compared with the store.
+        if entry is None or self._clock.seconds() >= entry.checked_at + 1.0:
             return None
         return entry
 

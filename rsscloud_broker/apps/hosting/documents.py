@@ -58,8 +58,6 @@ EXTENSIONS: Final = tuple(sorted({*_XML_FILES, *_TEXTS, *_IMAGES}))
 _DECLARED: Final = re.compile(
     r"""(\s*<\?xml[^>]{0,200}?\sencoding\s*=\s*["'])([A-Za-z][\w.:-]{0,40})""", re.ASCII
 )
-#: How many bytes are searched for a DOCTYPE, which is more than may come before a root element.
-_PROLOG: Final = 512 * 1024
 #: A DOCTYPE with declarations of its own; it comes before the root element.
 _BEFORE_ROOT: Final = re.compile(
     rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?(?:\s++|<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*>)*",
@@ -241,7 +239,8 @@ def _type_of_xml(body: bytes, content_type: str, *, is_feed: bool) -> str:
 
 
 def _root(body: bytes, content_type: str) -> etree._Element:
-    beginning = body[:_PROLOG].replace(b"\0", b"")  # UTF-16 has NULs between ASCII letters
+    # How many bytes are searched for a DOCTYPE, which is more than may come before a root element.
+    beginning = body[: 512 * 1024].replace(b"\0", b"")  # UTF-16 has NULs between ASCII letters
     before = _BEFORE_ROOT.match(beginning)
     end = before.end() if before else 0
     if _DECLARATIONS.match(beginning, end):

@@ -31,9 +31,6 @@ from rsscloud_broker.wire.links import HUB_PATHS, encode
 #: How many files an account may have: people have a handful of feeds.
 MAX_FILES = 100
 
-#: After a quiet time an account may save at once as often as in so many seconds.
-SAVES_AT_ONCE = 100
-
 
 @frozen
 class Usage:
@@ -63,7 +60,8 @@ class Hosting:
         self.max_bytes = options.max_feed_bytes
         self._limits = Limits(options.max_account_bytes, MAX_FILES)
         rate = options.saves_per_account
-        self._take = parts.rate_limit(rate, max(1, round(SAVES_AT_ONCE * rate)))
+        # After a quiet time an account may save at once as often as in so many seconds.
+        self._take = parts.rate_limit(rate, max(1, round(100 * rate)))
         self._publisher = parts.publisher
         self._database = parts.database
         self._store = HostingStore(parts.database)

@@ -20,9 +20,6 @@ _MB = 1024 * 1024
 #: million bytes.
 _LARGEST_FEED = 7 * _MB
 
-#: XML-RPC has no larger integers.
-_LARGEST = 2**31 - 1
-
 
 def _is_base(_: object, key: attrs.Attribute[Any], url: str) -> None:
     """Require the beginning of http or https URLs, or no text."""
@@ -68,6 +65,7 @@ class HostingOptions:
 
     base_url: str = field(default="", converter=_as_base, validator=_is_base)
     max_feed_bytes: int = field(default=_MB, validator=and_(ge(1024), le(_LARGEST_FEED)))
-    max_account_bytes: int = field(default=20 * _MB, validator=and_(ge(1024), le(_LARGEST)))
+    # XML-RPC has no larger integers.
+    max_account_bytes: int = field(default=20 * _MB, validator=and_(ge(1024), le(2**31 - 1)))
     saves_per_account: float = field(default=1.0, validator=and_(ge(0.001), le(1000.0)))
     allow_plain_passwords: bool = False

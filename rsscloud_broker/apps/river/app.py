@@ -23,12 +23,10 @@ from rsscloud_broker.util.leader import WhileHeld
 #: How many items of each feed are read and kept: feeds rarely have more, and each costs a row.
 ITEMS_PER_FEED = 200
 
-_DAY = 86_400.0
-
 
 def make_river(options: RiverOptions, parts: AppParts) -> App:
     """Make the application."""
-    bounds = Bounds(options.max_feeds, ITEMS_PER_FEED, options.days * _DAY)
+    bounds = Bounds(options.max_feeds, ITEMS_PER_FEED, options.days * 86_400.0)
     store = RiverStore(parts.database)
     intake = Intake(store, parts.topics, parts.clock, bounds, parts.public_url, parts.parse)
     web = GuardedWeb(parts.outbound)

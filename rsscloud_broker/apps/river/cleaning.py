@@ -20,8 +20,6 @@ from rsscloud_broker.wire.text import clean, legal
 MAX_HTML: Final = 50_000
 #: The most characters of cleaned HTML.
 MAX_CLEANED: Final = 2 * MAX_HTML
-#: The most tags of cleaned HTML: a page is made of them while everybody waits.
-MAX_TAGS: Final = 5000
 #: Longer titles are cut, longer URLs left out.
 MAX_TITLE, MAX_URL = 500, 2048
 
@@ -92,7 +90,8 @@ def safe_html(html: str, base: str) -> str:
         link_rel="nofollow noopener noreferrer",
         url_schemes={"http", "https"},
     ).strip()
-    if len(cleaned) <= MAX_CLEANED and cleaned.count("<") <= MAX_TAGS:
+    # The most tags of cleaned HTML: a page is made of them while everybody waits.
+    if len(cleaned) <= MAX_CLEANED and cleaned.count("<") <= 5000:
         return cleaned
     return _text_of(html)
 

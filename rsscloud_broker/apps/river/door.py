@@ -47,8 +47,6 @@ from rsscloud_broker.wire.xml import MalformedXML
 
 #: How many items are in one answer.
 PAGE: Final = 100
-#: The largest document that a hub may push, in bytes.
-MAX_PUSH: Final = 2 * 1024 * 1024
 
 #: How many public rivers are remembered, and for how many seconds.
 REMEMBERED, REMEMBERED_SECONDS = 100, 5.0
@@ -104,7 +102,8 @@ class RiverDoor(RoutesOnly):
                 for_everybody=True,
             ),
             Route(f"{WEBSUB_PATH}*", "GET", Answers(self._verify)),
-            Route(f"{WEBSUB_PATH}*", "POST", Answers(self._receive), body_limit=MAX_PUSH),
+            # The largest document that a hub may push, in bytes.
+            Route(f"{WEBSUB_PATH}*", "POST", Answers(self._receive), body_limit=2 * 1024 * 1024),
             Route(f"{CLOUD_PATH}*", "GET", Answers(self._challenge)),
             Route(f"{CLOUD_PATH}*", "POST", Answers(self._pinged)),
         ]

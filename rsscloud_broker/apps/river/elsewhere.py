@@ -7,15 +7,11 @@ moment later belongs to another process, or to nothing: databases leave ids out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from attrs import evolve
 
 from rsscloud_broker.apps.river.model import Arrival
 from rsscloud_broker.apps.river.river import River
-
-#: How many items are read at most.
-MOST: Final = 200
 
 
 class Elsewhere:
@@ -45,7 +41,8 @@ class Elsewhere:
         after = self._known_to
         missing = upto - after - sum(key <= upto for key in self._announced)
         arrivals: list[Arrival] | None = []
-        if missing > MOST:
+        # How many items are read at most.
+        if missing > 200:
             arrivals = None
         elif missing > 0:
             arrivals = [

@@ -15,16 +15,13 @@ from collections.abc import Sequence
 from email.utils import formatdate
 from html import escape
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
 from attrs import asdict
 
 from rsscloud_broker.apps.river.cleaning import plain
 from rsscloud_broker.apps.river.model import Feed, Item, SubItem
 from rsscloud_broker.web.words import clipped, iso
-
-#: How many characters of an item's text are in river.js, as in River5.
-_BODY: Final = 280
 
 
 def json_feed(
@@ -126,7 +123,8 @@ def _river_item(item: Item) -> dict[str, Any]:
     written: dict[str, Any] = {
         "title": escape(item.title, quote=False),
         "link": item.link,
-        "body": escape(clipped(plain(item.text_html), _BODY), quote=False),
+        # How many characters of an item's text are in river.js, as in River5.
+        "body": escape(clipped(plain(item.text_html), 280), quote=False),
         "pubDate": _date(at),
         "permaLink": item.link,
         "comments": "",

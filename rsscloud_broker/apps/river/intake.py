@@ -25,12 +25,6 @@ from rsscloud_broker.model import Callback, Denial, Intent, Notification, Outcom
 
 PROTOCOL: Final = "river"
 
-#: Seconds after a ping in which new items count as pushed.
-PING_COUNTS: Final = 600.0
-
-#: How many times in a row a poll may find what was not pushed.
-MAX_MISSED: Final = 2
-
 _KEY: Final = "key"
 
 
@@ -136,7 +130,8 @@ class Intake:
         if stored is not None:
             if stored.arrival.items:
                 self._tell(stored.arrival)
-            if stored.feed.missed >= MAX_MISSED:
+            # How many times in a row a poll may find what was not pushed.
+            if stored.feed.missed >= 2:
                 await self.on_silent(stored.feed)
         return stored
 
@@ -154,7 +149,8 @@ class Intake:
         if self.is_own(feed) and feed.turn:
             status = await self._topics.status(feed.url)
             pinged_at = status.pinged_at if status is not None else None
-        return pinged_at is not None and abs(now - pinged_at) < PING_COUNTS
+        # Seconds after a ping in which new items count as pushed.
+        return pinged_at is not None and abs(now - pinged_at) < 600.0
 
     def _learned(self, feed: FeedRecord, document: Document, now: float) -> Mapping[str, Any]:
         """What a whole document says about its feed."""

@@ -21,9 +21,6 @@ from rsscloud_broker.wire.text import clean
 #: The largest list in bytes, and how deep and how many its outlines may be.
 MAX_BYTES, MAX_DEPTH, MAX_OUTLINES = 5 * 1024 * 1024, 100, 20_000
 
-#: How many characters of an attribute are read: more than a URL may have.
-MAX_ATTRIBUTE: Final = 4096
-
 _INCLUDES: Final = frozenset({"include", "link"})
 
 
@@ -70,7 +67,8 @@ def _feeds(root: etree._Element) -> FeedList:
         if xml.local_name(outline).lower() != "outline":
             continue
         given = {
-            str(name).lower(): clean(str(value)[:MAX_ATTRIBUTE])
+            # How many characters of an attribute are read: more than a URL may have.
+            str(name).lower(): clean(str(value)[:4096])
             for name, value in outline.attrib.items()
         }
         kind = given.get("type", "").lower()

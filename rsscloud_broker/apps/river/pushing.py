@@ -37,25 +37,15 @@ from rsscloud_broker.wire.websub import HubCall
 LONGEST_LEASE, USUAL_LEASE = 14 * 86_400, 7 * 86_400
 #: The part of a lease after which it is renewed, and the shortest pause in seconds before that.
 RENEW_AT, SHORTEST_PAUSE = 0.75, 300.0
-#: Seconds in which a hub has to verify the intent.
-VERIFY_WITHIN: Final = 3600.0
 #: Seconds after which a renewal that failed is tried again, while the lease lasts, and a cloud is
 #: asked again if the broker stopped before it answered.
 RETRY_SOON: Final = 300.0
-#: Seconds that a registration at a cloud lasts.
-CLOUD_LEASE: Final = 25 * 3600.0
 #: How many pushed documents may be in memory at the same time, and the seconds after which a hub
 #: may try again if there are more.
 MAX_PUSHES, FULL_PAUSE = 50, 60
 
-#: How many feeds that are being left may have hubs that have not verified that.
-MAX_LEAVING: Final = 1000
-
 #: The paths of the callbacks, before the key of a feed.
 WEBSUB_PATH, CLOUD_PATH = "/river/websub/", "/river/rsscloud/"
-
-#: How many characters of what a hub says are kept.
-_MAX_REASON: Final = 300
 
 
 class Pushing:
@@ -106,7 +96,8 @@ class Pushing:
 
     async def _ask_hub(self, feed: FeedRecord, offer: Offer) -> None:
         now = self._clock.wall_seconds()
-        waiting = {"asked_at": now, "push_due_at": now + VERIFY_WITHIN}
+        # Seconds in which a hub has to verify the intent.
+        waiting = {"asked_at": now, "push_due_at": now + 3600.0}
         await self._store.change_feed(feed.id, waiting)
         fields = self._fields(feed, offer, "subscribe")
         fields += [
@@ -142,7 +133,8 @@ class Pushing:
             await self._failed(feed, f"the cloud did not take the registration: {error}")
             return
         now = self._clock.wall_seconds()
-        await self._confirmed(feed, now, CLOUD_LEASE, now + RENEW_AFTER)
+        # Seconds that a registration at a cloud lasts.
+        await self._confirmed(feed, now, 25 * 3600.0, now + RENEW_AFTER)
 
     async def _confirmed(self, feed: FeedRecord, now: float, lease: float, due: float) -> None:
         offer = feed.current
@@ -159,7 +151,8 @@ class Pushing:
     async def _failed(self, feed: FeedRecord, reason: str) -> None:
         """Try again soon while the lease lasts; else go on with the next hub or cloud."""
         now = self._clock.wall_seconds()
-        reason = clean(reason).rstrip(".")[:_MAX_REASON]
+        # How many characters of what a hub says are kept.
+        reason = clean(reason).rstrip(".")[:300]
         self.log.warn("The feed {url} is not pushed: {reason}.", url=feed.url, reason=reason)
         values: dict[str, Any] = {"push_problem": reason, "asked_at": None}
         if feed.is_pushed(now):
@@ -186,7 +179,8 @@ class Pushing:
         if offer is None or offer.kind != "websub" or feed.pushes_until is None:
             return
         self._leaving[feed.key] = offer.topic
-        if len(self._leaving) > MAX_LEAVING:
+        # How many feeds that are being left may have hubs that have not verified that.
+        if len(self._leaving) > 1000:
             self._leaving.popitem(last=False)
         try:
             await ask_hub(self._web, offer.url, self._fields(feed, offer, "unsubscribe"))

@@ -35,13 +35,9 @@ from rsscloud_broker.wire.text import clean
 
 #: How many items of a document are read: half of them at its beginning, half at its end.
 MAX_ENTRIES: Final = 500
-#: How many enclosures of an item are read.
-MAX_ENCLOSURES: Final = 10
 #: How many characters of HTML are read of a document, which may become much longer than it was.
 #: The oldest items beyond that are left out.
 MAX_TEXT: Final = 10_000_000
-#: The latest time that an item may say it was published at: the end of the year 9999.
-_LATEST: Final = 253_402_300_799.0
 
 
 def read_document(body: bytes, content_type: str, url: str) -> Document:
@@ -185,7 +181,8 @@ def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[Enclos
     enclosures: list[Enclosure] = []
     for href, media_type, length in found:
         absolute = cleaning.web_url(href, url) if href else ""
-        if absolute and len(enclosures) < MAX_ENCLOSURES:
+        # How many enclosures of an item are read.
+        if absolute and len(enclosures) < 10:
             size = str(length or "")
             number = int(size) if size.isascii() and size.isdigit() and len(size) < 16 else None
             kind = clean(media_type).partition(";")[0].strip().lower()[:100]
@@ -248,4 +245,5 @@ def _json_time(text: str) -> float | None:
     except ValueError:
         return None
     seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    return seconds if 0 <= seconds <= _LATEST else None
+    # The latest time that an item may say it was published at: the end of the year 9999.
+    return seconds if 0 <= seconds <= 253_402_300_799.0 else None

@@ -40,12 +40,6 @@ _HOUR: Final = 3600
 #: Seconds within which a feed must be found for somebody who waits.
 FIND_WITHIN: Final = 45.0
 
-#: How many failures of an import are listed.
-MAX_FAILURES: Final = 100
-
-#: The largest number that an id can be.
-_MAX_ID: Final = 2**63 - 1
-
 
 class River:
     """The reading lists of all accounts, and the items of their feeds."""
@@ -174,7 +168,8 @@ class River:
         if isinstance(feed, str):
             record = await self._store.feed_by_url(typed_url(feed))
         else:
-            record = await self._store.feed(feed) if 0 < feed <= _MAX_ID else None
+            # The largest number that an id can be.
+            record = await self._store.feed(feed) if 0 < feed <= 2**63 - 1 else None
         if record is None or not await self._store.unfollow_feed(caller.account.id, record.id):
             return None
         Deferred.fromCoroutine(self._end(record))
@@ -236,7 +231,8 @@ class River:
         failed += [
             (row[0], full) for row, result in zip(rows, results, strict=True) if result is None
         ]
-        return Imported(sum(map(bool, results)), tuple(failed[:MAX_FAILURES]))
+        # How many failures of an import are listed.
+        return Imported(sum(map(bool, results)), tuple(failed[:100]))
 
     async def export_opml(self, caller: Caller) -> bytes:
         """The feeds that an account follows, as OPML 2.0 in UTF-8."""

@@ -44,8 +44,6 @@ _ATTRIBUTES: Final = frozenset(
 )
 _BASE: Final = "{http://www.w3.org/XML/1998/namespace}base"
 _ABOUT: Final = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
-#: Longer names of elements, with their namespaces, mean nothing.
-_MAX_NAME: Final = 200
 #: Elements that hold others that are read, such as Media RSS has for videos; how deep they nest.
 _HOLDERS: Final = frozenset(
     f"{{http://search.yahoo.com/mrss/}}{name}" for name in ("group", "content")
@@ -112,7 +110,8 @@ def _add(new: etree._Element, item: etree._Element, depth: int = 1) -> None:
 def _tag(element: etree._Element) -> str:
     """The tag of an element as a new document can have it; empty if none can."""
     tag = str(element.tag)
-    if len(tag) > _MAX_NAME:
+    # Longer names of elements, with their namespaces, mean nothing.
+    if len(tag) > 200:
         return ""
     if tag.startswith("{") or ":" not in tag:
         return tag

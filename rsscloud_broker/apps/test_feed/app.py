@@ -18,9 +18,6 @@ from rsscloud_broker.wire.rsscloud import REST_PATHS
 
 NAME: Final = "test_feed"
 
-#: Seconds after which an item that could not be published is tried again, at most.
-_AGAIN: Final = 60
-
 
 def make_test_feed(options: TestFeedOptions, parts: AppParts) -> App:
     """Make the test feed."""
@@ -36,7 +33,8 @@ def make_test_feed(options: TestFeedOptions, parts: AppParts) -> App:
     # It looks each minute at least, in case an item could not be published.
     looks = OnOneNode(
         parts.clock,
-        gcd(options.every, _AGAIN),
+        # Seconds after which an item that could not be published is tried again, at most.
+        gcd(options.every, 60),
         feed.make_due,
         parts.jobs,
         name="test feed",

@@ -26,9 +26,6 @@ NEEDS_TLS: Final = 426
 TOO_MANY: Final = 429
 DISK_FULL: Final = 507
 
-#: The most digits of an id.
-_MAX_DIGITS: Final = 18
-
 
 def no_such_post(number: Any) -> Fault:
     """The fault for a message that does not exist, or belongs to somebody else."""
@@ -80,7 +77,8 @@ def count_in(value: Any, most: int) -> int:
 def id_in(value: Any) -> int:
     """The id of a message, which some clients send as an int.  It may be one that never exists."""
     text = str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
-    if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
+    # The most digits of an id.
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise no_such_post(value)
     return int(text)
 

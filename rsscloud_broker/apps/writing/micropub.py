@@ -66,9 +66,6 @@ MEDIA_ENDPOINT: Final = "/micropub/media"
 #: How many messages a query returns at most, and how many if it does not say.
 _MAX_POSTS, _POSTS = 100, 20
 
-#: Seconds after which a client may try again if the database cannot be used.
-_RETRY_AFTER: Final = 30
-
 #: The kinds of files that a message may come with.
 _FILES: Final = ("photo", "video", "audio")
 
@@ -318,7 +315,8 @@ def _answers(respond: Callable[[Request], Awaitable[Answer]]) -> Answers:
         except DiskFull:
             failure = _error(507, "insufficient_storage", DISK_IS_FULL)
         except Unavailable as error:
-            failure = _error(503, "temporarily_unavailable", error.told, _RETRY_AFTER)
+            # Seconds after which a client may try again if the database cannot be used.
+            failure = _error(503, "temporarily_unavailable", error.told, 30)
         return failure
 
     return Answers(answer)

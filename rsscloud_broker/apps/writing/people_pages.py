@@ -40,9 +40,6 @@ TEMPLATES: Final = "rsscloud_broker.apps.writing"
 PER_PAGE: Final = 20
 AUTHORS_PER_PAGE: Final = 200
 
-#: With more items than these, the outline of a message is shown on its own page only.
-_MAX_LISTED: Final = 30
-
 
 class PeoplePages:
     """Makes the pages."""
@@ -187,7 +184,8 @@ class PeoplePages:
         if post.enclosure:
             parts.append(self._enclosure(post))
         number = _number_of(post.items)
-        if alone or number <= _MAX_LISTED:
+        # With more items than these, the outline of a message is shown on its own page only.
+        if alone or number <= 30:
             parts.append(shown_outline(post.items))
         else:
             below = f"{counted(number, 'item')} below"

@@ -19,9 +19,6 @@ UNFINISHED: Final = 3600.0
 #: Seconds between two looks for what is left over.
 SWEEP: Final = 600.0
 
-#: Of how many uploads one look takes care.
-_SWEPT_AT_ONCE: Final = 1000
-
 
 class Uploads:
     """The files of all accounts.
@@ -93,7 +90,8 @@ class Uploads:
         were removed with their accounts.
         """
         await self._store.drop_unfinished(self._clock.wall_seconds() - UNFINISHED)
-        for upload_id in await self._store.lost_uploads(_SWEPT_AT_ONCE):
+        # Of how many uploads one look takes care.
+        for upload_id in await self._store.lost_uploads(1000):
             await self._drop(upload_id)
 
     async def _drop(self, upload_id: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from attrs import evolve
 from twisted.internet.defer import DeferredLock
@@ -50,12 +50,6 @@ from rsscloud_broker.web.feed_answers import later_second
 
 #: How many messages are in a feed, the newest: readers fetch more often than that many are written.
 FEED_ITEMS = 50
-
-#: How often a change is tried again that another one was faster than.
-_ATTEMPTS: Final = 10
-
-#: How many authors' feeds are kept in memory.
-_KEPT_FEEDS: Final = 100
 
 #: Makes the new state of a message from what is there; None if it is to be deleted.
 _Make = Callable[[Snapshot, float], Placed | None]
@@ -153,7 +147,8 @@ class Writing:
     def _keep(self, author: Author, feeds: Mapping[str, WrittenFeed]) -> None:
         self._kept[author.account_id] = (author.version, feeds)
         self._kept.move_to_end(author.account_id)
-        if len(self._kept) > _KEPT_FEEDS:
+        # How many authors' feeds are kept in memory.
+        if len(self._kept) > 100:
             self._kept.popitem(last=False)
 
     # --- writing
@@ -271,7 +266,8 @@ class Writing:
         :returns: the message afterwards.
         """
         async with self._lock(author):
-            for _ in range(_ATTEMPTS):
+            # How often a change is tried again that another one was faster than.
+            for _ in range(10):
                 with suppress(Outdated):  # another process was faster
                     return await self._try(author, post_id, make, source, record)
         raise Unavailable("your messages are being changed from somewhere else all the time")

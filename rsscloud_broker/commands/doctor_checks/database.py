@@ -30,9 +30,6 @@ _MUCH_UNUSED: Final = 100 * MEGABYTE
 #: Seconds that ``pg_dump`` may take to dump the definitions of the tables.
 _DUMP_SECONDS: Final = 30
 
-#: The largest difference in seconds between the clocks of two machines that share a database.
-_CLOCK_SECONDS: Final = 5.0
-
 
 async def database(patient: Patient) -> AsyncIterator[Result]:
     """Whether the database can be reached, has this version's tables, and grants the rights."""
@@ -96,7 +93,8 @@ async def _server(patient: Patient, url: str) -> AsyncIterator[Result]:
     else:
         yield Result("ok", "server", found)
     apart = health.time - patient.clock.wall_seconds()
-    if abs(apart) > _CLOCK_SECONDS:
+    # The largest difference in seconds between the clocks of two machines that share a database.
+    if abs(apart) > 5.0:
         found = f"the clock of the database server differs by {apart:+.0f} seconds"
         yield Result("warn", "server", found, "keep both clocks right by NTP")
 

@@ -20,9 +20,6 @@ from rsscloud_broker.runtime import start_checks
 #: On a disk with less than this many times the required space free, the doctor warns.
 _PLENTY: Final = 5
 
-#: On a disk with fewer free inodes than this, the doctor warns.
-_INODES: Final = 10_000
-
 
 def broker(patient: Patient) -> Iterator[Result]:
     """Whether the broker runs."""
@@ -101,7 +98,8 @@ def disk(patient: Patient) -> Iterator[Result]:
         yield Result("warn", "disk", f"{found}; {rule}", "make room there soon")
     else:
         yield Result("ok", "disk", found)
-    if status.f_files and status.f_favail < _INODES:
+    # On a disk with fewer free inodes than this, the doctor warns.
+    if status.f_files and status.f_favail < 10_000:
         found = f"only {status.f_favail:,} more files can be made on the disk of the data"
         yield Result("warn", "disk", found, "remove files that nobody needs (df -i)")
 

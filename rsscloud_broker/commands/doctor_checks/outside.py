@@ -30,9 +30,6 @@ from rsscloud_broker.runtime.self_test import read_key
 from rsscloud_broker.util.urls import is_localhost
 from rsscloud_broker.wire import self_test
 
-#: A certificate that ends within so many days is worth a warning.
-_SOON_DAYS: Final = 14
-
 #: Seconds for a connection to one address.
 _SECONDS: Final = 5.0
 
@@ -267,7 +264,8 @@ def _dated(where: str, certificate: x509.Certificate, now: float) -> Result:
     if ends <= moment:
         found = f"{where} was valid {until}"
         return Result("fail", "certificate", found, "renew it, and reload whoever serves it")
-    if days < _SOON_DAYS:
+    # A certificate that ends within so many days is worth a warning.
+    if days < 14:
         found = f"{where} is valid only {until}, {days} more days"
         return Result("warn", "certificate", found, "see whether it is renewed automatically")
     return Result("ok", "certificate", f"{where} is valid {until}, {days} more days")

@@ -28,10 +28,6 @@ REDIRECTS = 5
 #: The statuses of permanent redirects (RFC 9110, section 15.4).
 PERMANENT = frozenset({301, 308})
 
-#: A reason is cut to this many characters, since strangers write parts of it.
-MAX_REASON = 300
-
-
 #: Begins a request, as ``IDirectOutbound.begin`` does.
 _Begin: TypeAlias = Callable[..., BreakOff]
 
@@ -212,4 +208,5 @@ def failed(reason: str, **facts: Any) -> Outcome:
     :param reason: why; it is cleaned and cut to one line that can be stored and logged.
     :param facts: further fields of the outcome.
     """
-    return Outcome(False, clean(reason)[:MAX_REASON], **facts)
+    # A reason is cut to this many characters, since strangers write parts of it.
+    return Outcome(False, clean(reason)[:300], **facts)

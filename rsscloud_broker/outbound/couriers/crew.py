@@ -40,10 +40,6 @@ DEFAULT_RULES: Final = TopicRules()
 USUAL: Final = 16
 FOR_LARGE: Final = 16
 
-#: Seconds that a courier has for an answer beyond the longest deadline: it may have to wait for
-#: memory, and for the broker to read.
-MARGIN: Final = 30.0
-
 
 @implementer(IDirectOutbound)
 class Crew(Service):
@@ -106,7 +102,9 @@ class Crew(Service):
         longest = max(self._setup.deadline, self._rules.deadline)
         return Limits(
             megabytes=Limits().megabytes + more,
-            answer=longest + MARGIN,
+            # Seconds that a courier has for an answer beyond the longest deadline: it may have to
+            # wait for memory, and for the broker to read.
+            answer=longest + 30.0,
             frame=self._largest + BESIDES,
         )
 

@@ -30,11 +30,6 @@ from rsscloud_broker.wire.text import clean
 #: What a parser runs.
 COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.outbound.couriers.parser_process")
 
-#: For how many looks a parser may work at a document.  The kernel limits its processor time; this
-#: is for one that is stopped.  Looks count and not the time, for it may have been the broker that
-#: stood still.
-LOOKS: Final = 60
-
 #: After how many looks without a document a parser ends, to give its memory back.
 IDLE_LOOKS: Final = 120
 
@@ -176,7 +171,10 @@ class Parser:
     def look(self) -> None:
         """End the process if it gives no answer, or has long had nothing to do."""
         self._looks += 1
-        if self.is_up and self._looks > (LOOKS if self.is_working else IDLE_LOOKS):
+        # For how many looks a parser may work at a document.  The kernel limits its processor time;
+        # this is for one that is stopped.  Looks count and not the time, for it may have been the
+        # broker that stood still.
+        if self.is_up and self._looks > (60 if self.is_working else IDLE_LOOKS):
             self.kill()
 
     def kill(self) -> None:

@@ -37,9 +37,6 @@ from rsscloud_broker.wire.text import clean
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: How many parsers there are at most: with two, one document that takes long leaves one for others.
-PARSERS: Final = 2
-
 #: How many bytes of documents may wait, and how many of one owner, beside the first document.
 WAITING_BYTES: Final = 64 * 2**20
 OF_AN_OWNER: Final = WAITING_BYTES // 4
@@ -59,9 +56,6 @@ PAUSE: Final = 1.0
 TAKES_LONG: Final = 0.5
 SLOW_FOR: Final = 600.0
 SLOW_OWNERS: Final = 10_000
-
-#: The longest line that is logged of a parser, in characters.
-_MAX_LINE: Final = 1000
 
 TOO_COSTLY: Final = (
     "it takes more than two seconds of processor time or 256 MB of memory to read it"
@@ -105,7 +99,9 @@ class Parsers(Service):
         self,
         reactor: Any,
         clock: IClock,
-        parsers: int = PARSERS,
+        # How many parsers there are at most: with two, one document that takes long leaves one for
+        # others.
+        parsers: int = 2,
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._clock = clock
@@ -261,7 +257,8 @@ class Parsers(Service):
             "or of a library: {what}",
             owner=document.owner,
             function=document.message.function,
-            what=clean(what)[:_MAX_LINE],
+            # The longest line that is logged of a parser, in characters.
+            what=clean(what)[:1000],
         )
         return DocumentUnread("the program that reads it failed")
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from ipaddress import ip_network
 from socket import AF_UNIX
-from typing import Any, Final
+from typing import Any
 
 from twisted.internet import default as _reactor  # noqa: F401 # loads what couriers will need
 from twisted.internet.protocol import Factory
@@ -47,9 +47,6 @@ from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.util.clock import SystemClock, use_monotonic_timers
 from rsscloud_broker.util.threads import Workers
-
-#: The longest line that a courier logs, in characters.
-_MAX_LINE: Final = 1000
 
 
 def run(descriptor: int, reactor: Any, tls: TLSContext, confinement: Confinement) -> None:
@@ -133,7 +130,8 @@ class _Telling:
 
     def __call__(self, event: LogEvent) -> None:
         if event["log_level"] >= LogLevel.warn:
-            self._link.send(Said(formatEvent(event)[:_MAX_LINE]))
+            # The longest line that a courier logs, in characters.
+            self._link.send(Said(formatEvent(event)[:1000]))
 
 
 def become_courier(descriptor: int) -> None:

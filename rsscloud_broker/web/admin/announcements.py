@@ -21,9 +21,6 @@ from rsscloud_broker.web.words import moment, strangers
 #: How many announcements a page shows.
 ON_PAGE: Final = 50
 
-#: The longest announcement, in characters.
-_MAX_TEXT: Final = 1000
-
 
 class AnnouncementsPage(AdminPage):
     """The page ``/admin/announcements``."""
@@ -65,7 +62,8 @@ class AnnouncementsPage(AdminPage):
 
 def _row(one: Announcement, csrf: str, now: float) -> tuple[Flattenable, ...]:
     return (
-        strangers(one.text, _MAX_TEXT),
+        # The longest announcement, in characters.
+        strangers(one.text, 1000),
         moment(one.since, now),
         "it is withdrawn" if one.until is None else moment(one.until, now),
         one.account,
