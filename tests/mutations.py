@@ -924,8 +924,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "outbound/couriers/system_calls.py",
-        "_CLONE_THREAD, of=_CLONE_NEW | _CLONE_THREAD",
-        "_CLONE_THREAD, of=_CLONE_THREAD",
+        "_Clone.THREAD, of=_Clone.NEW | _Clone.THREAD",
+        "_Clone.THREAD, of=_Clone.THREAD",
         "outbound.couriers.test_confinement",
         "Whoever broke into a courier makes a namespace in which it is root.",
     ),
@@ -994,7 +994,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "outbound/couriers/confinement.py",
-        "        _check(_call(libc, _RESTRICT_SELF, c_int32(ruleset), c_uint32(0)))",
+        "        _check(_call(libc, _Call.RESTRICT_SELF, c_int32(ruleset), c_uint32(0)))",
         "        pass",
         "outbound.couriers.test_confinement",
         "Whoever breaks into a courier reads the database.",

@@ -52,6 +52,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.interfaces.accounts import OF_EVERYBODY, SCOPES
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.units import DAY
 
 T = TypeVar("T")
 
@@ -60,8 +61,6 @@ MAX_SESSIONS, MAX_TOKENS = 50, 50
 
 #: Seconds between two writes of when a session or a token was last used.
 TOUCH_EACH: Final = 60.0
-
-_DAY: Final = 86_400
 
 
 @implementer(IAccounts)
@@ -313,7 +312,7 @@ class Accounts:
         if found.id != account.id:
             raise SignInFailed
         secret, now = new_token(), self._clock.wall_seconds()
-        expires_at = None if days is None else now + days * _DAY
+        expires_at = None if days is None else now + days * DAY
         token = await self._store.add_token(
             account.id, digest_of(secret), name, scopes, now, expires_at, MAX_TOKENS
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from attrs import field, frozen
 from attrs.validators import and_, ge, le
 
-_DAY = 86_400.0
-_YEAR = 31_536_000
+from rsscloud_broker.wire.units import DAY, YEAR
+
 _rate = and_(ge(0.001), le(1000.0))
 
 
@@ -25,8 +25,8 @@ class Accounts:
         attempts follow from it.
     """
 
-    session_idle: float = field(default=7 * _DAY, validator=and_(ge(300), le(_YEAR)))
-    session_life: float = field(default=30 * _DAY, validator=and_(ge(300), le(_YEAR)))
+    session_idle: float = field(default=7.0 * DAY, validator=and_(ge(300), le(YEAR)))
+    session_life: float = field(default=30.0 * DAY, validator=and_(ge(300), le(YEAR)))
     min_password: int = field(default=10, validator=and_(ge(8), le(64)))
     hash_memory_kib: int = field(default=65_536, validator=and_(ge(8192), le(4_194_304)))
     attempts_per_source: float = field(default=0.05, validator=_rate)

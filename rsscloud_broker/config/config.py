@@ -39,6 +39,7 @@ from rsscloud_broker.config.validators import (
 from rsscloud_broker.model.disclosure import Mode
 from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.util.urls import normal_form
+from rsscloud_broker.wire.units import DAY
 
 __all__ = [
     "Accounts",
@@ -67,8 +68,6 @@ Network: TypeAlias = IPv4Network | IPv6Network
 _Attribute: TypeAlias = "attrs.Attribute[Any]"
 #: Finds further faults in a parsed document, a line for each.
 Check: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]
-
-_DAY = 86_400
 
 
 def _as_base(url: str | None) -> str | None:
@@ -127,7 +126,7 @@ class Http:
     """
 
     body_limit: int = field(default=65_536, validator=ge(1))
-    idle_timeout: float = field(default=60.0, validator=and_(gt(0), le(_DAY)))
+    idle_timeout: float = field(default=60.0, validator=and_(gt(0), le(DAY)))
     max_connections: int = field(default=2000, validator=ge(1))
     max_connections_per_address: int = field(default=200, validator=ge(1))
     trusted_proxies: tuple[str, ...] = field(default=(), validator=_networks)
@@ -247,8 +246,8 @@ class Polling:
     """
 
     enabled: bool = True
-    min_interval: float = field(default=900.0, validator=and_(ge(1), le(_DAY)))
-    max_interval: float = field(default=86_400.0, validator=and_(_not_below_floor, le(7 * _DAY)))
+    min_interval: float = field(default=900.0, validator=and_(ge(1), le(DAY)))
+    max_interval: float = field(default=86_400.0, validator=and_(_not_below_floor, le(7 * DAY)))
 
 
 @frozen

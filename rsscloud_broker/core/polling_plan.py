@@ -30,14 +30,13 @@ from zlib import crc32
 from attrs import Attribute, field, frozen
 
 from rsscloud_broker.wire.feed_hints import DAYS, Hints
+from rsscloud_broker.wire.units import HOUR
 
 #: The longest time in seconds for which an answer may count as fresh.
 MAX_FRESH_SECONDS: Final = 7 * 86_400.0
 #: The longest time in seconds over which topics that are due at once are spread.
 MAX_SPREAD_SECONDS: Final = 3600.0
 
-_HOUR = 3600
-_DAY = 86_400
 #: The part of a pause by which it may be longer or shorter, to spread topics.
 _SPREAD = 0.1
 _GROWTH = 1.5
@@ -213,12 +212,12 @@ def _outside_skipped(at: float, share: float, hints: Hints) -> float:
     """
     hours = hints.skip_hours if len(hints.skip_hours) < 24 else frozenset()
     days = hints.skip_days if len(hints.skip_days) < 7 else frozenset()
-    hour = int(at // _HOUR)
+    hour = int(at // HOUR)
     first = hour
     # The first of January 1970 was a Thursday; Monday is 0.
     while (hour // 24 + 3) % 7 in days or hour % 24 in hours:
         hour += 1  # for a week at most, since one hour of one day is not skipped
-    return at if hour == first else hour * _HOUR + share * (_HOUR - 1)
+    return at if hour == first else hour * HOUR + share * (HOUR - 1)
 
 
 @lru_cache(maxsize=4096)

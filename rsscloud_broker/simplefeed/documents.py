@@ -35,9 +35,6 @@ from rsscloud_broker.simplefeed.entries import (
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import xml
 
-_MAX_DEPTH: Final = 200
-_MAX_ELEMENTS: Final = 500_000
-
 #: How many entries a document may have, and how many links and categories of each are read.
 MAX_ENTRIES, MAX_PARTS = 10_000, 100
 
@@ -146,7 +143,7 @@ def parse(body: bytes, url: str, headers: dict[str, str]) -> FeedDocument:
     :raises NotAFeed: it is not well-formed XML, is too complex, or is something else.
     """
     try:
-        root = xml.parse(body, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)
+        root = xml.parse(body, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
     except xml.MalformedXML as error:
         raise NotAFeed(f"it is not XML that can be read: {error.reason}") from error
     if root.tag != f"{_IN_ATOM}feed":

@@ -24,9 +24,6 @@ BYTES: Final = "application/octet-stream"
 _XML_TYPE: Final = re.compile(
     r"[^;]*(?:[+/]xml|/xml-dtd|/xml-external-parsed-entity)\s*(?:;.*)?", re.IGNORECASE | re.DOTALL
 )
-_MAX_DEPTH: Final = 200
-_MAX_ELEMENTS: Final = 500_000
-
 #: How many namespaces XML may declare.  Each document of a feed that it is in is made with it, in
 #: quadratic time: 30,000 stop all threads for 0.4 seconds.
 MAX_NAMESPACES: Final = 1000
@@ -145,7 +142,7 @@ def charset_of(media_type: str) -> str | None:
 
 def _of_xml(body: bytes, kind: str, charset: str | None) -> Content:
     try:
-        root = xml.parse(body, charset, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)
+        root = xml.parse(body, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
     except xml.MalformedXML:
         return Content(type=BYTES, data=body)
     text = standing_alone(root)

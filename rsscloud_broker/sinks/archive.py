@@ -28,7 +28,8 @@ from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.sinks.documents import name_of, records_stored
 from rsscloud_broker.sinks.files import publish_change_list, records_in
 from rsscloud_broker.util.clock import OnOneNode
-from rsscloud_broker.wire.change_list import HOUR, Unit, archive_path
+from rsscloud_broker.wire.change_list import Unit, archive_path
+from rsscloud_broker.wire.units import HOUR
 
 #: How many pings are deleted at a time.
 _PORTION: Final = 1000

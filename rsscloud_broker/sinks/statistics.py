@@ -25,8 +25,7 @@ from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS
 from rsscloud_broker.util.clock import EachPeriod
-
-HOUR: Final = 3600
+from rsscloud_broker.wire.units import HOUR
 
 #: The values of labels of what was done for private followers, which is not in the statistics:
 #: everybody may read these.

@@ -28,9 +28,7 @@ from rsscloud_broker.database.portions import Run, in_portions
 from rsscloud_broker.model.work import MEASURED, PingedTopic
 from rsscloud_broker.storage.schema import ping
 from rsscloud_broker.storage.statistic_schema import busy_topic, statistic
-
-MINUTE: Final = 60
-HOUR: Final = 3600
+from rsscloud_broker.wire.units import HOUR, MINUTE
 
 #: Seconds for which the numbers of single minutes are kept; those of hours are kept longer.
 MINUTES_KEPT: Final = 25 * HOUR

@@ -13,21 +13,20 @@ from twisted.web.static import Data
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.wire.units import DAY, HOUR
 
 _FILES: Final = FilePath(__file__).parent()
-_HOUR: Final = 3600
-_DAY: Final = 24 * _HOUR
 
 #: The files by name, each with its media type and the seconds for which browsers may keep it.
 #: Style sheets and scripts change together with the pages; icons hardly ever change.
 ASSETS: Final = {
-    "style.css": ("text/css; charset=utf-8", _HOUR),
-    "changes.css": ("text/css; charset=utf-8", _HOUR),
-    "log.js": ("text/javascript; charset=utf-8", _HOUR),
-    "sign_in_link.js": ("text/javascript; charset=utf-8", _HOUR),
-    "favicon.svg": ("image/svg+xml", _DAY),
+    "style.css": ("text/css; charset=utf-8", HOUR),
+    "changes.css": ("text/css; charset=utf-8", HOUR),
+    "log.js": ("text/javascript; charset=utf-8", HOUR),
+    "sign_in_link.js": ("text/javascript; charset=utf-8", HOUR),
+    "favicon.svg": ("image/svg+xml", DAY),
     # Browsers fetch this one for every site, even for answers that are not pages.
-    "favicon.ico": ("image/x-icon", _DAY),
+    "favicon.ico": ("image/x-icon", DAY),
 }
 
 
@@ -39,7 +38,7 @@ class Asset(Data):
     :param seconds: how long caches may keep it.
     """
 
-    def __init__(self, file: FilePath[str], media_type: str, seconds: int = _HOUR) -> None:
+    def __init__(self, file: FilePath[str], media_type: str, seconds: int = HOUR) -> None:
         content: bytes = file.getContent()
         super().__init__(content, media_type)
         self._etag = b'"%s"' % sha256(content).hexdigest()[:16].encode("ascii")

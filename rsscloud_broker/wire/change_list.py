@@ -34,6 +34,7 @@ from xml.sax.saxutils import escape
 
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire.text import legal
+from rsscloud_broker.wire.units import HOUR
 
 #: The unit of ``when``.
 Unit: TypeAlias = Literal["minutes", "seconds"]
@@ -47,7 +48,6 @@ _IN_ATTRIBUTE: Final = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;
 _CLOSING: Final = re.compile(rb"</weblogUpdates>\n<!-- records: ([0-9]{1,15}) -->\n\Z")
 
 #: The seconds of an hour.
-HOUR: Final = 3600
 
 #: The path of the style sheet.
 STYLE_SHEET: Final = "/changes.css"

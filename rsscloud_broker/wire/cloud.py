@@ -28,9 +28,6 @@ from rsscloud_broker.wire.web_address import fault_of_form
 PROTOCOLS = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
 
 _SOURCE = "source.scripting.com"
-# An entry may hold a whole page, which nests deeper and has more elements than a call.
-_MAX_DEPTH = 200
-_MAX_ELEMENTS = 500_000
 
 
 class InvalidCloud(ValueError):
@@ -96,7 +93,9 @@ def clouds_of(feed: bytes) -> list[Cloud]:
     """
     clouds: list[Cloud] = []
     problems: list[str] = []
-    elements = list(_elements(xml.parse(feed, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)))
+    elements = list(
+        _elements(xml.parse(feed, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS))
+    )
     elements.sort(key=lambda element: not _is_source(element))  # stable: equals keep their order
     for element in elements:
         try:

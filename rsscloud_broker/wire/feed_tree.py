@@ -29,10 +29,6 @@ MAX_BYTES: Final = 10 * 1024 * 1024
 #: The root element of a malformed feed must begin within so many characters.
 _PROLOG_CHARACTERS = 64 * 1024
 
-# An entry may hold a whole page, which nests deeper and has more elements than a call.
-_MAX_DEPTH = 200
-_MAX_ELEMENTS = 500_000
-
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -108,7 +104,7 @@ def read_tree(body: bytes, content_type: str, roots: frozenset[str]) -> Tree:
 
 
 def _strict(document: bytes, charset: str | None) -> etree._Element:
-    return xml.parse(document, charset, max_depth=_MAX_DEPTH, max_elements=_MAX_ELEMENTS)
+    return xml.parse(document, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
 
 
 def _decoded(body: bytes, charset: str | None) -> str:

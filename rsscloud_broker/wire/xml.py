@@ -24,6 +24,11 @@ MAX_ATTRIBUTES = 50
 #: The largest number of elements, unless the caller gives another limit.
 MAX_ELEMENTS = 10_000
 
+#: The same for feeds: an entry may hold a whole page, which nests deeper and has more elements than
+#: a call.
+FEED_DEPTH = 200
+FEED_ELEMENTS = 500_000
+
 #: The prolog is parsed so many bytes at a time.
 _SLICE = 4096
 

@@ -27,7 +27,8 @@ from rsscloud_broker.storage.schema import (
     topic,
 )
 from rsscloud_broker.storage.statistic_schema import busy_topic, statistic
-from rsscloud_broker.storage.statistics import HOUR, MINUTE, prune
+from rsscloud_broker.storage.statistics import prune
+from rsscloud_broker.wire.units import HOUR, MINUTE
 from tests.storage.databases import memory_database, postgresql_database, result_of
 
 T = TypeVar("T")

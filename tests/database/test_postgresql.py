@@ -36,8 +36,9 @@ from rsscloud_broker.storage.pings import AskedPing, add_pings
 from rsscloud_broker.storage.schema import ping
 from rsscloud_broker.storage.settled import announce
 from rsscloud_broker.storage.statistic_schema import statistic
-from rsscloud_broker.storage.statistics import MINUTE, put_busy_topics
+from rsscloud_broker.storage.statistics import put_busy_topics
 from rsscloud_broker.storage.upgrade import revisions_of
+from rsscloud_broker.wire.units import MINUTE
 from tests.notes import FIRST, FITTING, SECOND
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
 from tests.storage import app_migrating, migrating, next_version

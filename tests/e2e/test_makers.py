@@ -16,7 +16,8 @@ from rsscloud_broker.storage import migrate, open_database
 from rsscloud_broker.storage.pings import insert_pings
 from rsscloud_broker.storage.schema import node
 from rsscloud_broker.storage.shared_schema import document, job
-from rsscloud_broker.wire.change_list import HOUR, archive_path
+from rsscloud_broker.wire.change_list import archive_path
+from rsscloud_broker.wire.units import HOUR
 from tests.e2e.fixture import (
     TIMEOUT,
     Answer,

@@ -21,7 +21,8 @@ from rsscloud_broker.apps.follows.parts import (
     pause_after,
 )
 from rsscloud_broker.model import host_of
-from rsscloud_broker.wire.change_list import HOUR, archive_path
+from rsscloud_broker.wire.change_list import archive_path
+from rsscloud_broker.wire.units import HOUR
 
 #: Seconds after the end of an hour until its archive is there, and after which an hour without an
 #: archive counts as one without pings.

@@ -25,11 +25,11 @@ from rsscloud_broker.apps.follows.parts import (
 from rsscloud_broker.errors import DocumentFault, OutboundError, TooLarge
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model import Ping, host_of
-from rsscloud_broker.wire.change_list import HOUR
 from rsscloud_broker.wire.change_list_reader import ReadList, read_list
 from rsscloud_broker.wire.http_dates import http_date, retry_after
 from rsscloud_broker.wire.origin import site_of
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.units import HOUR
 
 #: By how many seconds the times of one ping may differ between two readings, if the list says them
 #: exactly; and beside the unit of ages, if it does not.

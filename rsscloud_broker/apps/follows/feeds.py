@@ -32,9 +32,9 @@ from rsscloud_broker.simplefeed.errors import EntryFailed, FeedUnavailable, Foll
 from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.pings import NotAPing, ping_of
 from rsscloud_broker.simplefeed.waiting import Limits
-from rsscloud_broker.wire.change_list import HOUR
 from rsscloud_broker.wire.origin import site_of
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.units import HOUR
 
 
 @implementer(IMarker)

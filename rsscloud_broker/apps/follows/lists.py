@@ -34,9 +34,9 @@ from rsscloud_broker.apps.follows.pushing import hub_named
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import NO_VALIDATORS, Validators, host_of
 from rsscloud_broker.model.shared import FollowedList
-from rsscloud_broker.wire.change_list import HOUR
 from rsscloud_broker.wire.change_list_reader import AHEAD, ReadList
 from rsscloud_broker.wire.http_dates import http_date
+from rsscloud_broker.wire.units import HOUR
 
 #: Seconds that a list covers at least, by its name.
 SHORT_COVERS, LONG_COVERS = 300.0, 3600.0

@@ -31,11 +31,11 @@ from rsscloud_broker.interfaces import Caller, IClock, Parsing
 from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire import opml
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.units import HOUR
 
 #: How many URLs an account may have examined in an hour, and how many at the same time; how many
 #: all accounts together at the same time.
 PER_HOUR, AT_ONCE, ALL_AT_ONCE = 120, 3, 30
-_HOUR: Final = 3600
 
 #: Seconds within which a feed must be found for somebody who waits.
 FIND_WITHIN: Final = 45.0
@@ -135,7 +135,7 @@ class River:
         """Store a feed.  The river tends it only later, since somebody does so now."""
         now = self._clock.wall_seconds()
         keys = new_keys()
-        later = {"is_found": True, "read_due_at": now + _HOUR}
+        later = {"is_found": True, "read_due_at": now + HOUR}
         return await self._store.add_feed(found.url, keys["key"], keys["secret"], now, later)
 
     async def _end_again(self, caller: Caller, record: FeedRecord) -> None:
@@ -322,13 +322,13 @@ class _Pace:
 
         :raises TooMany: there are too many.
         """
-        hour, passed = divmod(int(self._clock.seconds()), _HOUR)
+        hour, passed = divmod(int(self._clock.seconds()), HOUR)
         if hour != self._hour:
             self._hour = hour
             self._in_hour.clear()
         if self._in_hour[account_id] >= PER_HOUR:
             reason = f"your account looked at {PER_HOUR} addresses in this hour"
-            raise TooMany(reason, _HOUR - passed)
+            raise TooMany(reason, HOUR - passed)
         if self._under_way[account_id] >= AT_ONCE or self._under_way.total() >= ALL_AT_ONCE:
             raise TooMany("other addresses are still being looked at", 10)
         self._in_hour[account_id] += 1

@@ -7,8 +7,7 @@ from math import ceil
 
 from rsscloud_broker.errors import TooMany
 from rsscloud_broker.interfaces import IClock
-
-_MINUTE = 60.0
+from rsscloud_broker.wire.units import MINUTE
 
 
 class Pace:
@@ -31,9 +30,9 @@ class Pace:
         """
         now = self._clock.seconds()
         times = self._times.setdefault(account_id, deque())
-        while times and times[0] <= now - _MINUTE:
+        while times and times[0] <= now - MINUTE:
             times.popleft()
         if len(times) >= self._per_minute:
-            wait = ceil(times[0] + _MINUTE - now)
+            wait = ceil(times[0] + MINUTE - now)
             raise TooMany(f"there were {self._per_minute} {self._what} in the last minute", wait)
         times.append(now)

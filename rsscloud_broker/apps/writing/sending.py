@@ -28,10 +28,10 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.web.callers import header
 from rsscloud_broker.web.streams import Stream
 from rsscloud_broker.wire.ranges import asked_part
+from rsscloud_broker.wire.units import YEAR
 
 log = Logger()
 
-_YEAR: Final = 365 * 86_400
 
 #: Kinds of files that browsers show; all others are offered to be saved.
 _SHOWN: Final = ("image/", "audio/", "video/")
@@ -123,7 +123,7 @@ def _headers_of(upload: StoredUpload) -> Mapping[str, str]:
     how = "inline" if is_shown else "attachment"
     return {
         "accept-ranges": "bytes",
-        "cache-control": f"public, max-age={_YEAR}, immutable",
+        "cache-control": f"public, max-age={YEAR}, immutable",
         "content-disposition": f"{how}; filename*=UTF-8''{quote(upload.name, safe='')}",
         "content-security-policy": "sandbox; default-src 'none'",
         "content-type": upload.media_type,

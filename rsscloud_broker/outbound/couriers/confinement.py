@@ -60,36 +60,50 @@ _READABLE_BELOW: Final = tuple(f"{path}/" for path in _READABLE)
 #: memory more.
 _SCORE: Final = 300
 
-# prctl(2)
-_PDEATHSIG: Final = 1
-_CAPBSET_READ: Final = 23
-_CAPBSET_DROP: Final = 24
-_NO_NEW_PRIVS: Final = 38
-_CAP_AMBIENT: Final = 47
-_CAP_AMBIENT_CLEAR_ALL: Final = 4
+
+class _Prctl:
+    """What prctl(2) may be asked for."""
+
+    PDEATHSIG = 1
+    CAPBSET_READ = 23
+    CAPBSET_DROP = 24
+    NO_NEW_PRIVS = 38
+    CAP_AMBIENT = 47
+    CAP_AMBIENT_CLEAR_ALL = 4
+
 
 #: The version of the structures of capset(2), and how many capabilities they have room for.
 _CAPABILITIES_VERSION: Final = 0x20080522
 _CAPABILITIES: Final = 64
 
-# landlock(7): numbers of system calls, the same on all machines that Python knows but Alpha.
-_CREATE_RULESET: Final = 444
-_ADD_RULE: Final = 445
-_RESTRICT_SELF: Final = 446
-_VERSION: Final = 1
-_PATH_BENEATH: Final = 1
+
+class _Call:
+    """landlock(7): system calls, the same on all machines that Python knows but Alpha."""
+
+    CREATE_RULESET = 444
+    ADD_RULE = 445
+    RESTRICT_SELF = 446
+
+
+class _Landlock:
+    """landlock(7): what is asked, what a ruleset forbids beside files, and what a rule allows.
+
+    Version 4 can forbid to bind TCP sockets; 6 can forbid signals and abstract sockets.
+    """
+
+    VERSION = 1
+    PATH_BENEATH = 1
+    BIND_TCP = 1
+    BIND_TCP_SINCE = 4
+    SCOPES = 0b11
+    SCOPES_SINCE = 6
+    READ_FILE = 1 << 2
+    READ_DIR = 1 << 3
+
 
 # What a ruleset forbids: all that the version of Landlock knows.  Version 1 knows 13 rights of
-# files; 2, 3 and 5 added one each; 4 can forbid to bind TCP sockets; 6 can forbid signals and
-# abstract sockets.
+# files; 2, 3 and 5 added one each.
 _FILE_RIGHTS: Final = {1: 13, 2: 14, 3: 15, 5: 16}
-_BIND_TCP: Final = 1
-_BIND_TCP_SINCE: Final = 4
-_SCOPES: Final = 0b11
-_SCOPES_SINCE: Final = 6
-# What a rule allows.
-_READ_FILE: Final = 1 << 2
-_READ_DIR: Final = 1 << 3
 
 
 class _Ruleset(ctypes.Structure):
@@ -145,7 +159,7 @@ def fault() -> str:
 def version() -> int:
     """Which version of Landlock the kernel has; -1 for none."""
     libc = ctypes.CDLL(None, use_errno=True)
-    return _call(libc, _CREATE_RULESET, None, c_size_t(0), c_uint32(_VERSION))
+    return _call(libc, _Call.CREATE_RULESET, None, c_size_t(0), c_uint32(_Landlock.VERSION))
 
 
 def _is_forbidden(path: str) -> bool:
@@ -185,21 +199,21 @@ def _end_with_the_broker(libc: Any) -> None:
     """End when the parent ends, which is the broker or ends with it.  The kernel forgets this when
     the user changes, but not when capabilities are given up.
     """
-    _check(libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    _check(libc.prctl(_Prctl.PDEATHSIG, signal.SIGKILL, 0, 0, 0))
 
 
 def _give_up_capabilities(libc: Any) -> None:
     """Give up all capabilities for ever, and the groups of root."""
     if not _has_capabilities():
-        _check(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
+        _check(libc.prctl(_Prctl.NO_NEW_PRIVS, 1, 0, 0, 0))
         return
     with suppress(PermissionError):
         os.setgroups([])
     for number in range(_CAPABILITIES):
-        if libc.prctl(_CAPBSET_READ, number, 0, 0, 0) == 1:
-            libc.prctl(_CAPBSET_DROP, number, 0, 0, 0)
-    libc.prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-    _check(libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0))
+        if libc.prctl(_Prctl.CAPBSET_READ, number, 0, 0, 0) == 1:
+            libc.prctl(_Prctl.CAPBSET_DROP, number, 0, 0, 0)
+    libc.prctl(_Prctl.CAP_AMBIENT, _Prctl.CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    _check(libc.prctl(_Prctl.NO_NEW_PRIVS, 1, 0, 0, 0))
     header, none = (c_uint32 * 2)(_CAPABILITIES_VERSION, 0), (c_uint32 * 6)()
     _check(libc.capset(header, none))
 
@@ -222,15 +236,15 @@ def _give_up_files(libc: Any) -> None:
     rights = max(bits for since, bits in _FILE_RIGHTS.items() if since <= known)
     wanted = _Ruleset(
         files=(1 << rights) - 1,
-        network=_BIND_TCP if known >= _BIND_TCP_SINCE else 0,
-        scopes=_SCOPES if known >= _SCOPES_SINCE else 0,
+        network=_Landlock.BIND_TCP if known >= _Landlock.BIND_TCP_SINCE else 0,
+        scopes=_Landlock.SCOPES if known >= _Landlock.SCOPES_SINCE else 0,
     )
     size = c_size_t(ctypes.sizeof(wanted))
-    ruleset = _check(_call(libc, _CREATE_RULESET, ctypes.byref(wanted), size, c_uint32(0)))
+    ruleset = _check(_call(libc, _Call.CREATE_RULESET, ctypes.byref(wanted), size, c_uint32(0)))
     try:
         for path in dict.fromkeys((*_REPLACED, *_READABLE, *_certificates(), *_libraries())):
             _allow(libc, ruleset, path)
-        _check(_call(libc, _RESTRICT_SELF, c_int32(ruleset), c_uint32(0)))
+        _check(_call(libc, _Call.RESTRICT_SELF, c_int32(ruleset), c_uint32(0)))
     finally:
         os.close(ruleset)
 
@@ -242,14 +256,14 @@ def _allow(libc: Any, ruleset: int, path: str) -> None:
     except OSError:
         return  # there is none, or nobody here can read it anyway
     try:
-        rights = _READ_FILE | (_READ_DIR if os.path.isdir(path) else 0)
+        rights = _Landlock.READ_FILE | (_Landlock.READ_DIR if os.path.isdir(path) else 0)
         rule = _PathBeneath(rights, descriptor)
         _check(
             _call(
                 libc,
-                _ADD_RULE,
+                _Call.ADD_RULE,
                 c_int32(ruleset),
-                c_int32(_PATH_BENEATH),
+                c_int32(_Landlock.PATH_BENEATH),
                 ctypes.byref(rule),
                 c_uint32(0),
             )

@@ -56,30 +56,45 @@ REFUSED: Final = (
 #: What is looked at more closely.
 SPECIAL: Final = "clone 56 220 clone3 435 435 socket 41 198 prlimit64 302 261 tgkill 234 131"
 
-# What clone(2) may be asked for: a thread of this process, and no namespace.
-_CLONE_THREAD: Final = 0x00010000
-_CLONE_NEW: Final = 0x7E020080
+
+class _Clone:
+    """What clone(2) may be asked for: a thread of this process, and no namespace."""
+
+    THREAD = 0x00010000
+    NEW = 0x7E020080
+
 
 #: The families of addresses that sockets may have.
 _INTERNET: Final = (2, 10)
 
-# linux/bpf_common.h: load a word of what is called, compare, and return.
-_LOAD: Final = 0x20
-_IF_EQUAL: Final = 0x15
-_IF_AT_LEAST: Final = 0x35
-_AND: Final = 0x54
-_RETURN: Final = 0x06
 
-# linux/seccomp.h: where in what is called the number, the machine and the first argument are, and
-# what a filter may say.
+class _Bpf:
+    """linux/bpf_common.h: load a word of what is called, compare, and return."""
+
+    LOAD = 0x20
+    IF_EQUAL = 0x15
+    IF_AT_LEAST = 0x35
+    AND = 0x54
+    RETURN = 0x06
+
+
+# linux/seccomp.h: where in what is called the number, the machine and the first argument are.
 _NUMBER, _MACHINE, _FIRST = 0, 4, 16
-_ALLOW: Final = 0x7FFF0000
-_KILL: Final = 0x80000000
-_ERROR: Final = 0x00050000
 
-# prctl(2)
-_SET_SECCOMP: Final = 22
-_FILTER: Final = 2
+
+class _Say:
+    """linux/seccomp.h: what a filter may say."""
+
+    ALLOW = 0x7FFF0000
+    KILL = 0x80000000
+    ERROR = 0x00050000
+
+
+class _Prctl:
+    """prctl(2): what is set, and to what."""
+
+    SET_SECCOMP = 22
+    FILTER = 2
 
 
 class _Step(ctypes.Structure):
@@ -115,7 +130,7 @@ def give_up(libc: Any) -> None:
         return  # the broker has said so
     steps = _steps(*_MACHINES[machine()])
     program = _Program(len(steps), (_Step * len(steps))(*steps))
-    if libc.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(program), 0, 0):
+    if libc.prctl(_Prctl.SET_SECCOMP, _Prctl.FILTER, ctypes.byref(program), 0, 0):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
@@ -132,33 +147,36 @@ def numbers(table: str, column: int) -> dict[str, int]:
 
 def _steps(column: int, known_as: int) -> list[_Step]:
     """The filter, for a column of the tables and a machine as the kernel knows it."""
-    refuse, allow = _Step(_RETURN, 0, 0, _ERROR | EPERM), _Step(_RETURN, 0, 0, _ALLOW)
-    first = _Step(_LOAD, 0, 0, _FIRST)
+    refuse, allow = (
+        _Step(_Bpf.RETURN, 0, 0, _Say.ERROR | EPERM),
+        _Step(_Bpf.RETURN, 0, 0, _Say.ALLOW),
+    )
+    first = _Step(_Bpf.LOAD, 0, 0, _FIRST)
 
     def only(*values: int, of: int | None = None) -> list[_Step]:
         """Allow a call if its first argument has one of some values, in these bits of it."""
-        masked = [] if of is None else [_Step(_AND, 0, 0, of)]
-        each = [step for value in values for step in (_Step(_IF_EQUAL, 0, 1, value), allow)]
+        masked = [] if of is None else [_Step(_Bpf.AND, 0, 0, of)]
+        each = [step for value in values for step in (_Step(_Bpf.IF_EQUAL, 0, 1, value), allow)]
         return [first, *masked, *each, refuse]
 
     special = {
-        "clone": only(_CLONE_THREAD, of=_CLONE_NEW | _CLONE_THREAD),
+        "clone": only(_Clone.THREAD, of=_Clone.NEW | _Clone.THREAD),
         # A filter cannot see its flags.  The C library uses clone where there is none.
-        "clone3": [_Step(_RETURN, 0, 0, _ERROR | ENOSYS)],
+        "clone3": [_Step(_Bpf.RETURN, 0, 0, _Say.ERROR | ENOSYS)],
         "socket": only(*_INTERNET),
         "prlimit64": only(0),  # this process
         "tgkill": only(os.getpid()),
     }
     steps = [
-        _Step(_LOAD, 0, 0, _MACHINE),
-        _Step(_IF_EQUAL, 1, 0, known_as),
-        _Step(_RETURN, 0, 0, _KILL),
-        _Step(_LOAD, 0, 0, _NUMBER),
-        _Step(_IF_AT_LEAST, 0, 1, _X32),
+        _Step(_Bpf.LOAD, 0, 0, _MACHINE),
+        _Step(_Bpf.IF_EQUAL, 1, 0, known_as),
+        _Step(_Bpf.RETURN, 0, 0, _Say.KILL),
+        _Step(_Bpf.LOAD, 0, 0, _NUMBER),
+        _Step(_Bpf.IF_AT_LEAST, 0, 1, _X32),
         refuse,
     ]
     for number in numbers(REFUSED, column).values():
-        steps += [_Step(_IF_EQUAL, 0, 1, number), refuse]
+        steps += [_Step(_Bpf.IF_EQUAL, 0, 1, number), refuse]
     for name, number in numbers(SPECIAL, column).items():
-        steps += [_Step(_IF_EQUAL, 0, len(special[name]), number), *special[name]]
+        steps += [_Step(_Bpf.IF_EQUAL, 0, len(special[name]), number), *special[name]]
     return [*steps, allow]

@@ -186,7 +186,7 @@ class ConfinementTests(SynchronousTestCase):
 
     def test_what_fails(self) -> None:
         """It is said, and the rest is done."""
-        before = f"{FROM} import confinement; confinement._ADD_RULE = 100000"
+        before = f"{FROM} import confinement; confinement._Call.ADD_RULE = 100000"
         needs_landlock()
         results = tried({"file": f"open({__file__!r}) and 1"}, before)
         (problem,) = results["problems"]
@@ -342,7 +342,7 @@ class SystemCallTests(SynchronousTestCase):
 
     def test_kernel_without_filters(self) -> None:
         """It is said, and the rest is done."""
-        before = f"{FROM} import system_calls; system_calls._FILTER = 77"
+        before = f"{FROM} import system_calls; system_calls._Prctl.FILTER = 77"
         results = tried({"fork": "os.waitpid(os.fork() or os._exit(0), 0) and 1"}, before)
         (problem,) = results["problems"]
         self.assertIn("it can change the modes of files and start processes: ", problem)
