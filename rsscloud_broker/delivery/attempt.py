@@ -93,11 +93,15 @@ def put_off(subscription: Subscription, now: float, due: float, content_id: int 
 def of_follower(delivery: Delivery, subscription: Subscription) -> Delivery:
     """What to store for a follower.  A failure counts once, for the attempt that was made.
 
+    If the follower has another claim, that attempt's may be lost, so that nothing is stored of it.
+
     :param delivery: what is stored for the attempt that was made.
     :param subscription: the follower's, as read from the store.  It may have a pending
         notification that the subscription of the other attempt had not.
     """
     failed = delivery.outcome is not None and not delivery.outcome.success
+    if failed and subscription.claim not in (None, delivery.subscription.claim):
+        return put_off(subscription, delivery.at, delivery.at, None)
     if failed or subscription.attempts is None:
         return Delivery(subscription, None, delivery.at)
     return evolve(delivery, subscription=subscription)

@@ -592,6 +592,16 @@ class SameSubscriptionTests(AttemptsTestCase):
         told = Delivery(subscription(), Outcome(True), NOW, 3, 1)
         self.assertEqual(self.delivered[1:], [told, self.nothing])
 
+    def test_one_that_fails_under_a_lost_claim_leaves_the_newer_claim_to_the_store(self) -> None:
+        """A process that stood still has claimed anew what is under way: see ``ClaimsLost``."""
+        self.notifier.outcomes[HOST] = REFUSED
+        self.submit(evolve(subscription(), attempts=1, claim=1), changed=False)
+        self.submit(evolve(subscription(), attempts=1, claim=2), changed=False)
+        self.notifier.end()
+        follower = self.delivered[1]
+        self.assertEqual((follower.outcome, follower.retry_at), (None, NOW))
+        self.assertEqual(follower.subscription.claim, 2)
+
     def test_change_during_an_attempt_that_fails_keeps_to_the_schedule(self) -> None:
         self.notifier.outcomes[HOST] = REFUSED
         self.submit(evolve(subscription(), attempts=1), changed=False)
