@@ -43,9 +43,6 @@ class Attempt(Job):
     :ivar break_off: stops the notification if it is under way.
     :ivar sending: the content that counts as being sent until the call is over; None for none.
     :ivar called: whether the call is over.
-    :ivar careful: whether it is suspect in any case: see ``ITrials``.
-    :ivar waits: whether it has begun, but waits for its trial.
-    :ivar given_up: whether it is not tried any more.
     """
 
     subscription: Subscription
@@ -62,9 +59,6 @@ class Attempt(Job):
     break_off: BreakOff = nothing_to_break_off
     sending: Content | None = None
     called: bool = False
-    careful: bool = False
-    waits: bool = False
-    given_up: bool = False
 
     def begin(self) -> None:
         self.make(self)

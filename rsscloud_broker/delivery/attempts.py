@@ -46,12 +46,11 @@ from rsscloud_broker.delivery.breakers import Breakers
 from rsscloud_broker.delivery.contents import Contents
 from rsscloud_broker.delivery.dispatch import Dispatcher
 from rsscloud_broker.delivery.outcomes import Outcomes
-from rsscloud_broker.errors import ClaimLost, GivenUp, Unavailable
-from rsscloud_broker.interfaces import IBlocks, IClock, INotifier, ITrials
-from rsscloud_broker.interfaces.trials import Work, WorkKind
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import IBlocks, IClock, INotifier
 from rsscloud_broker.model import Callback, Content, Denial, Outcome, Subscription
 from rsscloud_broker.model.work import Delivery
-from rsscloud_broker.util.direct import BreakOff, tell, told
+from rsscloud_broker.util.direct import BreakOff, tell
 
 #: Seconds until an attempt that was not made, or was interrupted, is made again.
 SOON = 5.0
@@ -75,7 +74,6 @@ class Attempts:
     :param blocks: the hosts that administrators have blocked; None if none ever are.
     :param jitter: returns a random number from 0 to 1.
     :param delivered: is called when a subscriber has accepted a notification, with the time.
-    :param trials: has those begun with care that may have ended a process; None if none ever has.
     :ivar stopping: the broker stops, so no attempt begins any more.
     """
 
@@ -88,7 +86,6 @@ class Attempts:
     _blocks: IBlocks | None = None
     _jitter: Callable[[], float] = random
     _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
-    _trials: ITrials | None = None
     stopping: bool = field(default=False, init=False)
     _under_way: dict[int, Attempt] = field(factory=dict, init=False)
     _outcomes: Outcomes = field(init=False)
@@ -115,7 +112,6 @@ class Attempts:
         began: Began = nobody_asks,
         content: Content | None = None,
         content_id: int | None = None,
-        careful: bool = False,
     ) -> Attempt:
         """Notify a subscriber as soon as there is a slot.
 
@@ -124,7 +120,6 @@ class Attempts:
         :param began: see ``Began``; may be called before this returns.
         :param content: the content to carry; None for the newest.
         :param content_id: the store's key of the content, if it was pushed.
-        :param careful: whether it is suspect in any case: see ``ITrials``.
         """
         host = subscription.callback.host
         if not subscription.wants_content or subscription.ended:
@@ -132,7 +127,6 @@ class Attempts:
         attempt = Attempt(
             host, subscription.topic, subscription, self._make, done, began, content, content_id
         )
-        attempt.careful = careful
         instead = self._instead(attempt, changed=changed)
         if instead is not None:
             self._finish(attempt, instead)
@@ -178,8 +172,6 @@ class Attempts:
         """Put an attempt off for ``seconds``, unless it has begun."""
         if not attempt.over and self._dispatcher.withdraw(attempt):
             self._finish(attempt, self._put_off(attempt.subscription, seconds, attempt.content_id))
-        elif attempt.waits:
-            attempt.break_off()
 
     def disown(self, attempt: Attempt) -> None:
         """Let others make attempts for its subscription, since its outcome is not recorded."""
@@ -239,7 +231,7 @@ class Attempts:
             self._dispatcher.end(attempt)
             return
         try:
-            self._begin(attempt)
+            attempt.break_off = self._call(attempt, partial(self._called, attempt))
         except Exception as error:
             self._called(attempt, error)
 
@@ -257,31 +249,6 @@ class Attempts:
         nobody = Outcome(False, f"no notifier for {protocol} runs here")
         tried, now = (subscription.attempts or 0) + 1, self._clock.wall_seconds()
         return Delivery(subscription, nobody, now, None, tried, content_id=attempt.content_id)
-
-    def _begin(self, attempt: Attempt) -> None:
-        """Begin the call of an attempt; ``_called`` is told of its end.
-
-        :raises Exception: it cannot begin.
-        """
-        called, trials = partial(self._called, attempt), self._trials
-        work = Work(WorkKind.NOTIFICATION, attempt.subscription.id)
-        if trials is not None and (attempt.careful or work in trials.suspects):
-            attempt.waits = True
-            attempt.break_off = tell(self._try(attempt, work, trials), called)
-        else:
-            attempt.break_off = self._call(attempt, called)
-
-    async def _try(self, attempt: Attempt, work: Work, trials: ITrials) -> Outcome | None:
-        """Call with care, since that may have ended a process."""
-        try:
-            async with trials.trial(work, careful=attempt.careful):
-                attempt.waits = False
-                return await told(partial(self._call, attempt))
-        except ClaimLost as error:  # another node has taken the unsubscription in
-            return Outcome(False, str(error), answered=False, gone=True)
-        except GivenUp as error:
-            attempt.given_up = True
-            return Outcome(False, str(error), answered=False, refused=True)
 
     def _call(
         self, attempt: Attempt, called: Callable[[Outcome | Exception | None], object]
@@ -381,13 +348,7 @@ class Attempts:
 
     def _delivery(self, attempt: Attempt, outcome: Outcome) -> Delivery:
         notifier = self._notifiers[attempt.subscription.callback.protocol]
-        return self._outcomes.delivery(
-            notifier,
-            attempt.subscription,
-            outcome,
-            attempt.content_id,
-            given_up=attempt.given_up,
-        )
+        return self._outcomes.delivery(notifier, attempt.subscription, outcome, attempt.content_id)
 
     def _wait_for_content(self, subscription: Subscription) -> Delivery:
         """Put a notification off until the topic has been fetched."""

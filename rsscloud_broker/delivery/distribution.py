@@ -134,8 +134,6 @@ class Distribution(Service):
             self._contents,
             parts.blocks,
             delivered=self._delivered,
-            # Notifications are not tried with care yet: see docs/decisions/0024.
-            trials=None,
         )
         self._retries = Retries(
             parts.store,

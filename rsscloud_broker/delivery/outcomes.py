@@ -54,13 +54,10 @@ class Outcomes:
         subscription: Subscription,
         outcome: Outcome,
         content_id: int | None,
-        *,
-        given_up: bool = False,
     ) -> Delivery:
         """What to store of an outcome.
 
         :param content_id: the store's key of the content that was carried, if it was pushed.
-        :param given_up: whether there is no further attempt, whatever the protocol says.
         """
         now = self._clock.wall_seconds()
         tried = (subscription.attempts or 0) + 1
@@ -73,8 +70,7 @@ class Outcomes:
             self.count(subscription, "delivered")
             self._delivered(subscription, now)
             return delivery
-        last = outcome.success or outcome.gone or given_up
-        last = last or _is_used_up(notifier, subscription, now)
+        last = outcome.success or outcome.gone or _is_used_up(notifier, subscription, now)
         if not last:
             asked = outcome.retry_after
             delay = max(notifier.retries[tried - 1], asked or 0.0)

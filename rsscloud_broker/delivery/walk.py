@@ -134,8 +134,6 @@ class Walk:
         self._outdated = self._outdated_ahead = OutdatedSubscriptions()
         # Subscriptions whose attempts wait for a slot; the walk submits no more meanwhile.
         self._waiting: set[int] = set()
-        # How many of the following notifications may have ended the process that walked before.
-        self._suspects = TURN_SUBSCRIPTIONS if fanout.careful else 0
         self._changes: list[Deferred[None]] = []
         self._saving = False
         self._timer: IDelayedCall | None = None
@@ -270,9 +268,7 @@ class Walk:
                 began=partial(self._began, subscription.id),
                 content=self._content,
                 content_id=self._fanout.content_id if self._fanout.pushed else None,
-                careful=self._suspects > 0,
             )
-            self._suspects -= 1
             if attempt.over:
                 self._waiting.discard(subscription.id)
                 continue

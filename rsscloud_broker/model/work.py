@@ -151,7 +151,6 @@ class Fanout:
     :ivar last_id: the id of the last subscription that is notified; None for all after the cursor.
         Other nodes notify those after it, in other parts of the same fan-out.
     :ivar node: the id of the node that has claimed it; None if no node has.
-    :ivar careful: whether the notifications that follow are suspect: see ``ITrials``.
     :ivar is_public: whether the topic has subscriptions that strangers may know of.
     """
 
@@ -166,7 +165,6 @@ class Fanout:
     outstanding: tuple[int, ...] = ()
     last_id: int | None = None
     node: int | None = field(default=None, eq=False)
-    careful: bool = field(default=False, eq=False)
     is_public: bool = field(default=True, eq=False)
 
 

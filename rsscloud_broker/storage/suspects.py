@@ -6,8 +6,7 @@ gets one, as nobody knows what it was at.  From then on the work is only begun i
 says so in its row; and only a node that ends during a trial counts again.  So whoever waits for a
 trial is not blamed for what another one has done.  ``trials`` makes them, a few at a time or alone.
 
-A fan-out is not blamed for its notifications.  Nobody knows which of them a node was at when it
-ended, so those that follow in the fan-out are suspect; their rows are made when their trials begin.
+Notifications are not counted: docs/decisions/0024 says why.
 
 Each function runs in a transaction that the caller has begun, and may run again after a rollback.
 """
@@ -31,23 +30,18 @@ from sqlalchemy import (
 from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.conflicts import insert_into
 from rsscloud_broker.interfaces.trials import Work, WorkKind
-from rsscloud_broker.storage.schema import fanout, intent, pending, subscription, topic
+from rsscloud_broker.storage.schema import intent, topic
 from rsscloud_broker.storage.shared_schema import suspect
 from rsscloud_broker.storage.topic_urls import key_of
 
 #: Seconds after which suspects are forgotten.  Whatever is repeated is repeated each day.
 REMEMBERED: Final = 7 * 86_400.0
 
-#: The kind of the rows of fan-outs whose next notifications are suspect.
-_FANOUT: Final = "fanout"
-
 #: What is suspect if it was claimed, by the columns with the ids of the nodes.
 _KINDS: Final[Mapping[Any, str]] = {
-    pending.c.node_id: WorkKind.NOTIFICATION,
     topic.c.check_node_id: WorkKind.TOPIC,
     topic.c.poll_node_id: WorkKind.TOPIC,
     intent.c.node_id: WorkKind.INTENT,
-    fanout.c.node_id: _FANOUT,
 }
 
 
@@ -86,19 +80,11 @@ def suspects(conn: Connection) -> dict[Work, int]:
     """How many nodes have ended, by the work that may be why."""
     of_topic = and_(suspect.c.kind == WorkKind.TOPIC, topic.c.id == suspect.c.key)
     known = select(suspect.c.kind, suspect.c.key, suspect.c.ends, topic.c.url)
-    known = known.join(topic, of_topic, isouter=True).where(suspect.c.kind != _FANOUT)
+    known = known.join(topic, of_topic, isouter=True).where(suspect.c.kind.in_(WorkKind))
     return {
         Work(WorkKind(row.kind), row.key if row.url is None else row.url): row.ends
         for row in conn.execute(known)
     }
-
-
-def take_fanouts(conn: Connection, keys: Sequence[int]) -> set[int]:
-    """Those of some fan-outs whose next notifications are suspect.  That is forgotten here: the
-    trial of each notification is in a row of its own.
-    """
-    among = and_(suspect.c.kind == _FANOUT, suspect.c.key.in_(keys))
-    return set(conn.scalars(delete(suspect).where(among).returning(suspect.c.key)))
 
 
 def is_left_alone(conn: Connection, work: Work, seconds: float, now: ColumnElement[int]) -> bool:
@@ -107,25 +93,15 @@ def is_left_alone(conn: Connection, work: Work, seconds: float, now: ColumnEleme
     return conn.execute(select(suspect.c.ends).where(_is(work), lately)).first() is not None
 
 
-def begin_trial(conn: Connection, work: Work, node: int) -> bool:
+def begin_trial(conn: Connection, work: Work, node: int) -> None:
     """Say that this node is at a suspect from now on.
 
     :param node: the node id of this process.
-    :returns: False if there is nothing to do: the subscription has ended meanwhile.
     """
-    if work.kind is WorkKind.NOTIFICATION:
-        there = conn.scalar(select(subscription.c.id).where(subscription.c.id == work.name))
-        if there is None:
-            conn.execute(delete(suspect).where(_is(work)))
-            return False
-    begun = conn.execute(update(suspect).where(_is(work)).values(node_id=node))
-    if not begun.rowcount and work.kind is WorkKind.NOTIFICATION:  # one of a fan-out
-        values = {"kind": work.kind, "key": work.name, "ends": 1, "ended_at": 0, "node_id": node}
-        conn.execute(insert_into(conn, suspect).values(values).on_conflict_do_nothing())
-    return True
+    conn.execute(update(suspect).where(_is(work)).values(node_id=node))
 
 
-def end_trial(conn: Connection, work: Work, node: int | None, *, harmless: bool) -> None:
+def end_trial(conn: Connection, work: Work, node: int, *, harmless: bool) -> None:
     """Say that this node is not at a suspect any more.
 
     :param node: the node id of this process.

@@ -4,7 +4,8 @@
 until now, which had claimed hundreds of other things, or two.  Then:
 
 - After one, at most ``FEW`` of a kind are under way at a time.
-- After two, it is under way alone, in a process that has lived for a while.
+- After two, it is under way without another such one of its kind, in a process that has lived for a
+  while.
 - After ``TOO_MANY``, it is given up: for ``LEFT_ALONE`` seconds it fails without being tried.  Then
   it is tried alone again.
 
@@ -13,13 +14,8 @@ What comes to an end is not suspect any more.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    asynccontextmanager,
-    contextmanager,
-    suppress,
-)
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -28,7 +24,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.database.threads import Threads
-from rsscloud_broker.errors import ClaimLost, GivenUp, Unavailable
+from rsscloud_broker.errors import GivenUp, Unavailable
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.storage import suspects
 from rsscloud_broker.storage.nodes import database_clock
@@ -44,15 +40,13 @@ LEFT_ALONE: Final = 3600.0
 
 #: Seconds that a process has lived before it tries something alone.  Processes that somebody kills
 #: one after the other do not live that long, so that nothing is given up because of them.  The
-#: kinds do not begin together: an intent waits for its topic, so one gate for all would be a trap.
+#: kinds do not begin together, so that an intent is not blamed for its topic.
 CALM: Final[Mapping[WorkKind, float]] = {
-    WorkKind.NOTIFICATION: 15.0,
     WorkKind.TOPIC: 20.0,
     WorkKind.INTENT: 25.0,
 }
 
 _A: Final[Mapping[WorkKind, str]] = {
-    WorkKind.NOTIFICATION: "A notification",
     WorkKind.TOPIC: "A topic",
     WorkKind.INTENT: "An intent",
 }
@@ -64,7 +58,7 @@ _REASON: Final = (
 
 
 class Trials:
-    """The suspects as this process knows them, and the gates through which they begin.
+    """The suspects as this process knows them, and the places in which they are under way.
 
     :param reactor: has the timers.
     :param registered: returns the node id of this process, in the thread of the writer.
@@ -78,7 +72,8 @@ class Trials:
         self._reactor = reactor
         self._database = database
         self._registered = registered
-        self._gates = {kind: _Gate() for kind in WorkKind}
+        self._few = {kind: DeferredSemaphore(FEW) for kind in WorkKind}
+        self._alone = {kind: DeferredLock() for kind in WorkKind}
         self._node: int | None = None
         self._since = 0.0
         self._newest: int | None = None
@@ -95,13 +90,10 @@ class Trials:
     def __contains__(self, work: Work) -> bool:
         return work in self._known
 
-    def __call__(self, work: Work, *, careful: bool = False) -> AbstractAsyncContextManager[None]:
-        """See ``ITrials.trial``."""
-        return self._trial(work, 1 if careful else 0)
-
     @asynccontextmanager
-    async def _trial(self, work: Work, at_least: int) -> AsyncIterator[None]:
-        ends = self._known.get(work, at_least)
+    async def __call__(self, work: Work) -> AsyncIterator[None]:
+        """See ``ITrials.trial``."""
+        ends = self._known.get(work)
         if not ends:
             yield
             return
@@ -114,70 +106,31 @@ class Trials:
         if ends > 1:
             lived = self._reactor.seconds() - self._since
             await deferLater(self._reactor, max(0.0, CALM[work.kind] - lived))
-        places = self._gates[work.kind].places(FEW if ends > 1 else 1)
-        async with places, self._recorded(work):
-            yield
-
-    @asynccontextmanager
-    async def _recorded(self, work: Work) -> AsyncIterator[None]:
-        if not await self._database.write(
-            lambda conn: suspects.begin_trial(conn, work, self._registered(conn))
-        ):
-            self._known.pop(work, None)
-            raise ClaimLost("its subscription has ended")
+        place = self._alone[work.kind] if ends > 1 else self._few[work.kind]
+        await place.acquire()
         try:
+            await self._database.write(
+                lambda conn: suspects.begin_trial(conn, work, self._registered(conn))
+            )
             yield
-        except GeneratorExit:  # the process ends in the middle of it, which is not its end
+        except GeneratorExit:  # the process ends in the middle of it: nobody is to begin
             raise
-        except CancelledError:
-            await self._end(work, harmless=False)
+        except (CancelledError, Unavailable):
+            await self._end(work, place, harmless=False)
             raise
         except BaseException:
-            await self._end(work, harmless=True)
+            await self._end(work, place, harmless=True)
             raise
-        await self._end(work, harmless=True)
+        await self._end(work, place, harmless=True)
 
-    async def _end(self, work: Work, *, harmless: bool) -> None:
+    async def _end(
+        self, work: Work, place: DeferredLock | DeferredSemaphore, *, harmless: bool
+    ) -> None:
         if harmless:
             self._known.pop(work, None)
+        ended = self._database.write(
+            lambda conn: suspects.end_trial(conn, work, self._registered(conn), harmless=harmless)
+        )
+        place.release()  # what the next one writes comes after that
         with suppress(Unavailable):  # then it stays suspect
-            await self._database.write(
-                lambda conn: suspects.end_trial(conn, work, self._node, harmless=harmless)
-            )
-
-
-class _Gate:
-    """Places for suspects of one kind.  Whoever waits for all of them goes before later ones."""
-
-    def __init__(self) -> None:
-        self._door = DeferredLock()
-        self._places = DeferredSemaphore(FEW)
-
-    @asynccontextmanager
-    async def places(self, number: int) -> AsyncIterator[None]:
-        taken = 0
-
-        def give_back() -> None:
-            for _ in range(taken):
-                self._places.release()
-
-        await self._door.acquire()
-        with _afterwards(give_back):
-            with _afterwards(self._door.release):
-                while taken < number:
-                    await self._places.acquire()
-                    taken += 1
-            yield
-
-
-@contextmanager
-def _afterwards(act: Callable[[], object]) -> Iterator[None]:
-    """Do something in the end, but not when the process ends in the middle: nobody is to begin."""
-    try:
-        yield
-    except GeneratorExit:
-        raise
-    except BaseException:
-        act()
-        raise
-    act()
+            await ended

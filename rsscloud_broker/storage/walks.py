@@ -7,7 +7,7 @@ rollback.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -46,7 +46,6 @@ from rsscloud_broker.storage.schema import (
     subscription,
     topic,
 )
-from rsscloud_broker.storage.suspects import take_fanouts
 from rsscloud_broker.storage.topic_urls import HAS_PUBLIC
 
 _COLUMNS = (
@@ -147,10 +146,7 @@ _FREE_AMONG = _NEXT.where(fanout.c.id.in_(bindparam("keys", expanding=True)), _I
 
 
 def _read(
-    conn: Connection,
-    query: Select[Any],
-    given: Mapping[str, object] = MappingProxyType({}),
-    careful: Collection[int] = (),
+    conn: Connection, query: Select[Any], given: Mapping[str, object] = MappingProxyType({})
 ) -> list[Fanout]:
     rows = conn.execute(query, given).all()
     outstanding = read_slices(conn, [row.id for row in rows])
@@ -167,7 +163,6 @@ def _read(
             tuple(sorted(outstanding.get(row.id, ()))),
             row.last_id,
             row.node_id,
-            row.id in careful,
             bool(row.is_public),
         )
         for row in rows
@@ -194,8 +189,7 @@ def claim_fanouts(
             if row.last_id is None:
                 _split(conn, row, part)
     query = select(*_COLUMNS).join(topic, topic.c.id == fanout.c.topic_id)
-    query = query.where(fanout.c.id.in_(claimed)).order_by(fanout.c.id)
-    return _read(conn, query, careful=take_fanouts(conn, claimed))
+    return _read(conn, query.where(fanout.c.id.in_(claimed)).order_by(fanout.c.id))
 
 
 def _split(conn: Connection, row: Row[Any], part: int) -> None:

@@ -256,7 +256,7 @@ class EngineTestCase(SynchronousTestCase):
         self._subscribed += count
         urls = [f"http://{host or f'reader{n}.example'}/{n}" for n in range(count)]
         self.successResultOf(
-            self.store._database.write(lambda conn: subscribe_all(conn, urls, topic))
+            self.store._database.write(lambda conn: _subscribe_all(conn, urls, topic))
         )
         return urls
 
@@ -340,15 +340,10 @@ class EngineTestCase(SynchronousTestCase):
         return self.counters.registry.get_sample_value(f"rsscloud_{name}", labels) or 0.0
 
 
-def subscribe_all(conn: Connection, urls: list[str], topic: str, first: int | None = None) -> None:
-    """Insert many subscriptions by one statement, which only tests need.
-
-    :param first: the id of the first one; None for any.
-    """
+def _subscribe_all(conn: Connection, urls: list[str], topic: str) -> None:
+    """Insert many subscriptions by one statement, which only tests need."""
     row: dict[str, Any] = {"topic_id": topic_key(conn, topic), "protocol": "http-post"}
     row |= lease_values(Lease(NOW, 90_000))
     row |= {"consecutive_errors": 0, "last_error": "", "dropping": False}
     rows = [row | {"callback_url": url, "host": url.split("/")[2]} for url in urls]
-    if first is not None:
-        rows = [{"id": number, **each} for number, each in enumerate(rows, first)]
     conn.execute(insert(subscription), rows)

@@ -23,15 +23,12 @@ from rsscloud_broker.delivery.dispatch import Dispatcher
 from rsscloud_broker.delivery.outcomes import JITTER, OVERDUE
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDirectNotifier
-from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Content, Lease, Notification, Outcome, Subscription
 from rsscloud_broker.model.work import Delivery, HostState
-from rsscloud_broker.storage.trials import CALM
 from rsscloud_broker.testing import RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.util.direct import BreakOff, Done
 from tests.delivery.engine import FEED, NO_ANSWER, NOW, REFUSED, ScriptedNotifier
-from tests.storage.suspects import make_suspect
 
 HOST = "reader.example"
 URL = f"http://{HOST}/notify"
@@ -74,7 +71,6 @@ class AttemptsTestCase(SynchronousTestCase):
             self.counters,
             Contents(self.store, RecordingBus(), self.clock),
             jitter=lambda: self.jitter,
-            trials=self.store,
         )
 
     def submit(self, wanted: Subscription | None = None, *, changed: bool = True) -> Attempt:
@@ -95,50 +91,6 @@ class AttemptsTestCase(SynchronousTestCase):
 
     def count(self, name: str, **labels: str) -> float:
         return self.counters.registry.get_sample_value(f"rsscloud_{name}", labels) or 0.0
-
-
-class SuspectTests(AttemptsTestCase):
-    def suspect(self, ends: int) -> None:
-        stored = self.successResultOf(self.store.put_subscription(subscription()))
-        work = Work(WorkKind.NOTIFICATION, stored.id)
-        self.successResultOf(make_suspect(self.store, work, ends))
-
-    def test_one_that_may_have_ended_a_process_is_made(self) -> None:
-        self.suspect(1)
-        self.submit()
-        self.assertEqual(self.delivered, [Delivery(subscription(), Outcome(True), NOW, 3, 1)])
-        self.assertEqual(list(self.store.suspects._known), [])
-
-    def test_one_that_has_ended_three_processes_has_failed_for_good(self) -> None:
-        self.suspect(3)
-        self.submit()
-        (delivery,) = self.delivered
-        assert delivery.outcome is not None
-        self.assertIn("has ended or stood still 3 times", delivery.outcome.reason)
-        self.assertEqual((delivery.retry_at, delivery.attempts), (None, 1))
-        self.assertEqual(self.notifier.calls, [])
-        self.submit(subscription(2))
-        self.assertEqual(len(self.notifier.calls), 1, "its breaker knows nothing of that")
-        self.flushLoggedErrors()
-
-    def test_who_leaves_while_its_trial_waits_is_not_told(self) -> None:
-        self.suspect(2)
-        self.submit()
-        self.attempts.withdraw_of(FEED, subscription().callback)
-        self.clock.advance(CALM[WorkKind.NOTIFICATION])
-        self.store.suspects._reactor.advance(CALM[WorkKind.NOTIFICATION])
-        self.assertEqual(self.notifier.calls, [])
-        (delivery,) = self.delivered
-        self.assertIsNone(delivery.outcome)
-
-    def test_one_that_is_called_off_is_still_suspect(self) -> None:
-        self.suspect(1)
-        self.hold()
-        self.submit()
-        self.attempts.call_off()
-        (delivery,) = self.delivered
-        self.assertIsNone(delivery.outcome)
-        self.assertEqual(len(self.store.suspects._known), 1)
 
 
 class OutcomeTests(AttemptsTestCase):

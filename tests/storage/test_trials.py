@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
+from sqlalchemy import select
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.errors import ClaimLost
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces.trials import Work, WorkKind
+from rsscloud_broker.storage.shared_schema import suspect
 from rsscloud_broker.storage.trials import CALM, FEW
 from rsscloud_broker.testing import memory_store
-from tests.delivery.engine import subscribe_all
 from tests.storage.suspects import make_suspect
 
-TOPIC = "http://feeds.example/rss.xml"
-CALM_AT = CALM[WorkKind.NOTIFICATION]
+CALM_AT = CALM[WorkKind.INTENT]
 
 
-def notification(number: int) -> Work:
+def intent(number: int) -> Work:
     """Some work."""
-    return Work(WorkKind.NOTIFICATION, number)
+    return Work(WorkKind.INTENT, number)
 
 
 class TrialTests(SynchronousTestCase):
@@ -33,11 +32,6 @@ class TrialTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.store = memory_store()
         self.addCleanup(self.store.stopService)
-        urls = [f"http://reader{number}.example/" for number in range(201)]
-        database: Any = self.store._database
-        self.successResultOf(
-            database.write(partial(subscribe_all, urls=urls, topic=TOPIC, first=0))
-        )
         self.clock: Any = self.store.suspects._reactor
         self.begun: list[Work] = []
         self.ends: dict[Work, Deferred[None]] = {}
@@ -52,79 +46,91 @@ class TrialTests(SynchronousTestCase):
     def suspect(self, work: Work, ends: int = 1) -> None:
         self.successResultOf(make_suspect(self.store, work, ends))
 
-    def begin(self, work: Work, *, careful: bool = False) -> Deferred[None]:
+    def begin(self, work: Work, ends: int = 0) -> Deferred[None]:
+        """Begin some work, after having made it suspect if processes have ended."""
+        if ends:
+            self.suspect(work, ends)
+
         async def trial() -> None:
-            async with self.store.trial(work, careful=careful):
+            async with self.store.trial(work):
                 self.begun.append(work)
                 self.ends[work] = Deferred()
                 await self.ends[work]
 
         return Deferred.fromCoroutine(trial())
 
-    def test_a_subscription_that_has_ended_is_not_notified(self) -> None:
-        """Another node may have taken that in while a notification waited for its trial."""
-        work = notification(500)
-        self.suspect(work)
-        self.store.suspects._known[work] = 1
-        self.failureResultOf(self.begin(work), ClaimLost)
-        self.assertEqual((self.begun, work in self.store.suspects), ([], False))
-
     def test_what_is_not_suspect_waits_for_nobody(self) -> None:
         for number in range(FEW + 3):
-            self.suspect(notification(number))
-            self.begin(notification(number))
-        self.begin(notification(200))
-        self.assertIn(notification(200), self.begun)
+            self.suspect(intent(number))
+            self.begin(intent(number))
+        self.begin(intent(200))
+        self.assertIn(intent(200), self.begun)
 
     def test_few_are_under_way_at_a_time(self) -> None:
-        works = [notification(number) for number in range(FEW + 2)]
+        works = [intent(number) for number in range(FEW + 2)]
         for work in works:
-            self.begin(work, careful=True)
+            self.begin(work, ends=1)
         self.assertEqual(self.begun, works[:FEW])
         self.ends[works[3]].callback(None)
         self.assertEqual(self.begun, works[: FEW + 1])
 
     def test_one_that_two_were_at_when_they_ended_waits_for_calm(self) -> None:
-        self.suspect(notification(1), 2)
-        self.begin(notification(1))
+        self.suspect(intent(1), 2)
+        self.begin(intent(1))
         self.clock.advance(CALM_AT - 0.1)
         self.assertEqual(self.begun, [])
         self.clock.advance(0.2)
-        self.assertEqual(self.begun, [notification(1)])
+        self.assertEqual(self.begun, [intent(1)])
 
     def test_one_that_two_were_at_when_they_ended_is_alone(self) -> None:
-        first, alone, last = (notification(number) for number in (1, 2, 3))
-        for work, ends in ((first, 1), (alone, 2), (last, 1)):
+        first, second, other = (intent(number) for number in (1, 2, 3))
+        for work, ends in ((first, 2), (second, 2), (other, 1)):
             self.suspect(work, ends)
         self.clock.advance(CALM_AT)
-        for work in (first, alone, last):
+        for work in (first, second, other):
             self.begin(work)
         self.clock.advance(0.1)
-        self.assertEqual(self.begun, [first, last], "it waits until the process is calm")
+        self.assertCountEqual(self.begun, [first, other])
         self.ends[first].callback(None)
-        self.ends[last].callback(None)
-        self.assertEqual(self.begun, [first, last, alone])
-        self.suspect(first)
-        self.begin(first)
-        self.assertEqual(self.begun, [first, last, alone])
-        self.ends[alone].callback(None)
-        self.assertEqual(self.begun, [first, last, alone, first])
+        self.assertIn(second, self.begun)
+
+    def test_one_that_is_broken_off_while_it_begins_is_not_blamed(self) -> None:
+        """It is written by then, which this process has not heard yet."""
+        work = intent(1)
+        self.suspect(work)
+        database: Any = self.store._database
+        write = database.write
+
+        def write_unheard(operation: Any) -> Deferred[None]:
+            write(operation)
+            return Deferred()
+
+        self.patch(database, "write", write_unheard)
+        self.begin(work).cancel()
+        query = select(suspect.c.ends, suspect.c.node_id)
+        rows = self.successResultOf(database.read(lambda conn: conn.execute(query).all()))
+        self.assertEqual(rows, [(1, None)])
 
     def test_one_that_is_broken_off_while_it_waits_leaves_its_place(self) -> None:
-        works = [notification(number) for number in range(FEW + 2)]
-        trials = [self.begin(work, careful=True) for work in works]
+        works = [intent(number) for number in range(FEW + 2)]
+        trials = [self.begin(work, ends=1) for work in works]
         trials[FEW].cancel()
         self.failureResultOf(trials[FEW])
         self.ends[works[0]].callback(None)
         self.assertEqual(self.begun, [*works[:FEW], works[FEW + 1]])
 
+    def test_one_for_which_the_broker_lacks_something_is_still_suspect(self) -> None:
+        work = intent(1)
+        trial = self.begin(work, ends=1)
+        self.ends[work].errback(Unavailable())
+        self.failureResultOf(trial, Unavailable)
+        self.assertIn(work, self.store.suspects)
+
     def test_topics_do_not_wait_for_intents(self) -> None:
         """An intent waits for its topic, so the other way round nobody would ever go on."""
-        intent = Work(WorkKind.INTENT, 1)
-        self.suspect(intent, 2)
-        self.clock.advance(CALM[WorkKind.INTENT])
-        self.begin(intent)
-        self.clock.advance(0.1)
         topic = Work(WorkKind.TOPIC, "http://feeds.example/")
-        self.begin(topic, careful=True)
-        self.assertEqual(self.begun, [intent, topic])
+        self.begin(intent(1), ends=2)
+        self.clock.advance(CALM_AT)
+        self.store.suspects._known[topic] = 1
+        self.begin(topic)
+        self.assertEqual(self.begun, [intent(1), topic])

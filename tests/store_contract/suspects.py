@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, insert, select, update
 from twisted.application.service import Service
 from twisted.internet.defer import CancelledError
 from twisted.trial.unittest import TestCase
@@ -12,10 +12,11 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.errors import GivenUp
 from rsscloud_broker.interfaces.trials import Work, WorkKind
-from rsscloud_broker.model import Callback, Intent, Subscription
-from rsscloud_broker.model.work import Fanout
+from rsscloud_broker.model import Callback, Intent
+from rsscloud_broker.model.work import Check
 from rsscloud_broker.storage import nodes, trials
 from rsscloud_broker.storage.schema import node
+from rsscloud_broker.storage.shared_schema import suspect
 from tests.storage.databases import threaded_store
 from tests.storage.waiting import SOME
 from tests.store_contract.basics import FEED, a_fetch, a_subscription, waits
@@ -55,13 +56,13 @@ class SuspectsContract(TestCase):
         await self.store._database.write(notice)
 
     async def wait(self) -> Work:
-        """Let a notification wait."""
-        stored = await self.store.put_subscription(a_subscription())
-        await self.store.record_deliveries([waits(stored, 2000.0)])
-        return Work(WorkKind.NOTIFICATION, stored.id)
+        """Let a topic wait for a fetch."""
+        await self.store.put_subscription(a_subscription())
+        await self.store.request_check(FEED, 900.0, pinged=True)
+        return TOPIC
 
-    async def claim(self) -> list[Subscription]:
-        return await self.store.claim_due(LATER, 10, ())
+    async def claim(self) -> Sequence[Check]:
+        return (await self.store.claim_checks(SOME)).checks
 
     async def end_in_trial(self, work: Work) -> None:
         """Begin a trial, in which the process ends."""
@@ -161,47 +162,27 @@ class SuspectsContract(TestCase):
         async with self.store.trial(work):
             pass
 
-    async def begin_walk(self) -> Fanout:
+    async def test_notifications_are_not_suspect(self) -> None:
+        """Neither those that were under way, nor those of a fan-out."""
+        stored = await self.store.put_subscription(a_subscription())
+        await self.store.record_deliveries([waits(stored, 2000.0)])
+        await self.store.claim_due(LATER, 10, ())
         await self.store.record_fetch(a_fetch(), None)
         (walk,) = await self.store.fanouts(10)
-        (walk,) = await self.store.claim_fanouts([walk.id])
-        return walk
+        await self.store.claim_fanouts([walk.id])
+        await self.next_process()
+        await self.store.claim_due(LATER, 10, ())
+        rows = await self.store._database.read(lambda conn: conn.execute(select(suspect)).all())
+        self.assertEqual(rows, [])
 
-    async def test_notifications_of_a_walk(self) -> None:
-        stored = await self.store.put_subscription(a_subscription())
-        work = Work(WorkKind.NOTIFICATION, stored.id)
-        self.assertFalse((await self.begin_walk()).careful)
+    async def test_suspects_of_a_kind_that_is_not_known_any_more(self) -> None:
+        old = insert(suspect).values(kind="notification", key=1, ends=1, ended_at=1)
+        await self.store._database.write(lambda conn: conn.execute(old))
+        work = await self.wait()
+        await self.claim()
         await self.next_process()
-        (walk,) = await self.store.fanouts(10)
-        (walk,) = await self.store.claim_fanouts([walk.id])
-        self.assertTrue(walk.careful)
-        (again,) = await self.store.claim_fanouts([walk.id])
-        self.assertFalse(again.careful, "each of them has had its trial by now")
-        context = self.store.trial(work, careful=True)
-        await context.__aenter__()
-        self.addCleanup(lambda: context)
-        await self.next_process()
-        (walk,) = await self.store.claim_fanouts([walk.id])
+        await self.claim()
         self.assertIn(work, self.store.suspects)
-        await self.end_in_trial(work)
-        with self.assertRaises(GivenUp):
-            async with self.store.trial(work):
-                self.fail("it was begun")
-        self.flushLoggedErrors()
-
-    async def test_topic_that_is_to_be_fetched(self) -> None:
-        await self.store.put_subscription(a_subscription())
-        await self.store.request_check(FEED, 900.0, pinged=True)
-        await self.store.claim_checks(SOME)
-        await self.next_process()
-        await self.store.claim_checks(SOME)
-        self.assertIn(TOPIC, self.store.suspects)
-        await self.end_in_trial(TOPIC)
-        await self.end_in_trial(TOPIC)
-        with self.assertRaises(GivenUp):
-            async with self.store.trial(TOPIC):
-                self.fail("it was begun")
-        self.flushLoggedErrors()
 
     async def test_topic_that_is_polled(self) -> None:
         await self.store.put_subscription(a_subscription())
