@@ -78,15 +78,22 @@ class CallbackFailed(Refused):
     :ivar refused: whether the broker refused to call the URL, and did not call it.
     :ivar retry_after: the number of seconds after which it makes sense to ask again, if the
         callback could not be asked; None if the callback said no.
+    :ivar interrupted: as in `Outcome`.
     """
 
     def __init__(
-        self, reason: str, *, refused: bool = False, retry_after: float | None = None
+        self,
+        reason: str,
+        *,
+        refused: bool = False,
+        retry_after: float | None = None,
+        interrupted: bool = False,
     ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.refused = refused
         self.retry_after = retry_after
+        self.interrupted = interrupted
 
 
 class InvalidPing(Refused):
@@ -215,6 +222,10 @@ class OutboundError(Exception):
     def __init__(self, reason: str, *, port_only: bool = False) -> None:
         super().__init__(reason)
         self.port_only = port_only
+
+
+class Interrupted(OutboundError):
+    """The process of the broker that made a request has ended meanwhile."""
 
 
 class TooLarge(OutboundError):

@@ -407,8 +407,22 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/outcomes.py",
-        "delay = max(notifier.retries[tried - 1], asked or 0.0)",
-        "delay = notifier.retries[tried - 1]",
+        "spare = int(outcome.interrupted)",
+        "spare = 0",
+        "delivery.test_attempts",
+        "A courier that is killed at the last attempt takes a notification of an innocent with it.",
+    ),
+    Mutation(
+        "delivery/breakers.py",
+        "if outcome.interrupted:",
+        "if False:",
+        "delivery.test_breakers",
+        "A courier that is killed stops the calls of all hosts that it was calling.",
+    ),
+    Mutation(
+        "delivery/outcomes.py",
+        "delay = max((*notifier.retries, SPARE)[tried - 1], asked or 0.0)",
+        "delay = (*notifier.retries, SPARE)[tried - 1]",
         "delivery.test_attempts delivery.test_retries delivery.test_backlogs",
         "A callback that asks for a pause (Retry-After) is called sooner.",
     ),
@@ -535,17 +549,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- storage
     Mutation(
         "database/writer.py",
-        "        with self._engine.begin() as connection:\n            losses",
-        "        with self._engine.connect() as connection:\n            losses",
+        "        with self._engine.begin() as connection:\n            for function",
+        "        with self._engine.connect() as connection:\n            for function",
         "database.test_writer database.test_sqlite",
         "What was acknowledged is not committed: it is gone after a restart.",
-    ),
-    Mutation(
-        "database/writer.py",
-        "            self._files.confirm()\n",
-        "",
-        "database.test_files storage.test_durability",
-        "Pings are thanked for that went into a database file which is not there any more.",
     ),
     Mutation(
         "database/sqlite.py",
@@ -998,20 +1005,6 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        pass",
         "outbound.couriers.test_confinement",
         "Whoever breaks into a courier reads the database.",
-    ),
-    Mutation(
-        "outbound/couriers/turns.py",
-        "self._hosts.move_to_end(host)",
-        "pass",
-        "outbound.couriers.test_turns",
-        "One host of suspects keeps all others waiting.",
-    ),
-    Mutation(
-        "outbound/couriers/suspect_calls.py",
-        "return self._count(url) >= SUSPECT",
-        "return False",
-        "outbound.couriers.test_suspect_calls",
-        "A callback whose answer ends couriers is called every five seconds for ever.",
     ),
     Mutation(
         "database/files.py",

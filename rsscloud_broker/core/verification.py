@@ -252,6 +252,7 @@ def _callback_failed(outcome: Outcome) -> CallbackFailed:
         outcome.reason,
         refused=outcome.refused,
         retry_after=(outcome.retry_after or 0.0) if passing else None,
+        interrupted=outcome.interrupted,
     )
 
 

@@ -215,6 +215,8 @@ class Breakers:
 
     def failed(self, callback: Callback, outcome: Outcome) -> None:
         """Say that a callback gave no answer."""
+        if outcome.interrupted:
+            return  # that says nothing of the host
         if outcome.port_only:
             self._close(callback.host, callback.host)  # a refusal shows that the host is up
         name = callback.origin if outcome.port_only else callback.host

@@ -24,6 +24,9 @@ OVERDUE = 1.5
 #: The part of a delay that is added at random at most, so that retries do not come together.
 JITTER = 0.2
 
+#: Seconds until the spare attempt after a last one that was interrupted.
+SPARE = 5.0
+
 #: Seconds for which the same want of the broker is not logged again.
 QUIET = 5.0
 
@@ -70,10 +73,12 @@ class Outcomes:
             self.count(subscription, "delivered")
             self._delivered(subscription, now)
             return delivery
-        last = outcome.success or outcome.gone or _is_used_up(notifier, subscription, now)
+        # Who was called by a process that ended may be innocent, so that was not the last attempt.
+        spare = int(outcome.interrupted)
+        last = outcome.success or outcome.gone or _is_used_up(notifier, subscription, now, spare)
         if not last:
             asked = outcome.retry_after
-            delay = max(notifier.retries[tried - 1], asked or 0.0)
+            delay = max((*notifier.retries, SPARE)[tried - 1], asked or 0.0)
             delivery = evolve(
                 delivery,
                 retry_at=now + delay * self.stretch(),
@@ -137,12 +142,14 @@ class Outcomes:
         return 1.0 + JITTER * self._jitter()
 
 
-def _is_used_up(notifier: INotifier, subscription: Subscription, now: float) -> bool:
+def _is_used_up(notifier: INotifier, subscription: Subscription, now: float, spare: int) -> bool:
     """Whether a notification has no attempt left after this one.
+
+    :param spare: how many attempts it has beside those of the protocol.
 
     A further change starts a fresh schedule, so the time since the first failure counts too.
     """
     since = subscription.failing_since
     longest = OVERDUE * sum(notifier.retries)
     overdue = since is not None and now - since > longest
-    return overdue or (subscription.attempts or 0) >= len(notifier.retries)
+    return overdue or (subscription.attempts or 0) >= len(notifier.retries) + spare

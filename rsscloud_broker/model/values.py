@@ -430,12 +430,11 @@ class Outcome:
     :ivar reason: why the subscriber did not accept it, for people.
     :ivar answered: whether the host answered at all.  A success without an answer means that no
         call was necessary.
-    :ivar retry_after: how many seconds the answer asked the broker to wait before the next
-        attempt; None if it did not ask.
+    :ivar retry_after: the pause in seconds that the answer asked for; None if it asked for none.
     :ivar gone: whether the subscriber wants no more notifications, ever.
     :ivar refused: whether the broker refused to call the URL, and did not call it.
-    :ivar port_only: whether the host is there although there was no answer: only the port that
-        was called failed.
+    :ivar port_only: whether only the port that was called failed, and the host is there.
+    :ivar interrupted: whether the courier that called ended meanwhile, whosever fault that is.
     :ivar exchange: the request and the answer of a notification that failed, which the store
         keeps for administrators; None if the notifier does not tell.
     """
@@ -447,4 +446,5 @@ class Outcome:
     gone: bool = False
     refused: bool = False
     port_only: bool = False
+    interrupted: bool = False
     exchange: Exchange | None = field(default=None, eq=False, repr=False)

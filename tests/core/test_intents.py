@@ -9,7 +9,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.core import IntentQueue
-from rsscloud_broker.core.intents import LOAD_PAUSE, LOADED, LONGEST_PAUSE
+from rsscloud_broker.core.intents import LOAD_PAUSE, LOADED, LONGEST_PAUSE, SPARE
 from rsscloud_broker.errors import (
     CallbackFailed,
     TooMany,
@@ -95,6 +95,20 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(len(self.carrier.verified), 3)
         self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
         self.assertEqual(self.carrier.denied, [], "nobody is there to be told")
+
+    def test_interrupted_attempt_is_not_the_last(self) -> None:
+        """One that ends couriers each time is given up all the same."""
+        for answers in (True, False):
+            self.answer(evolve(NO_ANSWER, interrupted=True))
+            self.accept()
+            self.clock.pump([5, 30])
+            if answers:
+                self.answer(Outcome(True))
+            before = len(self.carrier.verified)
+            self.clock.pump([SPARE, 1000])
+            self.assertEqual((len(self.carrier.verified), self.waiting()), (before + 1, []))
+            self.assertEqual(len(self.subscriptions()), int(answers))
+            self.accept(GOODBYE)
 
     def test_it_outlives_a_restart(self) -> None:
         self.answer(NO_ANSWER)

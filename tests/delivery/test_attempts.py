@@ -20,7 +20,7 @@ from rsscloud_broker.delivery.breakers import FIRST_PAUSE, THRESHOLD, Breakers
 from rsscloud_broker.delivery.carried import UNDER_WAY
 from rsscloud_broker.delivery.contents import Contents
 from rsscloud_broker.delivery.dispatch import Dispatcher
-from rsscloud_broker.delivery.outcomes import JITTER, OVERDUE
+from rsscloud_broker.delivery.outcomes import JITTER, OVERDUE, SPARE
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDirectNotifier
 from rsscloud_broker.model import Callback, Content, Lease, Notification, Outcome, Subscription
@@ -125,6 +125,14 @@ class OutcomeTests(AttemptsTestCase):
         delivery = self.outcome(REFUSED, 3)
         self.assertEqual(delivery, Delivery(delivery.subscription, REFUSED, NOW, 3, 4))
         self.assertEqual(self.count("notifications_given_up_total", protocol="http-post"), 1)
+
+    def test_an_interrupted_attempt_is_not_the_last(self) -> None:
+        """Its subscriber may be innocent; one that ends couriers each time is given up."""
+        interrupted = evolve(REFUSED, port_only=False, answered=False, interrupted=True)
+        for tried, pause in ((None, 5.0), (2, 120.0), (3, SPARE)):
+            self.assertEqual(self.outcome(interrupted, tried).retry_at, NOW + pause)
+        self.assertIsNone(self.outcome(interrupted, 4).retry_at)
+        self.assertIsNone(self.outcome(REFUSED, 4).retry_at)
 
     def test_more_attempts_than_the_schedule_has(self) -> None:
         """The schedule may have been longer before the last start."""

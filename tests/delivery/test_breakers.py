@@ -15,6 +15,7 @@ from rsscloud_broker.testing.clock import About, Clock
 NOW = About(1_790_683_200.0)
 HOST = "reader.example"
 TIMED_OUT = Outcome(False, "no whole answer within 15 seconds", answered=False)
+INTERRUPTED = Outcome(False, "the process has ended", answered=False, interrupted=True)
 REFUSED = Outcome(False, "connection refused", answered=False, port_only=True)
 
 
@@ -149,6 +150,10 @@ class BreakerTests(BreakersTestCase):
 
 
 class PortTests(BreakersTestCase):
+    def test_an_interrupted_call_says_nothing(self) -> None:
+        self.call(2 * THRESHOLD, outcome=INTERRUPTED)
+        self.assertEqual((self.pause(), self.open_hosts()), (0.0, 0))
+
     def test_a_refused_call_says_nothing_of_other_ports(self) -> None:
         self.call(THRESHOLD, f"{HOST}:8000", REFUSED)
         self.assertEqual(self.pause(f"{HOST}:8000"), FIRST_PAUSE)

@@ -12,11 +12,10 @@ from pathlib import Path
 from random import Random
 from threading import Condition
 from urllib.parse import urlencode
-from xmlrpc.client import Fault, dumps, loads
+from xmlrpc.client import dumps, loads
 
 from rsscloud_broker.config.couriers import Delivery
 from rsscloud_broker.delivery.walk import BATCH_SIZE, MAX_UNSAVED
-from rsscloud_broker.outbound.couriers.courier import CourierEnded
 from tests import examples
 from tests.e2e.fixture import (
     TIMEOUT,
@@ -270,12 +269,16 @@ class ProcessTests(EndToEndTestCase):
             self.assert_told(receiver, feed)
 
     def test_ping_whose_reading_is_lost(self) -> None:
-        """The publisher is told why in the form of the protocol, and when to ping again."""
+        """It is as if the publisher's server were down: who is thanked may rely on another try."""
         broker = self.own_broker("[delivery]\nprocesses = 1\n")
         broker.start()
         (courier,) = until(lambda: ready(broker, 1), "a courier")
         origin = self.origin()
         topics = [origin.feed(path) for path in ("/rest.xml", "/xmlrpc.xml", "/soap.xml")]
+        receiver = self.served(XMLRPCReceiver())
+        self.subscribed(broker, receiver, topics[1])
+        origin.change(topics[1])
+        origin.requests.clear()
         origin.open.clear()
         calls = (
             ("/rsscloud/ping", urlencode({"url": topics[0]}), FORM),
@@ -290,16 +293,13 @@ class ProcessTests(EndToEndTestCase):
             until(lambda: origin.requests.total() == len(calls), "the topics to be read")
             os.kill(courier, signal.SIGKILL)
             answers = [each.result() for each in sent]
-        why = f"{CourierEnded.told} Please try again later."
-        for answer in answers:
-            self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
-            self.assertEqual(answer.headers["content-type"], "text/xml; charset=utf-8")
         rest, by_xmlrpc, by_soap = answers
-        self.assertIn(f'<result success="false" msg="{why}"/>', rest.text)
-        with self.assertRaises(Fault) as raised:
-            loads(by_xmlrpc.body)
-        self.assertEqual(raised.exception.faultString, why)
-        self.assertIn(f"<faultstring>{why}</faultstring>", by_soap.text)
+        self.assertIn('<result success="false"', rest.text)
+        self.assertIn("the process that made the request has ended", rest.text)
+        self.assertEqual(loads(by_xmlrpc.body)[0], (True,))
+        self.assertEqual(by_soap.status, 200)
+        origin.open.set()
+        self.assert_told(receiver, topics[1])
 
     def origin_feed(self) -> str:
         self.publisher = self.origin()

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from rsscloud_broker.delivery.notifiers.options import DROP_AFTER_FAILURES, RETRIES
 from rsscloud_broker.delivery.notifiers.recording import exchange_of
-from rsscloud_broker.errors import AddressRefused, OutboundError
+from rsscloud_broker.errors import AddressRefused, Interrupted, OutboundError
 from rsscloud_broker.interfaces import IDirectOutbound, IOutbound, OutboundReply, Signing
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.util.direct import BreakOff, Done, tell, told
@@ -185,6 +185,7 @@ def _judged(
             answered=False,
             refused=isinstance(reply, AddressRefused),
             port_only=reply.port_only,
+            interrupted=isinstance(reply, Interrupted),
             exchange=exchange_of(method, url, sent, body),
         )
     if not reply.success:

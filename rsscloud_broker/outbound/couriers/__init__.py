@@ -15,9 +15,6 @@ database and no file of the data directory.
 ``carrying``  the courier's side: makes the requests
 ``reading``   the courier's side: reads topics
 ``fetching``  the broker's side: has topics read
-``suspect_calls``  the broker's side: finds the callback that ends couriers
-``further``   the broker's side: a further courier, which tries what is suspect
-``turns``     the broker's side: has hosts take turns there
 ``confinement``  takes from the courier's process what it does not need
 ``system_calls``  takes system calls from it
 """

@@ -1,15 +1,16 @@
 """One courier, as the broker sees it: a process that is started, watched, and replaced.
 
 A courier is replaced if it has died, gives no sign of life, or uses too much memory.  The requests
-that it had under way fail with ``CallsUnavailable``: whoever made them tries again, since nobody
-knows whether they arrived.  If it gave no sign of life, time has passed already: the next process
-gets them at once; what ends that one too fails.
+that it had under way fail with ``Interrupted``, since one of them may be why, and nobody knows
+whether they arrived: each counts as an attempt that failed.  If it gave no sign of life, time has
+passed already: the next process gets them at once; what ends that one too fails.  If it has said
+why it ends, or the broker stops, they fail with ``CallsUnavailable``, and no attempt counts.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -20,7 +21,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
-from rsscloud_broker.errors import CallsUnavailable, OutboundError
+from rsscloud_broker.errors import CallsUnavailable, Interrupted, OutboundError
 from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
 from rsscloud_broker.outbound.couriers.bodies import SentBodies
 from rsscloud_broker.outbound.couriers.limits import Limits
@@ -60,15 +61,6 @@ MAX_LINE: Final = 1000
 MAX_LINES: Final = 10
 
 
-class CourierEnded(CallsUnavailable):
-    """A courier has ended, or was replaced, while it worked on a request, which may be why.
-
-    It is not raised if the courier has said why it ends, or if the broker has no more need of it.
-    """
-
-    told = "The part of the broker that was calling the server has ended, and is being replaced."
-
-
 class Courier:
     """A place for one courier: at any time it has one process, or is about to start one.
 
@@ -76,7 +68,6 @@ class Courier:
     :param greeting: gives the messages that every new process gets first.
     :param spawn: starts a process.
     :param limits: says when it is replaced; it is asked each time.
-    :param ended: is told which callbacks it was calling when it ended, before who waits for them.
     :ivar idle, idle_topics: how many connections it keeps open for further requests and for
         further readings, as it said lately.
     :ivar readings: how many topics it is reading.
@@ -92,7 +83,6 @@ class Courier:
         greeting: Callable[[], Sequence[FromBroker]],
         spawn: Spawn,
         limits: Callable[[], Limits] = Limits,
-        ended: Callable[[Iterable[str]], object] = list,
     ) -> None:
         self.number = number
         self._reactor = reactor
@@ -100,7 +90,6 @@ class Courier:
         self._greeting = greeting
         self._limits = limits
         self._spawn = spawn
-        self._tell_ended = ended
         self._pending = Pending()
         self._bodies = SentBodies()
         self._link: Link[FromBroker, FromCourier] | None = None
@@ -144,7 +133,6 @@ class Courier:
 
         :param make: makes the message with a number.
         :returns: what was found.
-        :raises CourierEnded: the courier ended meanwhile.
         :raises CallsUnavailable: no courier can be started, or the broker stops.
         """
         self.readings += 1
@@ -152,7 +140,7 @@ class Courier:
             await self._ready()
             done: ReadDone | Unread = await told(lambda done: self._ask(done, make))
             return done
-        except OutboundError as error:  # the question or the answer cannot be sent
+        except OutboundError as error:  # it cannot be sent, or the courier ended meanwhile
             return Unread(0, str(error), ended=False, refused=False, lasting=False)
         finally:
             self.readings -= 1
@@ -182,7 +170,7 @@ class Courier:
         if link is None or link.is_full:
             return tell(self.request(method, url, headers, body, redirects, signing), done)
         send = partial(self._send_call, method, url, headers, body, redirects, signing)
-        return partial(self._break_off, self._pending.begin(done, TO_CALL, send, url))
+        return partial(self._break_off, self._pending.begin(done, TO_CALL, send))
 
     def _send_call(
         self,
@@ -385,7 +373,7 @@ class Courier:
     @property
     def _fate(self) -> str:
         """What happens to the requests that it had under way, in words."""
-        return "handed to the next one" if self._is_silent else "put off"
+        return "handed to the next one" if self._is_silent else "failed attempts"
 
     def _replace(self, why: str) -> None:
         self.log.error(
@@ -441,9 +429,7 @@ class Courier:
         """Have all requests fail that are under way, unless the next process gets them."""
         self._bodies.clear()
         was_at_work = self._has_lived and not self._is_stopping and not self._is_leaving
-        if was_at_work:
-            self._tell_ended(self._pending.called())
         self._pending.give_up(
-            CourierEnded if was_at_work else CallsUnavailable,
+            Interrupted if was_at_work else CallsUnavailable,
             keeps=self._is_silent and not self._is_stopping,
         )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from zlib import crc32
 
@@ -12,7 +11,6 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.errors import CallsUnavailable
 from rsscloud_broker.interfaces import IClock, IDirectOutbound, OutboundReply, Signing
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.administration import Block
@@ -29,8 +27,7 @@ from rsscloud_broker.outbound.couriers.messages import (
     TopicRules,
 )
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
-from rsscloud_broker.outbound.couriers.suspect_calls import SuspectCalls
-from rsscloud_broker.util.direct import BreakOff, Done, tell, told
+from rsscloud_broker.util.direct import BreakOff, Done, told
 
 #: How topics are read if nobody says so.
 DEFAULT_RULES: Final = TopicRules()
@@ -75,9 +72,7 @@ class Crew(Service):
         self._largest = max(setup.body_limit, rules.body_limit)
         self._networks = Networks([*networks])
         self._blocked = Blocked([])
-        self._suspects = SuspectCalls(self, clock)
         self.couriers = [self._courier(number) for number in range(processes)]
-        self._further: list[Courier] = []
 
     def _courier(self, number: int) -> Courier:
         return Courier(
@@ -87,7 +82,6 @@ class Crew(Service):
             self._greeting,
             self._forks.spawn,
             self._limits,
-            self._suspects.add,
         )
 
     def _greeting(self) -> list[FromBroker]:
@@ -124,45 +118,18 @@ class Crew(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
-        await DeferredList([Deferred.fromCoroutine(each.stop()) for each in self._all])
+        await DeferredList([Deferred.fromCoroutine(each.stop()) for each in self.couriers])
         await self._forks.stop()
-
-    @property
-    def _all(self) -> list[Courier]:
-        return [*self.couriers, *self._further]
-
-    def engage(self) -> Courier:
-        """Start a further courier, which belongs to no host.
-
-        :raises CallsUnavailable: the crew is not at work.
-        """
-        if not self.running:
-            raise CallsUnavailable("the broker stops")
-        taken = {each.number for each in self._all}
-        courier = self._courier(next(number for number in count() if number not in taken))
-        self._further.append(courier)
-        courier.start()
-        return courier
-
-    def has(self, courier: Courier) -> bool:
-        """Whether a further courier is still engaged."""
-        return courier in self._further
-
-    async def dismiss(self, courier: Courier) -> None:
-        """End a further courier."""
-        if courier in self._further:
-            self._further.remove(courier)
-            await courier.stop()
 
     @property
     def under_way(self) -> int:
         """How many requests are under way."""
-        return sum(each.under_way for each in self._all)
+        return sum(each.under_way for each in self.couriers)
 
     @property
     def idle(self) -> int:
         """How many connections are kept open for further requests."""
-        return sum(each.idle for each in self._all)
+        return sum(each.idle for each in self.couriers)
 
     def allow(self, networks: Iterable[object]) -> None:
         """Have these networks called from now on, beside public addresses, and no others."""
@@ -179,12 +146,12 @@ class Crew(Service):
     @property
     def readings(self) -> int:
         """How many topics are being read."""
-        return sum(each.readings for each in self._all)
+        return sum(each.readings for each in self.couriers)
 
     @property
     def idle_topics(self) -> int:
         """How many connections are kept open for further readings."""
-        return sum(each.idle_topics for each in self._all)
+        return sum(each.idle_topics for each in self.couriers)
 
     def read_by(self, rules: TopicRules) -> None:
         """Have topics read by these rules from now on."""
@@ -198,7 +165,7 @@ class Crew(Service):
         return self._rules
 
     def _tell(self, message: FromBroker) -> None:
-        for courier in self._all:
+        for courier in self.couriers:
             courier.send(message)
 
     async def request(
@@ -224,12 +191,6 @@ class Crew(Service):
         redirects: int,
         signing: Signing | None = None,
     ) -> BreakOff:
-        if self._suspects and url in self._suspects:  # hardly ever
-
-            def call(courier: Courier) -> Awaitable[OutboundReply]:
-                return courier.request(method, url, headers, body, redirects, signing)
-
-            return tell(self._suspects.call(url, call), done)
         return self.courier_of(url).begin(done, method, url, headers, body, redirects, signing)
 
     def courier_of(self, url: str) -> Courier:

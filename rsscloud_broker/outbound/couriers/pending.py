@@ -13,7 +13,13 @@ from attrs import define
 from twisted.logger import Logger
 
 from rsscloud_broker import errors
-from rsscloud_broker.errors import CallsUnavailable, MemoryUnavailable, OutboundError, Unavailable
+from rsscloud_broker.errors import (
+    CallsUnavailable,
+    Interrupted,
+    MemoryUnavailable,
+    OutboundError,
+    Unavailable,
+)
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.outbound.couriers.messages import Answered, Failed, ReadDone, Unread
 from rsscloud_broker.util.direct import Done
@@ -50,7 +56,6 @@ class _Request:
     done: Done[Any]
     answers: tuple[type, ...]
     send: Callable[[int], object]
-    url: str
     since: int
     was_kept: bool = False
 
@@ -76,23 +81,17 @@ class Pending:
         done: Done[Any],
         answers: tuple[type, ...],
         send: Callable[[int], object],
-        url: str = "",
     ) -> int:
         """Send a further request; its number.
 
         :param done: is told of its end.
         :param answers: the messages that may answer it.
         :param send: sends it by its number, to this process or to a later one.
-        :param url: that of the callback which is called; empty for a reading.
         """
         self.last = number = self.last + 1
-        self._waiting[number] = _Request(done, answers, send, url, self._beats)
+        self._waiting[number] = _Request(done, answers, send, self._beats)
         send(number)
         return number
-
-    def called(self) -> set[str]:
-        """The URLs of the callbacks that are being called."""
-        return {request.url for request in self._waiting.values() if request.url}
 
     def tell(self, number: int, result: object) -> None:
         """Tell who waits for the end of a request; nobody may wait any more."""
@@ -127,7 +126,7 @@ class Pending:
             raise WrongAnswer("it sent a content that has not the size which it says")
         self.tell(message.number, _result(message))
 
-    def give_up(self, kind: type[Unavailable], *, keeps: bool = False) -> None:
+    def give_up(self, kind: type[CallsUnavailable | Interrupted], *, keeps: bool = False) -> None:
         """Have all fail that is under way.
 
         :param keeps: keep it for the next process, but for what this one had from a former one.

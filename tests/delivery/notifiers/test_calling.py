@@ -12,7 +12,7 @@ from rsscloud_broker.delivery.notifiers import (
     XMLRPCNotifier,
 )
 from rsscloud_broker.delivery.notifiers.calling import call
-from rsscloud_broker.errors import AddressRefused, OutboundError
+from rsscloud_broker.errors import AddressRefused, Interrupted, OutboundError
 from rsscloud_broker.interfaces import INotifier, OutboundReply
 from rsscloud_broker.model import Callback, Notification, Outcome
 from rsscloud_broker.testing import FakeOutbound, reply
@@ -51,6 +51,11 @@ class CallTests(SynchronousTestCase):
             hops = tuple((status, "http://elsewhere.example/") for status in statuses)
             outcome = self.outcome_of(evolve(reply(410), hops=hops))
             self.assertEqual((outcome.success, outcome.gone), (False, gone), statuses)
+
+    def test_courier_that_ended_meanwhile(self) -> None:
+        outcome = self.outcome_of(Interrupted("the process that made the request has ended"))
+        self.assertEqual((outcome.success, outcome.answered), (False, False))
+        self.assertTrue(outcome.interrupted)
 
     def test_retry_after(self) -> None:
         for status in (429, 503):

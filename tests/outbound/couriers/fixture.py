@@ -14,7 +14,7 @@ from twisted.trial.unittest import TestCase
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import Interrupted, Unavailable
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.outbound.couriers import spawning
 from rsscloud_broker.outbound.couriers.courier import Courier
@@ -121,7 +121,9 @@ class CrewTestCase(TestCase):
         replies: list[OutboundReply] = []
         while not replies:
             answer = self.request()
-            answer.addCallbacks(replies.append, lambda failure: failure.trap(Unavailable))
+            answer.addCallbacks(
+                replies.append, lambda failure: failure.trap(Unavailable, Interrupted)
+            )
             while not answer.called:
                 if self.courier._link is None:
                     self.clock.advance(0.1)

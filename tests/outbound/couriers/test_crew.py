@@ -16,14 +16,21 @@ from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 
-from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress, Unavailable
+from rsscloud_broker.errors import (
+    AddressRefused,
+    Interrupted,
+    OutboundError,
+    OwnAddress,
+    Unavailable,
+)
 from rsscloud_broker.interfaces import OutboundReply, Signing
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.couriers import bodies
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.messages import Call
-from rsscloud_broker.outbound.couriers.spawning import megabytes
+from rsscloud_broker.outbound.couriers.spawning import COMMAND, megabytes
 from rsscloud_broker.util.direct import BreakOff
+from tests.outbound.couriers.crashing import ANSWER
 from tests.outbound.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase
 
 
@@ -231,12 +238,12 @@ class DirectTests(CrewTestCase):
 
 class DeathTests(CrewTestCase):
     async def test_killed(self) -> None:
-        """What was under way is put off; another process goes on with the same rules."""
+        """What was under way has failed; another process goes on with the same rules."""
         self.crew.allow(["127.0.0.0/8"])
         answer = self.request("/slow")
         await self.callback.asked
         self.courier.kill()
-        await self.assertFailure(answer, Unavailable)
+        await self.assertFailure(answer, Interrupted)
         self.assertEqual(self.crew.under_way, 0)
         await self.until_restarted()
 
@@ -273,7 +280,7 @@ class DeathTests(CrewTestCase):
             self.assertRegex(line, "under way are handed to the next one.$")
 
     async def test_hangs_twice(self) -> None:
-        """What two processes had at their end is put off: nobody is told a third time."""
+        """What two processes had at their end has failed."""
         await self.request()
         slow = self.request("/slow")
         await self.callback.asked
@@ -283,7 +290,7 @@ class DeathTests(CrewTestCase):
         self.clock.advance(module.FIRST_PAUSE)
         await self.callback.asked
         self.freeze()
-        await self.assertFailure(slow, module.CourierEnded)
+        await self.assertFailure(slow, Interrupted)
 
     async def test_hangs_while_the_system_is_full(self) -> None:
         """What no process can be started for is put off."""
@@ -347,8 +354,7 @@ class DeathTests(CrewTestCase):
         answer = self.request()
         for _ in range(int(LIMITS.first_sign) + 2):
             self.clock.advance(module.BEAT)
-        error = await self.assertFailure(answer, Unavailable)
-        self.assertNotIsInstance(error, module.CourierEnded)
+        await self.assertFailure(answer, Unavailable)
 
     async def test_beats_while_it_lives(self) -> None:
         """A courier that answers is not replaced, however long it has nothing to do."""
@@ -519,3 +525,20 @@ class IsolationTests(CrewTestCase):
             self.assertEqual((await self.request()).status, 202)
         self.assertEqual(self.courier._process.pid, pid)
         self.assertEqual(signal.pthread_sigmask(signal.SIG_BLOCK, ()), set())
+
+
+class DeadlyAnswerTests(CrewTestCase):
+    command = (*COMMAND[:-1], "tests.outbound.couriers.crashing")
+
+    async def test_others_are_called(self) -> None:
+        """A callback whose answer ends couriers fails each time; so does what is under way with it,
+        and is told the next time.
+        """
+        self.callback.bodies[b"/deadly"] = ANSWER
+        for _ in range(2):
+            self.callback.asked = Deferred()
+            innocent = self.request("/slow")
+            await self.callback.asked
+            await self.assertFailure(self.request("/deadly"), Interrupted)
+            await self.assertFailure(innocent, Interrupted)
+            await self.until_restarted()

@@ -9,7 +9,7 @@ from pathlib import Path
 from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import Interrupted, Unavailable
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.limits import Limits
@@ -56,7 +56,7 @@ class ForkServerTests(CrewTestCase):
         await self.callback.asked
         with capturedLogs() as events:
             os.kill(parent_of(self.courier._process.pid), signal.SIGKILL)
-            await self.assertFailure(answer, Unavailable)
+            await self.assertFailure(answer, Interrupted)
             os.kill(server, signal.SIGKILL)
             for each in crew.couriers:
                 await self.until_ended(each)
@@ -80,7 +80,9 @@ class ForkServerTests(CrewTestCase):
         server = parent_of(await self.pid())
         os.kill(server, signal.SIGSTOP)
         self.courier._abort("it was a test")  # the courier ends, and nobody is told
-        further = self.crew.engage()
+        further = self.crew._courier(1)
+        self.crew.couriers.append(further)
+        further.start()
         for _ in range(int(Limits().first_sign) + 3):
             self.clock.advance(module.BEAT)
         await self.until_ended(further)

@@ -6,9 +6,8 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.errors import AddressRefused, CallsUnavailable, MemoryUnavailable
+from rsscloud_broker.errors import AddressRefused, CallsUnavailable, Interrupted, MemoryUnavailable
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.outbound.couriers.courier import CourierEnded
 from rsscloud_broker.outbound.couriers.messages import Answered, Failed, ReadDone, Unread
 from rsscloud_broker.outbound.couriers.pending import TO_CALL, TO_READ, Answer, Pending, WrongAnswer
 
@@ -74,8 +73,8 @@ class PendingTests(SynchronousTestCase):
         """Everybody is told."""
         self.add()
         self.add(TO_READ)
-        self.pending.give_up(CourierEnded)
-        self.assertIsInstance(self.ends[-1], CourierEnded)
+        self.pending.give_up(Interrupted)
+        self.assertIsInstance(self.ends[-1], Interrupted)
         self.assertEqual((len(self.ends), len(self.pending)), (2, 0))
 
     def test_what_the_next_process_gets(self) -> None:
@@ -83,11 +82,11 @@ class PendingTests(SynchronousTestCase):
         first = self.add()
         for _ in range(3):
             self.pending.beat(3)
-        self.pending.give_up(CourierEnded, keeps=True)
+        self.pending.give_up(Interrupted, keeps=True)
         self.assertEqual(self.ends, [])
         self.pending.send_kept()
         self.assertFalse(self.pending.beat(2))
         second = self.add()
         self.assertEqual(self.sent, [first, first, second])
-        self.pending.give_up(CourierEnded, keeps=True)
+        self.pending.give_up(Interrupted, keeps=True)
         self.assertEqual((len(self.ends), len(self.pending)), (1, 1))

@@ -268,16 +268,16 @@ class DeadlyTests(ReadingTestCase):
         super().setUp()
         self.pages.answers |= {"/deadly": page(200, b"<rss>" + READING), "/slow": silence}
 
-    async def test_all_that_was_under_way_is_put_off(self) -> None:
+    async def test_all_that_was_under_way_has_failed(self) -> None:
         slow = self.fetch("/slow")
         await self.pages.asked
-        await self.assertFailure(self.fetch("/deadly"), Unavailable)
-        await self.assertFailure(slow, Unavailable)
+        await self.assertFailure(self.fetch("/deadly"), TopicUnreadable)
+        await self.assertFailure(slow, TopicUnreadable)
 
     async def test_last_words_of_a_crash(self) -> None:
         """The log says where in the program it was."""
         with capturedLogs() as events:
-            await self.assertFailure(self.fetch("/deadly"), Unavailable)
+            await self.assertFailure(self.fetch("/deadly"), TopicUnreadable)
         lines = [str(formatEvent(event)) for event in events]
         (first,) = [line for line in lines if "Fatal Python error: Aborted" in line]
         (place,) = [line for line in lines if "crashing.py" in line and "_redirect" in line]

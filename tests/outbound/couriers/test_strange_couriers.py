@@ -12,7 +12,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import Interrupted, Unavailable
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.messages import (
     Alive,
@@ -96,7 +96,7 @@ class StrangeProgramTests(StrangeProgramTestCase):
                     await deferLater(REACTOR, 0.01)
             self.assertNoResult(answer)
             self.clock.advance(module.BEAT)
-            await self.assertFailure(answer, module.CourierEnded)
+            await self.assertFailure(answer, Interrupted)
         self.assertIn("did not answer a request", str(formatEvent(events[0])))
         await courier.stop()
 
