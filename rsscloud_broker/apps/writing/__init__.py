@@ -7,8 +7,7 @@ subscribers of these feeds begin to be notified.
 Where to look:
 
 ``model``       a message and what belongs to it
-``interface``   what can be done with messages, for programs that speak other protocols
-``writing``     does it
+``writing``     what can be done with messages, by the pages and by programs of other protocols
 ``posting``     the front door for programs of other people: MetaWeblog and Blogger
                 (``metaweblog``, with ``editors`` and ``entries``), ``micropub`` (with
                 ``properties``), and how they are found (``rsd``)

@@ -35,10 +35,10 @@ from rsscloud_broker.apps.writing.arguments import (
     struct_in,
     text_in,
 )
-from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.markup import SMALL, Link
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Upload
 from rsscloud_broker.apps.writing.pictures import media_of, with_html
+from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import (
     DiskFull,
     DocumentUnread,
@@ -109,7 +109,7 @@ class Editors:
     :ivar parts: what the broker gives the application.
     """
 
-    def __init__(self, writing: IWriting, parts: AppParts, allow_plain_passwords: bool) -> None:
+    def __init__(self, writing: Writing, parts: AppParts, allow_plain_passwords: bool) -> None:
         self.writing = writing
         self.parts = parts
         self._allow_plain_passwords = allow_plain_passwords
@@ -290,7 +290,7 @@ def file_of(upload: Upload) -> dict[str, Any]:
     }
 
 
-def category_of(writing: IWriting, owner: str, name: str) -> dict[str, Any]:
+def category_of(writing: Writing, owner: str, name: str) -> dict[str, Any]:
     """A category as a struct, with the members that one or the other editor looks for.
 
     :param owner: the name of the account.

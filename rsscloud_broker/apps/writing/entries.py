@@ -17,9 +17,9 @@ from twisted.web.xmlrpc import Fault
 
 from rsscloud_broker.apps.writing.arguments import BAD_REQUEST, struct_in, text_in, texts_in
 from rsscloud_broker.apps.writing.editors import Editors
-from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.pictures import html_of
+from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import Caller
 
 #: Members with a date, and how far in the future it may be: the clocks of people go wrong, and a
@@ -70,7 +70,7 @@ def _enclosure(entry: Mapping[str, Any]) -> str | None:
     return text_in(struct_in(entry["enclosure"], "enclosure").get("url", ""), "url")
 
 
-def _link(writing: IWriting, entry: Mapping[str, Any], old: Post | None, link: str) -> str:
+def _link(writing: Writing, entry: Mapping[str, Any], old: Post | None, link: str) -> str:
     """The link of a message.  Editors that copy a struct send the address of its page."""
     sent = text_in(entry.get("link", link), "link")
     return link if old is not None and sent == writing.page_url(old) else sent
@@ -122,7 +122,7 @@ def check_date(entry: Mapping[str, Any], now: float) -> None:
                 )
 
 
-def entry_of(writing: IWriting, post: Post) -> dict[str, Any]:
+def entry_of(writing: Writing, post: Post) -> dict[str, Any]:
     """A message as a struct of ``metaWeblog.getPost``."""
     page = writing.page_url(post)
     created = time_of(post.created_at)

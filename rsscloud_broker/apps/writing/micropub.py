@@ -27,7 +27,6 @@ from attrs import evolve
 from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing.editors import SCOPE, of_html
-from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.micropub_requests import (
     FORM,
     JSON,
@@ -49,6 +48,7 @@ from rsscloud_broker.apps.writing.properties import (
     updated,
 )
 from rsscloud_broker.apps.writing.rules import checked
+from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import (
     DiskFull,
     Forbidden,
@@ -89,7 +89,7 @@ class Micropub:
     :param options: the limits.
     """
 
-    def __init__(self, writing: IWriting, parts: AppParts, options: WritingOptions) -> None:
+    def __init__(self, writing: Writing, parts: AppParts, options: WritingOptions) -> None:
         self._writing = writing
         self._parts = parts
         self._options = options

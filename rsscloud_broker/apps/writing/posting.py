@@ -10,11 +10,11 @@ from zope.interface import implementer
 
 from rsscloud_broker.accounts.names import is_name
 from rsscloud_broker.apps.writing.editors import Editors
-from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.metaweblog import METHODS
 from rsscloud_broker.apps.writing.micropub import Micropub
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE, PATH, rsd_document
+from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, SoapService
 from rsscloud_broker.web.answers import Answer, Answers, parameter
 
@@ -28,7 +28,7 @@ class PostingDoor:
 
     name = "writing_posting"
 
-    def __init__(self, writing: IWriting, parts: AppParts, options: WritingOptions) -> None:
+    def __init__(self, writing: Writing, parts: AppParts, options: WritingOptions) -> None:
         self._writing = writing
         self._public_url = parts.public_url
         self._micropub = Micropub(writing, parts, options)

@@ -14,12 +14,10 @@ from typing import Any
 
 from attrs import evolve
 from twisted.internet.defer import DeferredLock
-from zope.interface import implementer
 
 from rsscloud_broker.apps.writing import enclosures
 from rsscloud_broker.apps.writing.feeds import FORMATS, Feeds, WrittenFeed
 from rsscloud_broker.apps.writing.file_urls import FileUrls, is_digest, shown_name
-from rsscloud_broker.apps.writing.interface import IWriting
 from rsscloud_broker.apps.writing.model import (
     Enclosure,
     InvalidPost,
@@ -66,9 +64,16 @@ class Missing(InvalidPost):
         super().__init__(f"you have no message with the number {id}; it may have been deleted")
 
 
-@implementer(IWriting)
 class Writing:
-    """Implements ``IWriting``, and reads messages and feeds for those who serve them.
+    """Writes and reads the messages of accounts, and reads feeds for those who serve them.
+
+    Who may act for an account is the front door's business: each method does what the caller's
+    account can do.  ``source`` is the address from which the caller calls.
+
+    Methods that change something raise ``InvalidPost`` if what was sent breaks a rule, ``TooMany``
+    if the account has written too often, ``Forbidden`` if the operator has blocked the source or
+    the feed, ``DiskFull`` if the disk is nearly full, and ``Unavailable`` if the database cannot be
+    used.  After each of these nothing has changed.
 
     :ivar options: the limits.
     :ivar feeds: makes the feeds.
@@ -94,18 +99,22 @@ class Writing:
         self._kept: OrderedDict[int, tuple[int, Mapping[str, WrittenFeed]]] = OrderedDict()
 
     def feed_url(self, name: str) -> str:
+        """The URL of the RSS feed of an account."""
         return self.feeds.url(name)
 
     def home_url(self, name: str) -> str:
+        """The URL of the page with the messages of an account."""
         return self.feeds.home_url(name)
 
     def page_url(self, post: Post) -> str:
+        """The URL of the page of one message."""
         return self.feeds.page_url(post)
 
     # --- reading
 
-    async def post(self, caller: Caller, id: int) -> Post | None:  # noqa: A002 # see IWriting
-        found = await self._placed(caller, id)
+    async def post(self, caller: Caller, post_id: int) -> Post | None:
+        """A message of the caller, which may be a draft; None if there is no such message."""
+        found = await self._placed(caller, post_id)
         return found.post if found else None
 
     async def _placed(self, caller: Caller, post_id: int) -> Placed | None:
@@ -119,12 +128,23 @@ class Writing:
         before: int | None = None,
         is_draft: bool | None = None,
     ) -> list[Post]:
+        """The messages of the caller, the newest first.
+
+        :param limit: how many at most.
+        :param before: only those with smaller ids.
+        :param is_draft: only drafts, or only published ones; None for both.
+        """
         return await self.store.all_posts(caller.account.id, limit, before, is_draft)
 
     async def categories(self, caller: Caller) -> list[str]:
+        """The categories that the caller has used, sorted."""
         return await self.store.categories(caller.account.id)
 
     async def uploads(self, caller: Caller, limit: int, skipped: int = 0) -> Sequence[Upload]:
+        """The files that the caller has uploaded, the newest first.
+
+        :param skipped: how many of the newest are left out.
+        """
         found = await self.store.uploads(caller.account.id, limit, skipped)
         return [self._shown(caller, each) for each in found]
 
@@ -154,6 +174,7 @@ class Writing:
     # --- writing
 
     async def add(self, caller: Caller, new: NewPost, source: str) -> Post:
+        """Store a message.  Unless it is a draft, it is published and subscribers are notified."""
         post = checked(new, self.options.max_characters)
         self._changes.take(caller.account.id)
         file = await self._enclosure(post.enclosure_url, None)
@@ -165,28 +186,36 @@ class Writing:
         assert made is not None  # `make` never deletes
         return made
 
-    async def edit(self, caller: Caller, id: int, new: NewPost, source: str) -> Post:  # noqa: A002 # see IWriting
+    async def edit(self, caller: Caller, post_id: int, new: NewPost, source: str) -> Post:
+        """Give a message of the caller a new content.
+
+        A draft is published if ``new.is_draft`` is false.  A published message that becomes a
+        draft disappears from the feeds.
+
+        :raises InvalidPost: the caller has no such message, too.
+        """
         post = checked(new, self.options.max_characters)
-        old = await self._placed(caller, id)
+        old = await self._placed(caller, post_id)
         if old is None:
-            raise Missing(id)
+            raise Missing(post_id)
         self._changes.take(caller.account.id)
         file = await self._enclosure(post.enclosure_url, old.post.enclosure)
 
         def make(now: Snapshot, at: float) -> Placed:
             if now.old is None:
-                raise Missing(id)
-            return self._placed_post(now, id, post, file, at)
+                raise Missing(post_id)
+            return self._placed_post(now, post_id, post, file, at)
 
-        made = await self._change(await self._author(caller), id, make, source)
+        made = await self._change(await self._author(caller), post_id, make, source)
         assert made is not None  # `make` never deletes
         return made
 
-    async def delete(self, caller: Caller, id: int, source: str) -> bool:  # noqa: A002 # see IWriting
-        if await self._placed(caller, id) is None:
+    async def delete(self, caller: Caller, post_id: int, source: str) -> bool:
+        """Delete a message of the caller.  Returns whether there was such a message."""
+        if await self._placed(caller, post_id) is None:
             return False
         self._changes.take(caller.account.id)
-        await self._change(await self._author(caller), id, lambda now, at: None, source)
+        await self._change(await self._author(caller), post_id, lambda now, at: None, source)
         return True
 
     async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
@@ -367,6 +396,10 @@ class Writing:
         return Enclosure(url, upload.media_type, upload.size)
 
     async def upload(self, caller: Caller, name: str, data: bytes, source: str) -> Upload:
+        """Store a file, whose URL can then be the enclosure of a message.
+
+        :param name: the name that the client gave it; it may be anything.
+        """
         most = self.options.max_upload_bytes
         if not data:
             raise InvalidPost("the file is empty; choose another one")
