@@ -1007,6 +1007,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "Whoever breaks into a courier reads the database.",
     ),
     Mutation(
+        "database/writer.py",
+        "            self._files.is_changed = True\n",
+        "            pass\n",
+        "database.test_files",
+        "What was acknowledged is lost with the log beside the database.",
+    ),
+    Mutation(
+        "core/intents.py",
+        " + failure.interrupted",
+        "",
+        "core.test_intents",
+        "A courier that is killed at the last attempt takes a subscription of an innocent with it.",
+    ),
+    Mutation(
         "database/files.py",
         'or _copies_all(connection, "FULL", WAIT)',
         "",
