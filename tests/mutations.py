@@ -694,6 +694,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "storage.test_store",
         "What a publisher pushed is not delivered if the topic changes meanwhile.",
     ),
+    Mutation(
+        "storage/checks.py",
+        ".where(topic.c.id == key_of(url), topic.c.check_node_id == node)",
+        ".where(topic.c.id == key_of(url))",
+        "storage.test_nodes",
+        "A node that was taken for dead puts off the check that another one handles.",
+    ),
     # --- notifiers
     Mutation(
         "delivery/notifiers/websub.py",
@@ -772,6 +779,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if False:",
         "apps.follows.test_lists",
         "Archives that cannot be read are asked for all the time.",
+    ),
+    Mutation(
+        "simplefeed/processing.py",
+        "if self._unsaved >= batch or is_late:",
+        "if self._unsaved >= batch:",
+        "simplefeed.test_follower",
+        "After a crash a follower processes entries again that it had processed long before.",
+    ),
+    Mutation(
+        "simplefeed/follower.py",
+        "            position = None\n            if document.digest",
+        "            if document.digest",
+        "simplefeed.test_follower",
+        "A follower misses entries, if the one that it processed last comes again later.",
+    ),
+    Mutation(
+        "simplefeed/follower.py",
+        "            after = None\n",
+        "",
+        "simplefeed.test_follower",
+        "A follower that begins in an archive misses entries, if its last one comes again later.",
     ),
     # --- outbound
     Mutation(
@@ -1034,6 +1062,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         "database.test_files",
         "A broker goes on with a database that was removed: all that it stores is lost.",
     ),
+    Mutation(
+        "outbound/couriers/carrying.py",
+        "self._bodies.pop(message.number, None)",
+        "pass",
+        "outbound.couriers.test_carrying",
+        "A courier keeps all contents, although the broker says which it needs no more.",
+    ),
+    Mutation(
+        "outbound/couriers/courier.py",
+        "        self._bodies.clear()\n",
+        "",
+        "outbound.couriers.test_crew",
+        "The process that takes over from one that hangs lacks the contents of its requests.",
+    ),
+    Mutation(
+        "outbound/couriers/confinement.py",
+        "_check(libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0))",
+        "pass",
+        "outbound.couriers.test_confinement",
+        "Couriers of a broker that was killed stay, and keep its memory.",
+    ),
     # --- the normal form of URLs
     Mutation(
         "util/urls.py",
@@ -1247,6 +1296,20 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if False:",
         "front_doors.test_rsscloud_rest front_doors.test_rsscloud_calls",
         "The pause between pings that the operator asks for is not kept.",
+    ),
+    Mutation(
+        "web/streams.py",
+        "        if not self._taken[key]:\n            del self._taken[key]\n",
+        "",
+        "web.test_streams",
+        "Each address that ever read a stream costs memory until the broker stops.",
+    ),
+    Mutation(
+        "apps/writing/micropub.py",
+        'if post is not None and self._writing.page_url(post) == url.rstrip("/"):',
+        "if post is not None:",
+        "apps.writing.test_micropub",
+        "A client that deletes a message of another site deletes one here that has its number.",
     ),
     # --- metrics, health and the access log
     Mutation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from attrs import define
@@ -10,9 +11,11 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.interfaces import IEntryHandler, IMarker, IOutbound, Position, parse_directly
+from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import FeedUnavailable, FollowError
 from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import MemoryMarker
+from rsscloud_broker.simplefeed.processing import SAVE_AFTER
 from rsscloud_broker.simplefeed.waiting import LONGEST_REST, Limits
 from rsscloud_broker.testing import Clock
 from tests.simplefeed.logs import in_memory
@@ -164,6 +167,21 @@ class CatchUpTests(FollowerCase):
             self.assertEqual(self.handler.titles, titles(8))
             self.assertEqual(len(saved), count)
 
+    def test_position_is_saved_before_a_slow_batch_is_full(self) -> None:
+        clock, marker = self.clock, self.marker
+        saved: list[str] = []
+
+        @define
+        class Slow(Collector):
+            async def handle(self, entries: Sequence[Entry], document: str) -> None:
+                saved.append("" if marker.position is None else marker.position.document)
+                clock.advance(SAVE_AFTER)
+
+        self.feed.append(8)
+        self.handler = Slow(100)
+        self.catch_up()
+        self.assertEqual(saved, ["", *(f"http://a.example/documents/{n}" for n in (1, 2))])
+
     def test_newest(self) -> None:
         self.feed.append(6)
         self.catch_up(Begin.NEWEST)
@@ -208,6 +226,33 @@ class OtherFeedsTests(FollowerCase):
         )
         self.catch_up()
         self.assertEqual(self.handler.titles, ["a1", "b2", "c3", "a4"])
+
+    def test_entry_that_comes_again_in_a_later_archive(self) -> None:
+        """Nothing that stands before it there is missed, whichever way leads to it."""
+        self.serve(recent=feed_of(("a", 1)))
+        self.catch_up()
+        self.serve(
+            recent=feed_of(("d", 5), prev_archive="2"),
+            **{
+                "2": feed_of(("a", 4), ("c", 3), prev_archive="1"),
+                "1": feed_of(("b", 2), ("a", 1)),
+            },
+        )
+        self.catch_up()
+        self.assertEqual(self.handler.titles, ["a1", "b2", "c3", "a4", "d5"])
+
+    def test_entry_that_comes_again_in_the_next_archive(self) -> None:
+        self.marker.position = Position("a", 1356998400.0, "http://a.example/1")
+        self.serve(
+            recent=feed_of(("f", 7), prev_archive="3"),
+            **{
+                "3": feed_of(("e", 6), prev_archive="2"),
+                "2": feed_of(("d", 5), ("a", 4), ("c", 3), prev_archive="1", next_archive="3"),
+                "1": feed_of(("b", 2), ("a", 1), next_archive="2"),
+            },
+        )
+        self.catch_up()
+        self.assertEqual(self.handler.titles, ["b2", "c3", "a4", "d5", "e6", "f7"])
 
     def test_entry_that_was_edited_in_its_place(self) -> None:
         self.serve(recent=feed_of(("b", 2), ("a", 1)))

@@ -590,6 +590,17 @@ class OtherClaimTests(NodesTestCase):
             self.assertEqual(await self.claimed(one), [])
             await other.drop_check(FEED, 3000.0)
 
+    async def test_check_under_a_lost_claim_is_not_put_off(self) -> None:
+        one, other = self.stores
+        await one.put_subscription(a_subscription())
+        await one.request_check(FEED, 2000.0, True, "192.0.2.1", True)
+        await self.lose(one, other)
+        self.assertEqual(await self.claimed(other), [FEED])
+        await one.put_off_check(FEED, 1, 9000.0)
+        with self.engine.connect() as conn:
+            claim = select(topic.c.check_node_id, topic.c.check_due_at, topic.c.check_failures)
+            self.assertEqual(conn.execute(claim).one(), (other.node, None, 0))
+
     async def test_check_that_is_done_is_claimed_by_nobody(self) -> None:
         one, other = self.stores
         await one.put_subscription(a_subscription())

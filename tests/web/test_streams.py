@@ -7,7 +7,7 @@ from typing import Any, cast
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.web.streams import MAX_BACKLOG, PIECE, Stream
+from rsscloud_broker.web.streams import MAX_BACKLOG, PIECE, Places, Stream
 
 
 class SlowRequest:
@@ -103,3 +103,15 @@ class StreamTests(SynchronousTestCase):
         request.read()
         stream.send(b"more")
         self.assertEqual(len(request.text), before)
+
+
+class PlacesTests(SynchronousTestCase):
+    def test_nothing_is_kept_of_who_has_left(self) -> None:
+        """There may be very many addresses in a year."""
+        places = Places(lambda: 2, 1)
+        for key in ("192.0.2.1", "192.0.2.2", "192.0.2.1"):
+            self.assertTrue(places.has_room(key))
+            places.take(key)
+            self.assertFalse(places.has_room(key))
+            places.leave(key)
+        self.assertEqual(len(places._taken), 0)

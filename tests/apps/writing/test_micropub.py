@@ -505,6 +505,14 @@ class BadInputTests(MicropubTestCase):
         self.assert_error(answer, 404, "invalid_request", "no message")
         self.assertEqual([post.text for post in self.posts("anna")], ["Hers"])
 
+    def test_url_that_is_not_that_of_the_message(self) -> None:
+        """Although it ends in the number of one."""
+        number = self.create(content=["x"]).rpartition("/")[2]
+        for place in ("https://elsewhere.example/people/dave/", f"{BROKER}/", ""):
+            answer = self.json({"action": "delete", "url": f"{place}{number}"})
+            self.assert_error(answer, 404, "invalid_request", "no message")
+        self.assertEqual(self.only_post().text, "x")
+
     def test_a_full_disk(self) -> None:
         self.disk.full = True
         for answer in (

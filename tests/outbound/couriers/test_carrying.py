@@ -11,7 +11,15 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.outbound.couriers.carrying import Carrier
-from rsscloud_broker.outbound.couriers.messages import Answered, Call, Failed, Setup, Unread
+from rsscloud_broker.outbound.couriers.messages import (
+    Answered,
+    Body,
+    Call,
+    Failed,
+    Forget,
+    Setup,
+    Unread,
+)
 
 
 class RefusalTests(SynchronousTestCase):
@@ -55,3 +63,9 @@ class TrackingTests(SynchronousTestCase):
         self.assertEqual(carrier._under_way, {})
         self.assertIsNone(self.successResultOf(under_way))
         self.assertEqual(self.flushWarnings(), [])
+
+    def test_body_of_no_further_request_is_forgotten(self) -> None:
+        carrier = Carrier(Mock(), Mock(), Mock(), str)
+        carrier.link = Mock()
+        carrier.take([Body(1, b"one"), Body(2, b"two"), Forget(1)])
+        self.assertEqual(carrier._bodies, {2: b"two"})

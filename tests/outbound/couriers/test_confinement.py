@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -218,6 +219,28 @@ def replaced():
         )
         self.assertEqual(results["before"], "''")
         self.assertIn(f"{path} was replaced", results["after"])
+
+
+# The child says so if it outlives its parent.
+_FAMILY = """
+import os, signal, time
+from rsscloud_broker.outbound.couriers.confinement import end_with_the_parent
+reading, writing = os.pipe()
+if os.fork():
+    os.read(reading, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+end_with_the_parent()
+os.write(writing, b"!")
+time.sleep(10)
+os.write(1, b"it lives")
+"""
+
+
+class ParentTests(SynchronousTestCase):
+    def test_process_ends_with_its_parent(self) -> None:
+        """Even if that is killed and can tell it nothing."""
+        done = run([*COMMAND[:2], "-c", _FAMILY], stdout=PIPE, check=False, timeout=60)
+        self.assertEqual((done.stdout, done.returncode), (b"", -signal.SIGKILL))
 
 
 class SystemCallTests(SynchronousTestCase):
