@@ -15,6 +15,7 @@ from twisted.plugin import IPlugin
 from twisted.web.server import Request
 from zope.interface import implementer
 
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.interfaces import (
     App,
     AppParts,
@@ -26,7 +27,6 @@ from rsscloud_broker.interfaces import (
     ServedTopics,
 )
 from rsscloud_broker.model import Content
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers
 
 #: The name of the application, and the path of its feed.
 NAME, FEED = "benchmark_posts", "/posted/rss.xml"

@@ -163,7 +163,10 @@ class StoreUnavailable(Unavailable):
 class DiskFull(StoreUnavailable):
     """The disk has too little space for anything new.  Somebody must make room."""
 
-    told = "The broker has too little space on its disk to store anything."
+    told = (
+        "The disk of this server is nearly full, so nothing new is stored. Nothing was changed. If "
+        "that lasts, tell the operator of the server."
+    )
 
 
 class MemoryUnavailable(Unavailable):

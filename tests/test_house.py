@@ -47,7 +47,7 @@ ROOT = {
 #: The packages and modules that applications and plugins may use: the interfaces, the values that
 #: they exchange, and what makes those.  Only their tests use ``testing``.
 PUBLIC = {
-    *("interfaces", "model", "wire", "web", "client", "accounts", "simplefeed", "apps"),
+    *("interfaces", "model", "wire", "web", "http", "client", "accounts", "simplefeed", "apps"),
     *("counters", "errors", "events", "config", "util", "database", "testing"),
     "__version__",
 }

@@ -33,7 +33,7 @@ from prometheus_client.exposition import choose_encoder
 from twisted.web.server import Request
 from zope.interface import implementer
 
-from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.limits import BoundedRequest
 from rsscloud_broker.http.requests import header, plain, respond
 from rsscloud_broker.interfaces import IFrontDoor, IHealth, PartState, Route, RoutesOnly
@@ -99,7 +99,7 @@ class MonitoringDoor(RoutesOnly):
         answers = {METRICS: self._metrics, LIVE: self._live, READY: self._ready}
         return [Route(path, "GET", self._guarded(answer)) for path, answer in answers.items()]
 
-    def _guarded(self, answer: Callable[[Request], Awaitable[bytes]]) -> Page:
+    def _guarded(self, answer: Callable[[Request], Awaitable[bytes]]) -> Answers:
         """A page that only those see who may."""
 
         async def respond(request: Request) -> bytes:
@@ -114,7 +114,7 @@ class MonitoringDoor(RoutesOnly):
             )
             return plain(request, 401, text, www_authenticate='Bearer realm="metrics"')
 
-        return Page(respond)
+        return Answers(respond)
 
     async def _may_read(self, request: Request) -> bool:
         if self._own_endpoint and not self._token:

@@ -39,7 +39,7 @@ from twisted.web.xmlrpc import XMLRPC, Fault
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
-from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.requests import caller, parameters, passage, respond
 from rsscloud_broker.http.shown_exchange import (
     MAX_VALUE,
@@ -158,8 +158,8 @@ class PingSinkDoor:
         return {"flerror": False, "message": weblog_updates.THANKS}
 
     def routes(self) -> Sequence[Route]:
-        form, ping = Page(self._ping_site_form), Page(self._ping_page)
-        feed_ping, home_ping = Page(self._feed_ping), Page(self._home_ping)
+        form, ping = Answers(self._ping_site_form), Answers(self._ping_page)
+        feed_ping, home_ping = Answers(self._feed_ping), Answers(self._home_ping)
         any_way, by_url, by_name = frozenset[str](), frozenset({"url"}), frozenset({"url", "name"})
         # If the rssCloud front door runs, a POST to /ping with only a URL is an rssCloud ping.
         form_of_ping = by_name if "rsscloud" in self._running else by_url

@@ -46,9 +46,8 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.config.validators import is_network, is_token
-from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.front_doors.change_lists import PublishedFile
-from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.requests import body_of, caller, charset, header, media_type, plain
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -167,7 +166,7 @@ class ResourceSyncDoor(RoutesOnly):
         ]
 
     def routes(self) -> Sequence[Route]:
-        intake = Page(self._notification)
+        intake = Answers(self._notification)
         shared = [Route(path, "POST", intake, content_types=_XML) for path in links.HUB_PATHS]
         return [*shared, Route("/resourcesync", "POST", intake), *self._documents]
 
@@ -177,7 +176,7 @@ class ResourceSyncDoor(RoutesOnly):
             self._authorize(request, topic)
             notification = _payload(request)
             content = Content(body_of(request), header(request, "content-type") or "", link)
-            wanted = await self._distribute(topic, content, caller(request))
+            wanted = await self._broker.push_content(topic, content, caller(request))
         except _Refusal as refusal:
             return plain(request, refusal.status, str(refusal), **refusal.headers)
         lines = ["The notification was accepted."]
@@ -187,15 +186,6 @@ class ResourceSyncDoor(RoutesOnly):
             log.warn("A notification of {topic} is odd: {why}", topic=topic, why=warning)
             lines.append(f"Warning: {warning}")
         return plain(request, 202, "\n".join(lines))
-
-    async def _distribute(self, topic: str, content: Content, source: str) -> bool:
-        try:
-            return await self._broker.push_content(topic, content, source)
-        except TooMany:
-            raise  # ``answering`` answers it with 429
-        except Refused as error:
-            status = 403 if isinstance(error, Forbidden) else 400
-            raise _Refusal(status, f"This was not accepted: {error}.") from error
 
     def _links(self, request: Request) -> tuple[str, str, tuple[str, ...]]:
         """Check the Content-Type and the Link header of a notification.

@@ -47,7 +47,7 @@ from rsscloud_broker.errors import (
 from rsscloud_broker.front_doors.attempts import Attempts, CallbackProblem
 from rsscloud_broker.front_doors.rsscloud_answers import failure_of, rest_answer
 from rsscloud_broker.front_doors.rsscloud_pages import RssCloudPages
-from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.requests import all_parameters, caller, parameters, passage
 from rsscloud_broker.http.xmlrpc import procedure
 from rsscloud_broker.interfaces import (
@@ -274,8 +274,8 @@ class RssCloudDoor:
         self._pages = RssCloudPages(parts)
 
     def routes(self) -> Sequence[Route]:
-        register = Page(self._rest_please_notify, failure_of("notifyResult"))
-        ping = Page(self._rest_ping, failure_of("result"))
+        register = Answers(self._rest_please_notify, failure_of("notifyResult"))
+        ping = Answers(self._rest_ping, failure_of("result"))
         return [
             *self._pages.routes(),
             *(

@@ -15,7 +15,7 @@ from typing import Final
 from twisted.web.server import Request
 
 from rsscloud_broker.front_doors.rsscloud_answers import XML, RestResult
-from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.requests import all_parameters, parameters, respond
 from rsscloud_broker.http.shown_exchange import (
     MAX_VALUE,
@@ -45,7 +45,7 @@ class RssCloudPages:
 
     def routes(self) -> Sequence[Route]:
         """The routes of the page with the forms."""
-        return [Route(path, "GET", Page(self.forms)) for path in _PATHS]
+        return [Route(path, "GET", Answers(self.forms)) for path in _PATHS]
 
     async def forms(self, request: Request) -> bytes:
         """The page with the two forms, empty."""

@@ -33,7 +33,6 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import (
     CallbackFailed,
-    Forbidden,
     Refused,
     TooMany,
     TopicEnded,
@@ -41,7 +40,7 @@ from rsscloud_broker.errors import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.front_doors.websub_pages import Said, WebSubPages
-from rsscloud_broker.http.answering import Page
+from rsscloud_broker.http.answering import Answers, Failure
 from rsscloud_broker.http.requests import (
     all_parameters,
     body_of,
@@ -98,7 +97,8 @@ class WebSubDoor(RoutesOnly):
         self._public_url = parts.public_url
 
     def routes(self) -> Sequence[Route]:
-        page, forms, others = Page(self._pages.forms), Page(self._answer), Page(self._answer_others)
+        page, forms = Answers(self._pages.forms), Answers(self._answer)
+        others = Answers(self._answer_others)
         routes: list[Route] = []
         for path in HUB_PATHS:
             routes += [
@@ -131,10 +131,11 @@ class WebSubDoor(RoutesOnly):
         except TooMany as error:
             if not as_page:
                 raise  # ``answering`` answers it with 429
-            said = Said(429, f"This was not accepted: {error}.", error.retry_after)
+            failure = Failure.of(error)
+            said = Said(failure.status, failure.text, error.retry_after)
             request.setHeader("retry-after", str(error.retry_after))
         except Refused as error:
-            said = Said(_status(error), f"This was not accepted: {error}.")
+            said = Said(_status(error), Failure.of(error).text)
         if said.status == NO_CONTENT:
             request.setResponseCode(NO_CONTENT)
             return b""
@@ -197,8 +198,6 @@ def _status(error: Refused) -> int:
     match error:
         case TopicEnded():
             return 410
-        case Forbidden():
-            return 403
         case UnsupportedProtocol():
             return 501
         case TopicUnreadable(refused=True) | CallbackFailed(refused=True):
@@ -206,4 +205,4 @@ def _status(error: Refused) -> int:
         case TopicUnreadable() | CallbackFailed():
             return 409  # verified before the answer, and the callback did not confirm
         case _:
-            return 400
+            return Failure.of(error).status

@@ -1,25 +1,35 @@
-"""Answers a request with what an async function returns, and errors with their HTTP status.
+"""Answers a request with what an async function returns, and each error with its HTTP status.
 
-Every front door uses `Page` for its routes.
+Pages and protocols use it, so an error has the same status everywhere, in the form of each
+protocol:
+
+- 400, 403 and 429: the broker refuses the request (``Refused``, ``Forbidden``, ``TooMany``).
+- 507: its disk is nearly full.  503: it lacks something else, or it is stopping.
+- 500: it has a bug, which is logged.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+from typing import Final, Protocol, TypeAlias
 
+from attrs import field, frozen
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
-from twisted.web.http import NO_CONTENT
+from twisted.web.http import CACHED, NO_BODY_CODES
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from rsscloud_broker.errors import TooMany, Unavailable
+from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, Refused, TooMany, Unavailable
+from rsscloud_broker.http import requests
 from rsscloud_broker.http.limits import BoundedRequest
-from rsscloud_broker.http.requests import plain
 
 log = Logger()
+
+HTML: Final = "text/html; charset=utf-8"
+PLAIN: Final = "text/plain; charset=utf-8"
 
 #: Seconds between two log lines that say that something is unavailable.
 _LOG_INTERVAL: Final = 60.0
@@ -33,7 +43,7 @@ class _UnavailableLog:
         self._unlogged = 0
 
     def add(self, error: Unavailable, now: float) -> None:
-        """Log that a request failed for the broker's own want, or count the request.
+        """Log that a request failed since the broker lacks something, or count the request.
 
         :param now: seconds, by a monotonic clock.
         """
@@ -48,7 +58,59 @@ class _UnavailableLog:
 _unavailable_log = _UnavailableLog()
 
 #: Seconds after which a client may try again when something is unavailable.
-RETRY_AFTER = "30"
+RETRY_AFTER: Final = 30
+
+
+@frozen
+class Answer:
+    """An answer to a request.
+
+    :ivar headers: further headers, by name.
+    """
+
+    body: bytes
+    content_type: str = HTML
+    status: int = 200
+    headers: Mapping[str, str] = field(factory=dict)
+
+
+#: What answers a request: a body whose status and headers are set; an answer with them; or None
+#: if the request is answered in another way, as with a stream of events.
+Answered: TypeAlias = bytes | Answer | None
+
+
+@frozen
+class Failure:
+    """How an error is answered.
+
+    :ivar text: sentences for the client.
+    :ivar retry_after: the number of seconds after which it makes sense to try again, or None.
+    """
+
+    status: int
+    text: str
+    retry_after: int | None = None
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """How an error is answered, whatever the protocol.
+
+        507 (RFC 4918, section 11.5) says that the disk is nearly full.  Clients that do not know
+        this status take it for 500, as RFC 9110 (section 15) asks, and try again later.
+        """
+        match error:
+            case CancelledError():
+                return cls(503, "The broker is stopping.", RETRY_AFTER)
+            case TooMany():
+                return cls(429, f"This was not accepted: {error}.", error.retry_after)
+            case Refused():
+                is_forbidden = isinstance(error, (Forbidden, ForgedForm))
+                return cls(403 if is_forbidden else 400, f"This was not accepted: {error}.")
+            case Unavailable():
+                status = 507 if isinstance(error, DiskFull) else 503
+                return cls(status, f"{error.told} Please try again later.", RETRY_AFTER)
+            case _:
+                return cls(500, "The broker made a mistake. It has been logged.")
 
 
 class Say(Protocol):
@@ -57,37 +119,27 @@ class Say(Protocol):
     def __call__(self, request: Request, status: int, text: str, **headers: str) -> bytes: ...
 
 
-def answer(request: Request, body: Awaitable[bytes], say: Say = plain) -> int:
+def answer(request: Request, body: Awaitable[Answered], say: Say = requests.plain) -> int:
     """Answer a request with a body as soon as the body has been made.
 
-    If the client hangs up, the work still goes on, since the request was made.  ``TooMany`` is
-    answered with 429, unless the front door answers it by its own protocol; ``Unavailable`` and
-    a broker that is stopping with 503; any other exception is logged and answered with 500.
+    If the client hangs up, the work still goes on, since the request was made.  An error is
+    answered as ``Failure.of`` says, unless the front door answers it by its own protocol.
 
-    :param say: writes those answers in the form of a protocol.
+    :param say: writes such an answer in the form of a protocol.
     :returns: ``NOT_DONE_YET``, as ``twisted.web`` wants it.
     """
 
     async def write() -> None:
         try:
             content = await body
-        except CancelledError:
-            content = say(request, 503, "The broker is stopping.", retry_after=RETRY_AFTER)
-        except TooMany as error:
-            text = f"This was not accepted: {error}."
-            content = say(request, 429, text, retry_after=str(error.retry_after))
-        except Unavailable as error:
-            _unavailable_log.add(error, time.monotonic())
-            text = f"{error.told} Please try again later."
-            content = say(request, 503, text, retry_after=RETRY_AFTER)
-        except Exception:  # a bug: log it, and still answer
-            log.failure("A request to {path} failed.", path=request.path)
-            content = say(request, 500, "The broker made a mistake. It has been logged.")
-        if request.channel is not None:  # otherwise the client has hung up
-            if request.code != NO_CONTENT:  # a 204 must not have a Content-Length
-                request.setHeader("content-length", str(len(content)))
-            request.write(content)
-            request.finish()
+        except Exception as error:
+            content = _failed(request, error, say)
+        if content is None or request.channel is None:  # the client has hung up
+            return
+        if isinstance(content, Answer):
+            send(request, content)
+            return
+        _finish(request, content)
 
     writing = Deferred.fromCoroutine(write())
     if isinstance(request, BoundedRequest) and request.work_began():
@@ -95,16 +147,63 @@ def answer(request: Request, body: Awaitable[bytes], say: Say = plain) -> int:
     return NOT_DONE_YET
 
 
-class Page(Resource):
+def _failed(request: Request, error: Exception, say: Say) -> bytes:
+    failure = Failure.of(error)
+    if isinstance(error, Unavailable):
+        _unavailable_log.add(error, time.monotonic())
+    elif failure.status == 500:  # a bug: log it, and still answer
+        log.failure("A request to {path} failed.", path=request.path)
+    if failure.retry_after is None:
+        return say(request, failure.status, failure.text)
+    return say(request, failure.status, failure.text, retry_after=str(failure.retry_after))
+
+
+def send(request: Request, answer: Answer) -> None:
+    """Send an answer, and end the request.
+
+    An answer with status 200 gets an ETag if it has none, and a client that has the same version
+    gets 304.
+    """
+    request.setResponseCode(answer.status)
+    request.setHeader("content-type", answer.content_type)
+    for name, value in answer.headers.items():
+        request.setHeader(name, value)
+    is_read = request.method in {b"GET", b"HEAD"}
+    if answer.status == 200 and is_read and "etag" not in answer.headers:
+        etag = f'"{sha256(answer.body).hexdigest()[:16]}"'.encode("ascii")
+        if request.setETag(etag) is CACHED:
+            request.finish()
+            return
+    _finish(request, answer.body)
+
+
+def _finish(request: Request, body: bytes) -> None:
+    if request.code not in NO_BODY_CODES:  # such an answer must not have a Content-Length
+        request.setHeader("content-length", str(len(body)))
+    request.write(body)
+    request.finish()
+
+
+def plain(status: int, text: str, headers: Mapping[str, str] | None = None) -> Answer:
+    """An answer with a sentence, for programs and people.
+
+    :param headers: beside Content-Type.
+    """
+    return Answer(f"{text}\n".encode(), PLAIN, status, headers or {})
+
+
+class Answers(Resource):
     """A resource whose answers one async function makes, for every HTTP method.
 
-    :param respond: takes the request, sets status and headers, and returns the body.
+    :param respond: takes the request and returns its answer: see ``Answered``.
     :param say: see ``answer``.
     """
 
     isLeaf = True
 
-    def __init__(self, respond: Callable[[Request], Awaitable[bytes]], say: Say = plain) -> None:
+    def __init__(
+        self, respond: Callable[[Request], Awaitable[Answered]], say: Say = requests.plain
+    ) -> None:
         super().__init__()
         self._respond = respond
         self._say = say

@@ -78,6 +78,31 @@ def parameters(request: Request) -> dict[str, str]:
     return dict(reversed(all_parameters(request)))
 
 
+def parameter(request: Request, name: str) -> str:
+    """The first value of a parameter in the query or the form; empty if there is none.
+
+    Bytes that are not UTF-8 are replaced by the replacement character, and so is NUL, which
+    PostgreSQL refuses.
+    """
+    values: list[bytes] = (request.args or {}).get(name.encode("ascii"), [b""])
+    return values[0].decode("utf-8", "replace").replace("\0", "\ufffd")
+
+
+def raw_parameter(request: Request, name: str) -> bytes | None:
+    """The bytes of the first value of a parameter in the query or the form; None if it is absent.
+
+    :param name: upper and lower case do not matter.
+    """
+    wanted = name.lower().encode("ascii")
+    fields = (request.args or {}).items()
+    return next((values[0] for key, values in fields if key.lower() == wanted), None)
+
+
+def accepted_codings(request: Request) -> bytes:
+    """The values of Accept-Encoding, for ``wire.codings.allows_gzip``; empty if there are none."""
+    return b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
+
+
 def header(request: HTTPRequest, name: str) -> str | None:
     """The values of a header, joined by commas as RFC 9110 allows; None if it is absent.
 

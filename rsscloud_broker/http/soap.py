@@ -17,11 +17,9 @@ from functools import partial
 from typing import Any
 
 from lxml import etree
-from twisted.internet.defer import CancelledError
-from twisted.logger import Logger
 from twisted.web.server import Request
 
-from rsscloud_broker.errors import Refused, Unavailable
+from rsscloud_broker.errors import Refused
 from rsscloud_broker.http.answering import answer
 from rsscloud_broker.http.requests import caller, header, respond
 from rsscloud_broker.interfaces import SoapOperation, SoapService
@@ -44,8 +42,6 @@ def failure(request: Request, status: int, text: str, **headers: str) -> bytes:
 
 class SoapRoot:
     """Answers the calls of all SOAP operations that the front doors offer; ``site`` calls it."""
-
-    log = Logger()
 
     def __init__(self, services: Sequence[SoapService]) -> None:
         self._services = services
@@ -84,13 +80,6 @@ class SoapRoot:
             return fault_document(request, fault.code, fault.string)
         except (Refused, BadOrigin) as error:
             return fault_document(request, "Client", str(error))
-        except (Unavailable, CancelledError):
-            raise
-        except Exception:  # a bug: log it, and tell the caller that the broker is at fault
-            self.log.failure("A SOAP call failed.")
-            return fault_document(
-                request, "Server", "The broker made a mistake. It has been logged."
-            )
         literal = call.namespace in self._literal
         document = soap.encode_response(call, result, literal=literal)
         return respond(request, 200, CONTENT_TYPE, document)

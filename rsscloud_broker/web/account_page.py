@@ -14,8 +14,9 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.errors import ForgedForm, InvalidAccount, SignInFailed, TooMany
+from rsscloud_broker.http.answering import Answer
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICallers, Session, Token
-from rsscloud_broker.web.answers import Answer, parameter
 from rsscloud_broker.web.callers import SESSION, Cookies
 from rsscloud_broker.web.words import iso
 from rsscloud_broker.wire.text import sentence

@@ -22,8 +22,8 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.errors import ForgedForm, Unavailable
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller, IAccounts, ICallers, SignedIn
-from rsscloud_broker.web.answers import parameter
 
 _BEARER: Final = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 

@@ -21,6 +21,8 @@ from zope.interface import implementer
 
 from rsscloud_broker import __version__
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import (
     Caller,
     FeedReport,
@@ -30,7 +32,6 @@ from rsscloud_broker.interfaces import (
     Route,
     RoutesOnly,
 )
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.wire import self_test
 from rsscloud_broker.wire.text import clean

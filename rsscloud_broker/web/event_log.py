@@ -25,6 +25,7 @@ from twisted.web.template import Flattenable, Tag, tags
 from twisted.web.util import Redirect
 from zope.interface import implementer
 
+from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
@@ -35,7 +36,6 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.event_stream import Watchers
 from rsscloud_broker.web.log_lines import line_of

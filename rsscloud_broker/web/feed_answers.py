@@ -31,7 +31,8 @@ from typing import Final
 from attrs import frozen
 from twisted.web.server import Request
 
-from rsscloud_broker.web.answers import Answer, accepted_codings
+from rsscloud_broker.http.answering import Answer
+from rsscloud_broker.http.requests import accepted_codings
 from rsscloud_broker.web.conditional import has_version
 from rsscloud_broker.wire.codings import allows_gzip
 

@@ -12,6 +12,7 @@ from twisted.web.template import Flattenable, tags
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
@@ -21,7 +22,6 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import Ping
 from rsscloud_broker.util.remembering import Remembering
-from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import moment, strangers

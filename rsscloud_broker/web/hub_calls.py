@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from twisted.web.server import Request
 
-from rsscloud_broker.web.answers import PLAIN, Answer
+from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.wire.text import decode
 from rsscloud_broker.wire.websub import HubCall, parse_call
 

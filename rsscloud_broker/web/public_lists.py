@@ -30,6 +30,8 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 from zope.interface import implementer
 
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
@@ -39,7 +41,6 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.util.remembering import Remembering
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, dated, strangers

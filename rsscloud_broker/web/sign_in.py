@@ -17,6 +17,8 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.errors import ForgedForm, SignInFailed, TooMany
+from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IAccounts,
@@ -27,7 +29,6 @@ from rsscloud_broker.interfaces import (
     SignIn,
 )
 from rsscloud_broker.web.account_page import NO_STORE, AccountPage, redirect, refused
-from rsscloud_broker.web.answers import Answer, Answers, parameter
 from rsscloud_broker.web.callers import (
     KNOWN,
     SESSION,

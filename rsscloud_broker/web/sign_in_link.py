@@ -24,9 +24,10 @@ from urllib.parse import quote, urlencode
 from twisted.web.server import Request
 
 from rsscloud_broker.errors import ForgedForm, SignInFailed
+from rsscloud_broker.http.answering import PLAIN, Answer
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import FrontDoorParts, IAccounts, SignIn
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
-from rsscloud_broker.web.answers import PLAIN, Answer, parameter
 from rsscloud_broker.web.callers import (
     KNOWN,
     SESSION,

@@ -15,6 +15,8 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, XMLString, tags
 from zope.interface import implementer
 
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
@@ -24,7 +26,6 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.util.remembering import Remembering
 from rsscloud_broker.web import plots
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.statistics import PERIODS, Period, Statistics, read

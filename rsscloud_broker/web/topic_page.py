@@ -29,6 +29,8 @@ from rsscloud_broker.errors import (
     TopicUnreadable,
     Unavailable,
 )
+from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
@@ -41,7 +43,6 @@ from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.util.remembering import Remembering
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web.answers import Answer, Answers, parameter
 from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
 from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.web.topic_overview import Us, facts, lead

@@ -12,7 +12,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import TooMany, Unavailable
-from rsscloud_broker.http.answering import RETRY_AFTER, Page
+from rsscloud_broker.http.answering import RETRY_AFTER, Answers
 from rsscloud_broker.http.security import SECURITY_HEADERS
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Route
@@ -123,8 +123,8 @@ class ErrorPagesTests(SynchronousTestCase):
     def test_what_an_answer_that_takes_a_while_ends_in(self) -> None:
         table: list[tuple[Exception, int, str]] = [
             (TooMany("there were 5", 7), 429, "7"),
-            (Unavailable("the disk is full"), 503, RETRY_AFTER),
-            (CancelledError(), 503, RETRY_AFTER),
+            (Unavailable("the disk is full"), 503, str(RETRY_AFTER)),
+            (CancelledError(), 503, str(RETRY_AFTER)),
         ]
         for error, status, later in table:
             self.house = _failing(self, error)
@@ -206,4 +206,4 @@ def _failing(case: SynchronousTestCase, error: BaseException) -> House:
     async def page(request: Request) -> bytes:
         raise error
 
-    return House(case, root=Root([Door(pages=[Route("/page", "GET", Page(page))])], PUBLIC_URL))
+    return House(case, root=Root([Door(pages=[Route("/page", "GET", Answers(page))])], PUBLIC_URL))

@@ -24,7 +24,7 @@ from rsscloud_broker.errors import (
     TooMany,
     Unavailable,
 )
-from rsscloud_broker.http.answering import RETRY_AFTER, Page
+from rsscloud_broker.http.answering import RETRY_AFTER, Answers
 from rsscloud_broker.http.security import SECURITY_HEADERS
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.http.xmlrpc import procedure
@@ -274,7 +274,7 @@ class FailuresTests(SynchronousTestCase):
             raise error
 
         door = Door(
-            pages=[Route("/page", "GET", Page(page))],
+            pages=[Route("/page", "GET", Answers(page))],
             handlers={"trouble": Trouble(error)},
             services=[SoapService("/trouble", {"make": SoapOperation(operation, ())})],
         )
@@ -324,7 +324,7 @@ class FailuresTests(SynchronousTestCase):
         """Callers are told what it is, in the form of the protocol, but not what the log says."""
         for error, told in (
             (StoreUnavailable("/var/lib/secret"), "its database"),
-            (DiskFull("/var/lib/secret"), "its disk"),
+            (DiskFull("/var/lib/secret"), "The disk of this server is nearly full"),
             (CallsUnavailable("secret.example"), "call other servers"),
             (MemoryUnavailable("secret.example"), "no memory"),
             (Unavailable("secret.example"), "cannot do this"),
@@ -333,7 +333,7 @@ class FailuresTests(SynchronousTestCase):
             call = b"<methodCall><methodName>trouble.make</methodName></methodCall>"
             by_xmlrpc, by_soap = house.ask("POST", "/RPC2", call), house.soap("make", {})
             for answer in (house.get("/page"), by_xmlrpc, by_soap):
-                self.assert_unavailable(answer)
+                self.assert_unavailable(answer, 507 if isinstance(error, DiskFull) else 503)
                 self.assertIn(told, answer.text)
                 self.assertNotIn("secret", answer.text)
             text = f"{error.told} Please try again later."
@@ -348,7 +348,7 @@ class FailuresTests(SynchronousTestCase):
         call = b"<methodCall><methodName>trouble.make</methodName></methodCall>"
         for each in (answer, house.ask("POST", "/RPC2", call), house.soap("make", {})):
             self.assertIn("The broker is stopping.", each.text)
-            self.assertEqual((each.status, each.headers["retry-after"]), (503, RETRY_AFTER))
+            self.assertEqual((each.status, each.headers["retry-after"]), (503, str(RETRY_AFTER)))
 
     def test_every_door_when_the_store_is_unavailable(self) -> None:
         house = House(self)
@@ -384,9 +384,8 @@ class FailuresTests(SynchronousTestCase):
         self.assertEqual(house.answers(503), len(answers))
         self.assertEqual(self.flushLoggedErrors(), [])
 
-    def assert_unavailable(self, answer: Answer) -> None:
-        self.assertEqual(answer.status, 503)
-        self.assertEqual(answer.headers["retry-after"], RETRY_AFTER)
+    def assert_unavailable(self, answer: Answer, status: int = 503) -> None:
+        self.assertEqual((answer.status, answer.headers["retry-after"]), (status, str(RETRY_AFTER)))
         self.assertIn("Please try again later.", answer.text)
 
     def test_pages_that_need_no_store_are_still_there(self) -> None:

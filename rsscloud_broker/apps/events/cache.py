@@ -11,7 +11,7 @@ from attrs import field, frozen
 from twisted.web.http import NOT_MODIFIED, OK
 from twisted.web.server import Request
 
-from rsscloud_broker.web.answers import accepted_codings
+from rsscloud_broker.http.requests import accepted_codings
 from rsscloud_broker.web.conditional import has_version
 from rsscloud_broker.wire.codings import allows_gzip
 

@@ -33,13 +33,13 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.apps.events.cache import BYTES, LARGEST, Key, Ready, packed, ready
 from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, PREFIX, TOPIC, recent_path
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.model.work import MAX_HISTORY_URL
 from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
 from rsscloud_broker.simplefeed.feeds import FRESH, DocumentGone, Feeds, Filed, Written
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, send
 from rsscloud_broker.web.kept_answers import KeptAnswers
 from rsscloud_broker.wire.links import hub_and_self
 from rsscloud_broker.wire.text import clean

@@ -27,6 +27,7 @@ from rsscloud_broker.apps.events.options import EventsOptions, history
 from rsscloud_broker.apps.events.page import EventsPage
 from rsscloud_broker.apps.events.rows import Feeds as Described
 from rsscloud_broker.apps.events.stream import StreamResource, Watchers
+from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
@@ -38,7 +39,6 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.entries import Link
 from rsscloud_broker.simplefeed.feeds import Feeds
-from rsscloud_broker.web.answers import Answers
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.wire.links import HUB_PATHS
 

@@ -10,10 +10,10 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
 
 from rsscloud_broker.apps.events.names import CHANGES, PINGS, recent_path
+from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.interfaces import ICallers, IClock, IDatabase, IPages
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.log import Log
-from rsscloud_broker.web.answers import Answer
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.words import moment
 

@@ -42,10 +42,11 @@ from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.apps.events.names import CHANGES, PINGS
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.http.answering import plain, send
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import IClock, IDatabase
 from rsscloud_broker.simplefeed import json, log
 from rsscloud_broker.simplefeed.entries import Entry
-from rsscloud_broker.web.answers import parameter, plain, send
 from rsscloud_broker.web.streams import HEARTBEAT, Places, Stream, address_of, set_headers
 from rsscloud_broker.wire.negotiation import preferred
 from rsscloud_broker.wire.text import clean

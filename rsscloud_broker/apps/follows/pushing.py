@@ -25,10 +25,10 @@ from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.client.websub import ask_hub
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
 from rsscloud_broker.interfaces import IClock, IOutbound, Route
 from rsscloud_broker.util.clock import endless_call
 from rsscloud_broker.util.urls import joined
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, plain
 from rsscloud_broker.web.hub_calls import callback_key, confirmed, hub_call
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.text import clean

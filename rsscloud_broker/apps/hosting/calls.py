@@ -28,13 +28,14 @@ from rsscloud_broker.apps.hosting.documents import FEED, NotStored, encoded, of_
 from rsscloud_broker.apps.hosting.gate import Gate, source_of
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.errors import Refused
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.requests import raw_parameter
 from rsscloud_broker.interfaces import (
     IFrontDoor,
     Route,
     SoapOperation,
     SoapService,
 )
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, raw_parameter
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.negotiation import preferred
 from rsscloud_broker.wire.rsscloud import BadRegistration

@@ -22,9 +22,10 @@ from rsscloud_broker.apps.hosting.options import PREFIX
 from rsscloud_broker.apps.hosting.rows import File, Version
 from rsscloud_broker.apps.hosting.serving import SAFE
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.web.words import iso
 from rsscloud_broker.wire.text import sentence
 

@@ -14,8 +14,8 @@ from rsscloud_broker.apps.hosting import documents
 from rsscloud_broker.apps.hosting.cache import Cache, Entry, Key
 from rsscloud_broker.apps.hosting.options import prefixes_of
 from rsscloud_broker.apps.hosting.rows import Served
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
 from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, send
 from rsscloud_broker.web.feed_answers import FeedAnswers
 
 #: A browser that shows a file runs nothing in it, and loads nothing for it.

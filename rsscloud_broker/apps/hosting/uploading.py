@@ -42,8 +42,9 @@ from rsscloud_broker.apps.hosting.gate import (
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.apps.hosting.options import prefixes_of
 from rsscloud_broker.errors import Forbidden, Refused, SignInFailed, TooMany
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
+from rsscloud_broker.http.requests import body_of
 from rsscloud_broker.interfaces import Caller, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, body_of, plain
 
 
 @implementer(IFrontDoor)

@@ -35,11 +35,11 @@ from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.pushing import CLOUD_PATH, WEBSUB_PATH, Pushing
 from rsscloud_broker.apps.river.river import River
-from rsscloud_broker.errors import ForgedForm, Refused, TooMany
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
+from rsscloud_broker.http.requests import body_of, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
 from rsscloud_broker.interfaces.plugins import RoutesOnly
 from rsscloud_broker.util.remembering import Remembering
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, body_of, parameter, plain
 from rsscloud_broker.web.hub_calls import callback_key, confirmed, hub_call
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.websub import BadRequest
@@ -121,13 +121,8 @@ class RiverDoor(RoutesOnly):
                 return plain(401, text, needed)
             if SCOPE not in caller.scopes:
                 return plain(403, f"The token needs the scope {SCOPE}.", _NO_STORE)
-            try:
-                return await respond(request, caller)
-            except TooMany:
-                raise  # it says when to try again
-            except Refused as error:
-                status = 403 if isinstance(error, ForgedForm) else 400
-                return plain(status, f"This was not accepted: {error}.", _NO_STORE)
+            request.setHeader("cache-control", "no-store")  # of refusals, too
+            return await respond(request, caller)
 
         return answer
 

@@ -19,10 +19,11 @@ from rsscloud_broker.apps.river.markup import host_of
 from rsscloud_broker.apps.river.model import Feed, Imported, InvalidFeed
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
+from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, Route
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
-from rsscloud_broker.web.answers import Answer, Answers, parameter
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
 from rsscloud_broker.wire.text import clean, sentence

@@ -35,9 +35,10 @@ from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.stream import RiverStreams
 from rsscloud_broker.apps.river.visits import Visits
 from rsscloud_broker.errors import ForgedForm
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.streams import EVENT_ID, Places, address_of, last_event_id, set_headers
 from rsscloud_broker.web.words import counted

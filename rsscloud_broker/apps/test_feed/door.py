@@ -23,8 +23,8 @@ from rsscloud_broker.apps.test_feed.document import (
 )
 from rsscloud_broker.apps.test_feed.feed import TestFeed
 from rsscloud_broker.apps.test_feed.items import Item
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.interfaces import AppParts, IClock, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.feed_answers import FeedAnswers

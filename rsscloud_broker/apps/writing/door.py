@@ -29,8 +29,8 @@ from rsscloud_broker.apps.writing.sending import send_upload
 from rsscloud_broker.apps.writing.serving import send_feed
 from rsscloud_broker.apps.writing.write_page import WritePage
 from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.web.assets import Asset
 
 _FEED: Final = re.compile(r"/people/([a-z0-9-]{2,32})/(rss\.xml|atom\.xml|feed\.json)")

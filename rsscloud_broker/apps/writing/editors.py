@@ -48,7 +48,6 @@ from rsscloud_broker.errors import (
     TooMany,
 )
 from rsscloud_broker.interfaces import AppParts, Caller
-from rsscloud_broker.web.answers import DISK_IS_FULL
 from rsscloud_broker.wire.text import sentence
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
 
@@ -366,4 +365,4 @@ def _as_faults() -> Iterator[None]:
     except Refused as error:
         raise Fault(BAD_REQUEST, sentence(str(error))) from error
     except DiskFull as error:
-        raise Fault(DISK_FULL, DISK_IS_FULL) from error
+        raise Fault(DISK_FULL, error.told) from error

@@ -49,15 +49,9 @@ from rsscloud_broker.apps.writing.properties import (
 )
 from rsscloud_broker.apps.writing.rules import checked
 from rsscloud_broker.apps.writing.writing import Writing
-from rsscloud_broker.errors import (
-    DiskFull,
-    Forbidden,
-    Refused,
-    TooMany,
-    Unavailable,
-)
+from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.requests import parameter, respond
 from rsscloud_broker.interfaces import AppParts, Caller, Route
-from rsscloud_broker.web.answers import DISK_IS_FULL, Answer, Answers, parameter
 from rsscloud_broker.wire.text import decode
 
 ENDPOINT: Final = "/micropub"
@@ -65,6 +59,16 @@ MEDIA_ENDPOINT: Final = "/micropub/media"
 
 #: How many messages a query returns at most, and how many if it does not say.
 _MAX_POSTS, _POSTS = 100, 20
+
+#: What errors are called that every front door answers alike, by their status.
+_ERRORS: Final = {
+    400: "invalid_request",
+    403: "forbidden",
+    429: "too_many_requests",
+    500: "server_error",
+    503: "temporarily_unavailable",
+    507: "insufficient_storage",
+}
 
 #: The kinds of files that a message may come with.
 _FILES: Final = ("photo", "video", "audio")
@@ -305,25 +309,18 @@ def _answers(respond: Callable[[Request], Awaitable[Answer]]) -> Answers:
         try:
             return await respond(request)
         except Refusal as error:
-            failure = _error(error.status, error.error, str(error))
-        except TooMany as error:
-            failure = _error(429, "too_many_requests", str(error), error.retry_after)
-        except Forbidden as error:
-            failure = _error(403, "forbidden", str(error))
-        except Refused as error:
-            failure = _error(400, "invalid_request", str(error))
-        except DiskFull:
-            failure = _error(507, "insufficient_storage", DISK_IS_FULL)
-        except Unavailable as error:
-            # Seconds after which a client may try again if the database cannot be used.
-            failure = _error(503, "temporarily_unavailable", error.told, 30)
-        return failure
+            return _error(error.status, error.error, str(error))
 
-    return Answers(answer)
+    return Answers(answer, _failure)
 
 
-def _error(status: int, error: str, text: str, retry_after: int = 0) -> Answer:
-    headers = {"retry-after": str(retry_after)} if retry_after else {}
+def _failure(request: Request, status: int, text: str, **headers: str) -> bytes:
+    answer = _error(status, _ERRORS[status], text)
+    return respond(request, status, answer.content_type, answer.body, **headers)
+
+
+def _error(status: int, error: str, text: str) -> Answer:
+    headers = {}
     if status == 401:  # RFC 6750, section 3
         code = f', error="{error}", scope="{SCOPE}"' if error == "insufficient_scope" else ""
         headers["www-authenticate"] = f'Bearer realm="micropub"{code}'

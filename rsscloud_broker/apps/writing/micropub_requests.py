@@ -20,9 +20,9 @@ from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing.editors import SCOPE
 from rsscloud_broker.apps.writing.model import InvalidPost
+from rsscloud_broker.http.requests import body_of
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
-from rsscloud_broker.web.answers import body_of
 from rsscloud_broker.web.callers import header
 from rsscloud_broker.web.file_forms import Form, UnreadableForm
 from rsscloud_broker.wire.text import decode

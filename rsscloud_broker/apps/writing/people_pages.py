@@ -14,8 +14,9 @@ from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE as RSD
 from rsscloud_broker.apps.writing.rsd import discovery_links, rsd_url
 from rsscloud_broker.apps.writing.texts import shown, shown_outline
 from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.http.answering import PLAIN, Answer
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts
-from rsscloud_broker.web.answers import PLAIN, Answer, parameter
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment

@@ -15,8 +15,9 @@ from rsscloud_broker.apps.writing.micropub import Micropub
 from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.rsd import MEDIA_TYPE, PATH, rsd_document
 from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts, IFrontDoor, Route, SoapService
-from rsscloud_broker.web.answers import Answer, Answers, parameter
 
 
 @implementer(IFrontDoor)

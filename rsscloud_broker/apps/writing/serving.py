@@ -10,8 +10,8 @@ from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing.feeds import WrittenFeed
 from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.http.answering import send
 from rsscloud_broker.model import Content
-from rsscloud_broker.web.answers import send
 from rsscloud_broker.web.feed_answers import FeedAnswers
 
 

@@ -15,8 +15,8 @@ from twisted.web.template import Flattenable, Tag, tags
 from rsscloud_broker.apps.writing.model import Post, Upload
 from rsscloud_broker.apps.writing.people_pages import title_of
 from rsscloud_broker.apps.writing.writing import Writing
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts, Caller
-from rsscloud_broker.web.answers import parameter
 from rsscloud_broker.web.words import clipped, moment
 
 #: How many messages, drafts and files are listed at a time.

@@ -26,10 +26,11 @@ from rsscloud_broker.apps.writing.rules import POINTS_PER_GRAPHEME, graphemes, t
 from rsscloud_broker.apps.writing.write_lists import Lists, number_in
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, TooMany
+from rsscloud_broker.http.answering import PLAIN, Answer
+from rsscloud_broker.http.requests import body_of, parameter
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
-from rsscloud_broker.web.answers import DISK_IS_FULL, PLAIN, Answer, body_of, parameter
 from rsscloud_broker.web.callers import header
 from rsscloud_broker.web.words import clipped, counted, moment
 from rsscloud_broker.wire.text import sentence
@@ -149,7 +150,7 @@ class WritePage:
         except Forbidden as error:
             problem, status = str(error), 403
         except DiskFull:
-            problem, status = DISK_IS_FULL.removesuffix("."), 507
+            problem, status = DiskFull.told.removesuffix("."), 507
         return await self._again(request, caller, problem, status)
 
     async def _again(self, request: Request, caller: Caller, problem: str, status: int) -> Answer:

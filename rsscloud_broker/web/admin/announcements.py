@@ -10,12 +10,12 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable
 
 from rsscloud_broker.errors import Unadministrable
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import Announcement
 from rsscloud_broker.web.admin.elements import button, further, path, table
 from rsscloud_broker.web.admin.operations import seconds_of
 from rsscloud_broker.web.admin.page import Action, AdminPage, Content, number
-from rsscloud_broker.web.answers import parameter
 from rsscloud_broker.web.words import moment, strangers
 
 #: How many announcements a page shows.

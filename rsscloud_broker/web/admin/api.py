@@ -12,16 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
-from twisted.internet.defer import CancelledError
-from twisted.logger import Logger
 from twisted.web.server import Request
 
-from rsscloud_broker.errors import Unadministrable, Unavailable
+from rsscloud_broker.errors import Unadministrable
+from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.requests import respond
 from rsscloud_broker.interfaces import Caller, IAdministration, ICallers, IClock, Route
 from rsscloud_broker.web.admin import shapes
 from rsscloud_broker.web.admin.openapi import BASE, document
 from rsscloud_broker.web.admin.table import OPERATIONS, Operation
-from rsscloud_broker.web.answers import Answer, Answers
 from rsscloud_broker.wire.text import sentence
 
 #: The longest body, in bytes; the longest reasons and URLs fit into it many times.
@@ -40,8 +39,10 @@ _TITLES: Final = {
     413: "The body is too large",
     415: "The body is not JSON",
     422: "This cannot be done",
+    429: "These are too many requests",
     500: "The broker made a mistake",
     503: "The broker cannot answer right now",
+    507: "The disk is nearly full",
 }
 
 #: The values that ``{id}`` in a path may have; ``msgspec`` checks how large it is.
@@ -57,13 +58,11 @@ class _Refusal(Exception):
     def __init__(self, status: int, detail: str, **headers: str) -> None:
         super().__init__(detail)
         self.status = status
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.headers = headers
 
 
 class Api:
     """The API, and the document that describes it."""
-
-    log = Logger()
 
     def __init__(
         self, verbs: IAdministration, callers: ICallers, clock: IClock, public_url: str
@@ -75,7 +74,7 @@ class Api:
 
     def routes(self) -> Sequence[Route]:
         """The routes of the API.  One takes what the table does not know, and says so."""
-        api = Answers(self._answer)
+        api = Answers(self._answer, _problem)
         paths = [*{f"{BASE}{each.path}" for each in OPERATIONS if "{" not in each.path}, "/api/*"]
         return [
             Route("/api", "GET", Answers(self._describe)),
@@ -90,7 +89,7 @@ class Api:
     async def _describe(self, request: Request) -> Answer:
         return Answer(self._document, _JSON)
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> Answer | bytes:
         try:
             caller = await self._caller(request)
             operation, path_values = _operation(request)
@@ -98,16 +97,9 @@ class Api:
             now = self._clock.wall_seconds()
             found = await operation.run(self._verbs, caller.name, asked, now)
         except _Refusal as error:
-            return _problem(error.status, str(error), error.headers)
+            return _problem(request, error.status, str(error), **error.headers)
         except Unadministrable as error:
-            return _problem(404 if error.missing else 422, sentence(str(error)))
-        except (Unavailable, CancelledError) as error:
-            stops = "The broker is stopping."
-            text = error.told if isinstance(error, Unavailable) else stops
-            return _problem(503, f"{text} Please try again later.", {"retry-after": "30"})
-        except Exception:  # a bug: log it, and still answer
-            self.log.failure("A request to {path} failed.", path=request.path)
-            return _problem(500, "It has been logged. Please tell the operator.")
+            return _problem(request, 404 if error.missing else 422, sentence(str(error)))
         return Answer(msgspec.json.encode(found), _JSON, headers=_NO_STORE)
 
     async def _caller(self, request: Request) -> Caller:
@@ -205,7 +197,7 @@ def _converted(values: dict[str, Any], operation: Operation, *, strict: bool) ->
         raise _Refusal(400, f"{error}. GET /api describes what this operation takes.") from error
 
 
-def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> Answer:
-    body = shapes.Problem(title=_TITLES[status], status=status, detail=detail)
-    encoded = msgspec.json.encode(body)
-    return Answer(encoded, _PROBLEM, status, {**_NO_STORE, **(headers or {})})
+def _problem(request: Request, status: int, text: str, **headers: str) -> bytes:
+    body = shapes.Problem(title=_TITLES[status], status=status, detail=text)
+    headers = {"cache_control": "no-store", **headers}
+    return respond(request, status, _PROBLEM, msgspec.json.encode(body), **headers)

@@ -8,6 +8,7 @@ from typing import Final
 from twisted.web.server import Request
 from twisted.web.template import Flattenable
 
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import BLOCK_KINDS, Block
 from rsscloud_broker.web.admin.elements import (
@@ -21,7 +22,6 @@ from rsscloud_broker.web.admin.elements import (
     table,
 )
 from rsscloud_broker.web.admin.page import Action, AdminPage, Content
-from rsscloud_broker.web.answers import parameter
 from rsscloud_broker.web.words import moment, strangers
 from rsscloud_broker.wire.text import clean
 

@@ -15,6 +15,8 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.errors import ForgedForm, Unadministrable
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
@@ -26,7 +28,6 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.admin.elements import hidden, path
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter, plain
 from rsscloud_broker.wire.text import sentence
 
 #: The pages of the console, with the texts of the links to them.

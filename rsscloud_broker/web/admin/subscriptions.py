@@ -9,6 +9,7 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.errors import Unadministrable
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model import Subscription
 from rsscloud_broker.model.administration import (
@@ -34,7 +35,6 @@ from rsscloud_broker.web.admin.elements import (
 )
 from rsscloud_broker.web.admin.page import Action, AdminPage, Content, number
 from rsscloud_broker.web.admin.shapes import states_of
-from rsscloud_broker.web.answers import parameter
 from rsscloud_broker.web.words import counted, moment, strangers
 from rsscloud_broker.wire.text import clean, sentence
 

@@ -8,11 +8,11 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
 
 from rsscloud_broker.errors import Unadministrable
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import TopicDetails
 from rsscloud_broker.web.admin.elements import MAX_REASON, MAX_URL, blocked, facts, path
 from rsscloud_broker.web.admin.page import Action, AdminPage, Content
-from rsscloud_broker.web.answers import parameter
 from rsscloud_broker.web.words import counted, moment, strangers
 from rsscloud_broker.wire.text import sentence
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from twisted.internet.defer import fail
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.model import Callback
 from rsscloud_broker.model.administration import VERBS, SubscriptionFilter
 from rsscloud_broker.web.admin.api import MAX_BODY
@@ -147,11 +147,12 @@ class RequestTests(ConsoleCase):
         return len(self.result(self.verbs.changes()))
 
     def test_the_store_is_unavailable(self) -> None:
-        self.patch(self.store, "announcements", lambda *_: fail(Unavailable("no disk")))
-        answer = self.call("GET", "/announcements")
-        status, said = self.problem(answer)
-        self.assertEqual((status, answer.headers["retry-after"]), (503, "30"))
-        self.assertNotIn("disk", said)
+        for error, expected in ((Unavailable("/var"), 503), (DiskFull("/var"), 507)):
+            self.patch(self.store, "announcements", lambda *_, error=error: fail(error))
+            answer = self.call("GET", "/announcements")
+            status, said = self.problem(answer)
+            self.assertEqual((status, answer.headers["retry-after"]), (expected, "30"))
+            self.assertNotIn("/var", said)
 
     def test_a_bug_is_logged(self) -> None:
         self.patch(self.store, "announcements", lambda *_: fail(ValueError("secret")))

@@ -17,6 +17,8 @@ from zope.interface import implementer
 
 from rsscloud_broker.database.columns import Key, new_metadata
 from rsscloud_broker.errors import Forbidden
+from rsscloud_broker.http.answering import PLAIN, Answer, Answers
+from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import (
     App,
     AppParts,
@@ -29,7 +31,6 @@ from rsscloud_broker.interfaces import (
     ServedTopics,
 )
 from rsscloud_broker.model import Content
-from rsscloud_broker.web.answers import PLAIN, Answer, Answers, parameter
 
 metadata = new_metadata()
 
