@@ -47,6 +47,7 @@ from twisted.web.static import File
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.http.requests import accepted_codings
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.wire.codings import allows_gzip
 from rsscloud_broker.wire.conditional import has_version
@@ -255,8 +256,7 @@ def _serve(request: Request, path: str, cache_control: bytes) -> bytes | int:
     :param cache_control: the value of the Cache-Control header.
     :raises FileNotFoundError: there is no such file.
     """
-    codings = b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
-    if allows_gzip(codings):
+    if allows_gzip(accepted_codings(request)):
         try:
             return _serve_one(request, f"{path}.gz", "gzip", cache_control)
         except FileNotFoundError:

@@ -35,7 +35,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.http.limits import BoundedRequest
-from rsscloud_broker.http.requests import header, plain, respond
+from rsscloud_broker.http.requests import bearer_token, header, plain, respond
 from rsscloud_broker.interfaces import IFrontDoor, IHealth, PartState, Route, RoutesOnly
 
 METRICS, LIVE, READY = "/metrics", "/health/live", "/health/ready"
@@ -121,9 +121,8 @@ class MonitoringDoor(RoutesOnly):
             return True
         if isinstance(request, BoundedRequest) and request.is_local():
             return True
-        scheme, _, token = (header(request, "authorization") or "").strip().partition(" ")
-        token = token.strip()
-        if scheme.lower() != "bearer" or not token:
+        token = bearer_token(request)
+        if not token:
             return False
         if await self._token(token):
             return True
@@ -134,7 +133,7 @@ class MonitoringDoor(RoutesOnly):
 
     async def _metrics(self, request: Request) -> bytes:
         try:
-            encode, content_type = choose_encoder(header(request, "accept") or "")
+            encode, content_type = choose_encoder(header(request, "accept"))
         except (TypeError, ValueError):  # the header names a version that is no number
             encode, content_type = choose_encoder("")
         names = [name.decode("latin-1") for name in (request.args or {}).get(b"name[]", ())]

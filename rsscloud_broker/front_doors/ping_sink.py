@@ -40,7 +40,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.http.answering import Answers
-from rsscloud_broker.http.requests import caller, parameters, passage, respond
+from rsscloud_broker.http.requests import client_address, parameters, passage, respond
 from rsscloud_broker.http.shown_exchange import (
     MAX_VALUE,
     ShownAnswer,
@@ -94,7 +94,7 @@ class WeblogUpdates(XMLRPC):
             raise Fault(INVALID_PARAMS, str(error)) from error
         except (BadPing, BadOrigin) as error:
             return {"flerror": True, "message": str(error)}
-        return await self._door.answer(ping, caller(request))
+        return await self._door.answer(ping, client_address(request))
 
     @procedure(
         ["struct", "string", "string"],
@@ -223,7 +223,7 @@ class PingSinkDoor:
             )
         except BadPing as error:
             return {"flerror": True, "message": str(error)}
-        return await self.answer(passage(request).of(ping), caller(request))
+        return await self.answer(passage(request).of(ping), client_address(request))
 
     async def _ping_site_form(self, request: Request) -> bytes:
         form = parameters(request)
@@ -263,7 +263,7 @@ class PingSinkDoor:
         try:
             ping = weblog_updates.site_ping(name, url, self.now(), **urls)
             ping = passage(request).of(ping)
-            await self._broker.ping(ping, self._repeat_window, caller(request))
+            await self._broker.ping(ping, self._repeat_window, client_address(request))
         except (BadPing, BadOrigin) as error:
             return await self._form(request, 400, str(error), call)
         except TooMany as error:

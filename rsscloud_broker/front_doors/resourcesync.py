@@ -48,7 +48,15 @@ from zope.interface import implementer
 from rsscloud_broker.config.validators import is_network, is_token
 from rsscloud_broker.front_doors.change_lists import PublishedFile
 from rsscloud_broker.http.answering import Answers
-from rsscloud_broker.http.requests import body_of, caller, charset, header, media_type, plain
+from rsscloud_broker.http.requests import (
+    bearer_token,
+    body_of,
+    charset,
+    client_address,
+    header,
+    media_type,
+    plain,
+)
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
@@ -175,8 +183,8 @@ class ResourceSyncDoor(RoutesOnly):
             link, topic, odd = self._links(request)
             self._authorize(request, topic)
             notification = _payload(request)
-            content = Content(body_of(request), header(request, "content-type") or "", link)
-            wanted = await self._broker.push_content(topic, content, caller(request))
+            content = Content(body_of(request), header(request, "content-type"), link)
+            wanted = await self._broker.push_content(topic, content, client_address(request))
         except _Refusal as refusal:
             return plain(request, refusal.status, str(refusal), **refusal.headers)
         lines = ["The notification was accepted."]
@@ -193,11 +201,11 @@ class ResourceSyncDoor(RoutesOnly):
         :returns: the value of the Link header, the topic that it names, and what is odd about it.
         :raises _Refusal: the Content-Type or a link breaks a rule.
         """
-        content_type = header(request, "content-type") or ""
+        content_type = header(request, "content-type")
         if media_type(request) not in _XML or not _CONTENT_TYPE.fullmatch(content_type):
             raise _Refusal(415, "Send the notification as application/xml.")
         value = header(request, "link")
-        if value is None:
+        if not request.requestHeaders.hasHeader("link"):
             raise _Refusal(
                 400,
                 "There is no Link header; it must hold rel=self and rel=hub, and should hold "
@@ -234,12 +242,11 @@ class ResourceSyncDoor(RoutesOnly):
         of_topic = [each for each in self._publishers if url.startswith(each.topic)]
         if not of_topic:
             raise _Refusal(403, f"Nobody may publish {topic} here: ask the operator of the hub.")
-        address = caller(request)
+        address = client_address(request)
         of_address = [each for each in of_topic if each.sends_from(address)]
         if not of_address:
             raise _Refusal(403, f"{topic} may not be published from the address {address}.")
-        scheme, _, token = (header(request, "authorization") or "").strip().partition(" ")
-        token = token.strip() if scheme.lower() == "bearer" else ""
+        token = bearer_token(request)
         if not any(each.knows(token) for each in of_address):
             raise _Refusal(
                 401,

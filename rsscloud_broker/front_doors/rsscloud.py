@@ -48,7 +48,7 @@ from rsscloud_broker.front_doors.attempts import Attempts, CallbackProblem
 from rsscloud_broker.front_doors.rsscloud_answers import failure_of, rest_answer
 from rsscloud_broker.front_doors.rsscloud_pages import RssCloudPages
 from rsscloud_broker.http.answering import Answers
-from rsscloud_broker.http.requests import all_parameters, caller, parameters, passage
+from rsscloud_broker.http.requests import all_parameters, client_address, parameters, passage
 from rsscloud_broker.http.xmlrpc import procedure
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -212,7 +212,7 @@ class RssCloudProcedures(XMLRPC):
         """
         try:
             fields, topics = rsscloud.fields_from_parameters("pleaseNotify", values)
-            await self._rss_cloud.register(fields, topics, caller(request))
+            await self._rss_cloud.register(fields, topics, client_address(request))
         except BadRegistration as error:
             raise Fault(RSSCLOUD_FAULT, str(error)) from error
         return True
@@ -225,7 +225,7 @@ class RssCloudProcedures(XMLRPC):
             url = text_of(values[0])
             if url is None:
                 raise BadRegistration("The parameter url must be a string.")
-            await self._rss_cloud.call_ping(url, caller(request), passage(request).origin)
+            await self._rss_cloud.call_ping(url, client_address(request), passage(request).origin)
         except (BadRegistration, BadOrigin) as error:
             raise Fault(RSSCLOUD_FAULT, str(error)) from error
         return True
@@ -247,7 +247,7 @@ class OldProcedures(XMLRPC):
         except BadRegistration as error:
             raise Fault(RSSCLOUD_FAULT, str(error)) from error
         try:
-            await self._rss_cloud.register(fields, topics, caller(request))
+            await self._rss_cloud.register(fields, topics, client_address(request))
         except BadRegistration:
             return False
         return True
@@ -318,7 +318,7 @@ class RssCloudDoor:
 
         async def register() -> str:
             topics = rsscloud.topics_of_form(all_parameters(request))
-            await self._rss_cloud.register(fields, topics, caller(request))
+            await self._rss_cloud.register(fields, topics, client_address(request))
             return rsscloud.REGISTERED
 
         return await rest_answer(request, "notifyResult", register, self._pages.registered)
@@ -328,7 +328,7 @@ class RssCloudDoor:
             topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
             if not topics:
                 raise BadRegistration(rsscloud.missing(["url"]))
-            await self._rss_cloud.ping(topics, caller(request), _origin(request))
+            await self._rss_cloud.ping(topics, client_address(request), _origin(request))
             return rsscloud.PINGED
 
         return await rest_answer(request, "result", ping, self._pages.pinged)
@@ -346,7 +346,7 @@ class RssCloudDoor:
         if not url.strip():
             raise Refused(rsscloud.missing(["url"]))
         try:
-            await self._rss_cloud.call_ping(url, caller(request), passage(request).origin)
+            await self._rss_cloud.call_ping(url, client_address(request), passage(request).origin)
         except (Limited, NotAllowed) as error:
             raise Refused(str(error)) from error
         return True

@@ -44,7 +44,7 @@ from rsscloud_broker.http.answering import Answers, Failure
 from rsscloud_broker.http.requests import (
     all_parameters,
     body_of,
-    caller,
+    client_address,
     header,
     passage,
     plain,
@@ -159,8 +159,8 @@ class WebSubDoor(RoutesOnly):
             via = passage(request).origin
         except BadOrigin as error:
             raise BadRequest(str(error)) from error
-        notes = await self._broker.publish(asked.urls, caller(request), via)
-        if _OLD in _path(request) or _OLD in (header(request, "user-agent") or "").lower():
+        notes = await self._broker.publish(asked.urls, client_address(request), via)
+        if _OLD in _path(request) or _OLD in header(request, "user-agent").lower():
             return Said(NO_CONTENT, "")
         said = ["Thanks. The broker fetches what has changed, and notifies its subscribers."]
         said += [f"{note}." for note in notes.values()]
@@ -182,7 +182,7 @@ class WebSubDoor(RoutesOnly):
             Callback(asked.callback, PROTOCOL),
             granted(asked.lease_seconds),
             challenge=True,
-            source=caller(request),
+            source=client_address(request),
             options={**asked.options, websub.HUB: f"{self._public_url}{_path(request)}"},
             unsubscribe=asked.mode == "unsubscribe",
         )

@@ -100,16 +100,22 @@ def raw_parameter(request: Request, name: str) -> bytes | None:
 
 def accepted_codings(request: Request) -> bytes:
     """The values of Accept-Encoding, for ``wire.codings.allows_gzip``; empty if there are none."""
-    return b",".join(request.requestHeaders.getRawHeaders(b"accept-encoding", ()))
+    return header(request, "accept-encoding").encode("latin-1")
 
 
-def header(request: HTTPRequest, name: str) -> str | None:
-    """The values of a header, joined by commas as RFC 9110 allows; None if it is absent.
+def header(request: HTTPRequest, name: str) -> str:
+    """The values of a header, joined by commas as RFC 9110 allows; empty if it is absent.
 
     Bytes that are not ASCII have no meaning in a header; they are read as latin-1.
     """
-    values = request.requestHeaders.getRawHeaders(name.encode("ascii"))
-    return None if values is None else ", ".join(value.decode("latin-1") for value in values)
+    values = request.requestHeaders.getRawHeaders(name.encode("ascii"), ())
+    return ", ".join(value.decode("latin-1") for value in values)
+
+
+def bearer_token(request: Request) -> str:
+    """The token in the header Authorization (RFC 6750, section 2.1); empty if there is none."""
+    scheme, _, token = header(request, "authorization").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def body_of(request: Request) -> bytes:
@@ -131,16 +137,16 @@ def begins_as_xml(body: bytes) -> bool:
 
 def media_type(request: Request) -> str:
     """The media type of the Content-Type header, in lower case; empty if there is none."""
-    return (header(request, "content-type") or "").partition(";")[0].strip().lower()
+    return header(request, "content-type").partition(";")[0].strip().lower()
 
 
 def charset(request: Request) -> str | None:
     """The charset parameter of the Content-Type header, in lower case; None if there is none."""
-    found = _CHARSET.search(header(request, "content-type") or "")
+    found = _CHARSET.search(header(request, "content-type"))
     return found[1].lower() if found else None
 
 
-def caller(request: Request) -> str:
+def client_address(request: Request) -> str:
     """The address of the client, which may be behind a trusted proxy: see ``limits``."""
     return str(request.getClientAddress().host)
 
@@ -151,7 +157,7 @@ def passage(request: Request) -> Passage:
     :raises BadOrigin: the headers cannot be used.
     """
     via = header(request, HEADER)
-    return read_passage(via, header(request, TIME_HEADER) or "") if via else MADE_HERE
+    return read_passage(via, header(request, TIME_HEADER)) if via else MADE_HERE
 
 
 def respond(request: Request, status: int, content_type: str, body: bytes, **headers: str) -> bytes:

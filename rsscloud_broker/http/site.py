@@ -29,9 +29,8 @@ from rsscloud_broker.http.offers import Offers
 from rsscloud_broker.http.requests import (
     begins_as_xml,
     body_of,
-    caller,
     charset,
-    header,
+    client_address,
     media_type,
     parameters,
     plain,
@@ -253,7 +252,7 @@ class Root(Resource):
         if (call := xmlrpc.plain_call(body, encoding)) is not None:
             return self._xmlrpc.render_call(request, *call)
         means_soap = request.path.decode("latin-1") in self._soap_paths
-        means_soap = means_soap or header(request, "soapaction") is not None
+        means_soap = means_soap or request.requestHeaders.hasHeader("soapaction")
         if len(body) > LARGE:
             failure = (soap_door if means_soap else xmlrpc_door).failure
             return answer(request, self._answer_large(request, body, means_soap), failure)
@@ -269,7 +268,9 @@ class Root(Resource):
         """Answer a large call, which another process parses."""
         try:
             call = whole(
-                await self._parse(caller(request), read_call, body, charset(request), means_soap)
+                await self._parse(
+                    client_address(request), read_call, body, charset(request), means_soap
+                )
             )
         except DocumentFault as error:
             return _unreadable(request, error.reason, means_soap)

@@ -21,7 +21,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.errors import Refused
 from rsscloud_broker.http.answering import answer
-from rsscloud_broker.http.requests import caller, header, respond
+from rsscloud_broker.http.requests import client_address, header, respond
 from rsscloud_broker.interfaces import SoapOperation, SoapService
 from rsscloud_broker.wire import soap
 from rsscloud_broker.wire.origin import BadOrigin
@@ -74,7 +74,7 @@ class SoapRoot:
         try:
             operation = self._operation(request, call)
             values = _named(call.parameters, operation.parameters)
-            asker = request if operation.takes_request else caller(request)
+            asker = request if operation.takes_request else client_address(request)
             result = await operation.answer(values, asker)
         except soap.SoapFault as fault:
             return fault_document(request, fault.code, fault.string)

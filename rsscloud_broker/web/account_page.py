@@ -15,7 +15,7 @@ from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.errors import ForgedForm, InvalidAccount, SignInFailed, TooMany
 from rsscloud_broker.http.answering import Answer
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICallers, Session, Token
 from rsscloud_broker.web.callers import SESSION, Cookies
 from rsscloud_broker.web.words import iso
@@ -92,7 +92,7 @@ class AccountPage:
         new = parameter(request, "new")
         if new != parameter(request, "again"):
             raise InvalidAccount("the new password was typed differently the second time")
-        source = str(request.getClientAddress().host)
+        source = client_address(request)
         await self._accounts.change_password(caller, parameter(request, "old"), new, source)
         if parameter(request, "tokens"):
             await self._accounts.remove_tokens(caller)
@@ -107,7 +107,7 @@ class AccountPage:
             if days is None:
                 raise InvalidAccount("the days are no whole number; leave them empty for no end")
         name = parameter(request, "name")
-        password, source = parameter(request, "password"), str(request.getClientAddress().host)
+        password, source = parameter(request, "password"), client_address(request)
         token, secret = await self._accounts.add_token(caller, name, scopes, days, password, source)
         return await self._page(caller, made=token.name, secret=secret)
 

@@ -22,10 +22,8 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.errors import ForgedForm, Unavailable
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import bearer_token, header, parameter
 from rsscloud_broker.interfaces import Caller, IAccounts, ICallers, SignedIn
-
-_BEARER: Final = re.compile(r"bearer +(\S+) *", re.IGNORECASE)
 
 #: The characters of a path with a query on this broker; none that a browser would leave out, and
 #: no backslash, which browsers take for a slash.
@@ -48,11 +46,6 @@ class _Traceable(Protocol):
 
     def sent_by(self) -> str:
         """The scheme by which the client sent the request; empty if a proxy does not say."""
-
-
-def header(request: Request, name: str) -> str:
-    """The value of a header; empty if it is absent."""
-    return request.getHeader(name) or ""
 
 
 @runtime_checkable
@@ -121,8 +114,8 @@ class Callers:
         self._is_secure = public_url.startswith("https:")
 
     async def caller(self, request: Request) -> Caller | None:
-        if bearer := _BEARER.fullmatch(header(request, "authorization")):
-            return await self._accounts.caller_of_token(bearer[1])
+        if token := bearer_token(request):
+            return await self._accounts.caller_of_token(token)
         secret = self._cookies.get(request, SESSION)
         return await self._accounts.caller_of_session(secret) if secret else None
 

@@ -22,7 +22,7 @@ from zope.interface import implementer
 from rsscloud_broker import __version__
 from rsscloud_broker.errors import Forbidden, Refused, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import client_address, header, parameter
 from rsscloud_broker.interfaces import (
     Caller,
     FeedReport,
@@ -79,12 +79,12 @@ class DoctorDoor(RoutesOnly):
         viewer = await viewer_of(self._callers, request)
         if not url or request.method == b"HEAD" or self._feeds is None:
             return await self._page(viewer, url)
-        if _header(request, "sec-fetch-site") == "cross-site":
+        if header(request, "sec-fetch-site") == "cross-site":
             # Otherwise any site could have its visitors make the broker send requests.
             text = "Not examined: another site asked for it. Send the form to examine the feed."
             return await self._page(viewer, url, text, 403)
         try:
-            report = await self._feeds.examine(url, str(request.getClientAddress().host))
+            report = await self._feeds.examine(url, client_address(request))
         except TooMany as error:
             more = {"retry-after": str(error.retry_after)}
             return await self._page(viewer, url, f"Not examined: {error}.", 429, more)
@@ -132,16 +132,11 @@ def _arrival(request: Request) -> Mapping[str, str]:
         "version": __version__,
         "scheme": "https" if request.isSecure() else "http",
         "path": request.uri.partition(b"?")[0].decode("latin-1"),
-        "host": _header(request, "host"),
+        "host": header(request, "host"),
         "peer": str(getattr(request.client, "host", "")),
-        "client": str(request.getClientAddress().host),
-        **{fact: _header(request, name) for fact, name in _OF_PROXIES.items()},
+        "client": client_address(request),
+        **{fact: header(request, name) for fact, name in _OF_PROXIES.items()},
     }
-
-
-def _header(request: Request, name: str) -> str:
-    values = request.requestHeaders.getRawHeaders(name.encode("ascii"), [])
-    return ", ".join(value.decode("latin-1") for value in values)
 
 
 def _summary(report: FeedReport) -> str:

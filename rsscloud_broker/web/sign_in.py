@@ -18,7 +18,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import ForgedForm, SignInFailed, TooMany
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import client_address, header, parameter
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IAccounts,
@@ -36,7 +36,6 @@ from rsscloud_broker.web.callers import (
     begin_session,
     check_first_form,
     form_token,
-    header,
     local_path,
 )
 from rsscloud_broker.web.sign_in_link import LINK_PATH, SignInLink
@@ -100,7 +99,7 @@ class SignInPages:
         attempt = SignIn(
             name=parameter(request, "name"),
             password=parameter(request, "password"),
-            source=str(request.getClientAddress().host),
+            source=client_address(request),
             browser=header(request, "user-agent"),
             known=self._cookies.get(request, KNOWN),
             former=self._cookies.get(request, SESSION),

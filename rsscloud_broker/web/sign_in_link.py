@@ -25,7 +25,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.errors import ForgedForm, SignInFailed
 from rsscloud_broker.http.answering import PLAIN, Answer
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import client_address, header, parameter
 from rsscloud_broker.interfaces import FrontDoorParts, IAccounts, SignIn
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.callers import (
@@ -35,7 +35,6 @@ from rsscloud_broker.web.callers import (
     begin_session,
     check_first_form,
     form_token,
-    header,
     local_path,
     seems_local,
 )
@@ -83,7 +82,7 @@ class SignInLink:
         attempt = SignIn(
             name="",
             password="",
-            source=str(request.getClientAddress().host),
+            source=client_address(request),
             browser=header(request, "user-agent"),
             known=self._cookies.get(request, KNOWN),
             former=self._cookies.get(request, SESSION),

@@ -25,6 +25,7 @@ from twisted.web.http import OK
 from twisted.web.server import Request
 from zope.interface import implementer
 
+from rsscloud_broker.http.requests import client_address
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.policy.addresses import bucket_of
 
@@ -183,7 +184,7 @@ def address_of(request: Request) -> str:
     """The key of a client's address in `Places`: its IPv4 address, or its IPv6 network of 64 bits,
     which one client may have to itself.
     """
-    return bucket_of(str(request.getClientAddress().host))
+    return bucket_of(client_address(request))
 
 
 def set_headers(request: Request) -> None:

@@ -30,7 +30,7 @@ from rsscloud_broker.errors import (
     Unavailable,
 )
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
@@ -135,7 +135,7 @@ class TopicPageDoor(RoutesOnly):
             return await self._refusal(viewer, 403, f"The broker has not fetched it: {problem}.")
         if fault := fault_of(url):
             return await self._refusal(viewer, 400, f"The address cannot be a topic: {fault}.")
-        source = str(request.getClientAddress().host)
+        source = client_address(request)
         status, error, success = 200, "", ""
         headers: dict[str, str] = {}
         try:

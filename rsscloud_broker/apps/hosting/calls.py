@@ -25,11 +25,11 @@ from twisted.web.xmlrpc import XMLRPC, withRequest
 from zope.interface import implementer
 
 from rsscloud_broker.apps.hosting.documents import FEED, NotStored, encoded, of_form
-from rsscloud_broker.apps.hosting.gate import Gate, source_of
+from rsscloud_broker.apps.hosting.gate import Gate
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.errors import Refused
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
-from rsscloud_broker.http.requests import raw_parameter
+from rsscloud_broker.http.requests import client_address, raw_parameter
 from rsscloud_broker.interfaces import (
     IFrontDoor,
     Route,
@@ -84,7 +84,7 @@ class SaveRss:
             raise NotStored("The username, the password and the rsstext must be strings.", 400)
         caller = await self._gate.by_password(request, name, password)
         body = encoded(feed) if isinstance(feed, str) else feed
-        await self.hosting.save(caller, FEED, body, source_of(request))
+        await self.hosting.save(caller, FEED, body, client_address(request))
         return self.hosting.url_of(caller.name, FEED)
 
 

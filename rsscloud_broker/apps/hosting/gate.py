@@ -12,6 +12,7 @@ from typing import Final
 from twisted.web.server import Request
 
 from rsscloud_broker.errors import Refused
+from rsscloud_broker.http.requests import client_address, header
 from rsscloud_broker.interfaces import Caller, IAccounts, ICallers
 
 _BASIC: Final = re.compile(r"basic +([A-Za-z0-9+/=]{1,4096}) *", re.IGNORECASE)
@@ -65,7 +66,7 @@ class Gate:
         :raises SignInFailed, TooMany: see ``IAccounts.caller_of_password``.
         """
         self.check_confidential(request)
-        return await self._accounts.caller_of_password(name, password, source_of(request))
+        return await self._accounts.caller_of_password(name, password, client_address(request))
 
     async def by_header(self, request: Request) -> Caller:
         """The caller by the header ``Authorization``: Basic (RFC 7617) or Bearer (RFC 6750).
@@ -73,7 +74,7 @@ class Gate:
         :raises NotSaid: there is none, or its token is not valid.
         :raises NotConfidential, SignInFailed, TooMany: as for ``by_password``.
         """
-        said = request.getHeader("authorization") or ""
+        said = header(request, "authorization")
         if basic := _BASIC.fullmatch(said):
             return await self.by_password(request, *_name_and_password(basic[1]))
         caller = await self._callers.caller(request) if said else None
@@ -83,11 +84,6 @@ class Gate:
                 "scope publish (Bearer)."
             )
         return caller
-
-
-def source_of(request: Request) -> str:
-    """The address of the client."""
-    return str(request.getClientAddress().host)
 
 
 def _name_and_password(encoded: str) -> tuple[str, str]:

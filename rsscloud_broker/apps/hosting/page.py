@@ -16,14 +16,13 @@ from twisted.web.template import Tag, tags
 from zope.interface import implementer
 
 from rsscloud_broker.apps.hosting.documents import FEED
-from rsscloud_broker.apps.hosting.gate import source_of
 from rsscloud_broker.apps.hosting.hosting import Hosting, Usage
 from rsscloud_broker.apps.hosting.options import PREFIX
 from rsscloud_broker.apps.hosting.rows import File, Version
 from rsscloud_broker.apps.hosting.serving import SAFE
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.words import iso
@@ -87,7 +86,7 @@ class FeedsDoor(RoutesOnly):
             return await self._page(caller, path, problem=sentence(str(error)), status=status)
 
     async def _do(self, request: Request, caller: Caller, path: str) -> Answer:
-        source, do = source_of(request), parameter(request, "do")
+        source, do = client_address(request), parameter(request, "do")
         if do == "delete":
             if await self._hosting.remove(caller, path, source):
                 return redirect(f"{PREFIX}?done=deleted")

@@ -37,13 +37,12 @@ from rsscloud_broker.apps.hosting.gate import (
     MayNot,
     NotConfidential,
     NotSaid,
-    source_of,
 )
 from rsscloud_broker.apps.hosting.hosting import Hosting
 from rsscloud_broker.apps.hosting.options import prefixes_of
 from rsscloud_broker.errors import Forbidden, Refused, SignInFailed, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
-from rsscloud_broker.http.requests import body_of
+from rsscloud_broker.http.requests import body_of, client_address, header
 from rsscloud_broker.interfaces import Caller, IFrontDoor, Route, RoutesOnly
 
 
@@ -71,9 +70,9 @@ class UploadDoor(RoutesOnly):
     async def _put(self, prefix: str, request: Request) -> Answer:
         try:
             caller, path = await self._allowed(prefix, request)
-            said = request.getHeader("content-type") or ""
+            said = header(request, "content-type")
             saved = await self._hosting.save(
-                caller, path, body_of(request), source_of(request), said
+                caller, path, body_of(request), client_address(request), said
             )
         except TooMany:
             raise
@@ -85,7 +84,7 @@ class UploadDoor(RoutesOnly):
     async def _delete(self, prefix: str, request: Request) -> Answer:
         try:
             caller, path = await self._allowed(prefix, request)
-            was_there = await self._hosting.remove(caller, path, source_of(request))
+            was_there = await self._hosting.remove(caller, path, client_address(request))
         except TooMany:
             raise
         except Refused as error:

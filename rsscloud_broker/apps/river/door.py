@@ -36,7 +36,7 @@ from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.pushing import CLOUD_PATH, WEBSUB_PATH, Pushing
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
-from rsscloud_broker.http.requests import body_of, parameter
+from rsscloud_broker.http.requests import body_of, client_address, header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
 from rsscloud_broker.interfaces.plugins import RoutesOnly
 from rsscloud_broker.util.remembering import Remembering
@@ -146,7 +146,7 @@ class RiverDoor(RoutesOnly):
 
     async def _import(self, request: Request, caller: Caller) -> Answer:
         self._callers.check_form(request, caller)
-        imported = await self._river.import_opml(caller, body_of(request), _source(request))
+        imported = await self._river.import_opml(caller, body_of(request), client_address(request))
         failed = [{"url": url, "reason": reason} for url, reason in imported.failed]
         return _as_json({"added": imported.added, "failed": failed})
 
@@ -155,7 +155,7 @@ class RiverDoor(RoutesOnly):
         url = parameter(request, "url").strip()
         if not url:
             raise InvalidFeed("url must be the address of a feed, or of a page that names one")
-        feed = await self._river.subscribe(caller, url, _source(request))
+        feed = await self._river.subscribe(caller, url, client_address(request))
         return _as_json(formats.about_feed(feed))
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
@@ -205,9 +205,9 @@ class RiverDoor(RoutesOnly):
         known = await self._pushing.receive(
             callback_key(request),
             body_of(request),
-            request.getHeader("content-type") or "",
-            request.getHeader("x-hub-signature") or "",
-            _source(request),
+            header(request, "content-type"),
+            header(request, "x-hub-signature"),
+            client_address(request),
         )
         return Answer(b"", PLAIN, 202) if known else plain(410, "Nobody here has asked for this.")
 
@@ -222,7 +222,7 @@ class RiverDoor(RoutesOnly):
         return confirmed(challenge)
 
     async def _pinged(self, request: Request) -> Answer:
-        if not await self._pushing.pinged(callback_key(request), _source(request)):
+        if not await self._pushing.pinged(callback_key(request), client_address(request)):
             return plain(410, "Nobody here has asked for this.")
         return _thanks(request)
 
@@ -240,7 +240,3 @@ def _thanks(request: Request) -> Answer:
 
 def _as_json(value: Any) -> Answer:
     return Answer(json.dumps(value).encode(), _JSON, headers=_NO_STORE)
-
-
-def _source(request: Request) -> str:
-    return str(request.getClientAddress().host)

@@ -20,7 +20,7 @@ from rsscloud_broker.apps.river.model import Feed, Imported, InvalidFeed
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import body_of, client_address, header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, Route
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
@@ -109,16 +109,15 @@ class FeedsPage:
 
         :raises UnreadableForm: it is no such form.
         """
-        kind = request.getHeader("content-type") or ""
+        kind = header(request, "content-type")
         if not kind.strip().lower().startswith("multipart/form-data"):
             return
-        assert request.content is not None  # Twisted sets it
-        form: file_forms.Form = await self._in_thread(file_forms.read, kind, request.content.read())
+        form: file_forms.Form = await self._in_thread(file_forms.read, kind, body_of(request))
         request.args = {name.encode(): [value.encode()] for name, value in form.pairs}
         request.args |= {name.encode(): [data] for name, _, data in form.files}
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
-        source = str(request.getClientAddress().host)
+        source = client_address(request)
         feed = await self._river.subscribe(caller, parameter(request, "url").strip(), source)
         done = tags.transparent("You follow ", strangers(feed.title, _TITLE), " now.")
         return await self._page(caller, done=done)
@@ -136,7 +135,7 @@ class FeedsPage:
         )
         if not data.strip():
             raise InvalidFeed("there is no OPML: choose a file, or paste the document")
-        source = str(request.getClientAddress().host)
+        source = client_address(request)
         imported: Imported = await self._river.import_opml(caller, data, source)
         return await self._page(caller, done=_imported(imported), failed=imported.failed)
 

@@ -36,7 +36,7 @@ from rsscloud_broker.apps.river.stream import RiverStreams
 from rsscloud_broker.apps.river.visits import Visits
 from rsscloud_broker.errors import ForgedForm
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.assets import Asset
@@ -249,7 +249,7 @@ def _link(text: str, url: str, relation: str) -> Tag | str:
 
 def _is_prefetch(request: Request) -> bool:
     """Whether nobody looks at the page: a browser only prepares for somebody who may."""
-    purpose = request.getHeader("sec-purpose") or ""
+    purpose = header(request, "sec-purpose")
     return request.method == b"HEAD" or purpose.startswith("prefetch")
 
 

@@ -47,6 +47,7 @@ from rsscloud_broker.errors import (
     SignInFailed,
     TooMany,
 )
+from rsscloud_broker.http.requests import client_address
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.wire.text import sentence
 from rsscloud_broker.wire.xmlrpc import INVALID_PARAMS
@@ -123,7 +124,7 @@ class Editors:
         """
         given = {name: value for name, value in sent.items() if name not in _IGNORED}
         name, password = given.pop("name"), given.pop("password")
-        source = str(request.getClientAddress().host)
+        source = client_address(request)
         caller = await self._caller(request, source, name, password)
         if "post_id" in given:
             given["post"] = await self._post(caller, given.pop("post_id"))

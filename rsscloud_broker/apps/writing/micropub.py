@@ -35,7 +35,6 @@ from rsscloud_broker.apps.writing.micropub_requests import (
     Refusal,
     Requests,
     Sent,
-    media_type,
 )
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.options import WritingOptions
@@ -50,7 +49,7 @@ from rsscloud_broker.apps.writing.properties import (
 from rsscloud_broker.apps.writing.rules import checked
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.http.requests import parameter, respond
+from rsscloud_broker.http.requests import client_address, media_type, parameter, respond
 from rsscloud_broker.interfaces import AppParts, Caller, Route
 from rsscloud_broker.wire.text import decode
 
@@ -115,7 +114,7 @@ class Micropub:
 
     async def _post(self, request: Request) -> Answer:
         caller, sent = await self._requests.read(request)
-        document, source = sent.document, str(request.getClientAddress().host)
+        document, source = sent.document, client_address(request)
         action = document.get("action", "")
         if action == "":
             return await self._create(caller, sent, source)
@@ -240,7 +239,7 @@ class Micropub:
         if len(named) != 1:
             raise InvalidPost("send one file, in a field named file")
         (_, name, data) = named[0]
-        source = str(request.getClientAddress().host)
+        source = client_address(request)
         upload = await self._writing.upload(caller, name, data, source)
         return Answer(b"", JSON, 201, {"location": upload.url})
 

@@ -20,10 +20,9 @@ from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing.editors import SCOPE
 from rsscloud_broker.apps.writing.model import InvalidPost
-from rsscloud_broker.http.requests import body_of
+from rsscloud_broker.http.requests import bearer_token, body_of, header, media_type
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
-from rsscloud_broker.web.callers import header
 from rsscloud_broker.web.file_forms import Form, UnreadableForm
 from rsscloud_broker.wire.text import decode
 
@@ -77,7 +76,7 @@ class Requests:
 
         :raises Refusal: there is no token, or it does not allow the caller to post.
         """
-        return await self._caller_of(_token_in_header(request))
+        return await self._caller_of(bearer_token(request))
 
     async def read(self, request: Request) -> tuple[Caller, Sent]:
         """The caller of a request, and what it brought.
@@ -85,7 +84,7 @@ class Requests:
         :raises Refusal: there is no token, or it does not allow the caller to post.
         :raises Refused: the body cannot be read.
         """
-        token = _token_in_header(request)
+        token = bearer_token(request)
         if media_type(request) != FORM:
             caller = await self._caller_of(token)
             sent = await self._read(request)
@@ -133,12 +132,6 @@ class Requests:
         return sent
 
 
-def _token_in_header(request: Request) -> str:
-    """The token in the header of a request; empty if there is none."""
-    scheme, _, token = header(request, "authorization").strip().partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
 def _fields(body: bytes) -> Sent:
     """Read a form without files.  The site limits the number of its fields."""
     # Given bytes, parse_qsl fails at those beyond ASCII.  In Latin-1 each byte is a character.
@@ -166,8 +159,3 @@ def _document(body: bytes) -> Sent:
     if not isinstance(document, dict):
         raise InvalidPost('the body must be an object, such as {"type": ["h-entry"], ...}')
     return Sent(document)
-
-
-def media_type(request: Request) -> str:
-    """The media type of the body of a request, in lower case."""
-    return header(request, "content-type").partition(";")[0].strip().lower()

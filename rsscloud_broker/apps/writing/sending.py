@@ -25,7 +25,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.apps.writing.upload_rows import CHUNK, StoredUpload
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.web.callers import header
+from rsscloud_broker.http.requests import header
 from rsscloud_broker.web.streams import Stream
 from rsscloud_broker.wire.ranges import asked_part
 from rsscloud_broker.wire.units import YEAR

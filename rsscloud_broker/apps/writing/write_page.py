@@ -27,11 +27,10 @@ from rsscloud_broker.apps.writing.write_lists import Lists, number_in
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer
-from rsscloud_broker.http.requests import body_of, parameter
+from rsscloud_broker.http.requests import body_of, client_address, header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
-from rsscloud_broker.web.callers import header
 from rsscloud_broker.web.words import clipped, counted, moment
 from rsscloud_broker.wire.text import sentence
 
@@ -165,7 +164,7 @@ class WritePage:
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> Answer:
         """Publish a message, or store it as a draft."""
-        source = str(request.getClientAddress().host)
+        source = client_address(request)
         number = number_in(parameter(request, "id"))
         old = await self._writing.post(caller, number) if number else None
         new = self._new_post(request, old)
@@ -205,7 +204,7 @@ class WritePage:
 
     async def _delete(self, request: Request, caller: Caller, _: object) -> Answer:
         number = number_in(parameter(request, "id"))
-        source = str(request.getClientAddress().host)
+        source = client_address(request)
         await self._writing.delete(caller, number, source)
         await self._writing.store.drop_unsent(caller.account.id, number)
         return redirect("/write?done=deleted")

@@ -16,7 +16,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.http.requests import respond
+from rsscloud_broker.http.requests import body_of, media_type, respond
 from rsscloud_broker.interfaces import Caller, IAdministration, ICallers, IClock, Route
 from rsscloud_broker.web.admin import shapes
 from rsscloud_broker.web.admin.openapi import BASE, document
@@ -174,15 +174,12 @@ def _query(request: Request) -> dict[str, str]:
 
 def _body(request: Request) -> dict[str, Any]:
     """The JSON object that is the body of a request; empty if there is no body."""
-    assert request.content is not None
-    request.content.seek(0)
-    body: bytes = request.content.read(MAX_BODY + 1)
+    body = body_of(request)
     if len(body) > MAX_BODY:
         raise _Refusal(413, f"A body may have {MAX_BODY:,} bytes.")
     if not body:
         return {}
-    kind = (request.getHeader("content-type") or "").partition(";")[0].strip().lower()
-    if kind != _JSON:
+    if media_type(request) != _JSON:
         raise _Refusal(415, f"The body must be JSON, with the header Content-Type: {_JSON}.")
     try:
         return msgspec.json.decode(body, type=dict[str, Any])

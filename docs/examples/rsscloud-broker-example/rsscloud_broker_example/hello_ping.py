@@ -16,6 +16,7 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Refused, TooMany, Unavailable
+from rsscloud_broker.http.requests import client_address
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
     IFrontDoor,
@@ -102,7 +103,7 @@ class HelloPingPage(Resource):
 
     async def _answer(self, request: Request) -> None:
         urls = (request.args or {}).get(b"url", [b""])
-        caller = str(request.getClientAddress().host)
+        caller = client_address(request)
         status, text = await self._ping(urls[0].decode("utf-8", "replace"), caller)
         request.setResponseCode(status)
         request.setHeader(b"content-type", b"text/plain; charset=utf-8")

@@ -18,7 +18,7 @@ from zope.interface import implementer
 from rsscloud_broker.database.columns import Key, new_metadata
 from rsscloud_broker.errors import Forbidden
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
-from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import (
     App,
     AppParts,
@@ -92,7 +92,7 @@ class Notices(RoutesOnly):
         if caller is None or caller.session is not None:
             return Answer(b"Send an API token, please.\n", PLAIN, 401)
         content = _content([text, *await self._newest()][: self._options.shown])
-        source = str(request.getClientAddress().host)
+        source = client_address(request)
         try:
             # The notice is stored, and the work of notifying begins, in one transaction.
             await self._parts.publisher.publish(self.url, content, partial(add, text=text), source)
