@@ -29,6 +29,7 @@ from zlib import crc32
 
 from attrs import Attribute, field, frozen
 
+from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.wire.feed_hints import DAYS, Hints
 from rsscloud_broker.wire.units import HOUR
 
@@ -170,8 +171,7 @@ def _pause(
         pause = pace.ceiling
         reason = f"polled every {_duration(pause)} only, to be safe, since it pings"
     elif state.failures:
-        # More failures than this make no difference, since the pause has reached the ceiling.
-        pause = min(interval * 2 ** min(state.failures, 30), pace.ceiling)
+        pause = backoff(interval, state.failures, pace.ceiling)
         polls = "poll" if state.failures == 1 else f"{state.failures} polls"
         reason = f"polled after {_duration(pause)} since the last {polls} failed"
     else:

@@ -27,6 +27,7 @@ from rsscloud_broker.events import Event, HostReachable, HostUnreachable
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Callback, Outcome
 from rsscloud_broker.model.work import HostState
+from rsscloud_broker.util.backoff import backoff
 
 #: How many calls in a row without an answer open a breaker.
 THRESHOLD = 5
@@ -288,8 +289,7 @@ class Breakers:
         self._tell_changed()
 
     def _pause(self, failures: int) -> float:
-        doublings = min(failures - THRESHOLD, 10)
-        return min(self._first_pause * 2.0**doublings, LONGEST_PAUSE)
+        return backoff(self._first_pause, failures - THRESHOLD, LONGEST_PAUSE)
 
 
 def _port_of(origin: str) -> int:

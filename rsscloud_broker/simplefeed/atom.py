@@ -17,7 +17,6 @@ No document has ``fh:complete``: that would say that entries of other documents 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from typing import Any, Final
 
 from attrs import frozen
@@ -25,6 +24,7 @@ from lxml import etree
 
 from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
 from rsscloud_broker.simplefeed.log import Document
+from rsscloud_broker.wire.times import exact_iso_time
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
 HISTORY: Final = "http://purl.org/syndication/history/1.0"
@@ -32,7 +32,6 @@ MEDIA_TYPE: Final = "application/atom+xml"
 
 _NAMESPACES: Final[Any] = {None: ATOM}  # the stubs of lxml demand a prefix
 _GENERATOR: Final = "rsscloud-broker"
-_EPOCH: Final = datetime(1970, 1, 1)  # UTC, which its text must not say
 
 
 @frozen
@@ -63,7 +62,7 @@ def render(
     feed = etree.Element(_in_atom("feed"), nsmap=_NAMESPACES)
     _add(feed, "id", document.log.feed_id)
     _add(feed, "title", document.log.title)
-    _add(feed, "updated", timestamp(document.updated))
+    _add(feed, "updated", exact_iso_time(document.updated))
     _add_person(feed, Person(document.log.author))
     _add(feed, "generator", _GENERATOR)
     own = urls.of(document.number)
@@ -86,9 +85,9 @@ def entry_element(entry: Entry) -> etree._Element:
     element = etree.Element(_in_atom("entry"), nsmap=_NAMESPACES)
     _add(element, "id", entry.id)
     _add(element, "title", entry.title)
-    _add(element, "updated", timestamp(entry.updated))
+    _add(element, "updated", exact_iso_time(entry.updated))
     if entry.published is not None:
-        _add(element, "published", timestamp(entry.published))
+        _add(element, "published", exact_iso_time(entry.published))
     if entry.author is not None:
         _add_person(element, entry.author)
     for link in entry.links:
@@ -106,12 +105,6 @@ def entry_element(entry: Entry) -> etree._Element:
         # An entry must have a content, or a link to a page (RFC 4287, section 4.1.2).
         _add_content(element, Content(text=entry.title))
     return element
-
-
-def timestamp(seconds: float) -> str:
-    """A time in seconds since the epoch as a date of Atom, with microseconds."""
-    moment = _EPOCH + timedelta(seconds=seconds)
-    return f"{moment.isoformat(timespec='microseconds')}Z"
 
 
 def _in_atom(name: str) -> str:

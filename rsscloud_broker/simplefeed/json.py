@@ -20,8 +20,8 @@ from typing import Any, Final
 import msgspec
 from attrs import fields
 
-from rsscloud_broker.simplefeed.atom import timestamp
 from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
+from rsscloud_broker.wire.times import exact_iso_time
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -34,8 +34,8 @@ def encode(entry: Entry, document: str) -> bytes:
     found: dict[str, Any] = {
         "id": entry.id,
         "title": entry.title,
-        "updated": timestamp(entry.updated),
-        "published": None if entry.published is None else timestamp(entry.published),
+        "updated": exact_iso_time(entry.updated),
+        "published": None if entry.published is None else exact_iso_time(entry.published),
         "author": _present(entry.author) if entry.author else None,
         "links": [_link(each) for each in entry.links],
         "categories": [_present(each) for each in entry.categories],

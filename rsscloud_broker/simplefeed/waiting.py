@@ -11,6 +11,7 @@ from twisted.internet.task import deferLater
 
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.simplefeed.errors import FeedUnavailable, Stopped
+from rsscloud_broker.util.backoff import backoff
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class Limits:
 
     def backoff(self, failures: int) -> float:
         """Seconds to wait before a new attempt, after so many failures before this one."""
-        return min(self.retry * 2.0 ** min(failures, 30), self.longest)
+        return backoff(self.retry, failures, self.longest)
 
 
 class Waiting:

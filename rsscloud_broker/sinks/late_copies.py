@@ -10,6 +10,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model.shared import SharedDocument
+from rsscloud_broker.util.backoff import backoff
 
 #: Seconds until a file is tried again: at first, and at most.  Each pause takes twice as long as
 #: the one before.
@@ -50,7 +51,7 @@ class LateCopies:
             return
         known = any(one.reason == reason for one in self._late.values())
         failures = earlier.failures if earlier and earlier.document.id == document.id else 0
-        pause = min(FIRST_PAUSE * 2.0 ** min(failures, 10), LONGEST_PAUSE)
+        pause = backoff(FIRST_PAUSE, failures, LONGEST_PAUSE)
         again_at = self._clock.seconds() + pause
         self._late[document.name] = _Late(document, reason, failures + 1, again_at)
         if not known:

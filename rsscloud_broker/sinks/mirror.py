@@ -34,6 +34,7 @@ from rsscloud_broker.sinks.documents import publish_filled
 from rsscloud_broker.sinks.files import records_in
 from rsscloud_broker.sinks.late_copies import FIRST_PAUSE, LONGEST_PAUSE, LateCopies
 from rsscloud_broker.util.atomic_files import Copy, Draft, is_version
+from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.bounded_dict import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
 
@@ -212,7 +213,7 @@ class Mirror(Service):
 
     async def _until_done(self, work: Callable[[], Awaitable[bool]]) -> None:
         """Repeat some work, after growing pauses, until it is done."""
-        pause = FIRST_PAUSE
+        failures = 0
         while True:
             try:
                 if await self._store_retry(work):
@@ -221,8 +222,8 @@ class Mirror(Service):
                 raise
             except Exception:  # log a bug; files are copied when they are asked for
                 self.log.failure("Files for crawlers could not be compared with the database.")
-            await self._store_retry.pause(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await self._store_retry.pause(backoff(FIRST_PAUSE, failures, LONGEST_PAUSE))
+            failures += 1
 
     async def _copy_all(self) -> bool:
         copied = [await self._copy_or_put_off(one) for one in await self._compare_all()]

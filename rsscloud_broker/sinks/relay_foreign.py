@@ -24,6 +24,7 @@ from rsscloud_broker.events import PingRelayed, RelayFailed
 from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.model import Callback, Ping, host_of
 from rsscloud_broker.sinks.relay_calls import XML, Answer, Message, Protocol, Sender, message_of
+from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.bounded_dict import BoundedDict
 from rsscloud_broker.util.together import together
 from rsscloud_broker.wire import soap, xmlrpc
@@ -184,5 +185,5 @@ class ForeignClouds:
         host.failures = 0 if answer.healthy else host.failures + 1
         pause = answer.retry_after or 0.0
         if host.failures >= THRESHOLD:
-            pause = max(pause, FIRST_PAUSE * 2.0 ** min(host.failures - THRESHOLD, 10))
+            pause = max(pause, backoff(FIRST_PAUSE, host.failures - THRESHOLD, LONGEST_PAUSE))
         host.not_before = max(host.not_before, now + min(pause, LONGEST_PAUSE))

@@ -34,6 +34,7 @@ from rsscloud_broker.model import Callback, Ping
 from rsscloud_broker.model.shared import RelayProgress
 from rsscloud_broker.sinks.relay_calls import Answer
 from rsscloud_broker.sinks.relay_waiting import WaitingPings
+from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.bounded_dict import BoundedDict
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 from rsscloud_broker.wire.origin import has_passed
@@ -406,7 +407,7 @@ class Worker:
             self._not_before = now + answer.retry_after
         if self._failures < THRESHOLD:
             return
-        pause = min(FIRST_PAUSE * 2.0 ** min(self._failures - THRESHOLD, 10), LONGEST_PAUSE)
+        pause = backoff(FIRST_PAUSE, self._failures - THRESHOLD, LONGEST_PAUSE)
         pause = max(pause, answer.retry_after or 0.0)
         self._not_before = now + pause
         self.log.warn(

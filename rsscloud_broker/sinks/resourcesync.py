@@ -51,6 +51,7 @@ from rsscloud_broker.util.clock import OnOneNode
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
 from rsscloud_broker.wire.resourcesync import Document, Entry
+from rsscloud_broker.wire.times import iso_time
 
 #: How many archives are listed: as many URLs as a sitemap may have; five years of hours.
 MAX_RESOURCES: Final = 50_000
@@ -207,7 +208,7 @@ class Source:
             written; and the notification to push, None if nothing has changed.
         :raises OSError: a file cannot be read.
         """
-        at = codec.w3c(now)
+        at = iso_time(now)
         known = self._known()
         changes: list[Entry] = []
         change_of_list = "updated"
@@ -325,7 +326,7 @@ def _describe(url: str, file: Path, known: Entry | None) -> Entry:
     """
     with file.open("rb") as opened:
         status = fstat(opened.fileno())
-        lastmod = codec.w3c(status.st_mtime)
+        lastmod = iso_time(status.st_mtime)
         if known is not None and (known.lastmod, known.length) == (lastmod, status.st_size):
             return known
         digest = file_digest(opened, "sha256").hexdigest()

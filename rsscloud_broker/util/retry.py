@@ -14,6 +14,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.util.backoff import backoff
 
 #: Seconds until an operation is tried again after the store was unavailable, at most: the first
 #: pause takes ``FIRST_PAUSE``, and each further one twice as long as the one before.
@@ -44,18 +45,18 @@ class StoreRetry:
         :param of: the topic or thing that the operation is about, for the log.
         :raises CancelledError: the store is unavailable, and the service stops.
         """
-        pause = FIRST_PAUSE
+        failures = 0
         while True:
             try:
                 result = await operation()
             except Unavailable as error:
                 self._log(error, of)
             else:
-                if pause > FIRST_PAUSE:
+                if failures:
                     self._logged_at = float("-inf")  # the next want of the store is another one
                 return result
-            await self.pause(pause)
-            pause = min(2 * pause, UNAVAILABLE_PAUSE)
+            await self.pause(backoff(FIRST_PAUSE, failures, UNAVAILABLE_PAUSE))
+            failures += 1
 
     async def until_done(self, operation: Callable[[], Awaitable[T]], what: str) -> T:
         """Run an operation until it succeeds, after a bug too, which is logged.

@@ -18,8 +18,8 @@ from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICallers, Session, Token
 from rsscloud_broker.web.callers import SESSION, Cookies
-from rsscloud_broker.web.words import iso
 from rsscloud_broker.wire.text import sentence
+from rsscloud_broker.wire.times import iso_time
 
 #: Pages for one person are kept by no cache.
 NO_STORE: Final = {"cache-control": "no-store"}
@@ -217,4 +217,4 @@ def _scope(scope: str, help_: str) -> Tag:
 def _time(seconds: float) -> Tag:
     """A time for people, in UTC."""
     when = datetime.fromtimestamp(int(seconds), UTC)
-    return tags.time(when.strftime("%Y-%m-%d %H:%M"), datetime=iso(seconds))
+    return tags.time(when.strftime("%Y-%m-%d %H:%M"), datetime=iso_time(seconds))

@@ -18,7 +18,7 @@ from twisted.web.template import Tag, tags
 
 from rsscloud_broker.model.disclosure import HIDDEN
 from rsscloud_broker.model.log_entry import LogEntry
-from rsscloud_broker.web.words import iso
+from rsscloud_broker.wire.times import iso_time
 
 #: Characters that change the direction of the text after them: overrides, embeddings, isolates.
 _DIRECTIONS: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
@@ -83,7 +83,7 @@ def line_of(entry: LogEntry) -> Line:
     topic = entry.topic
     if not (topic and after):  # there is no topic, or the sentence has no place for it
         before, topic, after = f"{before.strip()}{after}", "", ""
-    return Line(entry.id, iso(entry.at), entry.kind, entry.outcome, before, topic, after)
+    return Line(entry.id, iso_time(entry.at), entry.kind, entry.outcome, before, topic, after)
 
 
 #: Takes an entry, and returns what stands before and after its topic.

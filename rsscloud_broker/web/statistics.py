@@ -11,7 +11,7 @@ from attrs import evolve, frozen
 from rsscloud_broker.counters import LATENCIES
 from rsscloud_broker.interfaces import IStatistics
 from rsscloud_broker.model.work import MEASURED, PingedTopic
-from rsscloud_broker.web.words import iso
+from rsscloud_broker.wire.times import iso_time
 
 #: The shares of notifications for which a page says how long they took at most.
 _PERCENTILES: Final = (50, 95, 99)
@@ -150,7 +150,7 @@ class Statistics:
         """All of it, as ``/stats.json`` has it."""
         return {
             "period": self.period.name,
-            "since": iso(self.begins[0]),
+            "since": iso_time(self.begins[0]),
             "stepSeconds": self.period.step,
             "topics": self.last("topics"),
             "topicsWithSubscriptions": self.last("watched_topics"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 from twisted.web.template import Tag, tags
 
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.times import iso_time
 
 #: The texts of strangers are cut to this many characters.
 MAX_SHOWN: Final = 80
@@ -45,14 +45,6 @@ def counted(number: float, noun: str) -> str:
     return f"{number:,g} {noun}" if number == 1 else f"{number:,.15g} {noun}s"
 
 
-def iso(seconds: float) -> str:
-    """A time in UTC, as ``2026-11-21T02:30:00Z``.
-
-    :param seconds: seconds since the epoch.
-    """
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def moment(at: float, now: float) -> Tag:
     """A ``time`` element that says how long ago a time was, or how far ahead it is.
 
@@ -61,17 +53,17 @@ def moment(at: float, now: float) -> Tag:
     :param at, now: seconds since the epoch.
     """
     words = ago(now - at) if at <= now else ahead(at - now)
-    return tags.time(words, datetime=iso(at), title=clock_time(at))
+    return tags.time(words, datetime=iso_time(at), title=clock_time(at))
 
 
 def dated(at: float) -> Tag:
     """A ``time`` element that says a time itself: "2026-11-21 02:30:00"."""
-    return tags.time(clock_time(at).removesuffix(" UTC"), datetime=iso(at))
+    return tags.time(clock_time(at).removesuffix(" UTC"), datetime=iso_time(at))
 
 
 def clock_time(at: float) -> str:
     """A time such as "2026-11-21 02:30:00 UTC"."""
-    return iso(at).replace("T", " ").replace("Z", " UTC")
+    return iso_time(at).replace("T", " ").replace("Z", " UTC")
 
 
 def strangers(text: str, length: int = MAX_SHOWN) -> Tag:

@@ -9,13 +9,8 @@ from typing import Any, Final
 
 from lxml import etree
 
-from rsscloud_broker.wire.feed_document import (
-    GENERATOR,
-    FeedDocument,
-    FeedEntry,
-    brief,
-    timestamp,
-)
+from rsscloud_broker.wire.feed_document import GENERATOR, FeedDocument, FeedEntry, brief
+from rsscloud_broker.wire.times import iso_time
 
 MEDIA_TYPE: Final = "application/atom+xml; charset=utf-8"
 
@@ -29,7 +24,7 @@ def encode(feed: FeedDocument) -> bytes:
     _add(root, "id", feed.id)
     _add(root, "title", feed.title)
     _add(root, "subtitle", feed.description)
-    _add(root, "updated", timestamp(feed.updated))
+    _add(root, "updated", iso_time(feed.updated))
     author = etree.SubElement(root, f"{{{_ATOM}}}author")
     _add(author, "name", feed.author)
     _add(author, "uri", feed.url)
@@ -47,8 +42,8 @@ def _add_entry(root: etree._Element, entry: FeedEntry) -> None:
     made = etree.SubElement(root, f"{{{_ATOM}}}entry")
     _add(made, "id", entry.id)
     _add(made, "title", brief(entry))
-    _add(made, "published", timestamp(entry.published))
-    _add(made, "updated", timestamp(entry.updated))
+    _add(made, "published", iso_time(entry.published))
+    _add(made, "updated", iso_time(entry.updated))
     _link(made, "alternate", entry.url, type="text/html")
     if entry.link:
         _link(made, "related", entry.link)

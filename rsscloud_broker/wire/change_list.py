@@ -34,6 +34,7 @@ from xml.sax.saxutils import escape
 
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire.text import legal
+from rsscloud_broker.wire.times import iso_time
 from rsscloud_broker.wire.units import HOUR
 
 #: The unit of ``when``.
@@ -110,9 +111,7 @@ def records_told(end: bytes) -> int | None:
     return None if found is None else int(found[1])
 
 
-@lru_cache(maxsize=1024)  # many pings in a list have the same second
-def _timestamp(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+_timestamp = lru_cache(maxsize=1024)(iso_time)  # many pings in a list have the same second
 
 
 def archive_path(hour: int) -> tuple[str, ...]:

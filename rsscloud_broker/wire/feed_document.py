@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from attrs import frozen
 
 from rsscloud_broker.wire.cloud import Cloud
@@ -100,11 +98,6 @@ class FeedDocument:
     cloud: Cloud | None
     entries: tuple[FeedEntry, ...]
     ttl: int = 0
-
-
-def timestamp(seconds: float) -> str:
-    """A time as RFC 3339 writes it, to the second; for Atom and JSON Feed."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def brief(entry: FeedEntry) -> str:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from rsscloud_broker.wire.feed_document import FeedDocument, FeedEntry, timestamp
+from rsscloud_broker.wire.feed_document import FeedDocument, FeedEntry
+from rsscloud_broker.wire.times import iso_time
 
 MEDIA_TYPE: Final = "application/feed+json"
 
@@ -40,8 +41,8 @@ def _item(entry: FeedEntry) -> dict[str, Any]:
     item["content_html"] = entry.full_html
     if entry.text:
         item["content_text"] = entry.text
-    item["date_published"] = timestamp(entry.published)
-    item["date_modified"] = timestamp(entry.updated)
+    item["date_published"] = iso_time(entry.published)
+    item["date_modified"] = iso_time(entry.updated)
     if entry.categories:
         item["tags"] = list(entry.categories)
     if file := entry.enclosure:

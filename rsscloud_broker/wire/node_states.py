@@ -13,11 +13,11 @@ The text has some lines for each node.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from rsscloud_broker.model.administration import NodeState
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.times import iso_time
 
 #: After so many seconds without a heartbeat the others take over what a node has claimed.
 DEAD_AFTER = 8.0
@@ -32,7 +32,7 @@ def to_json(nodes: Sequence[NodeState]) -> list[dict[str, Any]]:
         {
             "name": one.name,
             "version": one.version,
-            "started_at": _time(one.started_at),
+            "started_at": iso_time(one.started_at),
             "silent_for": one.silent_for,
             "clock_ahead": one.clock_ahead,
             "pings": one.pings,
@@ -60,7 +60,7 @@ def _lines(one: NodeState) -> Iterator[str]:
     yield clean(one.name)
     held = ", ".join(f"{count:,} {kind}" for kind, count in claims_of(one).items() if count)
     for name, text in (
-        ("since", f"{_time(one.started_at)}, version {clean(one.version)}"),
+        ("since", f"{iso_time(one.started_at)}, version {clean(one.version)}"),
         ("heartbeat", _heartbeat(one.silent_for)),
         ("clock", clock_of(one)),
         ("pings", _rate(one.ping_rate, one.pings)),
@@ -102,8 +102,3 @@ def clock_of(one: NodeState) -> str:
 
 def _rate(rate: float | None, total: int) -> str:
     return "see /metrics" if rate is None else f"{rate:,.1f} a second, {total:,} since its start"
-
-
-def _time(seconds: float) -> str:
-    """A time in UTC, from seconds since the epoch."""
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"

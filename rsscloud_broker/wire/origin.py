@@ -20,13 +20,14 @@ port; the default ports of http and https count as the same, since a broker may 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 from urllib.parse import urlsplit
 
 from attrs import evolve, frozen
 
 from rsscloud_broker.model import Ping
+from rsscloud_broker.wire.times import exact_iso_time
 from rsscloud_broker.wire.web_address import fault_of
 
 #: The names of the headers.
@@ -88,8 +89,7 @@ def headers_of(ping: Ping, identity: str) -> dict[str, str]:
     passed = extended(ping.origin, identity)
     if not passed:
         return {}
-    made_at = datetime.fromtimestamp(ping.received_at, UTC)
-    return {HEADER.lower(): passed, TIME_HEADER.lower(): f"{made_at:%Y-%m-%dT%H:%M:%S.%fZ}"}
+    return {HEADER.lower(): passed, TIME_HEADER.lower(): exact_iso_time(ping.received_at)}
 
 
 def read_time(text: str) -> float | None:

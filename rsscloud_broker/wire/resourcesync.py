@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from attrs import frozen
@@ -119,11 +118,6 @@ class Document:
     def link(self, rel: str) -> str:
         """Where the first link of a relation leads; empty without one."""
         return _first(self.links, rel)
-
-
-def w3c(seconds: float) -> str:
-    """A time as a W3C datetime, in UTC and whole seconds."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 # --- the documents of a source ----------------------------------------------------

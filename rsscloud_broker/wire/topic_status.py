@@ -11,11 +11,11 @@ The text has a line for each fact.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.times import iso_time
 
 #: The number of entry ids that the text shows.
 SHOWN_ENTRIES = 3
@@ -94,6 +94,4 @@ def _dated(seconds: float | None, text: str = "") -> str:
 
 def _time(seconds: float | None) -> str | None:
     """A time in UTC, from seconds since the epoch."""
-    if seconds is None:
-        return None
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return None if seconds is None else iso_time(seconds)

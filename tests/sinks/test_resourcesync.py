@@ -37,7 +37,8 @@ from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSin
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire import links
-from rsscloud_broker.wire.resourcesync import Document, Entry, decode, decode_notification, w3c
+from rsscloud_broker.wire.resourcesync import Document, Entry, decode, decode_notification
+from rsscloud_broker.wire.times import iso_time
 from tests.sinks.pings import NOON
 
 BROKER = "http://broker.example"
@@ -159,19 +160,19 @@ class DocumentsTests(ResourceSyncTestCase):
         self.put("/2026/09/29/12.xml.gz")
         self.start()
         listed = self.read(RESOURCE_LIST)
-        self.assertEqual(listed.at, w3c(NOON + 30))
+        self.assertEqual(listed.at, iso_time(NOON + 30))
         self.assertEqual(self.resources(), [FIRST, SECOND])
         self.assertEqual(
             listed.entries[1],
             Entry(
                 BROKER + SECOND,
-                lastmod=w3c(NOON - 7),
+                lastmod=iso_time(NOON - 7),
                 hash=f"sha-256:{sha256(content).hexdigest()}",
                 length=len(content),
                 type="text/xml",
             ),
         )
-        self.assertEqual(self.read(CHANGE_LIST).since, w3c(NOON + 30))
+        self.assertEqual(self.read(CHANGE_LIST).since, iso_time(NOON + 30))
         self.assertEqual(self.changes(), [])
 
     def test_a_new_archive(self) -> None:
@@ -181,11 +182,11 @@ class DocumentsTests(ResourceSyncTestCase):
         self.put(SECOND)
         self.publish(sink, SECOND)
         self.assertEqual(self.resources(), [FIRST, SECOND])
-        self.assertEqual(self.read(RESOURCE_LIST).at, w3c(NOON + 50))
+        self.assertEqual(self.read(RESOURCE_LIST).at, iso_time(NOON + 50))
         change = self.read(CHANGE_LIST).entries[-1]
-        self.assertEqual((change.change, change.datetime), ("created", w3c(NOON + 50)))
+        self.assertEqual((change.change, change.datetime), ("created", iso_time(NOON + 50)))
         self.assertEqual(change.hash, self.read(RESOURCE_LIST).entries[-1].hash)
-        self.assertEqual(self.read(CHANGE_LIST).since, w3c(NOON + 30))
+        self.assertEqual(self.read(CHANGE_LIST).since, iso_time(NOON + 30))
 
     def test_an_archive_made_again(self) -> None:
         """Its content is compared, since size and time may be the same."""
@@ -240,7 +241,9 @@ class DocumentsTests(ResourceSyncTestCase):
             self.publish(sink, path)
         self.assertEqual(self.resources(), [SECOND, THIRD])
         self.assertEqual(self.changes(), [(SECOND, "created"), (THIRD, "created")])
-        self.assertEqual(self.read(CHANGE_LIST).since, w3c(NOON + 31), "that of the last left out")
+        self.assertEqual(
+            self.read(CHANGE_LIST).since, iso_time(NOON + 31), "that of the last left out"
+        )
 
 
 class RestartTests(ResourceSyncTestCase):
@@ -295,7 +298,7 @@ class RestartTests(ResourceSyncTestCase):
                 spoil(self.path(path))
                 self.restart()
                 self.assertEqual((self.resources(), self.changes()), ([FIRST], []))
-                self.assertEqual(self.read(CHANGE_LIST).since, w3c(self.clock.wall_seconds()))
+                self.assertEqual(self.read(CHANGE_LIST).since, iso_time(self.clock.wall_seconds()))
 
     def test_there_is_a_hub_from_now_on(self) -> None:
         self.restart(has_hub=False)
@@ -338,7 +341,7 @@ class ChannelTests(ResourceSyncTestCase):
             self.assertEqual(links.targets(found, relation), [url])
         notification = decode_notification(content.body)
         self.assertEqual(notification.link("up"), BROKER + CAPABILITY_LIST)
-        now = w3c(NOON + 30)
+        now = iso_time(NOON + 30)
         self.assertEqual(
             notification.entries,
             (
@@ -457,7 +460,7 @@ class DestinationTests(ResourceSyncTestCase):
         self.assertEqual(channel.uri, BROKER + CHANNEL)
         self.assertEqual(channel.link_href("hub"), f"{BROKER}/websub")
         resources = self.read_by(ResourceList, RESOURCE_LIST)
-        self.assertEqual(resources.md_at, w3c(NOON + 30))
+        self.assertEqual(resources.md_at, iso_time(NOON + 30))
         self.assertEqual(
             {resource.uri for resource in resources}, {BROKER + FIRST, BROKER + SECOND}
         )

@@ -23,8 +23,8 @@ from rsscloud_broker.wire.resourcesync import (
     decode_notification,
     encode,
     framework_notification,
-    w3c,
 )
+from rsscloud_broker.wire.times import iso_time
 
 FIXTURES = Path(__file__).parent / "fixtures" / "resourcesync"
 SET = "http://example.com/dataset1"
@@ -136,10 +136,12 @@ class WritingTests(SynchronousTestCase):
         )
 
     def test_lists(self) -> None:
-        entry = Entry(f"{SET}/a?b&c", lastmod=w3c(0), hash="sha-256:00", length=0, type="text/xml")
-        listed = resourcesync.resource_list(f"{SET}/up", w3c(1), [entry])
+        entry = Entry(
+            f"{SET}/a?b&c", lastmod=iso_time(0), hash="sha-256:00", length=0, type="text/xml"
+        )
+        listed = resourcesync.resource_list(f"{SET}/up", iso_time(1), [entry])
         root = etree.fromstring(encode(listed))
-        self.assertEqual(root[1].items(), [("capability", "resourcelist"), ("at", w3c(1))])
+        self.assertEqual(root[1].items(), [("capability", "resourcelist"), ("at", iso_time(1))])
         loc, lastmod, md = root[2]
         self.assertEqual((loc.tag, loc.text), (f"{{{SITEMAP}}}loc", f"{SET}/a?b&c"))
         self.assertEqual(
@@ -149,7 +151,7 @@ class WritingTests(SynchronousTestCase):
         self.assertEqual(
             md.items(), [("hash", "sha-256:00"), ("length", "0"), ("type", "text/xml")]
         )
-        changes = resourcesync.change_list(f"{SET}/up", w3c(1), [])
+        changes = resourcesync.change_list(f"{SET}/up", iso_time(1), [])
         root = etree.fromstring(encode(changes))
         self.assertEqual(root[1].get("from"), "1970-01-01T00:00:01Z")
 
@@ -161,7 +163,7 @@ class WritingTests(SynchronousTestCase):
 
 
 urls = st.from_regex(r"https?://[a-z]{1,8}\.example/[a-zA-Z0-9/?&=;'_.~-]{0,20}", fullmatch=True)
-times = st.one_of(st.just(""), st.integers(0, 2**32).map(w3c))
+times = st.one_of(st.just(""), st.integers(0, 2**32).map(iso_time))
 words = st.sampled_from(["", "a", "text/xml", 'with "quotes" & <more>', "ünï"])
 links_of = st.lists(st.builds(Ln, st.sampled_from(["up", "index", "hub"]), urls), max_size=2)
 entries = st.builds(

@@ -8,6 +8,7 @@ from attrs import frozen
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock, IFollowStore, IOutbound, IPingIntake, Parsing
+from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.wire.text import clean
 
 #: How many redirects are followed.
@@ -50,5 +51,4 @@ def pause_after(failures: int, first: float, asked: float | None) -> float:
     :param first: the pause after the first failure.
     :param asked: how many seconds the server asked to wait; None if it did not ask.
     """
-    doubled = first * 2.0 ** min(failures - 1, 16)
-    return max(min(doubled, LONGEST_PAUSE), asked or 0.0)
+    return max(backoff(first, failures - 1, LONGEST_PAUSE), asked or 0.0)

@@ -25,8 +25,8 @@ from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
-from rsscloud_broker.web.words import iso
 from rsscloud_broker.wire.text import sentence
+from rsscloud_broker.wire.times import iso_time
 
 _TEMPLATE: Final = "rsscloud_broker.apps.hosting:feeds.html"
 _DONE: Final = {
@@ -175,7 +175,7 @@ def _used(usage: Usage) -> str:
 
 def _time(seconds: float) -> Tag:
     """A time for people, in UTC."""
-    return tags.time(_shown(seconds), datetime=iso(seconds))
+    return tags.time(_shown(seconds), datetime=iso_time(seconds))
 
 
 def _shown(seconds: float) -> str:

@@ -21,7 +21,8 @@ from attrs import asdict
 
 from rsscloud_broker.apps.river.cleaning import plain
 from rsscloud_broker.apps.river.model import Feed, Item, SubItem
-from rsscloud_broker.web.words import clipped, iso
+from rsscloud_broker.web.words import clipped
+from rsscloud_broker.wire.times import iso_time
 
 
 def json_feed(
@@ -49,7 +50,7 @@ def about_feed(feed: Feed) -> dict[str, Any]:
     """A feed as it is at the top of the JSON Feed."""
     values = asdict(feed)
     for name in ("renew_at", "verified_at", "added_at"):
-        values[name] = None if values[name] is None else iso(values[name])
+        values[name] = None if values[name] is None else iso_time(values[name])
     return values
 
 
@@ -60,7 +61,7 @@ def _json_item(item: Item) -> dict[str, Any]:
         "_river": {
             "id": item.id,
             "feed_id": item.feed_id,
-            "arrived_at": iso(item.arrived_at),
+            "arrived_at": iso_time(item.arrived_at),
             "how": item.how,
             "items": [asdict(each) for each in item.items],
         },
@@ -70,7 +71,7 @@ def _json_item(item: Item) -> dict[str, Any]:
     if item.title:
         written["title"] = item.title
     if item.published_at is not None:
-        written["date_published"] = iso(item.published_at)
+        written["date_published"] = iso_time(item.published_at)
     if item.enclosures:
         written["attachments"] = [
             {

@@ -21,8 +21,9 @@ from twisted.web.template import Tag, flattenString, tags
 from rsscloud_broker.apps.river.markup import elements, host_of, is_web, picture, plain
 from rsscloud_broker.apps.river.model import Enclosure, Feed, Item, SubItem
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import clipped, counted, iso, strangers
+from rsscloud_broker.web.words import clipped, counted, strangers
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.times import iso_time
 
 #: A text of more characters is folded, and shows so many of them.
 LONG, EXCERPT = 1200, 280
@@ -81,7 +82,7 @@ def article(item: Item, is_new: bool = False) -> Tag:
     title: Any = strangers(item.title, _TITLE) if item.title.strip() else ""
     mark = tags.span("New: ", class_="away") if is_new else ""
     at = item.arrived_at if item.published_at is None else item.published_at
-    when = tags.time(_minute(at), datetime=iso(at))
+    when = tags.time(_minute(at), datetime=iso_time(at))
     if title:
         title = tags.h3(mark, linked(item.link, title) if is_web(item.link) else title)
         mark = ""

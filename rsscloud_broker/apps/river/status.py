@@ -6,7 +6,8 @@ from typing import Final
 
 from rsscloud_broker.apps.river.model import Feed, How
 from rsscloud_broker.apps.river.records import FeedRecord
-from rsscloud_broker.web.words import counted, iso
+from rsscloud_broker.web.words import counted
+from rsscloud_broker.wire.times import iso_time
 
 #: What pushes a feed, and what it is asked for.
 _WORDS: Final = {"websub": ("hub", "subscription"), "rsscloud": ("cloud", "registration")}
@@ -38,7 +39,7 @@ def shown(record: FeedRecord, added_at: float, now: float, *, own: bool) -> Feed
 
 def _status(record: FeedRecord, how: How) -> str:
     if record.reads_until is None and record.problem:
-        return f"cannot be read now: {record.problem}; tried again {iso(record.read_due_at)}"
+        return f"cannot be read now: {record.problem}; tried again {iso_time(record.read_due_at)}"
     if record.reads_until is None:
         return "will be read for the first time in a moment"
     return "; ".join(filter(None, (_told(record, how), _counts(record, how), record.problem)))
@@ -52,7 +53,7 @@ def _told(record: FeedRecord, how: How) -> str:
         return "polled, since it names no hub and no cloud"
     kind, asked = _WORDS[offer.kind]
     name = f"the {kind} {offer.url}"
-    due = f"{iso(record.push_due_at)}" if record.push_due_at is not None else "not planned"
+    due = f"{iso_time(record.push_due_at)}" if record.push_due_at is not None else "not planned"
     problem = record.push_problem
     if how != "polled":
         failed = f"the last renewal failed: {problem}" if problem else ""

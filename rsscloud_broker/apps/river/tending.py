@@ -30,6 +30,7 @@ from rsscloud_broker.errors import (
     Unavailable,
 )
 from rsscloud_broker.interfaces import IBroker, IClock, ITopicView
+from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.wire.text import clean
 
@@ -210,7 +211,7 @@ class Tending(MultiService):
 
     async def _put_off(self, feed: FeedRecord, reason: str) -> None:
         """Try again later to subscribe to a feed."""
-        pause = min(FIRST_PAUSE * 2 ** min(feed.failures, 10), LONGEST_PAUSE)
+        pause = backoff(FIRST_PAUSE, feed.failures, LONGEST_PAUSE)
         due = self._clock.wall_seconds() + pause
         problem = clean(reason).rstrip(".")[:300]
         self.log.info("The feed {url} is not read now: {error}", url=feed.url, error=problem)

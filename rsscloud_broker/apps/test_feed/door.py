@@ -28,9 +28,9 @@ from rsscloud_broker.interfaces import AppParts, IClock, IFrontDoor, Route, Rout
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.feed_answers import FeedAnswers
-from rsscloud_broker.web.words import iso
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.cloud import encode as encode_cloud
+from rsscloud_broker.wire.times import iso_time
 
 PAGE_PATH: Final = "/test"
 FEED_PATH: Final = "/test/rss.xml"
@@ -117,7 +117,7 @@ class TestPage:
             f"{_PACKAGE}:page.html",
             viewer,
             **self._slots,
-            next=tags.time(f"{clock_of(at)} UTC", datetime=iso(at)),
+            next=tags.time(f"{clock_of(at)} UTC", datetime=iso_time(at)),
             title=title_of(Item(at, "")),
             # The clock of the browser may be wrong, so its script counts from here.
             countdown=tags.span(id="countdown", **{"data-left": f"{at - now:.1f}"}),
@@ -134,6 +134,6 @@ def _topic_page(url: str) -> Tag:
 def _item(item: Item) -> Tag:
     """An item of the list on the page."""
     return tags.li(
-        tags.span(tags.time(title_of(item), datetime=iso(item.slot))),
+        tags.span(tags.time(title_of(item), datetime=iso_time(item.slot))),
         tags.span(tags.code(item.guid), class_="where"),
     )

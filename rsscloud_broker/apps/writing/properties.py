@@ -30,7 +30,7 @@ from attrs import evolve
 from rsscloud_broker.apps.writing.markup import Link
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.pictures import media_in, media_of, with_html, with_media
-from rsscloud_broker.web.words import iso
+from rsscloud_broker.wire.times import iso_time
 
 #: The values of each property.
 Properties: TypeAlias = Mapping[str, Sequence[Any]]
@@ -140,8 +140,8 @@ def properties_of(post: Post, url: str) -> dict[str, list[Any]]:
     """
     found: dict[str, list[Any]] = {
         "content": [post.text],
-        "published": [iso(post.created_at)],
-        "updated": [iso(post.changed_at)],
+        "published": [iso_time(post.created_at)],
+        "updated": [iso_time(post.changed_at)],
         "url": [url],
         "uid": [post.guid],
         "author": [post.author],

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.river.feeds_page import MAX_OPML
 from rsscloud_broker.apps.river.model import Imported, InvalidFeed
 from rsscloud_broker.errors import TooMany
-from rsscloud_broker.web.words import iso
+from rsscloud_broker.wire.times import iso_time
 from tests.apps.river.page_site import RiverSite, feed
 from tests.web.accounts_site import Browser
 
@@ -63,7 +63,7 @@ class ListTests(FeedsCase):
             "renew_at": now + 3 * 86_400 + 10,
             "verified_at": now - 7200,
             "status": "told by the hub hub.example; next renewal "
-            f"{iso(now + 3 * 86_400 + 10)}; 12 of 13 new items were pushed",
+            f"{iso_time(now + 3 * 86_400 + 10)}; 12 of 13 new items were pushed",
         }
         self.river.follow(DAVE, feed(1, "First", **more))
         self.river.follow(DAVE, feed(2, "Second", how="rsscloud"))
