@@ -25,6 +25,7 @@ from rsscloud_broker.interfaces import (
     ITopicFetcher,
     ITopicView,
     OutboundReply,
+    OutboundRequest,
 )
 from rsscloud_broker.model import (
     Callback,
@@ -138,7 +139,7 @@ class Careless(FakeNotifier):
         self._outbound = outbound
 
     async def notify(self, notification: Notification) -> Outcome:
-        await self._outbound.request("GET", notification.callback.url)
+        await self._outbound.request(OutboundRequest("GET", notification.callback.url))
         return Outcome(True)
 
 
@@ -193,7 +194,9 @@ class FakesTests(SynchronousTestCase):
         )
 
         def ask(url: str) -> Deferred[OutboundReply]:
-            return Deferred.fromCoroutine(outbound.request("POST", url, body=b"body"))
+            return Deferred.fromCoroutine(
+                outbound.request(OutboundRequest("POST", url, body=b"body"))
+            )
 
         answer = self.successResultOf(ask("http://a.example/?y"))
         self.assertEqual((answer.status, answer.headers), (404, {"content-type": "text/plain"}))

@@ -7,8 +7,7 @@ each URL apart and keeps cookies, and needs half the time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from hyperlink import EncodedURL
 from treq import collect
@@ -20,9 +19,7 @@ from zope.interface import implementer
 from rsscloud_broker.client.feed_requests import Answer
 from rsscloud_broker.client.web import MAX_BYTES, SECONDS, USER_AGENT, ClientError, in_time
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, Signing
-
-_NONE: Final[Mapping[str, str]] = MappingProxyType({})
+from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, OutboundRequest
 
 
 @implementer(IOutbound)
@@ -41,23 +38,15 @@ class AnyAddress:
         self._seconds = seconds
         self._max_bytes = max_bytes
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] = _NONE,
-        body: bytes = b"",
-        redirects: int = 0,
-        signing: Signing | None = None,
-    ) -> OutboundReply:
-        if method != "GET" or body or signing:
+    async def request(self, request: OutboundRequest) -> OutboundReply:
+        if request.method != "GET" or request.body or request.signing:
             raise ValueError("this client sends GET requests only")
         hops: list[tuple[int, str]] = []
         try:
-            answer = await self._ask(url, headers)
-            while answer.target and len(hops) < redirects:
+            answer = await self._ask(request.url, request.headers)
+            while answer.target and len(hops) < request.redirects:
                 hops.append((answer.status, answer.target))
-                answer = await self._ask(answer.target, headers)
+                answer = await self._ask(answer.target, request.headers)
         except ClientError as error:
             raise OutboundError(str(error)) from error
         return OutboundReply(

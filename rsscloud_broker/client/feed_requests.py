@@ -19,7 +19,7 @@ from twisted.web.http_headers import Headers
 
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.errors import OutboundError, Refused, Unavailable
-from rsscloud_broker.interfaces import IClock, IOutbound
+from rsscloud_broker.interfaces import IClock, IOutbound, OutboundRequest
 
 #: The number of redirects that are followed.
 MAX_REDIRECTS: Final = 5
@@ -127,7 +127,7 @@ def asking_guarded(outbound: IOutbound, clock: IClock) -> Ask:
 
     async def ask(url: str, headers: Mapping[str, str]) -> Answer:
         try:
-            reply = await outbound.request("GET", url, headers)
+            reply = await outbound.request(OutboundRequest("GET", url, headers))
         except OutboundError as error:
             raise ClientError(f"{url}: {error}") from error
         now = clock.wall_seconds()

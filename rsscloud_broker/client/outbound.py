@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rsscloud_broker.client.web import ClientError, Reply
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import IOutbound
+from rsscloud_broker.interfaces import IOutbound, OutboundRequest
 
 
 @frozen
@@ -24,20 +24,20 @@ class GuardedWeb:
         self, url: str, headers: Mapping[str, str] | None = None, *, redirects: bool = True
     ) -> Reply:
         """See ``Web.get``."""
-        return await self._request("GET", url, headers or {}, b"", 5 if redirects else 0)
+        return await self._request(
+            OutboundRequest("GET", url, headers or {}, redirects=5 if redirects else 0)
+        )
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
         """See ``Web.post``."""
-        return await self._request("POST", url, headers, body, 0)
+        return await self._request(OutboundRequest("POST", url, headers, body))
 
-    async def _request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes, redirects: int
-    ) -> Reply:
-        sent = {name.lower(): value for name, value in headers.items()}
+    async def _request(self, request: OutboundRequest) -> Reply:
+        headers = {name.lower(): value for name, value in request.headers.items()}
         try:
-            reply = await self.outbound.request(method, url, sent, body, redirects)
+            reply = await self.outbound.request(evolve(request, headers=headers))
         except OutboundError as error:
-            raise ClientError(f"{url}: {error}") from error
+            raise ClientError(f"{request.url}: {error}") from error
         given = reply.headers
         kind, link, location = (
             given.get(each, "") for each in ("content-type", "link", "location")

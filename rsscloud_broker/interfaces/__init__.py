@@ -67,6 +67,7 @@ from rsscloud_broker.interfaces.outbound import (
     ITopicFetcher,
     IURLPolicy,
     OutboundReply,
+    OutboundRequest,
     Signing,
 )
 from rsscloud_broker.interfaces.parsing import Parsing, parse_directly
@@ -169,6 +170,7 @@ __all__ = [
     "IURLPolicy",
     "Intake",
     "OutboundReply",
+    "OutboundRequest",
     "Parsing",
     "PartState",
     "Position",

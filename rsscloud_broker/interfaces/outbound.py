@@ -55,22 +55,30 @@ class Signing:
     method: str
 
 
+@frozen
+class OutboundRequest:
+    """A request to another server.
+
+    :ivar headers: by names in lower case.
+    :ivar redirects: how many redirects to follow, with the same method and body.  After these a
+        redirect is itself the response.
+    :ivar signing: how the request is signed; None if it is not.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(factory=dict)
+    body: bytes = field(default=b"", repr=False)
+    redirects: int = 0
+    signing: Signing | None = None
+
+
 class IOutbound(Interface):
     """Makes guarded HTTP requests, each under one deadline."""
 
-    def request(
-        method: str,
-        url: str,
-        headers: Mapping[str, str] = ...,
-        body: bytes = ...,
-        redirects: int = ...,
-        signing: Signing | None = ...,
-    ) -> Awaitable[OutboundReply]:
+    def request(request: OutboundRequest) -> Awaitable[OutboundReply]:
         """Make one request and read its response.
 
-        :param redirects: how many redirects to follow, with the same method and body.
-            After these a redirect is itself the response.
-        :param signing: how the request is signed; None if it is not.
         :raises OutboundError: there was no response: the address is refused, the name does not
             resolve, no connection was made, the deadline passed, the body is larger than
             allowed, or the response is not HTTP.
@@ -87,13 +95,7 @@ class IDirectOutbound(IOutbound):
     """
 
     def begin(
-        done: Callable[[OutboundReply | Exception], object],
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        redirects: int,
-        signing: Signing | None,
+        done: Callable[[OutboundReply | Exception], object], request: OutboundRequest
     ) -> Callable[[], object]:
         """Begin a request; see ``IOutbound.request``.
 

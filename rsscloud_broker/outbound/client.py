@@ -13,7 +13,7 @@ from twisted.internet.defer import CancelledError
 from zope.interface import implementer
 
 from rsscloud_broker.errors import AddressRefused, OutboundError
-from rsscloud_broker.interfaces import IBlocks, IOutbound, OutboundReply, Signing
+from rsscloud_broker.interfaces import IBlocks, IOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
@@ -103,19 +103,11 @@ class Client(Service, ABC):
         self._guard.allow(networks)
         self._exchanger.call_anew()
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        redirects: int = 0,
-        signing: Signing | None = None,
-    ) -> OutboundReply:
-        headers = {"user-agent": self._user_agent, **(headers or {})}
+    async def request(self, request: OutboundRequest) -> OutboundReply:
+        method, url, body, signing = request.method, request.url, request.body, request.signing
+        headers = {"user-agent": self._user_agent, **request.headers}
         if signing is not None:
             headers[SIGNATURE] = sign(body, signing.secret, signing.method)
-        first = url
         hops: list[tuple[int, str]] = []
         pending = PendingRequest()
         self._pending.add(pending)
@@ -124,11 +116,11 @@ class Client(Service, ABC):
                 self._check_block(url)
                 reply = await self._exchange(pending, method, url, headers, body)
                 location = _location(reply, method)
-                if not location or len(hops) == redirects:
+                if not location or len(hops) == request.redirects:
                     return evolve(reply, hops=tuple(hops)) if hops else reply
                 url = redirected(url, location)
                 hops.append((reply.status, url))
-                check_circle(first, hops)
+                check_circle(request.url, hops)
         except CancelledError:
             if pending.late:
                 raise OutboundError(f"no whole answer within {self._deadline:g} seconds") from None

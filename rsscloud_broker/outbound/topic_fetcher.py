@@ -22,7 +22,13 @@ from rsscloud_broker.errors import (
     TopicEnded,
     TopicUnreadable,
 )
-from rsscloud_broker.interfaces import IClock, IOutbound, ITopicFetcher, OutboundReply
+from rsscloud_broker.interfaces import (
+    IClock,
+    IOutbound,
+    ITopicFetcher,
+    OutboundReply,
+    OutboundRequest,
+)
 from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
@@ -142,7 +148,9 @@ class TopicFetcher:
         location = url
         while True:
             reply = await self._outbound.request(
-                "GET", location, agent | conditions, redirects=REDIRECTS - len(hops)
+                OutboundRequest(
+                    "GET", location, agent | conditions, redirects=REDIRECTS - len(hops)
+                )
             )
             for hop in reply.hops:
                 hops = (*hops, hop)

@@ -36,7 +36,7 @@ from rsscloud_broker.interfaces import (
     IPluginMaker,
     IPushesContent,
     OutboundReply,
-    Signing,
+    OutboundRequest,
 )
 from rsscloud_broker.model.work import History
 from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError, discover, select
@@ -254,15 +254,7 @@ def _signature(method: Method) -> str:
 class _NoOutbound:
     """The client of notifiers that are made only to learn their protocols."""
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] = {},
-        body: bytes = b"",
-        redirects: int = 0,
-        signing: Signing | None = None,
-    ) -> OutboundReply:
+    async def request(self, request: OutboundRequest) -> OutboundReply:
         raise OutboundError("this notifier was not made to call anybody")
 
 

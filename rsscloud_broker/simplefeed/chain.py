@@ -18,7 +18,14 @@ from rsscloud_broker.errors import (
     TooLarge,
     Unavailable,
 )
-from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, Parsing, Position
+from rsscloud_broker.interfaces import (
+    IClock,
+    IOutbound,
+    OutboundReply,
+    OutboundRequest,
+    Parsing,
+    Position,
+)
 from rsscloud_broker.model import host_of
 from rsscloud_broker.simplefeed.documents import FeedDocument, parse
 from rsscloud_broker.simplefeed.errors import DocumentMissing, FeedUnavailable, FollowError
@@ -87,12 +94,8 @@ class DocumentReader:
         """
         try:
             reply: OutboundReply = await self._outbound.request(
-                # How many redirects are followed.
-                "GET",
-                url,
-                {"Accept": _ACCEPT, **conditions},
-                b"",
-                5,
+                # It follows up to five redirects.
+                OutboundRequest("GET", url, {"Accept": _ACCEPT, **conditions}, redirects=5)
             )
         except TooLarge as error:
             raise FeedUnavailable(

@@ -26,7 +26,7 @@ from attrs import frozen
 from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.errors import AddressRefused, OutboundError, Unavailable
-from rsscloud_broker.interfaces import IOutbound, OutboundReply
+from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire import soap, xml, xmlrpc
 from rsscloud_broker.wire.http_dates import retry_after
@@ -203,12 +203,8 @@ class Sender:
         headers = {**message.headers, **headers_of(ping, self.identity)}
         try:
             reply = await self.outbound.request(
-                # How many redirects of a call are followed, with the same method and body.
-                message.method,
-                message.url,
-                headers,
-                message.body,
-                3,
+                # It follows up to three redirects, with the same method and body.
+                OutboundRequest(message.method, message.url, headers, message.body, 3)
             )
         except AddressRefused as error:
             return Answer(False, _short(str(error)), healthy=False)

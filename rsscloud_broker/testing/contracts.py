@@ -48,6 +48,7 @@ from rsscloud_broker.interfaces import (
     INotifier,
     IOutbound,
     OutboundReply,
+    OutboundRequest,
     Route,
 )
 from rsscloud_broker.model import (
@@ -62,7 +63,7 @@ from rsscloud_broker.model import (
     Subscription,
 )
 from rsscloud_broker.model.work import Swept
-from rsscloud_broker.testing.fakes import EMPTY, Answer, FakeOutbound, OutboundRequest, reply
+from rsscloud_broker.testing.fakes import EMPTY, Answer, FakeOutbound, reply
 
 _TOPIC = "http://feeds.example/rss.xml"
 _CALLBACK_URL = "http://reader.example/notify"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from attrs import evolve, frozen
+from attrs import evolve
 from twisted.internet.defer import Deferred, execute
 from twisted.internet.interfaces import IReactorTime
 from twisted.python.filepath import FilePath
@@ -26,7 +26,7 @@ from rsscloud_broker.interfaces import (
     IPages,
     ITopicFetcher,
     OutboundReply,
-    Signing,
+    OutboundRequest,
     SinkParts,
 )
 from rsscloud_broker.model import (
@@ -49,17 +49,6 @@ from rsscloud_broker.testing.memory import memory_store
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.testing.topic_view import FakeTopicView
 from rsscloud_broker.wire.websub import SIGNATURE, sign
-
-
-@frozen
-class OutboundRequest:
-    """A request that a `FakeOutbound` recorded."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str]
-    body: bytes
-    redirects: int
 
 
 def reply(status: int = 200, body: bytes = b"", **headers: str) -> OutboundReply:
@@ -90,7 +79,7 @@ class FakeOutbound:
     :param answers: the answers by URL.  A URL that is not in the table is looked up without its
         query.
     :param otherwise: the answer for URLs that are not in the table.
-    :ivar requests: the requests, in order.
+    :ivar requests: the requests in order, with the headers that sign them.
     """
 
     def __init__(self, answers: Mapping[str, Answer] | None = None, otherwise: Answer = EMPTY):
@@ -98,19 +87,11 @@ class FakeOutbound:
         self.otherwise = otherwise
         self.requests: list[OutboundRequest] = []
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        redirects: int = 0,
-        signing: Signing | None = None,
-    ) -> OutboundReply:
-        sent = dict(headers or {})
+    async def request(self, request: OutboundRequest) -> OutboundReply:
+        url, signing = request.url, request.signing
         if signing is not None:
-            sent[SIGNATURE] = sign(body, signing.secret, signing.method)
-        request = OutboundRequest(method, url, sent, body, redirects)
+            signature = sign(request.body, signing.secret, signing.method)
+            request = evolve(request, headers={**request.headers, SIGNATURE: signature})
         self.requests.append(request)
         page = url.partition("?")[0]
         answer = self.answers.get(url, self.answers.get(page, self.otherwise))

@@ -14,7 +14,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.client.any_address import AnyAddress
 from rsscloud_broker.client.web import SECONDS
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import IOutbound, OutboundReply, Signing
+from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest, Signing
 from rsscloud_broker.testing.clock import Clock
 from tests.client.recording import Answer, Server
 
@@ -42,7 +42,9 @@ class AnyAddressTests(SynchronousTestCase):
         verifyObject(IOutbound, client)
         headers = {"Accept": "application/atom+xml"}
         url = "http://a.example/here"
-        return Deferred.fromCoroutine(client.request("GET", url, headers, b"", redirects))
+        return Deferred.fromCoroutine(
+            client.request(OutboundRequest("GET", url, headers, b"", redirects))
+        )
 
     def test_answer(self) -> None:
         server = Server(Answer(b"<feed/>", 203, {"ETag": '"1"', "Link": "<a>; rel=hub"}))
@@ -80,7 +82,7 @@ class AnyAddressTests(SynchronousTestCase):
     def test_no_answer_in_time(self) -> None:
         clock = Clock()
         client = client_to(Silent(), clock)
-        asked = Deferred.fromCoroutine(client.request("GET", "http://a.example/"))
+        asked = Deferred.fromCoroutine(client.request(OutboundRequest("GET", "http://a.example/")))
         clock.advance(SECONDS + 1)
         error = self.failureResultOf(asked, OutboundError)
         self.assertIn("no answer within 30 seconds", str(error.value))
@@ -89,12 +91,18 @@ class AnyAddressTests(SynchronousTestCase):
         server = Server(Answer(b"x"))
         client = client_to(server)
         url = "http://bücher.example/ä"
-        reply = self.successResultOf(Deferred.fromCoroutine(client.request("GET", url)))
+        reply = self.successResultOf(
+            Deferred.fromCoroutine(client.request(OutboundRequest("GET", url)))
+        )
         self.assertEqual(reply.body, b"x")
 
     def test_get_only(self) -> None:
         client = client_to(Server(Answer()))
-        posted = Deferred.fromCoroutine(client.request("POST", "http://a.example/", {}, b"x"))
+        posted = Deferred.fromCoroutine(
+            client.request(OutboundRequest("POST", "http://a.example/", {}, b"x"))
+        )
         self.failureResultOf(posted, ValueError)
-        signed = client.request("GET", "http://a.example/", signing=Signing("s", "sha256"))
+        signed = client.request(
+            OutboundRequest("GET", "http://a.example/", signing=Signing("s", "sha256"))
+        )
         self.failureResultOf(Deferred.fromCoroutine(signed), ValueError)

@@ -59,7 +59,7 @@ from rsscloud_broker.interfaces import (
     ITopicFetcher,
     IURLPolicy,
     OutboundReply,
-    Signing,
+    OutboundRequest,
     SinkParts,
 )
 from rsscloud_broker.model import NO_VALIDATORS, Content, Ping, Subscription, Validators
@@ -176,16 +176,9 @@ class Subscribers:
     private: set[str] = field(factory=set)
     calls: list[Call] = field(factory=list)
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        redirects: int = 0,
-        signing: Signing | None = None,
-    ) -> OutboundReply:
-        self.calls.append(Call(method, url, headers or {}, body))
+    async def request(self, request: OutboundRequest) -> OutboundReply:
+        url, body = request.url, request.body
+        self.calls.append(Call(request.method, url, request.headers, body))
         await self.check(url)
         if url.partition("?")[0] in self.deaf:
             raise OutboundError("nobody answers there")

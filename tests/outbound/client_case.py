@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from tests.outbound.servers import Client, Pages, make_client, serve
 
 
@@ -26,7 +26,7 @@ class ClientTestCase(TestCase):
     def begin(self, client: Client, url: str, **request: Any) -> Deferred[OutboundReply]:
         """Begin a request, without waiting for the answer."""
         method = request.pop("method", "GET")
-        call: Any = client.outbound.request(method, url, **request)
+        call: Any = client.outbound.request(OutboundRequest(method, url, **request))
         return Deferred.fromCoroutine(call)
 
     async def ask(self, path: str = "/", client: Client | None = None, **request: Any) -> Any:

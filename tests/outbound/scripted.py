@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from tests.outbound.servers import Client, listen, make_callback_client
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -64,7 +64,7 @@ class CallbackClientTestCase(TestCase):
 
     def begin(self, client: Client, url: str = "", **request: Any) -> Deferred[OutboundReply]:
         call: Any = client.outbound.request(
-            request.pop("method", "GET"), url or self.url, **request
+            OutboundRequest(request.pop("method", "GET"), url or self.url, **request)
         )
         return Deferred.fromCoroutine(call)
 

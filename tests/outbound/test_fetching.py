@@ -11,6 +11,7 @@ from twisted.trial.unittest import TestCase
 from twisted.web.server import Request
 
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable
+from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.model import NO_VALIDATORS, Validators
 from rsscloud_broker.model.fetching import Fetched
 from rsscloud_broker.outbound import TopicFetcher
@@ -51,7 +52,7 @@ class ReplyTests(FetchingTestCase):
             return b"<rss/>"
 
         self.pages.answers["/"] = feed
-        reply = await self.client.outbound.request("GET", f"{self.base}/")
+        reply = await self.client.outbound.request(OutboundRequest("GET", f"{self.base}/"))
         self.assertEqual(reply.headers["link"], "</a>; rel=hub, </b>; rel=self")
         self.assertEqual(reply.headers["content-type"], "</b>; rel=self")
 
@@ -59,7 +60,7 @@ class ReplyTests(FetchingTestCase):
         self.pages.answers["/"] = page(200, gzip.compress(b"<rss/>"), content_encoding="gzip")
         self.pages.answers["/plain"] = page(200, b"<rss/>")
         for path, compressed in (("/", True), ("/plain", False)):
-            reply = await self.client.outbound.request("GET", self.base + path)
+            reply = await self.client.outbound.request(OutboundRequest("GET", self.base + path))
             self.assertEqual((reply.body, reply.compressed), (b"<rss/>", compressed))
 
 

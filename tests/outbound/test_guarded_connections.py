@@ -14,7 +14,7 @@ from twisted.internet.ssl import TLSVersion
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.outbound import Resolver
 from tests.name_server import NameServer
 from tests.outbound.authority import authority
@@ -39,7 +39,7 @@ class GuardedTestCase(TestCase):
         self.pages = Pages({})
 
     def begin(self, client: Client, url: str) -> Deferred[OutboundReply]:
-        request: Any = client.outbound.request("GET", url)
+        request: Any = client.outbound.request(OutboundRequest("GET", url))
         return Deferred.fromCoroutine(request)
 
     async def refusal(self, client: Client, url: str) -> str:

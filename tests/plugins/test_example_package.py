@@ -15,11 +15,9 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from textwrap import dedent
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -40,7 +38,7 @@ from rsscloud_broker.interfaces import (
     INotifier,
     IOutbound,
     OutboundReply,
-    Signing,
+    OutboundRequest,
 )
 from rsscloud_broker.model import Callback, Intent, Notification, Outcome, Ping
 from rsscloud_broker.testing import front_door_parts, sink_parts
@@ -285,19 +283,12 @@ class FakeOutbound:
     echo: bool = True
     requests: list[tuple[str, str, Any, int]] = field(factory=list)
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] = MappingProxyType({}),
-        body: bytes = b"",
-        redirects: int = 0,
-        signing: Signing | None = None,
-    ) -> OutboundReply:
+    async def request(self, request: OutboundRequest) -> OutboundReply:
         if not self.status:
             raise OutboundError("nobody is there")
-        self.requests.append((method, url, json.loads(body), redirects))
-        return OutboundReply(self.status, {}, body if self.echo else b"hello", url)
+        body = request.body
+        self.requests.append((request.method, request.url, json.loads(body), request.redirects))
+        return OutboundReply(self.status, {}, body if self.echo else b"hello", request.url)
 
 
 class ExampleTestCase(SynchronousTestCase):

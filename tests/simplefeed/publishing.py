@@ -11,7 +11,12 @@ from twisted.internet.defer import Deferred
 from zope.interface import implementer
 
 from rsscloud_broker.errors import OutboundError, TooLarge
-from rsscloud_broker.interfaces import IEntryHandler, IOutbound, OutboundReply, Signing
+from rsscloud_broker.interfaces import (
+    IEntryHandler,
+    IOutbound,
+    OutboundReply,
+    OutboundRequest,
+)
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import Entry
@@ -65,17 +70,10 @@ class Client:
     asked: list[str] = Factory(list)
     headers: Mapping[str, str] = Factory(dict)
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        redirects: int = 0,
-        signing: Signing | None = None,
-    ) -> OutboundReply:
+    async def request(self, request: OutboundRequest) -> OutboundReply:
+        url = request.url
         self.asked.append(url)
-        self.headers = headers or {}
+        self.headers = request.headers
         found = self.instead.get(url)
         if isinstance(found, Deferred):
             found = await found

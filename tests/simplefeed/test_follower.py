@@ -10,12 +10,18 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.interfaces import IEntryHandler, IMarker, IOutbound, Position, parse_directly
+from rsscloud_broker.interfaces import (
+    IEntryHandler,
+    IMarker,
+    IOutbound,
+    OutboundRequest,
+    Position,
+    parse_directly,
+)
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import FeedUnavailable, FollowError
 from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import MemoryMarker
-from rsscloud_broker.simplefeed.processing import SAVE_AFTER
 from rsscloud_broker.simplefeed.waiting import LONGEST_REST, Limits
 from rsscloud_broker.testing import Clock
 from tests.simplefeed.logs import in_memory
@@ -175,7 +181,7 @@ class CatchUpTests(FollowerCase):
         class Slow(Collector):
             async def handle(self, entries: Sequence[Entry], document: str) -> None:
                 saved.append("" if marker.position is None else marker.position.document)
-                clock.advance(SAVE_AFTER)
+                clock.advance(0.2)
 
         self.feed.append(8)
         self.handler = Slow(100)
@@ -312,12 +318,12 @@ class OtherFeedsTests(FollowerCase):
     def test_endless_documents(self) -> None:
         old = self.client.request
 
-        async def endless(method: str, url: str, *arguments: Any) -> Any:
-            await old(method, url, *arguments)
+        async def endless(request: OutboundRequest) -> Any:
+            await old(request)
             return feed_of(("a", 1), prev_archive=f"{len(self.client.asked)}")
 
         self.client.instead["http://a.example/recent"] = feed_of(("a", 1), prev_archive="0")
-        self.patch(Client, "request", lambda _, *arguments: endless(*arguments))
+        self.patch(Client, "request", lambda _, request: endless(request))
         self.patch(self.feed, "get", lambda url: b"")
         self.assertIn("more than 50 documents", self.failure(documents=50))
         self.assertLess(len(self.client.asked), 60)
@@ -338,13 +344,13 @@ class OtherFeedsTests(FollowerCase):
         self.client.asked.clear()
         old = self.client.request
 
-        async def changed(method: str, url: str, *arguments: Any) -> Any:
-            found = await old(method, url, *arguments)
-            if url == changing:
-                self.client.instead[url] = feed_of(("x", 2), ("b", 2), prev_archive="1")
+        async def changed(request: OutboundRequest) -> Any:
+            found = await old(request)
+            if request.url == changing:
+                self.client.instead[changing] = feed_of(("x", 2), ("b", 2), prev_archive="1")
             return found
 
-        self.patch(Client, "request", lambda _, *arguments: changed(*arguments))
+        self.patch(Client, "request", lambda _, request: changed(request))
         self.catch_up()
         self.assertIn("http://a.example/2 has changed while it was followed", self.told[0])
         self.assertEqual(self.handler.titles, ["a1", "b2", "c3", "a1", "b2", "x2", "c3"])

@@ -21,7 +21,7 @@ from rsscloud_broker.events import (
     RelayFailed,
     RelaySkipped,
 )
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.sinks import relay_worker
 from rsscloud_broker.sinks.relay import RelayOptions, RelaySink, Target
@@ -30,7 +30,6 @@ from rsscloud_broker.sinks.relay_waiting import MAX_WAITING
 from rsscloud_broker.sinks.relay_worker import MAX_AGE, RETRIES
 from rsscloud_broker.testing import (
     FakeOutbound,
-    OutboundRequest,
     RecordingBus,
     make_sink_tests,
     memory_store,

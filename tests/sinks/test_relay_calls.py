@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import AddressRefused, OutboundError
+from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks.relay_calls import (
     PLAIN_FOR,
@@ -18,7 +19,7 @@ from rsscloud_broker.sinks.relay_calls import (
     TargetCalls,
     message_of,
 )
-from rsscloud_broker.testing import FakeOutbound, OutboundRequest, reply
+from rsscloud_broker.testing import FakeOutbound, reply
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.wire import soap, xmlrpc
 

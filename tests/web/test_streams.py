@@ -108,7 +108,7 @@ class StreamTests(SynchronousTestCase):
 class PlacesTests(SynchronousTestCase):
     def test_nothing_is_kept_of_who_has_left(self) -> None:
         """There may be very many addresses in a year."""
-        places = Places(lambda: 2, 1)
+        places = Places(lambda: 4, lambda: 1)
         for key in ("192.0.2.1", "192.0.2.2", "192.0.2.1"):
             self.assertTrue(places.has_room(key))
             places.take(key)

@@ -23,7 +23,7 @@ from rsscloud_broker.apps.follows.parts import (
     FollowParts,
 )
 from rsscloud_broker.errors import DocumentFault, OutboundError, TooLarge
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.model import Ping, host_of
 from rsscloud_broker.wire.change_list_reader import ReadList, read_list
 from rsscloud_broker.wire.http_dates import http_date, retry_after
@@ -95,7 +95,9 @@ class Documents:
         :raises CannotRead: there is no such answer.
         """
         try:
-            reply = await self._parts.web.request("GET", url, headers, redirects=REDIRECTS)
+            reply = await self._parts.web.request(
+                OutboundRequest("GET", url, headers, redirects=REDIRECTS)
+            )
         except TooLarge as error:
             raise CannotRead(
                 f"{error}; raise body_limit in [topics], or follow {SHORT} instead"

@@ -19,7 +19,7 @@ from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.apps.river.reading import header_offers, read_document
 from rsscloud_broker.apps.river.records import Document
 from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, OutboundError
-from rsscloud_broker.interfaces import IOutbound, OutboundReply, Parsing
+from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest, Parsing
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import links
@@ -123,7 +123,9 @@ class Discovery:
             return None
 
     async def _get(self, url: str) -> OutboundReply:
-        return await self._web.request("GET", url, {"accept": "*/*"}, redirects=MAX_REDIRECTS)
+        return await self._web.request(
+            OutboundRequest("GET", url, {"accept": "*/*"}, redirects=MAX_REDIRECTS)
+        )
 
     async def _read(self, url: str, reply: OutboundReply) -> Found:
         moved = bool(reply.hops) and all(status in _PERMANENT for status, _ in reply.hops)

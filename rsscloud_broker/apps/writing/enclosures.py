@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import IOutbound, OutboundReply
+from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest
 
 _REDIRECTS: Final = 5
 _NO_HEAD: Final = frozenset({400, 403, 405, 501})
@@ -32,9 +32,10 @@ async def facts_of(web: IOutbound, url: str) -> Enclosure:
     :raises Unavailable: the broker lacks resources.
     """
     try:
-        reply = await web.request("HEAD", url, redirects=_REDIRECTS)
+        reply = await web.request(OutboundRequest("HEAD", url, redirects=_REDIRECTS))
         if reply.status in _NO_HEAD:
-            reply = await web.request("GET", url, {"range": "bytes=0-0"}, redirects=_REDIRECTS)
+            first_byte = {"range": "bytes=0-0"}
+            reply = await web.request(OutboundRequest("GET", url, first_byte, redirects=_REDIRECTS))
     except OutboundError as error:
         raise _unusable(url, str(error)) from error
     if not reply.success:

@@ -6,7 +6,7 @@ The base classes of the notifiers are here, too.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from functools import partial
 from secrets import token_urlsafe
 from typing import Any, TypeAlias
@@ -15,12 +15,16 @@ from urllib.parse import urlencode
 from rsscloud_broker.delivery.notifiers.options import DROP_AFTER_FAILURES, RETRIES
 from rsscloud_broker.delivery.notifiers.recording import exchange_of
 from rsscloud_broker.errors import AddressRefused, Interrupted, OutboundError
-from rsscloud_broker.interfaces import IDirectOutbound, IOutbound, OutboundReply, Signing
+from rsscloud_broker.interfaces import (
+    IDirectOutbound,
+    IOutbound,
+    OutboundReply,
+    OutboundRequest,
+)
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.util.direct import BreakOff, Done, tell, told
 from rsscloud_broker.wire.http_dates import retry_after
 from rsscloud_broker.wire.text import clean
-from rsscloud_broker.wire.websub import SIGNATURE
 
 #: The number of redirects of an rssCloud notification that are followed, as POST.
 REDIRECTS = 5
@@ -62,13 +66,8 @@ class CallingNotifier(ABC):
     def _begin_call(
         self,
         done: Done[Outcome],
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
+        request: OutboundRequest,
         accept: Accept = _accept_any,
-        redirects: int = REDIRECTS,
-        signing: Signing | None = None,
     ) -> BreakOff:
         """As ``call``, for ``begin``."""
 
@@ -78,12 +77,12 @@ class CallingNotifier(ABC):
                 return
             result: Outcome | Exception
             try:
-                result = _judged(reply, method, url, headers, body, accept, signing=signing)
+                result = _judged(reply, request, accept)
             except Exception as error:  # a bug in ``accept``
                 result = error
             done(result)
 
-        return self._begin_request(replied, method, url, headers, body, redirects, signing)
+        return self._begin_request(replied, request)
 
 
 class RssCloudNotifier(CallingNotifier):
@@ -119,17 +118,18 @@ class RssCloudNotifier(CallingNotifier):
         url = intent.callback.url
         query = urlencode({"url": intent.topic, "challenge": token})
         joint = "&" if "?" in url else "?"
-        return await call(self._outbound, "GET", f"{url}{joint}{query}", {}, accept=accept)
+        request = OutboundRequest("GET", f"{url}{joint}{query}", redirects=REDIRECTS)
+        return await call(self._outbound, request, accept)
 
     async def deny(self, denial: Denial) -> Outcome:
         return Outcome(True, answered=False)  # no request was made
 
 
-def _begin(outbound: IOutbound, done: Done[OutboundReply], *request: Any) -> BreakOff:
+def _begin(outbound: IOutbound, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
     """Begin a request by a client that tells nobody directly."""
 
     async def make() -> OutboundReply:
-        reply: OutboundReply = await outbound.request(*request)
+        reply: OutboundReply = await outbound.request(request)
         return reply
 
     return tell(make(), done)
@@ -137,48 +137,36 @@ def _begin(outbound: IOutbound, done: Done[OutboundReply], *request: Any) -> Bre
 
 async def call(
     outbound: IOutbound,
-    method: str,
-    url: str,
-    headers: Mapping[str, str],
-    body: bytes = b"",
+    request: OutboundRequest,
     accept: Accept = _accept_any,
-    redirects: int = REDIRECTS,
     passing: Container[int] = (),
-    signing: Signing | None = None,
 ) -> Outcome:
     """Call a callback and judge the answer.
 
     A redirect that is not followed is a failure.  A 410 says that the callback is gone, unless a
     temporary redirect led to it, since that is another server's answer.
 
-    :param redirects: the number of redirects to follow.
     :param passing: the statuses of failures that pass: the broker tries again even if the answer
         has no Retry-After.
-    :param signing: how the call is signed; None if it is not.
     :returns: the outcome of the call; it raises nothing for a failure.
     """
     reply: OutboundReply | OutboundError
     try:
-        reply = await outbound.request(method, url, headers, body, redirects, signing)
+        reply = await outbound.request(request)
     except OutboundError as error:
         reply = error
-    return _judged(reply, method, url, headers, body, accept, passing, signing)
+    return _judged(reply, request, accept, passing)
 
 
 def _judged(
     reply: OutboundReply | OutboundError,
-    method: str,
-    url: str,
-    headers: Mapping[str, str],
-    body: bytes,
+    request: OutboundRequest,
     accept: Accept,
     passing: Container[int] = (),
-    signing: Signing | None = None,
 ) -> Outcome:
     """The outcome of a call that has this answer, or none."""
     if isinstance(reply, OutboundReply) and reply.success and not (reason := accept(reply)):
         return DELIVERED
-    sent = headers if signing is None else {**headers, SIGNATURE: ""}  # whoever sends it signs it
     if isinstance(reply, OutboundError):
         return failed(
             str(reply),
@@ -186,7 +174,7 @@ def _judged(
             refused=isinstance(reply, AddressRefused),
             port_only=reply.port_only,
             interrupted=isinstance(reply, Interrupted),
-            exchange=exchange_of(method, url, sent, body),
+            exchange=exchange_of(request),
         )
     if not reply.success:
         pause = retry_after(reply.headers)
@@ -194,9 +182,9 @@ def _judged(
             f"the callback answered with status {reply.status}",
             retry_after=0.0 if pause is None and reply.status in passing else pause,
             gone=reply.status == 410 and all(status in PERMANENT for status, _ in reply.hops),
-            exchange=exchange_of(method, url, sent, body, reply),
+            exchange=exchange_of(request, reply),
         )
-    return failed(reason, exchange=exchange_of(method, url, sent, body, reply))
+    return failed(reason, exchange=exchange_of(request, reply))
 
 
 #: The outcome of a successful call.

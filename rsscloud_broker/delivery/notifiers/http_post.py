@@ -20,8 +20,8 @@ from urllib.parse import urlencode
 
 from zope.interface import implementer
 
-from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
-from rsscloud_broker.interfaces import IDirectNotifier, IOutbound
+from rsscloud_broker.delivery.notifiers.calling import REDIRECTS, RssCloudNotifier
+from rsscloud_broker.interfaces import IDirectNotifier, IOutbound, OutboundRequest
 from rsscloud_broker.model import Notification, Outcome
 from rsscloud_broker.util.direct import BreakOff, Done
 
@@ -38,7 +38,7 @@ class HttpPostNotifier(RssCloudNotifier):
 
     def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
         url, body = notification.callback.url, _body(notification.topic)
-        return self._begin_call(done, "POST", url, _FORM, body)
+        return self._begin_call(done, OutboundRequest("POST", url, _FORM, body, REDIRECTS))
 
 
 @lru_cache(maxsize=100)  # all subscribers of a topic get the same body

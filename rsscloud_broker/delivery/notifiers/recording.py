@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
-from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.model import Exchange
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
+from rsscloud_broker.model import HIDDEN, KEPT_OF_BODY, Exchange
 from rsscloud_broker.model.values import HIDDEN, KEPT_OF_BODY
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.websub import SIGNATURE
@@ -24,26 +24,22 @@ SECRET_HEADERS: Final = frozenset(
 MAX_HEADERS, MAX_VALUE = 50, 1000
 
 
-def exchange_of(
-    method: str,
-    url: str,
-    headers: Mapping[str, str],
-    body: bytes,
-    reply: OutboundReply | None = None,
-) -> Exchange:
+def exchange_of(request: OutboundRequest, reply: OutboundReply | None = None) -> Exchange:
     """The record of a request and its answer.
 
-    :param headers: those of the request, by names in lower case.
     :param reply: the answer; None if there was none.
     """
-    request = Exchange(method, url, _shown(headers), body[:KEPT_OF_BODY])
+    headers = request.headers
+    if request.signing is not None:
+        headers = {**headers, SIGNATURE: ""}  # whoever sends the request signs it
+    shown, body = _shown(headers), request.body[:KEPT_OF_BODY]
     if reply is None:
-        return request
+        return Exchange(request.method, request.url, shown, body)
     return Exchange(
-        method,
+        request.method,
         reply.url,
-        request.request_headers,
-        request.request_body,
+        shown,
+        body,
         reply.status,
         _shown(reply.headers),
         reply.body[:KEPT_OF_BODY],

@@ -25,8 +25,8 @@ from urllib.parse import quote, urlsplit
 
 from zope.interface import implementer
 
-from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier, failed
-from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply
+from rsscloud_broker.delivery.notifiers.calling import REDIRECTS, RssCloudNotifier, failed
+from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Notification, Outcome
 from rsscloud_broker.util.direct import BreakOff, Done, nothing_to_break_off
 from rsscloud_broker.wire import soap
@@ -54,7 +54,8 @@ class SoapNotifier(RssCloudNotifier):
             "content-type": "text/xml; charset=utf-8",
             "soapaction": f'"{quote(urlsplit(callback.url).path, safe=_IN_PATHS)}"',
         }
-        return self._begin_call(done, "POST", callback.url, headers, body, accept=_fault)
+        request = OutboundRequest("POST", callback.url, headers, body, REDIRECTS)
+        return self._begin_call(done, request, _fault)
 
 
 def _fault(reply: OutboundReply) -> str:

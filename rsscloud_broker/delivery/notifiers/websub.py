@@ -31,7 +31,13 @@ from attrs import frozen
 from zope.interface import implementer
 
 from rsscloud_broker.delivery.notifiers.calling import CallingNotifier, call, failed
-from rsscloud_broker.interfaces import IDirectNotifier, IOutbound, OutboundReply, Signing
+from rsscloud_broker.interfaces import (
+    IDirectNotifier,
+    IOutbound,
+    OutboundReply,
+    OutboundRequest,
+    Signing,
+)
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.util.direct import BreakOff, Done, nothing_to_break_off
 from rsscloud_broker.wire import websub
@@ -93,9 +99,7 @@ class WebSubNotifier(CallingNotifier):
             None if intent.unsubscribe else intent.lease_seconds,
             intent.options.get(websub.VERIFY_TOKEN, ""),
         )
-        return await call(
-            self._outbound, "GET", url, {}, accept=confirms, redirects=0, passing=_NOT_NOW
-        )
+        return await call(self._outbound, OutboundRequest("GET", url), confirms, _NOT_NOW)
 
     def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
         content, options = notification.content, notification.options
@@ -112,13 +116,12 @@ class WebSubNotifier(CallingNotifier):
         if secret := options.get(websub.SECRET):
             signing = Signing(secret, options.get(websub.METHOD, self._signature))
         url = notification.callback.url
-        return self._begin_call(
-            done, "POST", url, headers, content.body, redirects=0, signing=signing
-        )
+        request = OutboundRequest("POST", url, headers, content.body, signing=signing)
+        return self._begin_call(done, request)
 
     async def deny(self, denial: Denial) -> Outcome:
         url = websub.denial_url(denial.callback.url, denial.topic, denial.reason)
-        return await call(self._outbound, "GET", url, {}, redirects=0, passing=_NOT_NOW)
+        return await call(self._outbound, OutboundRequest("GET", url), passing=_NOT_NOW)
 
 
 def _relayed(content_type: str) -> str:

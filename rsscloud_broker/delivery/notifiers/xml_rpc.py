@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from zope.interface import implementer
 
-from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
-from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply
+from rsscloud_broker.delivery.notifiers.calling import REDIRECTS, RssCloudNotifier
+from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Notification, Outcome
 from rsscloud_broker.util.direct import BreakOff, Done
 from rsscloud_broker.wire import xmlrpc
@@ -35,7 +35,8 @@ class XMLRPCNotifier(RssCloudNotifier):
         body = xmlrpc.encode_call(notification.callback.procedure, [notification.topic])
         headers = {"content-type": "text/xml; charset=utf-8"}
         url = notification.callback.url
-        return self._begin_call(done, "POST", url, headers, body, accept=_fault)
+        request = OutboundRequest("POST", url, headers, body, REDIRECTS)
+        return self._begin_call(done, request, _fault)
 
 
 def _fault(reply: OutboundReply) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.errors import OutboundError, Unavailable
-from rsscloud_broker.interfaces import OutboundReply, Signing
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest, Signing
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
     Alive,
@@ -44,15 +44,7 @@ class Client(Protocol):
 
     def allow(self, networks: Iterable[IPv4Network | IPv6Network]) -> None: ...
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: dict[str, str],
-        body: bytes,
-        redirects: int,
-        signing: Signing | None,
-    ) -> OutboundReply: ...
+    async def request(self, request: OutboundRequest) -> OutboundReply: ...
 
 
 class Carrier:
@@ -165,7 +157,7 @@ class Carrier:
             if body is None:
                 raise LookupError(f"there is no body {call.body!r}")
             reply = await self._made.request(
-                call.method, call.url, call.headers, body, call.redirects, signing
+                OutboundRequest(call.method, call.url, call.headers, body, call.redirects, signing)
             )
         except CancelledError:
             return  # nobody waits for it

@@ -10,7 +10,7 @@ why it ends, or the broker stops, they fail with ``CallsUnavailable``, and no at
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
@@ -22,7 +22,7 @@ from twisted.internet.protocol import Factory
 from twisted.logger import Logger
 
 from rsscloud_broker.errors import CallsUnavailable, Interrupted, OutboundError
-from rsscloud_broker.interfaces import IClock, OutboundReply, Signing
+from rsscloud_broker.interfaces import IClock, OutboundReply, OutboundRequest
 from rsscloud_broker.outbound.couriers.bodies import SentBodies
 from rsscloud_broker.outbound.couriers.limits import Limits
 from rsscloud_broker.outbound.couriers.link import Link
@@ -113,20 +113,10 @@ class Courier:
         """How many requests it has, or will have when it has started."""
         return max(0, len(self._pending) + len(self._for_start) - self.readings)
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        redirects: int,
-        signing: Signing | None,
-    ) -> OutboundReply:
+    async def request(self, request: OutboundRequest) -> OutboundReply:
         """See ``IOutbound.request``."""
         await self._ready()
-        return await told(
-            lambda done: self.begin(done, method, url, headers, body, redirects, signing)
-        )
+        return await told(lambda done: self.begin(done, request))
 
     async def read(self, make: Callable[[int], Read]) -> ReadDone | Unread:
         """Have a topic read.
@@ -155,38 +145,22 @@ class Courier:
         number = self._pending.begin(done, TO_READ, lambda number: self.send(make(number)))
         return partial(self._break_off, number)
 
-    def begin(
-        self,
-        done: Done[OutboundReply],
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        redirects: int,
-        signing: Signing | None,
-    ) -> BreakOff:
+    def begin(self, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
         """See ``IDirectOutbound.begin``."""
         link = self._link
         if link is None or link.is_full:
-            return tell(self.request(method, url, headers, body, redirects, signing), done)
-        send = partial(self._send_call, method, url, headers, body, redirects, signing)
+            return tell(self.request(request), done)
+        send = partial(self._send_call, request)
         return partial(self._break_off, self._pending.begin(done, TO_CALL, send))
 
-    def _send_call(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        redirects: int,
-        signing: Signing | None,
-        number: int,
-    ) -> None:
+    def _send_call(self, request: OutboundRequest, number: int) -> None:
         link = self._link
         assert link is not None  # it is sent where there is one
-        sent = self._bodies.sent(body, link)
+        body, signing = self._bodies.sent(request.body, link), request.signing
         key = None if signing is None else Key(signing.secret, signing.method)
-        link.send(Call(number, method, url, dict(headers), sent, redirects, key))
+        headers = dict(request.headers)
+        call = Call(number, request.method, request.url, headers, body, request.redirects, key)
+        link.send(call)
 
     async def _next_link(self) -> Link[FromBroker, FromCourier]:
         """Wait for the next process, which starts within ``LONGEST_PAUSE`` seconds.

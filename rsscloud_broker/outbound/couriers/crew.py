@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
@@ -11,7 +11,12 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IClock, IDirectOutbound, OutboundReply, Signing
+from rsscloud_broker.interfaces import (
+    IClock,
+    IDirectOutbound,
+    OutboundReply,
+    OutboundRequest,
+)
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.couriers import confinement, system_calls
@@ -168,30 +173,11 @@ class Crew(Service):
         for courier in self.couriers:
             courier.send(message)
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        redirects: int = 0,
-        signing: Signing | None = None,
-    ) -> OutboundReply:
-        return await told(
-            lambda done: self.begin(done, method, url, headers or {}, body, redirects, signing)
-        )
+    async def request(self, request: OutboundRequest) -> OutboundReply:
+        return await told(lambda done: self.begin(done, request))
 
-    def begin(
-        self,
-        done: Done[OutboundReply],
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes,
-        redirects: int,
-        signing: Signing | None = None,
-    ) -> BreakOff:
-        return self.courier_of(url).begin(done, method, url, headers, body, redirects, signing)
+    def begin(self, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
+        return self.courier_of(request.url).begin(done, request)
 
     def courier_of(self, url: str) -> Courier:
         """The courier to which the host of a URL belongs."""

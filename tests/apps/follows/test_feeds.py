@@ -16,19 +16,13 @@ from rsscloud_broker.apps.follows.options import Feed, FollowsOptions
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.config.building import build
 from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
-from rsscloud_broker.interfaces import OutboundReply, Position
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest, Position
 from rsscloud_broker.model import Ping
 from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import Entry, Link
 from rsscloud_broker.simplefeed.pings import entry_of
-from rsscloud_broker.testing import (
-    FakeOutbound,
-    OutboundRequest,
-    front_door_parts,
-    memory_store,
-    reply,
-)
+from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.parsing import parse_here
 from tests.apps.follows.intakes import FakeIntake

@@ -14,11 +14,11 @@ from rsscloud_broker.apps.follows.options import FollowsOptions, Source
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.config.building import build
 from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
+from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.shared import FollowedList
 from rsscloud_broker.testing import (
     FakeOutbound,
-    OutboundRequest,
     front_door_parts,
     make_front_door_tests,
     memory_store,

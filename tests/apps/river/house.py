@@ -27,12 +27,11 @@ from rsscloud_broker.interfaces import (
     IDatabase,
     IOutbound,
     OutboundReply,
-    Signing,
+    OutboundRequest,
 )
 from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
-from rsscloud_broker.testing.fakes import OutboundRequest
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.util.leader import WhileHeld
 from rsscloud_broker.web.pages import Pages
@@ -79,15 +78,8 @@ class Web:
         self.requests: list[str] = []
         self.held: list[Deferred[None]] | None = None
 
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        redirects: int = 0,
-        signing: Signing | None = None,
-    ) -> OutboundReply:
+    async def request(self, request: OutboundRequest) -> OutboundReply:
+        url = request.url
         self.requests.append(url)
         if self.held is not None:
             gate: Deferred[None] = Deferred()

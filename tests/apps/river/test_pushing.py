@@ -12,8 +12,8 @@ from rsscloud_broker.apps.river.model import Feed
 from rsscloud_broker.apps.river.pushing import MAX_PUSHES
 from rsscloud_broker.config import RateLimitOptions
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.testing import OutboundRequest, reply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
+from rsscloud_broker.testing import reply
 from rsscloud_broker.testing.clock import About
 from rsscloud_broker.wire import soap, websub, xmlrpc
 from tests.apps.river.house import (

@@ -13,7 +13,7 @@ from rsscloud_broker.delivery.notifiers import (
 )
 from rsscloud_broker.delivery.notifiers.calling import call
 from rsscloud_broker.errors import AddressRefused, Interrupted, OutboundError
-from rsscloud_broker.interfaces import INotifier, OutboundReply
+from rsscloud_broker.interfaces import INotifier, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Callback, Notification, Outcome
 from rsscloud_broker.testing import FakeOutbound, reply
 from rsscloud_broker.wire.http_dates import MAX_RETRY_AFTER, retry_after
@@ -24,7 +24,8 @@ URL = "http://reader.example/notify"
 class CallTests(SynchronousTestCase):
     def outcome_of(self, answer: OutboundReply | Exception) -> Outcome:
         outbound = FakeOutbound(otherwise=answer)
-        return self.successResultOf(Deferred.fromCoroutine(call(outbound, "POST", URL, {})))
+        calling = call(outbound, OutboundRequest("POST", URL))
+        return self.successResultOf(Deferred.fromCoroutine(calling))
 
     def test_success(self) -> None:
         self.assertEqual(self.outcome_of(reply(204)), Outcome(True))

@@ -10,9 +10,9 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.delivery.notifiers import HttpPostNotifier
 from rsscloud_broker.errors import AddressRefused, OutboundError
-from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
+from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Callback, Intent, Notification, Outcome
-from rsscloud_broker.testing import FakeOutbound, OutboundRequest, make_notifier_tests, reply
+from rsscloud_broker.testing import FakeOutbound, make_notifier_tests, reply
 
 TOPIC = "http://feeds.example/a b.xml?x=1&y=é"
 CALLBACK = "http://reader.example:5337/notify"

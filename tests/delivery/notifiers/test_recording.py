@@ -10,7 +10,7 @@ from rsscloud_broker.delivery.notifiers.calling import call
 from rsscloud_broker.delivery.notifiers.recording import MAX_HEADERS, MAX_VALUE
 from rsscloud_broker.delivery.notifiers.websub import WebSubNotifier, WebSubOptions
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.model import Callback, Content, Exchange, Notification
 from rsscloud_broker.model.values import HIDDEN, KEPT_OF_BODY
 from rsscloud_broker.testing import FakeOutbound, reply
@@ -22,7 +22,7 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 class RecordingTests(SynchronousTestCase):
     def exchange(self, answer: OutboundReply | Exception, body: bytes = b"url=x") -> Exchange:
         outbound = FakeOutbound(otherwise=answer)
-        calling = call(outbound, "POST", URL, FORM, body, accept=lambda reply: "no")
+        calling = call(outbound, OutboundRequest("POST", URL, FORM, body), lambda reply: "no")
         exchange = self.successResultOf(Deferred.fromCoroutine(calling)).exchange
         assert exchange is not None
         return exchange
@@ -45,7 +45,7 @@ class RecordingTests(SynchronousTestCase):
         self.assertEqual(self.exchange(moved).url, "http://elsewhere.example/")
 
     def test_a_success_has_none(self) -> None:
-        calling = call(FakeOutbound(), "POST", URL, FORM)
+        calling = call(FakeOutbound(), OutboundRequest("POST", URL, FORM))
         self.assertIsNone(self.successResultOf(Deferred.fromCoroutine(calling)).exchange)
 
     def test_the_beginning_of_bodies(self) -> None:

@@ -12,9 +12,9 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from rsscloud_broker.delivery.notifiers import WebSubNotifier, WebSubOptions
 from rsscloud_broker.delivery.notifiers.websub import RETRIES
 from rsscloud_broker.errors import AddressRefused, OutboundError
-from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply
+from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Callback, Content, Denial, Intent, Notification, Outcome
-from rsscloud_broker.testing import FakeOutbound, OutboundRequest, make_notifier_tests, reply
+from rsscloud_broker.testing import FakeOutbound, make_notifier_tests, reply
 
 TOPIC = "http://feeds.example/rss.xml?x=1&y=2"
 CALLBACK = "http://reader.example/websub/8f31"

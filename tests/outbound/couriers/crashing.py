@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 from unittest import mock
 
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.outbound import CallbackClient, topic_fetcher
 from rsscloud_broker.outbound.couriers import process
 from rsscloud_broker.wire.feed import xml_redirect
@@ -25,8 +24,8 @@ def _redirect(body: bytes) -> str | None:
 
 
 class _Client(CallbackClient):
-    async def request(self, *args: Any, **more: Any) -> OutboundReply:
-        reply = await super().request(*args, **more)
+    async def request(self, request: OutboundRequest) -> OutboundReply:
+        reply = await super().request(request)
         if ANSWER in reply.body:
             os.abort()
         return reply

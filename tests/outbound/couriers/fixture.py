@@ -15,7 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.errors import Interrupted, Unavailable
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.outbound.couriers import spawning
 from rsscloud_broker.outbound.couriers.courier import Courier
 from rsscloud_broker.outbound.couriers.crew import Crew
@@ -99,7 +99,7 @@ class CrewTestCase(TestCase):
 
     def request(self, path: str = "/", **more: Any) -> Deferred[OutboundReply]:
         return Deferred.fromCoroutine(
-            self.crew.request(more.pop("method", "GET"), self.url + path, **more)
+            self.crew.request(OutboundRequest(more.pop("method", "GET"), self.url + path, **more))
         )
 
     def watch_sent(self) -> list[Any]:

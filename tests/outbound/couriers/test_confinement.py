@@ -25,7 +25,7 @@ from twisted.web.server import Site
 
 import rsscloud_broker
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import OutboundReply
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.outbound.couriers import confinement, spawning, system_calls
 from rsscloud_broker.outbound.couriers.courier import Courier
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
@@ -387,8 +387,8 @@ import sys
 from rsscloud_broker.outbound.couriers import process
 
 class Nosy(process.CallbackClient):
-    async def request(self, method, url, headers, body, redirects, signing):
-        return open(url)
+    async def request(self, request):
+        return open(request.url)
 
 process.CallbackClient = Nosy
 process.become_courier(int(sys.argv[1]))
@@ -416,7 +416,7 @@ class ConfinedCourierTests(CrewTestCase):
         courier.start()
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
         with self.assertRaises(Unavailable) as raised:
-            await courier.request("GET", str(path), {}, b"", 0, None)
+            await courier.request(OutboundRequest("GET", str(path)))
         self.assertIn("PermissionError", str(raised.exception))
 
     async def test_certificates_and_names(self) -> None:
@@ -428,7 +428,9 @@ class ConfinedCourierTests(CrewTestCase):
         with mock.patch.dict(os.environ, {"SSL_CERT_FILE": str(file)}):
             crew = self.made()
         crew.allow(["127.0.0.0/8", "::1/128"])
-        reply: OutboundReply = await crew.request("GET", f"https://localhost:{port.getHost().port}")
+        reply: OutboundReply = await crew.request(
+            OutboundRequest("GET", f"https://localhost:{port.getHost().port}")
+        )
         self.assertEqual(reply.status, 202)
 
     async def test_certificates_elsewhere(self) -> None:
@@ -472,7 +474,7 @@ class ConfinedCourierTests(CrewTestCase):
         courier.start()
         self.addCleanup(lambda: Deferred.fromCoroutine(courier.stop()))
         url = f"https://localhost:{port.getHost().port}"
-        return await courier.request("GET", url, {}, b"", 0, None)
+        return await courier.request(OutboundRequest("GET", url))
 
     async def test_another_takes_over(self) -> None:
         """A courier that cannot read what it needs says so and ends."""
@@ -486,7 +488,7 @@ class ConfinedCourierTests(CrewTestCase):
         with capturedLogs() as events:
             courier.start()
             answer = Deferred.fromCoroutine(
-                courier.request("GET", f"{self.url}/slow", {}, b"", 0, None)
+                courier.request(OutboundRequest("GET", f"{self.url}/slow"))
             )
             await self.assertFailure(answer, Unavailable)  # what it did is not to blame
             await self.until_ended(courier)

@@ -23,7 +23,7 @@ from rsscloud_broker.errors import (
     OwnAddress,
     Unavailable,
 )
-from rsscloud_broker.interfaces import OutboundReply, Signing
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest, Signing
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.couriers import bodies
 from rsscloud_broker.outbound.couriers import courier as module
@@ -111,11 +111,11 @@ class RequestTests(CrewTestCase):
             (f"http://127.0.0.1:{OWN_PORT}/", OwnAddress),
         ):
             with self.assertRaises(kind):
-                await self.crew.request("GET", url)
+                await self.crew.request(OutboundRequest("GET", url))
 
     async def test_no_connection(self) -> None:
         with self.assertRaises(OutboundError) as raised:
-            await self.crew.request("GET", "http://127.0.0.1:9999/")
+            await self.crew.request(OutboundRequest("GET", "http://127.0.0.1:9999/"))
         self.assertTrue(raised.exception.port_only)
 
     async def test_networks_change(self) -> None:
@@ -179,7 +179,8 @@ class DirectTests(CrewTestCase):
         self.ends: list[OutboundReply | Exception] = []
 
     def begin(self, path: str = "/", body: bytes = b"") -> BreakOff:
-        return self.crew.begin(self.ends.append, "POST", self.url + path, {}, body, 0)
+        request = OutboundRequest("POST", self.url + path, {}, body)
+        return self.crew.begin(self.ends.append, request)
 
     async def until_over(self, count: int = 1) -> None:
         while len(self.ends) < count:
@@ -195,7 +196,7 @@ class DirectTests(CrewTestCase):
         self.assertEqual(self.crew.under_way, 0)
 
     async def test_no_answer(self) -> None:
-        self.crew.begin(self.ends.append, "GET", "http://10.0.0.1/", {}, b"", 0)
+        self.crew.begin(self.ends.append, OutboundRequest("GET", "http://10.0.0.1/"))
         await self.until_over()
         self.assertIsInstance(self.ends[0], AddressRefused)
 
@@ -213,7 +214,7 @@ class DirectTests(CrewTestCase):
             raise ZeroDivisionError
 
         await self.request()
-        self.crew.begin(broken, "GET", self.url, {}, b"", 0)
+        self.crew.begin(broken, OutboundRequest("GET", self.url))
         self.begin()
         await self.until_over()
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)

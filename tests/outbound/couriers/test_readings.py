@@ -14,6 +14,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import TopicEnded, TopicUnreadable, Unavailable
+from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.model import NO_VALIDATORS, Content, Need, Validators
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
@@ -169,7 +170,7 @@ class RuleTests(ReadingTestCase):
     async def test_networks_are_those_of_topics(self) -> None:
         """Callbacks may call none beside public ones here."""
         await self.assertFailure(
-            Deferred.fromCoroutine(self.crew.request("GET", self.url())), Exception
+            Deferred.fromCoroutine(self.crew.request(OutboundRequest("GET", self.url()))), Exception
         )
         self.crew.read_by(TopicRules(body_limit=LIMIT, allowed=[]))
         self.assertTrue((await self.refused("/feed")).refused)

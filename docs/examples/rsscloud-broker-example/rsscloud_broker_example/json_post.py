@@ -22,7 +22,7 @@ from attrs.validators import ge
 from zope.interface import implementer
 
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import INotifier, INotifierMaker, IOutbound
+from rsscloud_broker.interfaces import INotifier, INotifierMaker, IOutbound, OutboundRequest
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 
 
@@ -72,7 +72,7 @@ class JsonPost:
         headers = {"content-type": "application/json"}
         try:
             reply = await self._outbound.request(
-                "POST", url, headers, json.dumps(document).encode(), 0
+                OutboundRequest("POST", url, headers, json.dumps(document).encode())
             )
         except OutboundError as error:
             return Outcome(False, str(error), answered=False)
