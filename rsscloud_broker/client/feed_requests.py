@@ -20,9 +20,7 @@ from twisted.web.http_headers import Headers
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.errors import OutboundError, Refused, Unavailable
 from rsscloud_broker.interfaces import IClock, IOutbound, OutboundRequest
-
-#: The number of redirects that are followed.
-MAX_REDIRECTS: Final = 5
+from rsscloud_broker.wire.web_address import REDIRECTS
 
 #: The statuses of redirects that move a feed for good, and of those that do not.
 PERMANENT: Final = frozenset({301, 308})
@@ -95,7 +93,7 @@ async def fetch_twice(ask: Ask, url: str, admit: Admit) -> Fetches:
     redirects: list[Answer] = []
     asked = {url}
     answer = await ask(url, {})
-    while answer.target and answer.target not in asked and len(redirects) < MAX_REDIRECTS:
+    while answer.target and answer.target not in asked and len(redirects) < REDIRECTS:
         try:
             admit(answer.target)
         except (Refused, Unavailable) as error:

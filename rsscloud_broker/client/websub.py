@@ -23,14 +23,13 @@ from rsscloud_broker.client.web import ClientError, MakesRequests, Reply, Web
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links, websub, xml
 from rsscloud_broker.wire.text import clean, decode
+from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.websub import HubCall
 
 #: Seconds in which a hub has to verify the intent to unsubscribe.
 UNSUBSCRIBE_TIMEOUT: Final = 5.0
 #: Seconds for the last answer to be sent before the process ends.
 LINGER: Final = 0.1
-#: How many redirects to other hubs are followed.
-MAX_REDIRECTS: Final = 5
 #: Seconds after which a renewal that failed is tried again.
 RETRY_AFTER: Final = 5 * 60
 
@@ -119,7 +118,7 @@ async def ask_hub(web: MakesRequests, hub: str, fields: Sequence[tuple[str, str]
     """
     body = urlencode(fields).encode("ascii")
     reply = await web.post(hub, _FORM, body)
-    for _ in range(MAX_REDIRECTS):
+    for _ in range(REDIRECTS):
         if reply.status not in {307, 308} or not reply.location:
             break
         there = joined(hub, reply.location)

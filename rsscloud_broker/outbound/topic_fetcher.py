@@ -37,10 +37,7 @@ from rsscloud_broker.util.bounded_dict import BoundedDict
 from rsscloud_broker.wire.feed import xml_redirect
 from rsscloud_broker.wire.http_dates import freshness, http_date
 from rsscloud_broker.wire.text import in_bytes
-from rsscloud_broker.wire.web_address import MAX_URL
-
-#: How many redirects a fetch follows, including XML redirects.
-REDIRECTS: Final = 5
+from rsscloud_broker.wire.web_address import MAX_URL, REDIRECTS
 
 #: Redirects that say that a topic has moved for good (RFC 9110, section 15.4); an XML redirect
 #: counts as a 301.

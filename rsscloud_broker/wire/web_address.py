@@ -14,6 +14,9 @@ from urllib.parse import urlsplit
 #: protocol with a lower limit has its own name for it.
 MAX_URL: Final = 2048
 
+#: How many redirects are followed: a longer way is as a rule a circle.
+REDIRECTS = 5
+
 #: The form of nearly all URLs, with ports up to 59999; only others need to be parsed.
 _USUAL = re.compile(r"https?://[A-Za-z0-9.-]+(:[1-9][0-9]{0,3}|:[1-5][0-9]{4})?([/?][!-~]*)?")
 

@@ -16,7 +16,6 @@ from twisted.web.server import Request
 
 from rsscloud_broker.client.feed_findings import LARGE_BYTES, findings_of
 from rsscloud_broker.client.feed_requests import (
-    MAX_REDIRECTS,
     Answer,
     Fetches,
     asking,
@@ -29,6 +28,7 @@ from rsscloud_broker.interfaces import Finding
 from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.web_address import REDIRECTS
 from tests.client.recording import web_to
 
 FEEDS = Path(__file__).parent.parent / "fixtures" / "feeds"
@@ -268,11 +268,11 @@ class PlaceTests(FeedStateCase):
         self.assert_finding("wrong", "redirect", "redirects in a circle")
 
     def test_too_many(self) -> None:
-        for number in range(MAX_REDIRECTS + 2):
+        for number in range(REDIRECTS + 2):
             self.publish(b"", 301, f"/{number}", Location=f"/{number + 1}")
         self.publish(b"", 301, Location="/0")
         self.assert_finding("wrong", "redirect", "too many redirects")
-        self.assertEqual(len(self.publisher.asked), MAX_REDIRECTS + 1)
+        self.assertEqual(len(self.publisher.asked), REDIRECTS + 1)
 
     def test_redirects_to_nowhere(self) -> None:
         for location in ("", "http://[broken/"):

@@ -7,9 +7,10 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.client.websub import MAX_REDIRECTS, ask_hub
+from rsscloud_broker.client.websub import ask_hub
 from rsscloud_broker.errors import AddressRefused
 from rsscloud_broker.testing import FakeOutbound, reply
+from rsscloud_broker.wire.web_address import REDIRECTS
 
 URL = "http://hub.example/"
 
@@ -64,7 +65,7 @@ class GuardedWebTests(SynchronousTestCase):
         outbound = FakeOutbound(otherwise=reply(307, location="/again"))
         error = self.failureResultOf(self.ask(outbound), ClientError).value
         self.assertIn("HTTP status 307", str(error))
-        self.assertEqual(len(outbound.requests), 1 + MAX_REDIRECTS)
+        self.assertEqual(len(outbound.requests), 1 + REDIRECTS)
         secure = URL.replace("http", "https", 1)
         for location in (URL, "http://[", ""):
             outbound = FakeOutbound({secure: reply(308, location=location)})

@@ -18,7 +18,6 @@ from twisted.logger import Logger
 from rsscloud_broker.apps.follows.options import SHORT, Source
 from rsscloud_broker.apps.follows.parts import (
     MAX_FAULT,
-    REDIRECTS,
     CannotRead,
     FollowParts,
 )
@@ -30,6 +29,7 @@ from rsscloud_broker.wire.http_dates import http_date, retry_after
 from rsscloud_broker.wire.origin import site_of
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.units import HOUR
+from rsscloud_broker.wire.web_address import REDIRECTS
 
 #: By how many seconds the times of one ping may differ between two readings, if the list says them
 #: exactly; and beside the unit of ages, if it does not.

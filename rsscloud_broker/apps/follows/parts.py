@@ -11,9 +11,6 @@ from rsscloud_broker.interfaces import IClock, IFollowStore, IOutbound, IPingInt
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.wire.text import clean
 
-#: How many redirects are followed.
-REDIRECTS: Final = 5
-
 #: The longest pause after failures, in seconds; by what part the pauses differ at random.
 LONGEST_PAUSE, JITTER = 3600.0, 0.1
 

@@ -24,10 +24,10 @@ from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.text import clean
-from rsscloud_broker.wire.web_address import fault_of
+from rsscloud_broker.wire.web_address import REDIRECTS, fault_of
 
-#: How many further URLs are tried for one page, and how many redirects are followed.
-MAX_TRIES, MAX_REDIRECTS = 6, 5
+#: How many further URLs are tried for one page.
+MAX_TRIES = 6
 #: The paths at which sites have their feeds, the most usual first.
 USUAL_PATHS: Final = ("/feed", "/rss.xml", "/atom.xml", "/feed.xml", "/index.xml", "/feed.json")
 
@@ -124,7 +124,7 @@ class Discovery:
 
     async def _get(self, url: str) -> OutboundReply:
         return await self._web.request(
-            OutboundRequest("GET", url, {"accept": "*/*"}, redirects=MAX_REDIRECTS)
+            OutboundRequest("GET", url, {"accept": "*/*"}, redirects=REDIRECTS)
         )
 
     async def _read(self, url: str, reply: OutboundReply) -> Found:

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 from rsscloud_broker.apps.writing.model import Enclosure, InvalidPost
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest
+from rsscloud_broker.wire.web_address import REDIRECTS
 
-_REDIRECTS: Final = 5
 _NO_HEAD: Final = frozenset({400, 403, 405, 501})
 _TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,64}/[a-z0-9!#$&^_.+-]{1,64}")
 _SIZE: Final = re.compile(r"[0-9]{1,18}")
@@ -32,10 +32,10 @@ async def facts_of(web: IOutbound, url: str) -> Enclosure:
     :raises Unavailable: the broker lacks resources.
     """
     try:
-        reply = await web.request(OutboundRequest("HEAD", url, redirects=_REDIRECTS))
+        reply = await web.request(OutboundRequest("HEAD", url, redirects=REDIRECTS))
         if reply.status in _NO_HEAD:
             first_byte = {"range": "bytes=0-0"}
-            reply = await web.request(OutboundRequest("GET", url, first_byte, redirects=_REDIRECTS))
+            reply = await web.request(OutboundRequest("GET", url, first_byte, redirects=REDIRECTS))
     except OutboundError as error:
         raise _unusable(url, str(error)) from error
     if not reply.success:

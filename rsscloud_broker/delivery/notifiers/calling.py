@@ -25,9 +25,7 @@ from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.util.direct import BreakOff, Done, tell, told
 from rsscloud_broker.wire.http_dates import retry_after
 from rsscloud_broker.wire.text import clean
-
-#: The number of redirects of an rssCloud notification that are followed, as POST.
-REDIRECTS = 5
+from rsscloud_broker.wire.web_address import REDIRECTS
 
 #: The statuses of permanent redirects (RFC 9110, section 15.4).
 PERMANENT = frozenset({301, 308})

@@ -25,11 +25,12 @@ from urllib.parse import quote, urlsplit
 
 from zope.interface import implementer
 
-from rsscloud_broker.delivery.notifiers.calling import REDIRECTS, RssCloudNotifier, failed
+from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier, failed
 from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Notification, Outcome
 from rsscloud_broker.util.direct import BreakOff, Done, nothing_to_break_off
 from rsscloud_broker.wire import soap
+from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.xml import MalformedXML, parse
 
 # The punctuation that stays as it is in the path of a request.

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from zope.interface import implementer
 
-from rsscloud_broker.delivery.notifiers.calling import REDIRECTS, RssCloudNotifier
+from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Notification, Outcome
 from rsscloud_broker.util.direct import BreakOff, Done
 from rsscloud_broker.wire import xmlrpc
+from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.xml import MalformedXML
 
 
