@@ -81,6 +81,7 @@ class PostsMaker:
     name = NAME
     help = "publishes what the benchmark posts"
     options = PostsOptions
+    needs = ("public_url", "publisher")
     tables = None
 
     def make(self, options: PostsOptions, parts: AppParts) -> IApp:

@@ -16,7 +16,7 @@ import os
 
 from twisted.application.service import Application
 
-from rsscloud_broker.composition.server import Options, makeService
+from rsscloud_broker.tap import Options, makeService
 
 options = Options()
 config_file = os.environ.get("RSSCLOUD_BROKER_CONFIG")

@@ -23,7 +23,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
 from rsscloud_broker import config
-from rsscloud_broker.composition.server import Options
+from rsscloud_broker.runtime.command_line import Options
 from rsscloud_broker.runtime.plugin_discovery import discover, faults
 from tests.e2e.fixture import until
 from tests.e2e.programs import program

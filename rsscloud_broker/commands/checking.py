@@ -13,6 +13,7 @@ from rsscloud_broker import config
 from rsscloud_broker.commands.configured import config_option, data_option, plain_errors
 from rsscloud_broker.http.listening import SYSTEMD, check_endpoints
 from rsscloud_broker.runtime import plugin_discovery, start_checks
+from rsscloud_broker.runtime.command_line import Options
 from rsscloud_broker.wire import text
 
 
@@ -68,14 +69,14 @@ def built(
     # Imported here, since most commands need neither.
     from twisted.internet import reactor  # noqa: PLC0415
 
-    from rsscloud_broker.composition import server  # noqa: PLC0415
+    from rsscloud_broker.composition.server import Server  # noqa: PLC0415
 
-    options = server.Options()
+    options = Options()
     options.update({"config": config_file, "public-url": public_url, **others})
     settings = options.configuration(makers)
     where = "the command line" if others["listen"] else config_file or "the configuration"
     check_endpoints(settings.all_listen, where, reactor)
-    return settings, server.make_broker(_without_systemd(settings), reactor, makers)
+    return settings, Server(_without_systemd(settings), reactor, makers).service
 
 
 def _without_systemd(settings: config.Config) -> config.Config:

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from attrs import evolve, frozen
-from twisted.application.service import IService
+from twisted.python.filepath import FilePath
 
 from rsscloud_broker.interfaces import (
-    AccountData,
-    AppParts,
     AppTables,
     IApp,
-    IEventSink,
-    IFrontDoor,
     IKeepsFeeds,
-    INotifier,
-    ServedTopics,
 )
 from rsscloud_broker.runtime.plugin_building import described, make_all
 from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError
 
 #: The directory with a directory for the files of each application, below that for all data.
 DIRECTORY = "apps"
-
-
-@frozen
-class Apps:
-    """The parts of all applications that run."""
-
-    front_doors: Sequence[IFrontDoor]
-    sinks: Sequence[IEventSink]
-    notifiers: Mapping[str, INotifier]
-    services: Sequence[IService]
-    topics: Sequence[ServedTopics]
-    account_data: Sequence[AccountData]
 
 
 def tables_of(chosen: Sequence[tuple[Any, Any]]) -> dict[str, AppTables]:
@@ -72,32 +53,33 @@ def installed_tables(apps: Iterable[Any], doors: Iterable[Any]) -> dict[str, App
     return of_apps | tables_of_feeds([(maker, None) for maker in doors])
 
 
-def make_apps(makers: Makers, chosen: Sequence[tuple[Any, Any]], parts: AppParts) -> Apps:
+def make_apps(
+    makers: Makers,
+    chosen: Sequence[tuple[Any, Any]],
+    parts: object,
+    data: FilePath[str],
+    protocols: Iterable[str],
+) -> list[IApp]:
     """Make the applications, each with a directory of its own.
 
     :param chosen: the makers that the configuration enables, with their options.
-    :param parts: what each is given; ``directory`` is that of all data.
+    :param parts: has what they need; see ``make_all``.
+    :param data: the directory of all data.
+    :param protocols: those of the notifiers that are no application's.
     :raises PluginError: an application cannot be made, or brings a protocol that exists already.
     """
     apps: list[IApp] = []
     for maker, options in chosen:
-        own = parts.directory.descendant([DIRECTORY, maker.name])
-        apps += make_all(makers, "apps", [(maker, options)], evolve(parts, directory=own))
-    notifiers: dict[str, INotifier] = {}
+        own = data.descendant([DIRECTORY, maker.name])
+        apps += make_all(makers, "apps", [(maker, options)], parts, directory=own)
+    carried = set(protocols)
     for (maker, _), app in zip(chosen, apps, strict=True):
         for notifier in app.notifiers:
-            if notifier.protocol in parts.broker.protocols | set(notifiers):
+            if notifier.protocol in carried:
                 raise PluginError(
                     f"{described(makers, 'apps', maker)} carries the protocol "
                     f"{notifier.protocol!r}, which another notifier carries already; "
                     f"set enabled = false in [apps.{maker.name}]"
                 )
-            notifiers[notifier.protocol] = notifier
-    return Apps(
-        front_doors=[door for app in apps for door in app.front_doors],
-        sinks=[sink for app in apps for sink in app.sinks],
-        notifiers=notifiers,
-        services=[service for app in apps for service in app.services],
-        topics=[topics for app in apps for topics in app.topics],
-        account_data=[data for app in apps for data in app.account_data],
-    )
+            carried.add(notifier.protocol)
+    return apps

@@ -1,450 +1,428 @@
-"""Composes the broker from its parts, for ``twistd rsscloud-broker``.
+"""A whole broker: every part of it, and the order in which they start and stop.
 
-This is the only file that knows all the parts.  Nothing is opened or connected before the service
+This is the only place that knows all the parts.  Nothing is opened or connected before the service
 starts, so that twistd can change its user and go into the background in between.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from attrs import evolve
 from twisted.application.service import IService
 from twisted.python.filepath import FilePath
 
+from rsscloud_broker import core
 from rsscloud_broker.accounts import AccountSweeper, RemovedAccounts
 from rsscloud_broker.client.feed_doctor import FeedDoctor
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import asking_guarded
-from rsscloud_broker.composition.accounts import make_accounts
-from rsscloud_broker.composition.apps import make_apps, tables_of, tables_of_feeds
-from rsscloud_broker.composition.monitoring import make_monitoring
-from rsscloud_broker.composition.outbound import make_outbound
-from rsscloud_broker.config import Config, ConfigError, Log
-from rsscloud_broker.core import (
-    Access,
-    Administration,
-    Admission,
-    Blocks,
-    Broker,
-    ChangeDetector,
-    EventLog,
-    FairLimiter,
-    FeedInspector,
-    IntentQueue,
-    PingIntake,
-    Poller,
-    Publisher,
-    PushedTopics,
-    RequestedContentsSink,
-    Sweeper,
-    TakingOverSink,
-    TopicReader,
-    TopicView,
-    Verifier,
-)
-from rsscloud_broker.core.bus import EventBus
-from rsscloud_broker.counters import Counters
-from rsscloud_broker.database.disk_space import MEGABYTE, DiskSpace
-from rsscloud_broker.database.threads import StoreThreads, Threads
+from rsscloud_broker.composition.apps import make_apps
+from rsscloud_broker.composition.foundation import Foundation
+from rsscloud_broker.composition.part import part
+from rsscloud_broker.config import Config
 from rsscloud_broker.delivery.options import STOP_TIMEOUT, notifications_of
-from rsscloud_broker.events import FilePublished
+from rsscloud_broker.front_doors.monitoring import ConfiguredToken, MonitoringDoor
 from rsscloud_broker.http.certificates import Certificate
 from rsscloud_broker.http.closing import Answering
-from rsscloud_broker.http.limits import HTTPLimits, bounded_site
-from rsscloud_broker.http.offers import FrontDoorsError
+from rsscloud_broker.http.limits import bounded_site
+from rsscloud_broker.http.listening import listener
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import (
-    AppParts,
-    FrontDoorParts,
+    IApp,
     IClock,
     IEventSink,
+    IFrontDoor,
+    INotifier,
     IServesTopics,
     IStore,
-    SinkParts,
+    ServedTopics,
 )
-from rsscloud_broker.model.disclosure import Disclosure
-from rsscloud_broker.outbound.couriers.parsers import Parsers
-from rsscloud_broker.outbound.decoding import AT_A_TIME
 from rsscloud_broker.outbound.own_topics import OwnTopics, OwnTopicsSink
-from rsscloud_broker.policy.rate_limits import RateLimit
-from rsscloud_broker.runtime.command_line import Options
+from rsscloud_broker.runtime import health
 from rsscloud_broker.runtime.local_sign_in import LocalSignIn, write_to_terminal
-from rsscloud_broker.runtime.logs import Logs, UnusableLog
-from rsscloud_broker.runtime.plugin_building import (
-    kept_history,
-    make_all,
-    make_notifiers,
-    pushed_prefixes,
-)
-from rsscloud_broker.runtime.plugin_discovery import KINDS, Makers, PluginError, discover, select
-from rsscloud_broker.runtime.reloading import Parts, Reloading
-from rsscloud_broker.runtime.self_test import SelfTest
-from rsscloud_broker.runtime.service import BrokerService, CannotStart
-from rsscloud_broker.runtime.signals import (
-    reload_at_hangup,
-    reopen_at_request,
-    rotate_at_request,
-    stop_once,
-)
+from rsscloud_broker.runtime.measuring import database_sizes
+from rsscloud_broker.runtime.plugin_building import Given, make_all
+from rsscloud_broker.runtime.reloading import Reloading, Taker
+from rsscloud_broker.runtime.service import BrokerService
 from rsscloud_broker.sinks.mirror import Mirror
-from rsscloud_broker.storage import AccountStore, Pulse, Store
-from rsscloud_broker.util.clock import SystemClock, WallClockWatch, use_monotonic_timers
-from rsscloud_broker.util.threads import Workers
-from rsscloud_broker.util.urls import identity
+from rsscloud_broker.storage import Pulse
+from rsscloud_broker.util.clock import WallClockWatch
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import Pages
 
-__all__ = ["BrokerService", "CannotStart", "Options", "makeService", "make_broker"]
+#: What the mirror uses of a broker; see ``SinkParts``.
+_NEEDS_OF_MIRROR = ("bus", "clock", "in_thread", "public_directory", "store")
 
 
-def makeService(options: Options) -> IService:
-    """Build the broker's service from the command line; twistd calls this.
+class Server(Foundation):
+    """A whole broker.  Each property is one part, made when another part first needs it.
 
-    :raises SystemExit: the configuration or the plugins cannot be used; the text says why, for
-        people.
+    The properties whose names are in ``FrontDoorParts``, ``NotifierParts``, ``SinkParts`` and
+    ``AppParts`` are what plugins may need.
+
+    :raises ConfigError: the configuration of a plugin or an endpoint cannot be used.  This and the
+        following may be raised by any part; ``service`` makes all of them.
+    :raises PluginError, FrontDoorsError: a plugin cannot be used, or front doors conflict.
+    :raises UnusableLog: the log file cannot be written.
     """
-    from twisted.internet import reactor  # noqa: PLC0415 # twistd may install another one first
 
-    try:
-        makers = discover()
-        use_monotonic_timers(reactor)  # twistd has not scheduled anything yet
-        stop_once(reactor)
-        config = options.configuration(makers)
-        logs = Logs(config.log)
-        service = make_broker(config, reactor, makers, is_local=bool(options["local"]))
-        service.observer = logs.observer(options.parent or {}, partial(rotate_at_request, reactor))
-        if options.parent is not None:
-            service.changes_user = bool(options.parent.get("uid"))
-        if service.observer is not None:
-            service.reloading.take_too("[log]", lambda config: logs.change(config.log))
-        elif evolve(config.log, access="") != Log():
-            service.log.warn(
-                "[log] of the configuration is ignored, but for the access log: this broker "
-                "leaves its log to twistd (--logger, or twistd -y)."
-            )
-        read = partial(options.configuration, makers)
-        reload_at_hangup(reactor, partial(service.reloading.reload, read))
-        reopen_at_request(reactor, service.access_log.reopen)
+    # --- what the broker does
+
+    @part
+    def mirror(self) -> Mirror:
+        """What copies the files that other nodes have made."""
+        parts: Any = Given("the mirror", {name: getattr(self, name) for name in _NEEDS_OF_MIRROR})
+        return Mirror(parts)
+
+    def copy_file(self, path: str) -> Awaitable[bool]:
+        return self.mirror.copy(path)
+
+    @part
+    def fetcher(self) -> OwnTopics:
+        return OwnTopics(
+            self.remote_fetcher,
+            self.topic_policy,
+            self.public_url,
+            self.public_directory,
+            self.in_thread,
+            lambda: self.served_topics,
+            self.copy_file,
+        )
+
+    @part
+    def reader(self) -> core.TopicReader:
+        return core.TopicReader(
+            self.store,
+            self.fetcher,
+            self.bus,
+            self.clock,
+            self.counters,
+            self.limiter,
+            core.PushedTopics(self.prefixes),
+            blocks=self.blocks,
+        )
+
+    @part
+    def detector(self) -> core.ChangeDetector:
+        inspector = core.FeedInspector(self.store, self.parse)
+        return core.ChangeDetector(
+            self.store, self.reader, inspector, self.bus, self.clock, self.counters
+        )
+
+    @part
+    def verifier(self) -> core.Verifier:
+        return core.Verifier(
+            self.store,
+            self.bus,
+            self.detector,
+            lambda: self.notifiers,
+            self.clock,
+            self.limiter,
+        )
+
+    @part
+    def intents(self) -> core.IntentQueue:
+        return core.IntentQueue(self.store, self.verifier, self.clock)
+
+    @part
+    def pollers(self) -> Sequence[core.Poller]:
+        """What polls topics; none if nothing is to be polled."""
+        polling = self.config.polling
+        return (
+            [core.Poller(self.store, self.detector, self.clock, polling)] if polling.enabled else []
+        )
+
+    @part
+    def broker(self) -> core.Broker:
+        return core.Broker(
+            self.store,
+            self.bus,
+            self.detector,
+            self.verifier,
+            self.intents,
+            self.clock,
+            self.admission,
+            self.access,
+            self.fetcher,
+            self.callback_policy,
+            self.counters,
+            self.space,
+        )
+
+    @part
+    def administration(self) -> core.Administration:
+        return core.Administration(
+            self.store,
+            self.store,
+            self.bus,
+            self.detector,
+            self.clock,
+            self.blocks,
+            self.counters,
+            self.bus.waiting,
+            (self.in_thread, self.decoding),
+            lambda: self.of_apps("topics"),
+        )
+
+    @part
+    def publisher(self) -> core.Publisher:
+        return core.Publisher(
+            self.store, self.detector, self.bus, self.clock, self.access, self.space
+        )
+
+    @part
+    def intake(self) -> core.PingIntake:
+        return core.PingIntake(
+            self.store,
+            self.detector,
+            self.bus,
+            self.clock,
+            self.access,
+            self.counters,
+            self.space,
+        )
+
+    @part
+    def feed_doctor(self) -> FeedDoctor:
+        spoken = self.broker.protocols - self.broker.content_protocols
+        return FeedDoctor(
+            asking_guarded(self.web, self.clock),
+            self.clock,
+            OwnBroker(self.public_url, spoken, self.has_hub),
+            self.broker.admit_examination,
+            self.parse,
+        )
+
+    @part
+    def pages(self) -> Pages:
+        return Pages(lambda: self.page_paths, self.administration.following)
+
+    # --- what plugins add
+
+    @part
+    def apps(self) -> Sequence[IApp]:
+        data = FilePath(self.config.data)
+        return make_apps(self.makers, self.chosen["apps"], self, data, self.own_notifiers)
+
+    def of_apps(self, kind: str) -> list[Any]:
+        """What all applications have of a kind, such as ``sinks``."""
+        return [each for app in self.apps for each in getattr(app, kind)]
+
+    @part
+    def notifiers(self) -> Mapping[str, INotifier]:
+        of_apps = {each.protocol: each for each in self.of_apps("notifiers")}
+        return {**self.own_notifiers, **of_apps}
+
+    @part
+    def sinks(self) -> Sequence[IEventSink]:
+        """What handles events; the bus hands them over."""
+        sinks = [
+            *make_all(self.makers, "sinks", self.chosen["sinks"], self),
+            self.mirror,
+            OwnTopicsSink(self.store, self.detector.schedule, self.clock, self.public_url),
+            core.RequestedContentsSink(self.detector),
+            self.detector.others,
+            core.TakingOverSink(
+                self.detector,
+                self.intents,
+                [self.limiter.share, self.detector.share, *(one.share for one in self.pollers)],
+                [one.lose_claims for one in self.pollers],
+            ),
+            *self.of_apps("sinks"),
+        ]
+        for sink in sinks:
+            self.bus.attach(sink)
+        return sinks
+
+    @part
+    def doors(self) -> Sequence[IFrontDoor]:
+        return make_all(self.makers, "front_doors", self.chosen["front_doors"], self)
+
+    @part
+    def served_topics(self) -> Sequence[ServedTopics]:
+        """The topics that applications and front doors serve."""
+        of_doors = (door.topics for door in self.doors if IServesTopics.providedBy(door))
+        return [*self.of_apps("topics"), *(each for topics in of_doors for each in topics)]
+
+    # --- the site
+
+    @part
+    def checks(self) -> health.Health:
+        return health.Health(
+            {"event_loop": health.event_loop(self.loop_delay)},
+            {
+                "listeners": health.listeners(lambda: self.listeners),
+                "database": health.Database(self.store, self.clock),
+                "writer": health.writer(self.store),
+                "clock": health.clock(self.store),
+                "disk": health.disk(self.space),
+                "bus": health.bus(self.bus),
+                "names": health.names(self.resolver),
+            },
+        )
+
+    @part
+    def metrics_token(self) -> ConfiguredToken:
+        return ConfiguredToken(self.config.metrics.token)
+
+    async def _may_read_metrics(self, token: str) -> bool:
+        """Whether an API token of an account gives the right to read the metrics."""
+        caller = await self.accounts.caller_of_token(token)
+        return caller is not None and (caller.is_admin or "metrics" in caller.scopes)
+
+    @part
+    def monitoring(self) -> MonitoringDoor:
+        return MonitoringDoor(
+            self.counters.registry,
+            self.checks,
+            self.metrics_token,
+            further=[self._may_read_metrics],
+            own_endpoint=bool(self.config.metrics.listen),
+        )
+
+    @part
+    def root(self) -> Root:
+        metrics = self.config.metrics
+        monitoring = [self.monitoring] if metrics.enabled and not metrics.listen else []
+        doors = [*monitoring, AssetsDoor(), *self.doors, *self.of_apps("front_doors")]
+        return Root(doors, self.public_url, parse=self.parse)
+
+    @part
+    def page_paths(self) -> frozenset[str]:
+        """The paths of the pages that others may link to."""
+        return self.root.pages if self.has_hub else self.root.pages - {"/websub"}
+
+    @part
+    def site(self) -> Any:
+        # Error pages link to the pages of the front page.
+        error_page = self.pages.error if "front_page" in self.names("front_doors") else None
+        return bounded_site(self.root, self.limits, self.counters, error_page, self.access_log)
+
+    @part
+    def certificates(self) -> list[Certificate]:
+        """Those of the listeners, which add them here."""
+        return []
+
+    @part
+    def listeners(self) -> Sequence[IService]:
+        config = self.config
+        monitoring = Root([self.monitoring], self.public_url, takes_calls=False)
+        site_of_monitoring = bounded_site(monitoring, self.limits)
+        sites = [(each, self.site) for each in config.listen]
+        sites += [(each, site_of_monitoring) for each in config.all_listen[len(sites) :]]
+        return [listener(each, site, self.reactor, self.certificates) for each, site in sites]
+
+    # --- the process
+
+    @part
+    def takers(self) -> Mapping[str, Taker]:
+        """What takes changed keys of the configuration while the broker runs, by these keys; a name
+        may also be the beginning of several keys.
+        """
+        takers: dict[str, Callable[[Config], object]] = {
+            "[egress] allow_topics": lambda new: self.topic_clients.allow(
+                new.egress.topic_networks
+            ),
+            "[egress] allow_callbacks": lambda new: self.outbound.allow(
+                new.egress.callback_networks
+            ),
+            "[http]": lambda new: self.limits.change(new.http),
+            "[http] max_connections": lambda new: self.service.allow_descriptors(
+                self.outgoing + new.http.max_connections
+            ),
+            "[limits]": lambda new: self.admission.change(new.limits),
+            "[topics]": lambda new: self.access.change(new.topics),
+            "[topics] body_limit": lambda new: self.topic_clients.change_body_limit(
+                new.topics.body_limit
+            ),
+            "[log] access": lambda new: self.access_log.change(new.log.access),
+            "[metrics] token": lambda new: self.metrics_token.change(new.metrics.token),
+        }
+        if self.observer is not None:
+            takers["[log]"] = lambda new: self.logs.change(new.log)
+        return takers
+
+    @part
+    def reloading(self) -> Reloading:
+        return Reloading(self.config, self.takers, self.certificates, self.reactor)
+
+    @part
+    def outgoing(self) -> int:
+        """How many file descriptors may be open beside those of clients' connections."""
+        # Fetches, verifications, idle connections, the database and files need the rest.
+        return 500 + notifications_of(self.chosen["sinks"])
+
+    def _local_sign_in(self) -> LocalSignIn:
+        """What prints the link to sign in: it leads to the authoring tool, if that runs."""
+        here = evolve(self.config, public_url=None).address  # others may reach it at another one
+        next_path = "/write" if "writing" in self.names("apps") else "/"
+        return LocalSignIn(self.account_store, self.clock, here, next_path, write_to_terminal)
+
+    @part
+    def service(self) -> BrokerService:
+        """The whole broker.  Its parts start in this order, and stop in reverse order."""
+        config, store, bus, clock = self.config, self.store, self.bus, self.clock
+        plugins: list[Any] = [*self.sinks, *self.doors]
+        service = BrokerService(
+            config,
+            self.reactor,
+            descriptors=self.outgoing + config.http.max_connections,
+            app_tables=self.app_tables,
+            observer=self.observer,
+            changes_user=None if self.twistd is None else bool(self.twistd.get("uid")),
+        )
+        service.take(
+            first=(
+                store,
+                Pulse(
+                    self.reactor,
+                    config.database_url,
+                    store,
+                    bus.publish,
+                    self.counters,
+                    config.public_url,
+                    clock.follow,
+                ),
+                self.in_thread,
+                self.decoding,
+                self.parse,
+                self.hashing,
+                self.space,
+                self.resolver,
+                self.outbound,
+                self.topic_clients.client,
+                bus,
+                self.self_test,
+            ),
+            workers=(
+                Answering(self.site, STOP_TIMEOUT),
+                self.detector,
+                self.intents,
+                *filter(IService.providedBy, plugins),
+                *self.of_apps("services"),
+                self.administration.following,
+                core.Sweeper(store, bus, clock, self.access),
+                AccountSweeper(self.account_store, store, clock, config.accounts),
+                RemovedAccounts(self.account_store, clock, self.of_apps("account_data")),
+                WallClockWatch(clock, partial(set_back, store, clock)),
+                *self.pollers,
+                *([self._local_sign_in()] if self.is_local else []),
+            ),
+            last=(
+                self.loop_delay,
+                database_sizes(store, clock, self.counters),
+                self.log_writing,
+                self.access_log,
+                *self.listeners,
+            ),
+        )
         return service
-    except (ConfigError, PluginError, FrontDoorsError, UnusableLog) as error:
-        # Not a UsageError: twistd shows that without a traceback only while it parses the
-        # command line.
-        raise SystemExit(f"rsscloud-broker: {error}") from error
 
 
 async def set_back(store: IStore, clock: IClock, seconds: float) -> None:
     """Move stored times along with the wall clock, unless they are those of other nodes too."""
     if not store.shares_work():
         await store.set_back(seconds, clock.wall_seconds())
-
-
-def make_broker(
-    config: Config, reactor: Any, makers: Makers | None = None, *, is_local: bool = False
-) -> BrokerService:
-    """Build the service of a broker.
-
-    :param makers: the plugins to select from; by default those that are installed.
-    :param is_local: whether whoever starts it gets a link to sign in, on the terminal.
-    :raises ConfigError: the configuration of a plugin or an endpoint cannot be used.
-    :raises PluginError, FrontDoorsError: a plugin cannot be used, or front doors conflict.
-    """
-    makers = makers or discover()
-    chosen = {kind: select(makers.of_kind(kind), getattr(config, kind), kind) for kind in KINDS}
-    public_directory = FilePath(config.data).child("public")
-    public_url = config.address
-    # How many file descriptors fetches, verifications, idle connections, the database and files
-    # need.
-    outgoing = 500 + notifications_of(chosen["sinks"])
-    service = BrokerService(config, public_url, reactor, outgoing + config.http.max_connections)
-
-    clock, counters, blocks = SystemClock(reactor), Counters(), Blocks()
-    threads = StoreThreads(reactor, counters)
-    accounts = make_accounts(AccountStore(threads), config, reactor, clock, makers, chosen)
-    bus = EventBus(clock=clock, counters=counters)
-    filing = Workers(reactor, "files", 2, counters)
-    decoding = Workers(reactor, "decoding", AT_A_TIME, counters)
-    space = DiskSpace(config.data, config.storage.min_free_mb * MEGABYTE, reactor, filing, counters)
-    parse = Parsers(reactor, clock)
-    outbound = make_outbound(config, reactor, clock, public_directory, filing, decoding, blocks)
-    notifiers = make_notifiers(makers, chosen["notifiers"], outbound.callbacks)
-    running = frozenset(maker.name for maker, options in chosen["front_doors"])
-    has_hub = "websub" in running and "websub" in notifiers
-    prefixes = pushed_prefixes(makers, chosen, public_url, has_hub)
-    history = kept_history(chosen["front_doors"], public_url, prefixes)
-    store = Store(
-        reactor,
-        config.database_url,
-        threads,
-        evolve(config.storage.bounds, history=history),
-        counters,
-    )
-    limiter = FairLimiter(clock)
-    detector = ChangeDetector(
-        store,
-        TopicReader(
-            store,
-            outbound.fetcher,
-            bus,
-            clock,
-            counters,
-            limiter,
-            PushedTopics(prefixes),
-            blocks=blocks,
-        ),
-        FeedInspector(store, parse),
-        bus,
-        clock,
-        counters,
-    )
-    verifier = Verifier(store, bus, detector, notifiers, clock, limiter)
-    intents = IntentQueue(store, verifier, clock)
-    pollers = [Poller(store, detector, clock, each) for each in (config.polling,) if each.enabled]
-    access, admission = (
-        Access(config.topics, blocks, identity(public_url)),
-        Admission(config.limits, store, clock, counters),
-    )
-    broker = Broker(
-        store,
-        bus,
-        detector,
-        verifier,
-        intents,
-        clock,
-        admission,
-        access,
-        outbound.fetcher,
-        outbound.callback_policy,
-        counters,
-        space,
-    )
-    administration = Administration(
-        store, store, bus, detector, clock, blocks, counters, bus.waiting, (filing, decoding)
-    )
-    sink_parts = SinkParts(
-        store=store,
-        bus=bus,
-        notifiers=notifiers,
-        clock=clock,
-        public_directory=public_directory,
-        in_thread=filing,
-        counters=counters,
-        public_url=public_url,
-        has_hub=has_hub,
-        blocks=blocks,
-        outbound=outbound.callbacks,
-        history=history,
-    )
-    mirror, sink_parts = _mirrored(sink_parts, outbound.fetcher)
-    pages, limits = (
-        Pages(announcements=administration.following),
-        HTTPLimits(config.http, reactor, public_url),
-    )
-    service.app_tables = tables_of(chosen["apps"]) | tables_of_feeds(chosen["front_doors"])
-    apps = make_apps(
-        makers,
-        chosen["apps"],
-        AppParts(
-            broker=broker,
-            publisher=Publisher(store, detector, bus, clock, access, space),
-            database=threads,
-            jobs=store,
-            accounts=accounts.accounts,
-            callers=accounts.callers,
-            pages=pages,
-            topics=TopicView(store, clock),
-            web=outbound.topics,
-            outbound=outbound.callbacks,
-            clock=clock,
-            counters=counters,
-            directory=FilePath(config.data),
-            public_url=public_url,
-            has_hub=has_hub,
-            has_cloud="rsscloud" in running,
-            in_thread=filing,
-            parse=parse,
-            rate_limit=lambda rate, burst: RateLimit(rate, burst, clock).take,
-            running=running | {maker.name for maker, _ in chosen["apps"]},
-            max_connections=lambda: limits.http.max_connections,
-            max_connections_per_address=lambda: limits.http.max_connections_per_address,
-        ),
-    )
-    notifiers.update(apps.notifiers)
-    administration.serve(apps.topics)
-    sinks = _attached(
-        bus,
-        [
-            *make_all(makers, "sinks", chosen["sinks"], sink_parts),
-            mirror,
-            OwnTopicsSink(store, detector.schedule, clock, public_url),
-            RequestedContentsSink(detector),
-            detector.others,
-            TakingOverSink(
-                detector,
-                intents,
-                [limiter.share, detector.share, *(one.share for one in pollers)],
-                [one.lose_claims for one in pollers],
-            ),
-            *apps.sinks,
-        ],
-    )
-    self_test = SelfTest(config.data, clock)
-    doors = make_all(
-        makers,
-        "front_doors",
-        chosen["front_doors"],
-        FrontDoorParts(
-            broker=broker,
-            clock=clock,
-            pages=pages,
-            counters=counters,
-            public_directory=public_directory,
-            public_url=public_url,
-            running=running,
-            in_thread=filing,
-            statistics=store,
-            has_hub=has_hub,
-            topics=TopicView(store, clock),
-            event_log=EventLog(store) if _runs(chosen["sinks"], "event_log") else None,
-            disclosure=Disclosure(config.pages.callbacks),
-            max_connections=lambda: limits.http.max_connections,
-            max_connections_per_address=lambda: limits.http.max_connections_per_address,
-            callers=accounts.callers,
-            accounts=accounts.accounts,
-            intake=PingIntake(store, detector, bus, clock, access, counters, space),
-            follows=store,
-            web=outbound.topics,
-            administration=administration,
-            feed_doctor=FeedDoctor(
-                asking_guarded(outbound.topics, clock),
-                clock,
-                OwnBroker(public_url, broker.protocols - broker.content_protocols, has_hub),
-                broker.admit_examination,
-                parse,
-            ),
-            self_test=self_test,
-            database=threads,
-            changes=store,
-            directory=FilePath(config.data).child("feeds"),
-            published=lambda path: bus.publish(FilePublished(path, clock.wall_seconds())),
-            copy_file=mirror.copy,
-            jobs=store,
-            parse=parse,
-        ),
-    )
-    outbound.fetcher.serve(
-        chain(apps.topics, *(door.topics for door in doors if IServesTopics.providedBy(door)))
-    )
-    monitoring = make_monitoring(
-        config,
-        reactor,
-        clock,
-        counters,
-        limits,
-        store=store,
-        accounts=accounts.accounts,
-        bus=bus,
-        space=space,
-        resolver=outbound.resolver,
-        callbacks=outbound.callbacks,
-        topics=outbound.topic_clients,
-    )
-    root = Root(
-        [*monitoring.doors, AssetsDoor(), *doors, *apps.front_doors], public_url, parse=parse
-    )
-    pages.link_to(root.pages if has_hub else root.pages - {"/websub"})
-    site = bounded_site(
-        root,
-        limits,
-        counters,
-        pages.error if "front_page" in running else None,  # error pages link to its pages
-        monitoring.access_log,
-    )
-    certificates: list[Certificate] = []
-    service.reloading = Reloading(
-        config,
-        Parts(
-            topics=outbound.topic_clients,
-            callbacks=outbound.callbacks,
-            http=limits,
-            admission=admission,
-            access=access,
-            allow_connections=lambda number: service.allow_descriptors(outgoing + number),
-        ).takers()
-        | monitoring.takers(),
-        certificates,
-        reactor,
-    )
-    service.access_log = monitoring.access_log
-
-    service.take(
-        (
-            store,
-            Pulse(
-                reactor,
-                config.database_url,
-                store,
-                bus.publish,
-                counters,
-                config.public_url,
-                clock.follow,
-            ),
-            filing,
-            decoding,
-            parse,
-            *accounts.services,
-            space,
-            outbound.resolver,
-            outbound.callbacks,
-            outbound.topics,
-            bus,
-            self_test,
-        ),
-        (
-            Answering(site, STOP_TIMEOUT),
-            detector,
-            intents,
-            *filter(IService.providedBy, [*sinks, *doors]),
-            *apps.services,
-            administration.following,
-            Sweeper(store, bus, clock, access),
-            AccountSweeper(AccountStore(threads), store, clock, config.accounts),
-            RemovedAccounts(AccountStore(threads), clock, apps.account_data),
-            WallClockWatch(clock, partial(set_back, store, clock)),
-            *pollers,
-            *([_local_sign_in(threads, clock, config, chosen["apps"])] if is_local else []),
-        ),
-        (*monitoring.services, *monitoring.listen(config, site, reactor, certificates)),
-    )
-    return service
-
-
-def _mirrored(parts: SinkParts, fetcher: OwnTopics) -> tuple[Mirror, SinkParts]:
-    """What copies the files that other nodes have made; and the parts of sinks that may use it."""
-    mirror = Mirror(parts)
-    fetcher.copy_by(mirror.copy)
-    return mirror, evolve(parts, copy_file=mirror.copy)
-
-
-def _attached(bus: EventBus, sinks: list[IEventSink]) -> list[IEventSink]:
-    """Have the bus hand events to some sinks, and return them."""
-    for sink in sinks:
-        bus.attach(sink)
-    return sinks
-
-
-def _local_sign_in(
-    threads: Threads, clock: IClock, config: Config, apps: Iterable[tuple[Any, object]]
-) -> LocalSignIn:
-    """What prints the link to sign in: it leads to the authoring tool, if that runs."""
-    here = evolve(config, public_url=None).address  # others may reach it at another one
-    next_path = "/write" if _runs(apps, "writing") else "/"
-    return LocalSignIn(AccountStore(threads), clock, here, next_path, write_to_terminal)
-
-
-def _runs(chosen: Iterable[tuple[Any, object]], name: str) -> bool:
-    """Whether a plugin is among those that run."""
-    return any(maker.name == name for maker, _ in chosen)

@@ -69,6 +69,7 @@ class Administration:
     :param blocks: is given what is blocked.
     :param queues: says how many events wait for each sink.
     :param workers: the pools of threads.
+    :param served: returns what applications publish, so that it can be taken down.
     :ivar following: a service that puts changes into force; it also has the announcements.
     """
 
@@ -83,6 +84,7 @@ class Administration:
         counters: Counters,
         queues: Callable[[], Mapping[str, int]],
         workers: Sequence[Workers],
+        served: Callable[[], Iterable[ServedTopics]] = tuple,
     ) -> None:
         self._store = store
         self._rows = rows
@@ -94,7 +96,7 @@ class Administration:
         self._counters = counters
         self._queues = queues
         self._workers = workers
-        self._served: list[ServedTopics] = []
+        self._served = served
 
     def _change(self, account: str, verb: str, what: object, reason: str = "") -> Change:
         """A change by an account now.
@@ -208,12 +210,10 @@ class Administration:
         await self._done()
         self._bus.publish(TopicEnded(url, change.reason, change.at, topic.is_private))
 
-    def serve(self, topics: Iterable[ServedTopics]) -> None:
-        """Take note of what applications publish, so that it can be taken down."""
-        self._served += [one for one in topics if one.take_down is not None]
-
     def is_published(self, url: str) -> bool:
-        return any(url.startswith(one.prefix) for one in self._served)
+        return any(
+            one.take_down is not None and url.startswith(one.prefix) for one in self._served()
+        )
 
     async def take_down(self, account: str, url: str, reason: str) -> None:
         url = _topic_url(url)
@@ -221,7 +221,7 @@ class Administration:
         record = self._rows.recording(change)
         removed = [
             await one.take_down(url, change.reason, record)
-            for one in self._served
+            for one in self._served()
             if one.take_down is not None and url.startswith(one.prefix)
         ]
         await self._done(any(removed), f"no application of this broker publishes anything at {url}")

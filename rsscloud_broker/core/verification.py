@@ -8,7 +8,7 @@ broker are not fetched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
 from attrs import evolve
@@ -41,7 +41,7 @@ class Verifier:
 
     ``Broker`` calls it while a caller waits, ``IntentQueue`` for stored intents.
 
-    :param notifiers: the enabled notifiers, by protocol.
+    :param notifiers: returns the enabled notifiers, by protocol.
     :param limiter: gives slots to the calls of callbacks.
     """
 
@@ -52,7 +52,7 @@ class Verifier:
         store: IStore,
         bus: IEventBus,
         detector: ChangeDetector,
-        notifiers: Mapping[str, INotifier],
+        notifiers: Callable[[], Mapping[str, INotifier]],
         clock: IClock,
         limiter: FairLimiter,
     ) -> None:
@@ -66,12 +66,12 @@ class Verifier:
     @property
     def protocols(self) -> frozenset[str]:
         """The protocols that the enabled notifiers speak."""
-        return frozenset(self._notifiers)
+        return frozenset(self._notifiers())
 
     @property
     def content_protocols(self) -> frozenset[str]:
         """The protocols whose notifications carry the content of the topic."""
-        carrying = (one.protocol for one in self._notifiers.values() if one.carries_content)
+        carrying = (one.protocol for one in self._notifiers().values() if one.carries_content)
         return frozenset(carrying)
 
     def check_protocol(self, protocol: str) -> None:
@@ -82,7 +82,7 @@ class Verifier:
         self._notifier(protocol)
 
     def _notifier(self, protocol: str) -> INotifier:
-        notifier = self._notifiers.get(protocol)
+        notifier = self._notifiers().get(protocol)
         if notifier is None:
             raise UnsupportedProtocol(protocol)
         return notifier

@@ -73,7 +73,6 @@ from rsscloud_broker.interfaces.outbound import (
 from rsscloud_broker.interfaces.parsing import Parsing, parse_directly
 from rsscloud_broker.interfaces.plugins import (
     FrontDoorParts,
-    IAdministers,
     ICheckerMaker,
     IDirectNotifier,
     IFrontDoor,
@@ -84,12 +83,14 @@ from rsscloud_broker.interfaces.plugins import (
     IPluginMaker,
     IPushesContent,
     ISinkMaker,
+    NotifierParts,
     Route,
     RoutesOnly,
     SinkParts,
     SoapDescription,
     SoapOperation,
     SoapService,
+    nothing_to_copy,
 )
 from rsscloud_broker.interfaces.relaying import IFollowStore, Intake, IPingIntake, IRelayStore
 from rsscloud_broker.interfaces.shared_work import IJobs, ISharedWork
@@ -120,7 +121,6 @@ __all__ = [
     "IAccount",
     "IAccountStore",
     "IAccounts",
-    "IAdministers",
     "IAdministration",
     "IAdministrationStore",
     "IAnnouncements",
@@ -169,6 +169,7 @@ __all__ = [
     "ITrials",
     "IURLPolicy",
     "Intake",
+    "NotifierParts",
     "OutboundReply",
     "OutboundRequest",
     "Parsing",
@@ -187,5 +188,6 @@ __all__ = [
     "SoapService",
     "StoredPassword",
     "Token",
+    "nothing_to_copy",
     "parse_directly",
 ]

@@ -321,7 +321,8 @@ class ICallers(Interface):
 
 @frozen
 class CheckerParts:
-    """What the broker gives the maker of a credentials checker.
+    """What a credentials checker may need.  Its maker is given those of these that it names in
+    ``needs``.
 
     :ivar passwords: checks the passwords that the broker stores.
     :ivar clock: the time.

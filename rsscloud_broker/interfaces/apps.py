@@ -166,7 +166,7 @@ class IPublisher(Interface):
 
 @frozen
 class AppParts:
-    """What the broker gives an application.
+    """What an application may need.  Its maker is given those of these that it names in ``needs``.
 
     :ivar broker: the verbs of the broker.
     :ivar publisher: publishes topics that the application serves.

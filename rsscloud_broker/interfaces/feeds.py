@@ -35,8 +35,6 @@ class IChangeStore(Interface):
 class IKeepsFeeds(Interface):
     """What the maker of a front door also implements if its front door makes feeds of what the
     store keeps.
-
-    Only such a front door is given the database (``FrontDoorParts.database`` and ``changes``).
     """
 
     tables = Attribute("The ``AppTables`` of its feeds, by the names with which they begin.")

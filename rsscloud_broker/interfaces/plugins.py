@@ -1,8 +1,13 @@
 """What a plugin implements, and what the broker gives it.
 
 A plugin is a maker: it has a name, a class for its options, and a method ``make`` that makes one
-part of the broker.  There are four kinds of parts: a front door takes requests in, a notifier
-calls subscribers, a sink handles events, and a checker checks the passwords of those who sign in.
+part of the broker.  There are five kinds of parts: a front door takes requests in, a notifier
+calls subscribers, a sink handles events, a checker checks the passwords of those who sign in, and
+an application (``apps``) consists of several of these.
+
+A maker names the things that its part needs (``needs``), and ``make`` is given these and nothing
+else.  ``FrontDoorParts``, ``NotifierParts``, ``SinkParts``, ``CheckerParts`` and ``AppParts`` say
+what there is for each kind.
 """
 
 from __future__ import annotations
@@ -243,14 +248,14 @@ class IDirectNotifier(INotifier):
         """
 
 
-async def _nothing_to_copy(path: str) -> bool:
+async def nothing_to_copy(path: str) -> bool:
     """Copy no file, as no other node has made any."""
     return False
 
 
 @frozen
 class FrontDoorParts:
-    """What the broker gives a front door.
+    """What a front door may need.  Its maker is given those of these that it names in ``needs``.
 
     :ivar broker: the verbs of the broker.
     :ivar clock: the time.
@@ -258,7 +263,7 @@ class FrontDoorParts:
     :ivar counters: where the front door counts its work.
     :ivar public_directory: the files for crawlers; a front door only reads them.
     :ivar public_url: the broker's own URL, without a slash at the end.
-    :ivar running: the names of the front doors that run.
+    :ivar running: the names of the front doors and of the applications that run.
     :ivar in_thread: calls a function in a thread, for work that takes longer than a few
         milliseconds.
     :ivar statistics: the statistics, for reading.
@@ -276,10 +281,10 @@ class FrontDoorParts:
     :ivar follows: stores how far followed lists were read; None like ``intake``.
     :ivar web: a client for pages and lists.  It calls no addresses that the operator forbids for
         topics; None like ``intake``.
-    :ivar administration: the verbs of administrators, for front doors whose makers provide
-        ``IAdministers``; None for all others.
+    :ivar administration: the verbs of administrators.  The front door checks itself who may use
+        them.
     :ivar database, changes: the database, and what feeds are made of, for front doors whose makers
-        provide ``IKeepsFeeds``; None for all others.
+        provide ``IKeepsFeeds``.
     :ivar directory: the directory for the files of such front doors, which need not exist yet.
     :ivar published: tells the broker that what is served at a path has changed.  If it is a topic
         (``IServesTopics``), its subscribers are notified.
@@ -317,14 +322,14 @@ class FrontDoorParts:
     changes: IChangeStore | None = None
     directory: FilePath[str] | None = None
     published: Callable[[str], None] = lambda path: None
-    copy_file: Callable[[str], Awaitable[bool]] = _nothing_to_copy
+    copy_file: Callable[[str], Awaitable[bool]] = nothing_to_copy
     jobs: IJobs | None = None
     parse: Parsing = not_parsed
 
 
 @frozen
 class SinkParts:
-    """What the broker gives a sink.
+    """What a sink may need; see ``FrontDoorParts``.
 
     :ivar store: the store.
     :ivar bus: the event bus.
@@ -355,7 +360,17 @@ class SinkParts:
     blocks: IBlocks | None = None
     outbound: IOutbound | None = None
     history: History | None = None
-    copy_file: Callable[[str], Awaitable[bool]] = _nothing_to_copy
+    copy_file: Callable[[str], Awaitable[bool]] = nothing_to_copy
+
+
+@frozen
+class NotifierParts:
+    """What a notifier may need.
+
+    :ivar outbound: the client that calls callbacks.
+    """
+
+    outbound: IOutbound
 
 
 class IPluginMaker(IPlugin):
@@ -369,6 +384,10 @@ class IPluginMaker(IPlugin):
         "An attrs class for the keys of its table; the broker checks its validators and types "
         "at start-up."
     )
+    needs = Attribute(
+        "A tuple of str: the names of the things that ``make`` is given, such as ``('broker', "
+        "'clock')``.  They must be attributes of the class of the second argument of ``make``."
+    )
 
 
 class IFrontDoorMaker(IPluginMaker):
@@ -381,7 +400,7 @@ class IFrontDoorMaker(IPluginMaker):
 class INotifierMaker(IPluginMaker):
     """Makes a notifier: ``[notifiers.NAME]``."""
 
-    def make(options: Any, outbound: IOutbound) -> INotifier:
+    def make(options: Any, parts: NotifierParts) -> INotifier:
         """Make a notifier with these options."""
 
 
@@ -421,11 +440,3 @@ class IPushesContent(Interface):
         :param options: those that the part will be made with.
         :param public_url, has_hub: as in ``SinkParts``.
         """
-
-
-class IAdministers(Interface):
-    """What the maker of a front door also implements if its front door serves administrators.
-
-    Only such a front door is given the verbs of administrators
-    (``FrontDoorParts.administration``).  The front door checks itself who may use them.
-    """

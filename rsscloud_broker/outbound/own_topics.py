@@ -26,6 +26,7 @@ from rsscloud_broker.interfaces import (
     ITopicFetcher,
     IURLPolicy,
     ServedTopics,
+    nothing_to_copy,
 )
 from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
@@ -69,6 +70,9 @@ class OwnTopics:
     :param public_url: the broker's own address, without a slash at the end.
     :param directory: the public directory.
     :param in_thread: calls a function in a thread.
+    :param served: returns the topics that applications and front doors serve.
+    :param copy_file: copies the present version of a file, which another node may have made,
+        before the file is read: see ``FrontDoorParts``.
     """
 
     def __init__(
@@ -78,25 +82,16 @@ class OwnTopics:
         public_url: str,
         directory: FilePath[str],
         in_thread: InThread,
+        served: Callable[[], Iterable[ServedTopics]] = tuple,
+        copy_file: Callable[[str], Awaitable[bool]] = nothing_to_copy,
     ) -> None:
         self._fetcher = fetcher
         self._policy = policy
         self._prefix = f"{public_url}/"
         self._directory = directory
         self._in_thread = in_thread
-        self._served: list[ServedTopics] = []
-        self._copy_file: Callable[[str], Awaitable[bool]] | None = None
-
-    def copy_by(self, copy_file: Callable[[str], Awaitable[bool]]) -> None:
-        """Before a file is read, have its present version copied, which another node may have made.
-
-        :param copy_file: see ``FrontDoorParts``.
-        """
+        self._served = served
         self._copy_file = copy_file
-
-    def serve(self, topics: Iterable[ServedTopics]) -> None:
-        """Read some topics from the application that serves them."""
-        self._served += topics
 
     async def fetch(
         self,
@@ -111,8 +106,7 @@ class OwnTopics:
             return await self._fetcher.fetch(url, known, subscribers, wanted)
         file = self._file(url)
         try:
-            if self._copy_file is not None:
-                await self._copy_file(url.removeprefix(self._prefix.rstrip("/")))
+            await self._copy_file(url.removeprefix(self._prefix.rstrip("/")))
             body = await self._in_thread(file.getContent)
         except OSError as error:
             raise TopicUnreadable(url, _NOTHING, lasting=True) from error
@@ -123,7 +117,7 @@ class OwnTopics:
             await self._policy.check(url)
 
     def _of_app(self, url: str) -> ServedTopics | None:
-        return next((each for each in self._served if url.startswith(each.prefix)), None)
+        return next((each for each in self._served() if url.startswith(each.prefix)), None)
 
     def _file(self, url: str) -> FilePath[str]:
         path = url.removeprefix(self._prefix.rstrip("/"))

@@ -7,7 +7,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 from twisted.plugin import IPlugin
 from zope.interface import implementer
 
@@ -41,7 +41,6 @@ from rsscloud_broker.front_doors.rsscloud import RssCloudDoor, RssCloudOptions
 from rsscloud_broker.front_doors.websub import WebSubDoor, WebSubOptions
 from rsscloud_broker.interfaces import (
     AppTables,
-    IAdministers,
     IAppMaker,
     ICheckerMaker,
     IFrontDoorMaker,
@@ -51,6 +50,7 @@ from rsscloud_broker.interfaces import (
     IOutbound,
     IPushesContent,
     ISinkMaker,
+    NotifierParts,
 )
 from rsscloud_broker.model.work import History
 from rsscloud_broker.simplefeed.schema import TABLES as SIMPLEFEED_TABLES
@@ -79,6 +79,7 @@ class _Maker:
     help: str
     options: type
     make: Callable[[Any, Any], Any]
+    needs: tuple[str, ...] = field(default=(), kw_only=True)
 
 
 @implementer(IPlugin, IFrontDoorMaker)
@@ -87,8 +88,11 @@ class FrontDoorMaker(_Maker):
 
 
 @implementer(IPlugin, INotifierMaker)
+@frozen
 class NotifierMaker(_Maker):
     """Makes a notifier from its options and the outbound client."""
+
+    needs: tuple[str, ...] = field(default=("outbound",), kw_only=True)
 
 
 @implementer(IPlugin, ISinkMaker)
@@ -99,11 +103,6 @@ class SinkMaker(_Maker):
 @implementer(IPlugin, ICheckerMaker)
 class CheckerMaker(_Maker):
     """Makes a credentials checker from its options and parts."""
-
-
-@implementer(IAdministers)
-class AdministeringFrontDoorMaker(FrontDoorMaker):
-    """Makes a front door that serves administrators."""
 
 
 @implementer(IKeepsFeeds)
@@ -154,9 +153,9 @@ def _imported(module: str, name: str) -> Callable[[Any, Any], Any]:
     return make
 
 
-def _simple(make: Callable[[IOutbound], INotifier]) -> Callable[[Any, IOutbound], INotifier]:
+def _simple(make: Callable[[IOutbound], INotifier]) -> Callable[[Any, NotifierParts], INotifier]:
     """The ``make`` of a maker whose notifier has no options."""
-    return lambda options, outbound: make(outbound)
+    return lambda options, parts: make(parts.outbound)
 
 
 rsscloud = FrontDoorMaker(
@@ -164,24 +163,28 @@ rsscloud = FrontDoorMaker(
     "rssCloud by REST, XML-RPC and SOAP: registrations and pings",
     RssCloudOptions,
     RssCloudDoor,
+    needs=("broker", "clock", "pages", "public_url", "running"),
 )
 ping_sink = FrontDoorMaker(
     "ping_sink",
     "weblogUpdates pings by XML-RPC, SOAP, GET and POST",
     PingSinkOptions,
     PingSinkDoor,
+    needs=("broker", "clock", "pages", "public_url", "running"),
 )
 change_lists = FrontDoorMaker(
     "change_lists",
     "changes.xml, shortChanges.xml and hourly archives for crawlers",
     ChangeListsOptions,
     ChangeListsDoor,
+    needs=("copy_file", "has_hub", "public_directory", "public_url"),
 )
 websub = FrontDoorMaker(
     "websub",
     "the hub of WebSub and PubSubHubbub: subscribe, unsubscribe and publish",
     WebSubOptions,
     WebSubDoor,
+    needs=("broker", "pages", "public_url", "running"),
 )
 resourcesync = PushingFrontDoorMaker(
     "resourcesync",
@@ -189,12 +192,14 @@ resourcesync = PushingFrontDoorMaker(
     ResourceSyncOptions,
     ResourceSyncDoor,
     pushed_by_publishers,
+    needs=("broker", "copy_file", "has_hub", "public_directory", "public_url"),
 )
 follows = FrontDoorMaker(
     "follows",
     "takes in the pings of other brokers, whose change lists and feeds it reads",
     FollowsOptions,
     _imported("rsscloud_broker.apps.follows.door", "FollowsDoor"),
+    needs=("clock", "counters", "follows", "intake", "jobs", "parse", "public_url", "web"),
 )
 events = FeedsFrontDoorMaker(
     "events",
@@ -203,46 +208,75 @@ events = FeedsFrontDoorMaker(
     _imported("rsscloud_broker.apps.events.door", "EventsDoor"),
     {"simplefeed": SIMPLEFEED_TABLES},
     history_of_events,
+    needs=(
+        *("callers", "changes", "clock", "database", "directory"),
+        *("has_hub", "in_thread", "max_connections", "max_connections_per_address"),
+        *("pages", "parse"),
+        *("public_url", "published"),
+    ),
 )
 event_log = FrontDoorMaker(
-    "event_log", "the event log for people, at /log", EventLogDoorOptions, EventLogDoor
+    "event_log",
+    "the event log for people, at /log",
+    EventLogDoorOptions,
+    EventLogDoor,
+    needs=(
+        *("callers", "clock", "disclosure", "event_log", "max_connections"),
+        *("max_connections_per_address", "pages"),
+    ),
 )
 doctor = FrontDoorMaker(
     "doctor",
     "the page that examines a feed for its publisher, and the self-test of the broker",
     DoctorOptions,
     DoctorDoor,
+    needs=("callers", "feed_doctor", "pages", "self_test"),
 )
 front_page = FrontDoorMaker(
-    "front_page", "the front page and the page on how to use it", FrontPageOptions, FrontPageDoor
+    "front_page",
+    "the front page and the page on how to use it",
+    FrontPageOptions,
+    FrontPageDoor,
+    needs=("broker", "callers", "clock", "has_hub", "pages", "public_url", "running"),
 )
 topic_page = FrontDoorMaker(
     "topic_page",
     "the page about one topic: what the broker knows of it, and a button to fetch it",
     TopicPageOptions,
     TopicPageDoor,
+    needs=(
+        *("broker", "callers", "clock", "disclosure", "event_log"),
+        *("has_hub", "pages", "public_url", "running", "topics"),
+    ),
 )
 public_lists = FrontDoorMaker(
     "public_lists",
     "recent changes as a page, and the watched topics as OPML and JSON",
     PublicListsOptions,
     PublicListsDoor,
+    needs=("callers", "clock", "pages", "public_url", "running", "topics"),
 )
 
-administration = AdministeringFrontDoorMaker(
+administration = FrontDoorMaker(
     "administration",
     "the pages and the API for administrators, at /admin and /api",
     AdministrationOptions,
     AdministrationDoor,
+    needs=("administration", "callers", "clock", "event_log", "pages", "public_url"),
 )
 stats = FrontDoorMaker(
-    "stats", "the statistics page, and the same numbers as JSON", StatsOptions, StatsDoor
+    "stats",
+    "the statistics page, and the same numbers as JSON",
+    StatsOptions,
+    StatsDoor,
+    needs=("callers", "clock", "in_thread", "pages", "statistics"),
 )
 accounts = FrontDoorMaker(
     "accounts",
     "the pages to sign in and out, and to manage one's own account",
     AccountsOptions,
     AccountsDoor,
+    needs=("accounts", "callers", "clock", "pages", "public_url"),
 )
 
 http_post = NotifierMaker(
@@ -273,7 +307,7 @@ websub_delivery = NotifierMaker(
     "websub",
     "WebSub deliveries: the content of topics by HTTP POST, signed",
     WebSubNotifierOptions,
-    lambda options, outbound: WebSubNotifier(outbound, options),
+    lambda options, parts: WebSubNotifier(parts.outbound, options),
 )
 
 distribution = SinkMaker(
@@ -281,22 +315,42 @@ distribution = SinkMaker(
     "carries changes of topics to their subscribers",
     DistributionOptions,
     Distribution,
+    needs=("blocks", "bus", "clock", "counters", "history", "notifiers", "store"),
 )
 change_list = SinkMaker(
-    "change_list", "makes changes.xml and shortChanges.xml", ChangeListOptions, ChangeListSink
+    "change_list",
+    "makes changes.xml and shortChanges.xml",
+    ChangeListOptions,
+    ChangeListSink,
+    needs=("bus", "clock", "in_thread", "public_directory", "store"),
 )
 event_log_sink = SinkMaker(
-    "event_log", "writes what the broker does into the event log", EventLogOptions, EventLogSink
+    "event_log",
+    "writes what the broker does into the event log",
+    EventLogOptions,
+    EventLogSink,
+    needs=("clock", "store"),
 )
-archive = SinkMaker("archive", "makes the hourly archives", ArchiveOptions, ArchiveSink)
+archive = SinkMaker(
+    "archive",
+    "makes the hourly archives",
+    ArchiveOptions,
+    ArchiveSink,
+    needs=("bus", "clock", "in_thread", "public_directory", "store"),
+)
 relay = SinkMaker(
-    "relay", "passes pings on to other ping servers, hubs and clouds", RelayOptions, RelaySink
+    "relay",
+    "passes pings on to other ping servers, hubs and clouds",
+    RelayOptions,
+    RelaySink,
+    needs=("bus", "clock", "counters", "outbound", "public_url", "store"),
 )
 statistics = SinkMaker(
     "statistics",
     "stores each minute how much the broker did",
     StatisticsOptions,
     StatisticsSink,
+    needs=("clock", "counters", "store"),
 )
 resourcesync_source = PushingSinkMaker(
     "resourcesync",
@@ -304,6 +358,10 @@ resourcesync_source = PushingSinkMaker(
     ResourceSyncSinkOptions,
     ResourceSyncSink,
     pushed_by_the_source,
+    needs=(
+        *("bus", "clock", "copy_file", "has_hub", "in_thread"),
+        *("public_directory", "public_url", "store"),
+    ),
 )
 
 writing = AppMaker(
@@ -312,6 +370,11 @@ writing = AppMaker(
     WritingOptions,
     _imported("rsscloud_broker.apps.writing.app", "make"),
     TABLES_OF_WRITING,
+    needs=(
+        *("accounts", "callers", "clock", "database", "has_cloud"),
+        *("has_hub", "in_thread", "jobs", "pages", "parse"),
+        *("public_url", "publisher", "web"),
+    ),
 )
 
 password = CheckerMaker(
@@ -319,6 +382,7 @@ password = CheckerMaker(
     "accepts the passwords that the broker stores",
     PasswordCheckerOptions,
     PasswordChecker,
+    needs=("passwords",),
 )
 
 test_feed = AppMaker(
@@ -327,6 +391,10 @@ test_feed = AppMaker(
     TestFeedOptions,
     _imported("rsscloud_broker.apps.test_feed.app", "make_test_feed"),
     TEST_FEED_TABLES,
+    needs=(
+        *("callers", "clock", "database", "has_cloud", "has_hub"),
+        *("jobs", "pages", "public_url", "publisher", "running"),
+    ),
 )
 
 hosting = AppMaker(
@@ -335,6 +403,11 @@ hosting = AppMaker(
     HostingOptions,
     _imported("rsscloud_broker.apps.hosting.app", "make_hosting"),
     HOSTING_TABLES,
+    needs=(
+        *("accounts", "callers", "clock", "database", "has_hub"),
+        *("pages", "parse", "public_url", "publisher"),
+        *("rate_limit", "running"),
+    ),
 )
 
 river = AppMaker(
@@ -343,4 +416,10 @@ river = AppMaker(
     RiverOptions,
     _imported("rsscloud_broker.apps.river.app", "make_river"),
     RIVER_TABLES,
+    needs=(
+        *("broker", "callers", "clock", "database", "in_thread"),
+        *("jobs", "max_connections", "max_connections_per_address", "outbound"),
+        *("pages", "parse"),
+        *("public_url", "topics", "web"),
+    ),
 )

@@ -215,13 +215,14 @@ def names(resolver: _Resolver) -> Callable[[], str]:
     return check
 
 
-def listeners(services: Sequence[IService]) -> Callable[[], str]:
+def listeners(made: Callable[[], Sequence[IService]]) -> Callable[[], str]:
     """A check that the broker still accepts connections everywhere.
 
-    :param services: the listeners; more may be added later.
+    :param made: returns the listeners.
     """
 
     def check() -> str:
+        services = made()
         closed = sum(not service.running for service in services)
         if closed:
             raise Unavailable(

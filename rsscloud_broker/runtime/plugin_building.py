@@ -3,6 +3,9 @@
 ``tap`` calls it at the start.  A plugin may be anybody's code: its ``make`` may raise any
 exception, or return an object that lacks a method.  The error then says which plugin of which
 package it is, and what the operator can do.
+
+A plugin is given the things that its maker names in ``needs``, as attributes of a `Given`, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import fields, frozen
 from twisted.cred.checkers import ICredentialsChecker
 from zope.interface import Invalid, implementer
 from zope.interface.exceptions import (
@@ -25,8 +28,9 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import (
+    AppParts,
+    CheckerParts,
     FrontDoorParts,
-    IAdministers,
     IApp,
     IEventSink,
     IFrontDoor,
@@ -35,8 +39,10 @@ from rsscloud_broker.interfaces import (
     IOutbound,
     IPluginMaker,
     IPushesContent,
+    NotifierParts,
     OutboundReply,
     OutboundRequest,
+    SinkParts,
 )
 from rsscloud_broker.model.work import History
 from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError, discover, select
@@ -45,63 +51,81 @@ from rsscloud_broker.wire.text import clean
 
 @frozen
 class _Kind:
-    """What the makers of one kind make: its name for people, and its interface."""
+    """What the makers of one kind make: its name for people, its interface, and the class that
+    describes what it may need.
+    """
 
     word: str
     interface: InterfaceClass
+    parts: type
 
 
 _PRODUCTS: Final[Mapping[str, _Kind]] = {
-    "front_doors": _Kind("front door", IFrontDoor),
-    "notifiers": _Kind("notifier", INotifier),
-    "sinks": _Kind("sink", IEventSink),
-    "checkers": _Kind("credentials checker", ICredentialsChecker),
-    "apps": _Kind("application", IApp),
+    "front_doors": _Kind("front door", IFrontDoor, FrontDoorParts),
+    "notifiers": _Kind("notifier", INotifier, NotifierParts),
+    "sinks": _Kind("sink", IEventSink, SinkParts),
+    "checkers": _Kind("credentials checker", ICredentialsChecker, CheckerParts),
+    "apps": _Kind("application", IApp, AppParts),
 }
 
 
-def make_all(makers: Makers, kind: str, chosen: Sequence[tuple[Any, Any]], parts: Any) -> list[Any]:
+class Given:
+    """The things that a plugin needs, as attributes, and no others.
+
+    :param plugin: the plugin in words, for errors.
+    """
+
+    def __init__(self, plugin: str, things: Mapping[str, Any]) -> None:
+        vars(self).update(things, _plugin=plugin)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{self._plugin} uses {name!r}, which it does not name in needs")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{self._plugin} must not change what it is given: {name!r}")
+
+
+def make_all(
+    makers: Makers, kind: str, chosen: Sequence[tuple[Any, Any]], parts: object, **own: Any
+) -> list[Any]:
     """Make the parts of one kind of plugins.
 
     :param makers: all makers that were found.
     :param kind: one of `discovery.KINDS`.
     :param chosen: makers and their options, as `discovery.select` returns them.
-    :param parts: the second argument of each ``make``.
+    :param parts: has the things that plugins of this kind may need, as attributes.  Those that no
+        plugin needs are not read.
+    :param own: things that take the place of those of ``parts``.
     :returns: the parts, in the order of ``chosen``.
-    :raises PluginError: a ``make`` raises, or returns an object that does not provide the
-        interface of its kind; a line for each.
+    :raises PluginError: a plugin needs what does not exist, or its ``make`` raises or returns an
+        object that does not provide the interface of its kind; a line for each.
     """
+    product = _PRODUCTS[kind]
+    possible = [each.name for each in fields(product.parts)]
     made: list[Any] = []
     problems: list[str] = []
     for maker, options in chosen:
         plugin = described(makers, kind, maker)
         way_out = _way_out(kind, maker)
+        if unknown := ", ".join(repr(name) for name in maker.needs if name not in possible):
+            problems.append(
+                f"{plugin} needs {unknown}, which does not exist; {product.word}s may need: "
+                f"{', '.join(sorted(possible))}; {way_out}"
+            )
+            continue
+        given = {name: own[name] if name in own else getattr(parts, name) for name in maker.needs}
         try:
-            part = maker.make(options, _permitted(maker, parts))
+            part = maker.make(options, Given(plugin, given))
         except (Exception, SystemExit) as error:
             problems.append(f"{plugin} cannot be made: make() {_raised(error)}; {way_out}")
             continue
         made.append(part)
-        interface = _PRODUCTS[kind].interface
-        if faults := list(_faults(part, interface)):
-            said = f"does not keep to {interface.__name__}: {', '.join(faults)}"
+        if faults := list(_faults(part, product.interface)):
+            said = f"does not keep to {product.interface.__name__}: {', '.join(faults)}"
             problems.append(f"{plugin} {said}; {way_out}")
     if problems:
         raise PluginError("\n".join(problems))
     return made
-
-
-def _permitted(maker: Any, parts: Any) -> Any:
-    """What a maker may have of the parts: only some front doors serve administrators, or make
-    feeds.
-    """
-    if not isinstance(parts, FrontDoorParts):
-        return parts
-    if not IAdministers.providedBy(maker):
-        parts = evolve(parts, administration=None)
-    if not IKeepsFeeds.providedBy(maker):
-        parts = evolve(parts, database=None, changes=None, directory=None)
-    return parts
 
 
 def pushed_prefixes(
@@ -170,15 +194,15 @@ def _is_prefix(value: object) -> bool:
 
 
 def make_notifiers(
-    makers: Makers, chosen: Sequence[tuple[Any, Any]], outbound: IOutbound
+    makers: Makers, chosen: Sequence[tuple[Any, Any]], parts: object
 ) -> dict[str, INotifier]:
     """Make the notifiers.
 
-    :param outbound: the client by which they call callbacks.
+    :param parts: see `make_all`.
     :returns: the notifiers, by their protocols.
     :raises PluginError: see `make_all`; or two notifiers have the same protocol.
     """
-    made = make_all(makers, "notifiers", chosen, outbound)
+    made = make_all(makers, "notifiers", chosen, parts)
     found: dict[str, INotifier] = {}
     makers_of: dict[str, Any] = {}
     for (maker, _), notifier in zip(chosen, made, strict=True):
@@ -268,4 +292,4 @@ def protocols(tables: Mapping[str, Mapping[str, Any]], where: str = "") -> froze
     """
     makers = discover()
     chosen = select(makers.notifiers, tables, "notifiers", where)
-    return frozenset(make_notifiers(makers, chosen, _NoOutbound()))
+    return frozenset(make_notifiers(makers, chosen, NotifierParts(_NoOutbound())))

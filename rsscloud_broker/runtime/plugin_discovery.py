@@ -242,6 +242,11 @@ def _faults(maker: Any, interface: InterfaceClass) -> Iterator[str]:
         )
     if not isinstance(maker.help, str):
         yield f"its help is {maker.help!r}; it must be a str that says what the plugin does"
+    if not isinstance(maker.needs, tuple) or not all(isinstance(each, str) for each in maker.needs):
+        yield (
+            f"its needs are {maker.needs!r}; they must be a tuple of the names of what make() is "
+            "given, such as ('broker', 'clock')"
+        )
     if not isinstance(maker.options, type) or not attrs.has(maker.options):
         yield f"its options are {maker.options!r}; they must be an attrs class"
         return

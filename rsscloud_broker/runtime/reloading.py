@@ -1,6 +1,6 @@
 """Applies a changed configuration while the broker runs: at SIGHUP, for ``systemctl reload``.
 
-``Parts.takers`` lists the keys that can change while the broker runs, with the part that takes
+``Server.takers`` lists the keys that can change while the broker runs, with the part that takes
 each.  If other keys have changed, the log says that they need a restart.  Certificates are read
 again from their files.  If the configuration, an endpoint in it or a certificate is faulty, nothing
 changes at all, and the log says what is wrong.
@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import attrs
-from attrs import frozen
 from twisted.logger import Logger
 
-from rsscloud_broker.config import Config, ConfigError, Http, Network, RateLimitOptions, Topics
+from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.http.listening import check_endpoints
 
 #: Applies some keys of a new configuration to a part.
@@ -29,60 +28,6 @@ class Certificate(Protocol):
 
     def read_again(self, reactor: Any) -> Any: ...
     def use(self, options: Any) -> str: ...
-
-
-class _Callbacks(Protocol):
-    def allow(self, networks: tuple[Network, ...]) -> None: ...
-
-
-class _Topics(_Callbacks, Protocol):
-    def change_body_limit(self, limit: int) -> None: ...
-
-
-class _Http(Protocol):
-    def change(self, http: Http) -> None: ...
-
-
-class _Admission(Protocol):
-    def change(self, limits: RateLimitOptions) -> None: ...
-
-
-class _Access(Protocol):
-    def change(self, topics: Topics) -> None: ...
-
-
-@frozen
-class Parts:
-    """The parts of a broker that a new configuration can change while they run.
-
-    :ivar topics: the client that fetches topics.
-    :ivar callbacks: the client that calls callbacks.
-    :ivar http: the limits on incoming requests and connections.
-    :ivar admission: the rate limits.
-    :ivar access: the patterns of allowed topics.
-    :ivar allow_connections: raises the limit of file descriptors for so many connections.
-    """
-
-    topics: _Topics
-    callbacks: _Callbacks
-    http: _Http
-    admission: _Admission
-    access: _Access
-    allow_connections: Callable[[int], None]
-
-    def takers(self) -> dict[str, Taker]:
-        """The taker of each key; a name may also be the beginning of several keys."""
-        return {
-            "[egress] allow_topics": lambda new: self.topics.allow(new.egress.topic_networks),
-            "[egress] allow_callbacks": lambda new: self.callbacks.allow(
-                new.egress.callback_networks
-            ),
-            "[http]": lambda new: self.http.change(new.http),
-            "[http] max_connections": lambda new: self.allow_connections(new.http.max_connections),
-            "[limits]": lambda new: self.admission.change(new.limits),
-            "[topics]": lambda new: self.access.change(new.topics),
-            "[topics] body_limit": lambda new: self.topics.change_body_limit(new.topics.body_limit),
-        }
 
 
 def settings(config: Config) -> Iterator[tuple[str, Any]]:
@@ -109,7 +54,8 @@ class Reloading:
     """Applies a changed configuration to the parts of a running broker.
 
     :param running: the configuration that the parts were made with.
-    :param takers: see ``Parts.takers``.
+    :param takers: what takes changed keys, by these keys; a name may also be the beginning of
+        several keys.
     :param certificates: the certificates of the listeners.
     """
 
@@ -126,10 +72,6 @@ class Reloading:
         self._takers = takers
         self._certificates = certificates
         self._reactor = reactor
-
-    def take_too(self, keys: str, taker: Taker) -> None:
-        """Add a taker for further keys."""
-        self._takers = {**self._takers, keys: taker}
 
     def reload(self, read: Callable[[], Config]) -> None:
         """Read the configuration again, and apply the changes that need no restart.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -20,11 +21,9 @@ from rsscloud_broker import __version__
 from rsscloud_broker.config import Config
 from rsscloud_broker.delivery.options import STOP_TIMEOUT
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.http.access_log import AccessLog
 from rsscloud_broker.http.listening import sentence
 from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.runtime import data_lock, file_descriptors, memory
-from rsscloud_broker.runtime.reloading import Reloading
 from rsscloud_broker.runtime.start_checks import (
     DERIVED_URL,
     database_fault,
@@ -61,32 +60,33 @@ class BrokerService(MultiService):
     A part that does not stop in time is not waited for.  Nothing is lost by that: whatever the
     broker acknowledged is stored, and unfinished work resumes after the next start.
 
-    :param public_url: the URL by which others reach the broker, for the log.
     :ivar descriptors: how many file descriptors the broker may need at the same time.
-    :ivar observer: the log observer; None if the broker leaves logging to twistd.
-    :ivar reloading: applies a changed configuration to the parts.
-    :ivar access_log: the access log.
     :ivar app_tables: the tables of the applications that run, by their names.
-    :ivar changes_user: whether twistd may become another user between ``privilegedStartService``
-        and ``startService``.
+    :param observer: the log observer; None if the broker leaves logging to twistd.
+    :param changes_user: whether twistd may become another user between ``privilegedStartService``
+        and ``startService``; by default, whether it could.
     """
 
     log = Logger()
-    reloading: Reloading
-    access_log: AccessLog
-    observer: ILogObserver | None = None
-    changes_user = os.geteuid() == 0
 
     def __init__(
-        self, config: Config, public_url: str, clock: IReactorTime, descriptors: int = 0
+        self,
+        config: Config,
+        clock: IReactorTime,
+        *,
+        descriptors: int = 0,
+        app_tables: Mapping[str, AppTables] = MappingProxyType({}),
+        observer: ILogObserver | None = None,
+        changes_user: bool | None = None,
     ) -> None:
         super().__init__()
         self._config = config
-        self._public_url = public_url
         self._clock = clock
         self.descriptors = descriptors
+        self.app_tables = app_tables
+        self._observer = observer
+        self._changes_user = os.geteuid() == 0 if changes_user is None else changes_user
         self._lock: IO[bytes] | None = None
-        self.app_tables: Mapping[str, AppTables] = {}
         self._workers: Sequence[IService] = ()
 
     def take(
@@ -101,8 +101,8 @@ class BrokerService(MultiService):
             part.setServiceParent(self)
 
     def setServiceParent(self, parent: IServiceCollection) -> None:
-        if self.observer is not None and isinstance(parent, Componentized):
-            parent.setComponent(ILogObserver, self.observer)  # twistd uses this observer
+        if self._observer is not None and isinstance(parent, Componentized):
+            parent.setComponent(ILogObserver, self._observer)  # twistd uses this observer
         super().setServiceParent(parent)
 
     def privilegedStartService(self) -> None:
@@ -110,7 +110,7 @@ class BrokerService(MultiService):
 
         Otherwise a load balancer would send requests to a broker that refuses to start.
         """
-        if not self.changes_user:
+        if not self._changes_user:
             self._check()
         try:
             super().privilegedStartService()
@@ -130,7 +130,7 @@ class BrokerService(MultiService):
 
     def startService(self) -> None:
         url = self._config.database_url
-        if self.changes_user:
+        if self._changes_user:
             self._check()
         try:
             Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
@@ -148,11 +148,11 @@ class BrokerService(MultiService):
         self.allow_descriptors(self.descriptors)
         super().startService()
         if self._config.public_url is None:
-            self.log.warn(DERIVED_URL, url=self._public_url)
+            self.log.warn(DERIVED_URL, url=self._config.address)
         memory.freeze_existing_objects()
         memory.return_large_blocks()
         self.log.info(
-            "rsscloud-broker {version} at {url}/", version=__version__, url=self._public_url
+            "rsscloud-broker {version} at {url}/", version=__version__, url=self._config.address
         )
 
     def allow_descriptors(self, needed: int) -> None:

@@ -21,6 +21,7 @@ from rsscloud_broker.interfaces import (
     IEventSink,
     INotifier,
 )
+from rsscloud_broker.runtime.plugin_building import Given
 from rsscloud_broker.storage import alembic_steps
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.testing.apps import app_parts
@@ -37,7 +38,8 @@ class AppContract(DoorChecks):
         tables = self.maker.tables
         self.parts = app_parts(tables, directory=FilePath(self.mktemp()))
         options = self.maker.options() if self.given is None else self.given
-        self.app = self.maker.make(options, self.parts)
+        things = {name: getattr(self.parts, name) for name in self.maker.needs}
+        self.app = self.maker.make(options, Given(self.maker.name, things))
 
     def test_interface(self) -> None:
         self.assertTrue(verifyObject(IAppMaker, self.maker))

@@ -12,7 +12,7 @@ have such a token: see ``callers``.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
@@ -129,22 +129,18 @@ def _viewer(caller: Caller, paths: Set[str]) -> Tag:
 class Pages:
     """Renders templates inside the frame.
 
-    :param paths: the paths that the broker serves, for the links in the frame; see ``link_to``.
+    :param paths: returns the paths that the broker serves, for the links in the frame.  It is
+        called only when a page is rendered, for the front doors with these paths are made later.
     :param announcements: what administrators announce; None for nothing ever.
     """
 
     def __init__(
-        self, paths: Set[str] = frozenset(), announcements: IAnnouncements | None = None
+        self,
+        paths: Callable[[], Set[str]] = frozenset,
+        announcements: IAnnouncements | None = None,
     ) -> None:
         self._paths = paths
         self._announcements = announcements
-
-    def link_to(self, paths: Set[str]) -> None:
-        """From now on, link to those pages of the frame that have one of these paths.
-
-        The front doors that serve the paths render pages themselves, so they are made later.
-        """
-        self._paths = paths
 
     async def render(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
@@ -168,13 +164,14 @@ class Pages:
     def _rendered(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
-        paths = self._paths - (FOR_STRANGERS if viewer else FOR_MEMBERS)
+        served = self._paths()
+        paths = served - (FOR_STRANGERS if viewer else FOR_MEMBERS)
         frame = {
             "title": title,
             "navigation": navigation(paths, str(slots.pop("here", ""))),
-            "front_page": "/" if "/" in self._paths else "",
-            "no_front_page": "" if "/" in self._paths else "none",
-            "viewer": _viewer(viewer, self._paths) if viewer else "",
+            "front_page": "/" if "/" in served else "",
+            "no_front_page": "" if "/" in served else "none",
+            "viewer": _viewer(viewer, served) if viewer else "",
             "alternates": slots.pop("alternates", ""),
             "content": _Page(template, dict(slots)),
             "announcements": self._announced(),

@@ -14,10 +14,11 @@ from twisted.plugin import IPlugin
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 
-from rsscloud_broker.composition.accounts import AccountParts, make_accounts
+from rsscloud_broker.accounts import Accounts
+from rsscloud_broker.composition.server import Server
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.errors import SignInFailed
-from rsscloud_broker.interfaces import CheckerParts, ICheckerMaker, SignIn
+from rsscloud_broker.interfaces import CheckerParts, ICheckerMaker, IPasswords, SignIn
 from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError, select
 from rsscloud_broker.testing import Clock
 from rsscloud_broker.testing.memory import memory_accounts
@@ -47,6 +48,7 @@ class DirectoryMaker:
     name = "directory"
     help = "asks a directory"
     options = NoOptions
+    needs = ("passwords",)
     checker: Any = Directory()
 
     def make(self, options: Any, parts: CheckerParts) -> ICredentialsChecker:
@@ -61,12 +63,14 @@ class AccountPartsTests(SynchronousTestCase):
         self.makers = Makers(checkers={"directory": self.maker})
         self.store = memory_accounts()
 
-    def make(self) -> AccountParts:
-        chosen = {"checkers": select(self.makers.checkers, {"directory": {}}, "checkers")}
-        return make_accounts(self.store, Config(), reactor, Clock(), self.makers, chosen)
+    def make(self) -> Accounts:
+        server: Any = Server(Config(checkers={"directory": {}}), reactor, self.makers)
+        server.clock, server.account_store = Clock(), self.store
+        made: Accounts = server.accounts
+        return made
 
     def test_checker_by_others_is_asked(self) -> None:
-        accounts: Any = self.make().accounts
+        accounts: Any = self.make()
         self.successResultOf(self.store.add_account("dave", "", False, 1.0))
         attempt = SignIn("dave", "whatever", "192.0.2.7")
         signing_in = Deferred.fromCoroutine(accounts.sign_in(attempt))
@@ -74,7 +78,7 @@ class AccountPartsTests(SynchronousTestCase):
         self.assertEqual((signed_in.caller.name, signed_in.known), ("dave", ""))
         attempt = SignIn("anna", "whatever", "192.0.2.7")
         self.failureResultOf(Deferred.fromCoroutine(accounts.sign_in(attempt)), SignInFailed)
-        self.assertIsInstance(self.maker.parts, CheckerParts)
+        self.assertTrue(IPasswords.providedBy(self.maker.parts.passwords))
 
     def test_checker_of_something_else(self) -> None:
         self.maker.checker = Directory()

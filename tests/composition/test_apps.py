@@ -10,13 +10,12 @@ from twisted.application.service import Service
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.composition.apps import Apps, make_apps, tables_of
+from rsscloud_broker.composition.apps import make_apps, tables_of
 from rsscloud_broker.database.columns import new_metadata
-from rsscloud_broker.interfaces import AccountData, App, AppParts, AppTables, ServedTopics
+from rsscloud_broker.interfaces import App, AppParts, AppTables, IApp, ServedTopics
 from rsscloud_broker.plugins.bundled import AppMaker
 from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError
 from rsscloud_broker.testing import (
-    FakeBroker,
     FakeNotifier,
     RecordingSink,
     app_parts,
@@ -87,7 +86,7 @@ class TablesTests(SynchronousTestCase):
 
 
 class MakeTests(SynchronousTestCase):
-    def made(self, *apps: App) -> Apps:
+    def made(self, *apps: App) -> list[IApp]:
         self.given: list[AppParts] = []
 
         def maker(app: App) -> AppMaker:
@@ -95,36 +94,21 @@ class MakeTests(SynchronousTestCase):
                 self.given.append(parts)
                 return app
 
-            return AppMaker(app.name, "for tests", NotesOptions, make)
+            return AppMaker(app.name, "for tests", NotesOptions, make, needs=("directory",))
 
         makers = [maker(app) for app in apps]
         found = Makers(apps={each.name: each for each in makers})
-        parts = app_parts(broker=FakeBroker(("http-post",)), directory=FilePath("/data"))
-        return make_apps(found, [(each, NotesOptions()) for each in makers], parts)
+        chosen = [(each, NotesOptions()) for each in makers]
+        return make_apps(found, chosen, app_parts(), FilePath("/data"), {"http-post"})
 
     def test_each_has_a_directory(self) -> None:
         self.made(App("a"), App("b"))
         directories = [parts.directory.path for parts in self.given]
         self.assertEqual(directories, ["/data/apps/a", "/data/apps/b"])
 
-    def test_parts_of_all(self) -> None:
-        async def read(url: str) -> None:
-            return None
-
-        sink, service, own = RecordingSink(), Service(), FakeNotifier("a-river")
-
-        async def remove(account: int) -> None:
-            return None
-
-        topics = ServedTopics("http://broker.example/feeds/", read)
-        data = AccountData(FIRST.metadata.tables["notes_note"].c.id, remove)
-        apps = self.made(
-            App("a", sinks=[sink], notifiers=[own], account_data=[data]),
-            App("b", services=[service], topics=[topics]),
-        )
-        self.assertEqual((apps.sinks, apps.services, apps.topics), ([sink], [service], [topics]))
-        self.assertEqual(apps.account_data, [data])
-        self.assertEqual(apps.notifiers, {"a-river": own})
+    def test_in_the_order_of_the_makers(self) -> None:
+        apps = [App("a", sinks=[RecordingSink()]), App("b", services=[Service()])]
+        self.assertEqual(self.made(*apps), apps)
 
     def test_protocol_that_another_notifier_has(self) -> None:
         for apps in (
@@ -142,6 +126,12 @@ class MakeTests(SynchronousTestCase):
         maker = evolve(NOTES, make=make)
         makers = Makers(apps={"notes": maker})
         error = self.assertRaises(
-            PluginError, make_apps, makers, [(maker, NotesOptions())], app_parts()
+            PluginError,
+            make_apps,
+            makers,
+            [(maker, NotesOptions())],
+            app_parts(),
+            FilePath("/data"),
+            (),
         )
         self.assertIn("IApp", str(error))

@@ -6,8 +6,10 @@ The tests in tests/e2e start the whole broker.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from attrs import fields
 from twisted.application.service import Service
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
@@ -16,16 +18,27 @@ from twisted.logger import capturedLogs
 from twisted.plugin import IPlugin
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
+from zope.interface.interface import InterfaceClass
 
-from rsscloud_broker.composition.server import Options, make_broker, set_back
+from rsscloud_broker.composition.server import Server, set_back
 from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
-from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoorMaker, ISinkMaker, SinkParts
+from rsscloud_broker.interfaces import (
+    AppParts,
+    FrontDoorParts,
+    IEventSink,
+    IFrontDoor,
+    IFrontDoorMaker,
+    ISinkMaker,
+    NotifierParts,
+    Parsing,
+    SinkParts,
+)
 from rsscloud_broker.model import Ping
 from rsscloud_broker.plugins import bundled
 from rsscloud_broker.plugins.bundled import AppMaker
-from rsscloud_broker.runtime.command_line import LOOPBACK
+from rsscloud_broker.runtime.command_line import LOOPBACK, Options
 from rsscloud_broker.runtime.plugin_discovery import Makers, select
 from rsscloud_broker.runtime.service import MOMENT, STOP_WITHIN, BrokerService
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
@@ -157,7 +170,7 @@ class Part(Service):
 class StopTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
-        self.service = BrokerService(Config(), "http://broker.example", IReactorTime(self.clock))
+        self.service = BrokerService(Config(), IReactorTime(self.clock))
         self.parts = [Part(name) for name in ("store", "sink", "listener")]
         for part in self.parts:
             part.setServiceParent(self.service)
@@ -205,7 +218,7 @@ class StopTests(SynchronousTestCase):
         self.assertEqual(self.given_up(), ["listener, sink, store"])
 
     def test_workers_stop_at_the_same_time(self) -> None:
-        self.service = BrokerService(Config(), "http://b.example", IReactorTime(self.clock))
+        self.service = BrokerService(Config(), IReactorTime(self.clock))
         store, sink, door, listener = (Part(name) for name in ("store", "sink", "door", "site"))
         self.service.take([store], [sink, door], [listener])
         stopped = self.stop()
@@ -228,32 +241,85 @@ class StopTests(SynchronousTestCase):
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
 
 
-@implementer(IPlugin, IFrontDoorMaker, ISinkMaker)
-class PartsMaker:
+@implementer(IPlugin, IFrontDoorMaker)
+class DoorMaker:
     """A maker that records the parts that it is given."""
 
     name = "parts"
     help = "Keeps its parts."
     options = ChangeListsOptions
+    needs: tuple[str, ...] = tuple(each.name for each in fields(FrontDoorParts))
 
     def __init__(self) -> None:
-        self.given: list[FrontDoorParts | SinkParts] = []
+        self.given: list[Any] = []
 
-    def make(self, options: ChangeListsOptions, parts: Any) -> Any:
+    def make(self, options: ChangeListsOptions, parts: FrontDoorParts) -> IFrontDoor:
         self.given.append(parts)
-        if isinstance(parts, FrontDoorParts):
-            return ChangeListsDoor(options, parts)
-        return ResourceSyncSink(ResourceSyncSinkOptions(), parts)
+        return ChangeListsDoor(options, parts)
+
+
+@implementer(IPlugin, ISinkMaker)
+class RecordingSinkMaker:
+    """So does this one."""
+
+    name = "parts"
+    help = "Keeps its parts."
+    options = ResourceSyncSinkOptions
+    needs = tuple(each.name for each in fields(SinkParts))
+
+    def __init__(self) -> None:
+        self.given: list[Any] = []
+
+    def make(self, options: ResourceSyncSinkOptions, parts: SinkParts) -> IEventSink:
+        self.given.append(parts)
+        return ResourceSyncSink(options, parts)
+
+
+class ThingsTests(SynchronousTestCase):
+    """A server has everything that its plugins may need."""
+
+    def test_is_what_it_is_said_to_be(self) -> None:
+        server = Server(Config(data=self.mktemp()), reactor)
+        for kind in (FrontDoorParts, NotifierParts, SinkParts, AppParts):
+            for name, hint in get_type_hints(kind).items():
+                thing, said = getattr(server, name), f"{kind.__name__}.{name}"
+                kinds = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
+                if isinstance(kinds[0], InterfaceClass):
+                    self.assertTrue(kinds[0].providedBy(thing), said)
+                elif kinds == (Parsing,):
+                    self.assertTrue(callable(thing), said)
+                else:
+                    wanted = tuple(get_origin(each) or each for each in kinds)
+                    self.assertIsInstance(thing, wanted, said)
+
+    def test_is_made_only_when_it_is_needed(self) -> None:
+        server = Server(Config(data=self.mktemp()), reactor, Makers())
+        self.assertTrue(server.service)
+        self.assertNotIn("feed_doctor", vars(server))
+        self.assertTrue(server.feed_doctor)
+
+    def test_what_a_plugin_does_not_need_is_not_there(self) -> None:
+        maker = DoorMaker()
+        maker.needs = ("public_directory", "public_url", "has_hub", "copy_file")
+        config = Config(data=self.mktemp(), front_doors={"parts": {}})
+        self.assertTrue(Server(config, reactor, Makers(front_doors={"parts": maker})).service)
+        (given,) = maker.given
+        error = self.assertRaises(AttributeError, lambda: given.broker)
+        self.assertEqual(
+            str(error),
+            "the front door 'parts' of tests.composition.test_server uses 'broker', which it does "
+            "not name in needs",
+        )
 
 
 class HubTests(SynchronousTestCase):
     def has_hub(self, front_door: bool, notifier: bool) -> set[bool]:
         """The ``has_hub`` that front doors and sinks are given."""
-        maker = PartsMaker()
+        door, sink = DoorMaker(), RecordingSinkMaker()
         makers = Makers(
-            front_doors={"websub": bundled.websub, "parts": maker},
+            front_doors={"websub": bundled.websub, "parts": door},
             notifiers={"websub": bundled.websub_delivery},
-            sinks={"parts": maker},
+            sinks={"parts": sink},
         )
         config = Config(
             data=self.mktemp(),
@@ -261,9 +327,8 @@ class HubTests(SynchronousTestCase):
             notifiers={"websub": {"enabled": notifier}},
             sinks={"parts": {}},
         )
-        make_broker(config, reactor, makers)
-        self.assertEqual(len(maker.given), 2)
-        return {parts.has_hub for parts in maker.given}
+        self.assertTrue(Server(config, reactor, makers).service)
+        return {parts.has_hub for parts in (*door.given, *sink.given)}
 
     def test_a_hub_takes_requests_and_delivers(self) -> None:
         """With one of the two nobody can subscribe, so no hub must be advertised."""
@@ -275,24 +340,23 @@ class HubTests(SynchronousTestCase):
 
 class CountersTests(SynchronousTestCase):
     def test_front_doors_and_sinks_have_those_of_the_broker(self) -> None:
-        maker = PartsMaker()
-        makers = Makers(front_doors={"parts": maker}, sinks={"parts": maker})
+        door, sink = DoorMaker(), RecordingSinkMaker()
+        makers = Makers(front_doors={"parts": door}, sinks={"parts": sink})
         config = Config(data=self.mktemp(), front_doors={"parts": {}}, sinks={"parts": {}})
-        make_broker(config, reactor, makers)
-        first, second = (parts.counters for parts in maker.given)
+        self.assertTrue(Server(config, reactor, makers).service)
+        first, second = (parts.counters for parts in (*door.given, *sink.given))
         self.assertIs(first, second)
 
 
 class DiskSpaceTests(SynchronousTestCase):
     def test_pings_wait_for_room_on_the_disk_of_the_data(self) -> None:
-        maker = PartsMaker()
+        maker = DoorMaker()
         makers = Makers(front_doors={"parts": maker}, notifiers={}, sinks={})
         config = Config(data=self.mktemp(), front_doors={"parts": {}})
-        service = make_broker(config, reactor, makers)
+        service = Server(config, reactor, makers).service
         space: Any = service.getServiceNamed("disk space")
         space._problem = "it is full"
         (parts,) = maker.given
-        assert isinstance(parts, FrontDoorParts)
         ping = Ping("A", "http://site.example/", 1.0)
         asking: Any = parts.broker.ping(ping, 60.0, "192.0.2.7")
         asked: Deferred[None] = Deferred.fromCoroutine(asking)

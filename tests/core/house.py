@@ -244,7 +244,7 @@ class BrokerTestCase(CoreTestCase):
         notifiers = {"http-post": self.notifier, "soap": FakeNotifier("soap")}
         notifiers["carrier"] = self.carrier
         self.verifier = Verifier(
-            self.store, self.bus, self.detector, notifiers, self.clock, self.limiter
+            self.store, self.bus, self.detector, lambda: notifiers, self.clock, self.limiter
         )
         self.intents = IntentQueue(
             self.store, self.verifier, self.clock, limit=self.max_intents, retries=(5.0, 30.0)

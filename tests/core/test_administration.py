@@ -34,6 +34,7 @@ class AdministrationTestCase(BrokerTestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.served: list[ServedTopics] = []
         self.administration = self.make(self.bus, self.blocks)
 
     def make(self, bus: RecordingBus, blocks: Blocks) -> Administration:
@@ -48,6 +49,7 @@ class AdministrationTestCase(BrokerTestCase):
             self.counters,
             lambda: {"distribution": 3},
             (Workers(self.clock, "files", 2),),  # type: ignore[arg-type] # it starts no thread
+            lambda: self.served,
         )
         made.following.startService()
         self.addCleanup(made.following.stopService)
@@ -221,9 +223,10 @@ class TopicVerbTests(AdministrationTestCase):
             return True
 
         base = "http://broker.example/feeds/"
-        self.administration.serve(
-            [ServedTopics(base, read, take_down), ServedTopics("http://broker.example/", read)]
-        )
+        self.served += [
+            ServedTopics(base, read, take_down),
+            ServedTopics("http://broker.example/", read),
+        ]
         verb = self.administration.take_down
         self.assert_refused(verb("alice", f"{base}rss.xml", " "), "reason is needed")
         for url in (f"{base}none", "http://broker.example/rss.xml"):

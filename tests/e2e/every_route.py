@@ -9,22 +9,19 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any
-from unittest.mock import patch
 
 from attrs import frozen
 from twisted.internet import reactor
 
-from rsscloud_broker.composition import server
+import rsscloud_broker
+from rsscloud_broker.composition.server import Server
 from rsscloud_broker.config import Config
-from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import IFrontDoor
 from rsscloud_broker.runtime.plugin_discovery import discover
+from rsscloud_broker.web.assets import AssetsDoor
 
 #: How sources name parameters: of requests, such as ``parameter(request, "url")``; and of what is
 #: read from them, such as ``values.get("url")``.
@@ -59,15 +56,10 @@ def every_route(account: str) -> tuple[KnownRoute, ...]:
 
     :param account: stands where a path may end in anything.
     """
-    doors: list[IFrontDoor] = []
-
-    def root(found: Iterable[IFrontDoor], *args: Any, **more: Any) -> Any:
-        doors.extend(found)
-        return Root(doors, *args, **more)
-
     apps = {name: {"enabled": True} for name in applications()}
-    with TemporaryDirectory() as data, patch.object(server, "Root", root):
-        server.make_broker(Config(data=data, apps=apps), reactor)
+    with TemporaryDirectory() as data:
+        server = Server(Config(data=data, apps=apps), reactor)
+        doors = [server.monitoring, AssetsDoor(), *server.doors, *server.of_apps("front_doors")]
     return tuple(
         KnownRoute(route.method, route.path.replace("*", account), names, route.requires)
         for door in doors
@@ -82,7 +74,7 @@ def _names_of(module: ModuleType) -> frozenset[str]:
     """
     file = Path(inspect.getfile(module))
     is_shared = file.parent.name in {"web", "front_doors"}
-    home = Path(inspect.getfile(server)).parent
+    home = Path(rsscloud_broker.__file__).parent
     files = [file] if is_shared else sorted(file.parent.glob("*.py"))
     used = re.findall(r"rsscloud_broker\.(wire\.(?:websub|rsscloud))\b", file.read_text())
     codecs = [home / f"{each.replace('.', '/')}.py" for each in used]

@@ -20,13 +20,12 @@ from twisted.trial.unittest import TestCase
 from twisted.web.xmlrpc import XMLRPC
 from zope.interface import implementer
 
-from rsscloud_broker.composition.server import make_broker
+from rsscloud_broker.composition import server
 from rsscloud_broker.config import Config, Egress
 from rsscloud_broker.config.couriers import Delivery
 from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
-    IAdministers,
     IFrontDoor,
     IFrontDoorMaker,
     Route,
@@ -102,17 +101,18 @@ class KeepingMaker:
     """Makes a front door and keeps what it was given."""
 
     name, help, options = "keeping", "Keeps its parts.", NoOptions
+    needs: tuple[str, ...] = ("broker", "event_log")
 
     def make(self, options: NoOptions, parts: FrontDoorParts) -> SilentDoor:
         self.parts = parts
         return SilentDoor(self.name)
 
 
-@implementer(IAdministers)
 class AdministeringMaker(KeepingMaker):
     """The same for a front door that serves administrators."""
 
     name = "administering"
+    needs = ("administration",)
 
 
 class AdministrationTests(TestCase):
@@ -138,7 +138,7 @@ class AdministrationTests(TestCase):
         )
         self.patch(RssCloudNotifier, "retries", (LONG,))
         migrate(self.config.database_url)
-        self.broker = make_broker(self.config, reactor, makers)
+        self.broker = server.Server(self.config, reactor, makers).service
         self.broker.privilegedStartService()
         MultiService.startService(self.broker)  # without what a process does only once
         self.addCleanup(self.broker.stopService)
@@ -193,7 +193,7 @@ class AdministrationTests(TestCase):
         await self.until(enough, f"{number} notifications")
 
     async def test_only_some_front_doors_may_administer(self) -> None:
-        self.assertIsNone(self.ordinary.parts.administration)
+        self.assertFalse(hasattr(self.ordinary.parts, "administration"))
 
     async def test_a_subscriber_out_of_order(self) -> None:
         """Administrators see its answer, and have it told when it works again."""

@@ -219,6 +219,7 @@ class Maker:
     name = "mine"
     help = "For tests."
     options = Options
+    needs = ()
 
     def make(self, options, parts):
         return None

@@ -262,7 +262,7 @@ class House:
         admission = Admission(
             limits or config.RateLimitOptions(), self.store, self.clock, self.counters
         )
-        verifier = Verifier(self.store, bus, detector, notifiers, self.clock, limiter)
+        verifier = Verifier(self.store, bus, detector, lambda: notifiers, self.clock, limiter)
         intents = IntentQueue(self.store, verifier, self.clock)
         intents.startService()
         case.addCleanup(intents.stopService)
@@ -279,7 +279,7 @@ class House:
             self.subscribers,
             self.counters,
         )
-        pages = Pages()
+        pages = Pages(lambda: site.pages)
         self.parts = FrontDoorParts(
             self.broker,
             self.clock,
@@ -308,10 +308,9 @@ class House:
         makers = [getattr(bundled, name) for name in sorted(doors)]
         chosen = {maker.name: maker.options() for maker in makers} | dict(options or {})
         self.doors = [maker.make(chosen[maker.name], self.parts) for maker in makers]
-        root = root or Root([AssetsDoor(), *self.doors], PUBLIC_URL)
-        pages.link_to(root.pages)
+        site = root or Root([AssetsDoor(), *self.doors], PUBLIC_URL)
         self.limits = HTTPLimits(http or Http(), self.clock)
-        self.factory = bounded_site(root, self.limits, self.counters, pages.error)
+        self.factory = bounded_site(site, self.limits, self.counters, pages.error)
         self._standing = self.clock.getDelayedCalls()
 
     def timers(self) -> list[IDelayedCall]:

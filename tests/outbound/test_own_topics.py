@@ -58,10 +58,12 @@ class OwnTopicsTests(TestCase):
             self.directory.child("changes.xml").setContent(b"newer")
             return True
 
-        self.topics.copy_by(copy)
-        fetched = await self.topics.fetch(LIST)
+        topics = OwnTopics(
+            self.others, StrictPolicy(), HERE, self.directory, execute, copy_file=copy
+        )
+        fetched = await topics.fetch(LIST)
         self.assertEqual(fetched.content, Content(b"newer", "text/xml; charset=utf-8"))
-        await self.topics.fetch(ELSEWHERE)
+        await topics.fetch(ELSEWHERE)
         self.assertEqual(asked, ["/changes.xml"])
 
     async def test_own_files_are_read_where_they_lie(self) -> None:
@@ -114,12 +116,12 @@ class ServedTopicsTests(TestCase):
         self.feeds = {f"{HERE}/feeds/dave.xml": Content(b"<rss/>", "application/rss+xml")}
         self.others = FakeFetcher({ELSEWHERE: b"<rss/>"})
         directory = FilePath(self.mktemp())
-        self.topics = OwnTopics(self.others, StrictPolicy(), HERE, directory, execute)
-        self.topics.serve(
-            [
-                ServedTopics(f"{HERE}/feeds/", self.read),
-                ServedTopics("https://static.example/", self.read),
-            ]
+        served = [
+            ServedTopics(f"{HERE}/feeds/", self.read),
+            ServedTopics("https://static.example/", self.read),
+        ]
+        self.topics = OwnTopics(
+            self.others, StrictPolicy(), HERE, directory, execute, lambda: served
         )
         self.asked: list[str] = []
 

@@ -53,6 +53,7 @@ KIT = """
     class Maker:
         help = "For tests."
         options = Options
+        needs = ()
 
         def __init__(self, name):
             self.name = name
@@ -74,8 +75,7 @@ KIT = """
 
     @implementer(INotifierMaker)
     class Notifier(Maker):
-        def make(self, options, outbound):
-            raise NotImplementedError("makers are only looked at")
+        pass
 """
 
 
@@ -266,6 +266,20 @@ class RefusedTests(DiscoveryTestCase):
         self.assertIn("its options are <class 'dict'>; they must be an attrs class", message)
         self.assertIn("its options are Options(size=1);", message)
         self.assertIn("its options are None;", message)
+
+    def test_needs(self) -> None:
+        self.drop(
+            "bad",
+            """
+            from KIT import Sink
+            first, second = Sink("a"), Sink("b")
+            first.needs = "clock"
+            second.needs = (None,)
+            """,
+        )
+        message = self.refusal()
+        self.assertIn("its needs are 'clock'; they must be a tuple of the names", message)
+        self.assertIn("its needs are (None,);", message)
 
     def test_help(self) -> None:
         self.drop("bad", "from KIT import Sink\nsink = Sink('x')\nsink.help = None")

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from textwrap import dedent
@@ -37,10 +38,13 @@ from rsscloud_broker.interfaces import (
     IFrontDoor,
     INotifier,
     IOutbound,
+    NotifierParts,
     OutboundReply,
     OutboundRequest,
 )
 from rsscloud_broker.model import Callback, Intent, Notification, Outcome, Ping
+from rsscloud_broker.runtime.plugin_building import make_all
+from rsscloud_broker.runtime.plugin_discovery import Makers
 from rsscloud_broker.testing import front_door_parts, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from tests.processes import BIN
@@ -291,6 +295,12 @@ class FakeOutbound:
         return OutboundReply(self.status, {}, body if self.echo else b"hello", request.url)
 
 
+def made(kind: str, maker: Any, table: Mapping[str, object], parts: object) -> Any:
+    """What a maker makes when it is given what it needs, as the broker gives it."""
+    (part,) = make_all(Makers(), kind, [(maker, build(maker.options, table, ""))], parts)
+    return part
+
+
 class ExampleTestCase(SynchronousTestCase):
     module: ClassVar[str]
 
@@ -312,10 +322,8 @@ class LineLogTests(ExampleTestCase):
         def in_thread(call: Any, *arguments: Any) -> Deferred[Any]:
             return succeed(call(*arguments))
 
-        self.sink = maker.make(
-            build(maker.options, {"path": str(self.path)}, ""),
-            sink_parts(public_directory=FilePath(self.mktemp()), in_thread=in_thread),
-        )
+        parts = sink_parts(public_directory=FilePath(self.mktemp()), in_thread=in_thread)
+        self.sink = made("sinks", maker, {"path": str(self.path)}, parts)
 
     def test_interface(self) -> None:
         self.assertTrue(verifyObject(IEventSink, self.sink))
@@ -339,7 +347,7 @@ class JsonPostTests(ExampleTestCase):
 
     def make(self, outbound: FakeOutbound, **table: object) -> Any:
         maker = self.example.JsonPostMaker()
-        return maker.make(build(maker.options, table, ""), outbound)
+        return made("notifiers", maker, table, NotifierParts(outbound))
 
     def notify(self, outbound: FakeOutbound, **table: object) -> Outcome:
         notification = Notification(self.topic, self.callback)
@@ -395,7 +403,7 @@ class HelloPingTests(ExampleTestCase):
         maker = self.example.HelloPingMaker()
         clock = Clock(12.0)
         parts = front_door_parts(broker=self.broker, clock=clock)
-        self.door = maker.make(build(maker.options, {"repeat_window": 5}, ""), parts)
+        self.door = made("front_doors", maker, {"repeat_window": 5}, parts)
         (self.route,) = self.door.routes()
 
     def get(self, query: str) -> tuple[int, str]:

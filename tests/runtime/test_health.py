@@ -131,7 +131,7 @@ class PartTests(SynchronousTestCase):
 
     def test_listeners(self) -> None:
         first, second = services = [Service(), Service()]
-        check = health.listeners(services)
+        check = health.listeners(lambda: services)
         first.startService()
         self.assertIn("1 of 2 endpoints are closed", self.fault(check))
         second.startService()

@@ -15,7 +15,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.accounts import check_name, digest_of
-from rsscloud_broker.composition.server import make_broker
+from rsscloud_broker.composition.server import Server
 from rsscloud_broker.config import Config
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.runtime.local_sign_in import LINK_LIFE, NAME, LocalSignIn
@@ -137,7 +137,7 @@ class TerminalTests(SynchronousTestCase):
 class ComposedTests(SynchronousTestCase):
     def made(self, *, is_local: bool) -> list[LocalSignIn]:
         config = evolve(Config(), public_url="https://broker.example", listen=("tcp:8080",))
-        broker = make_broker(config, reactor, is_local=is_local)
+        broker = Server(config, reactor, is_local=is_local).service
         return [part for part in broker if isinstance(part, LocalSignIn)]
 
     def test_only_on_request(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.composition import server
+from rsscloud_broker.composition.server import Server
 from rsscloud_broker.runtime import memory
 from rsscloud_broker.runtime.memory import (
     GARBAGE,
@@ -41,7 +41,7 @@ class CollectionsTests(SynchronousTestCase):
         gc.set_threshold(1)
         starting = importlib.reload(importlib.import_module("rsscloud_broker.tap"))
         self.assertEqual(gc.get_threshold()[0], GARBAGE_AT_START)
-        self.assertIs(starting.makeService, server.makeService)
+        self.assertIs(starting.Server, Server)
 
 
 class ReturnLargeBlocksTests(SynchronousTestCase):

@@ -21,13 +21,14 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 from rsscloud_broker.runtime.plugin_building import (
+    Given,
     make_all,
     make_notifiers,
     protocols,
     pushed_prefixes,
 )
 from rsscloud_broker.runtime.plugin_discovery import Makers, PluginError, discover
-from rsscloud_broker.testing import FakeNotifier, FakeOutbound, RecordingSink
+from rsscloud_broker.testing import FakeNotifier, RecordingSink, sink_parts
 
 
 @frozen
@@ -44,6 +45,7 @@ class Maker:
     make: Callable[[Any, Any], Any]
     help: str = "For tests."
     options: type = field(default=Options)
+    needs: tuple[str, ...] = ()
 
 
 @implementer(IPushesContent)
@@ -105,6 +107,49 @@ class MakingTests(SynchronousTestCase):
         sink = RecordingSink()
         chosen = [(Maker("a", lambda options, parts: (options, parts) and sink), Options())]
         self.assertEqual(make_all(Makers(), "sinks", chosen, None), [sink])
+
+    def test_given_what_it_needs(self) -> None:
+        sink, given = RecordingSink(), list[Any]()
+
+        def make(options: Any, parts: Any) -> Any:
+            given.append(parts)
+            return sink
+
+        maker = Maker("a", make, needs=("clock",))
+        parts = sink_parts()
+        make_all(Makers(), "sinks", [(maker, Options())], parts)
+        self.assertIs(given[0].clock, parts.clock)
+        other = object()
+        make_all(Makers(), "sinks", [(maker, Options())], parts, clock=other)
+        self.assertIs(given[1].clock, other)
+
+    def test_needs_what_does_not_exist(self) -> None:
+        maker = Maker("mine", raising(AssertionError()), needs=("clock", "colour", "pages"))
+        self.assertEqual(
+            self.refusal("sinks", maker),
+            "the sink 'mine' of tests.runtime.test_plugin_building needs 'colour', 'pages', which "
+            "does not exist; sinks may need: blocks, bus, clock, copy_file, counters, has_hub, "
+            "history, in_thread, notifiers, outbound, public_directory, public_url, store; mend or "
+            "uninstall it, or set enabled = false in [sinks.mine]",
+        )
+
+    def test_uses_what_it_does_not_need(self) -> None:
+        maker = Maker("mine", lambda options, parts: parts.store, needs=("clock",))
+        error = self.assertRaises(
+            PluginError, make_all, Makers(), "sinks", [(maker, Options())], sink_parts()
+        )
+        self.assertIn(
+            "the sink 'mine' of tests.runtime.test_plugin_building cannot be made: make() raised "
+            "AttributeError: the sink 'mine' of tests.runtime.test_plugin_building uses 'store', "
+            "which it does not name in needs",
+            str(error),
+        )
+
+    def test_what_is_given_cannot_be_changed(self) -> None:
+        given = Given("the sink 'mine'", {"clock": 1})
+        with self.assertRaisesRegex(AttributeError, "the sink 'mine' must not change"):
+            given.clock = 2
+        self.assertEqual(given.clock, 1)
 
     def test_make_raises(self) -> None:
         for error, said in (
@@ -171,7 +216,7 @@ class MakingTests(SynchronousTestCase):
             (Maker(name, lambda options, outbound: FakeNotifier("pigeon")), Options())
             for name in ("a", "b")
         ]
-        error = self.assertRaises(PluginError, make_notifiers, Makers(), chosen, FakeOutbound())
+        error = self.assertRaises(PluginError, make_notifiers, Makers(), chosen, None)
         self.assertEqual(
             str(error),
             "two notifiers carry the protocol 'pigeon': the notifier 'a' of "

@@ -17,7 +17,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.composition.monitoring import Monitoring
+from rsscloud_broker.composition.server import Server
 from rsscloud_broker.config import (
     Config,
     ConfigError,
@@ -28,7 +28,8 @@ from rsscloud_broker.config import (
     Topics,
     loads,
 )
-from rsscloud_broker.runtime.reloading import Parts, Reloading, settings
+from rsscloud_broker.runtime.plugin_discovery import Makers
+from rsscloud_broker.runtime.reloading import Reloading, Taker, settings
 from rsscloud_broker.runtime.signals import reload_at_hangup, reopen_at_request
 
 
@@ -46,6 +47,9 @@ class Recorder:
 
     def change_body_limit(self, limit: int) -> None:
         self.told.append(("limit", limit))
+
+    def allow_descriptors(self, needed: int) -> None:
+        self.told.append(("descriptors", needed))
 
 
 @define
@@ -69,20 +73,18 @@ class Renewed:
 
 class ReloadingTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.parts = {name: Recorder() for name in ("topics", "callbacks", "http", "admission")}
-        self.access = Recorder()
-        self.connections: list[int] = []
+        names = ("topic_clients", "outbound", "limits", "admission", "access", "service")
+        self.parts = {name: Recorder() for name in names}
         self.certificate = Renewed()
         self.running = Config()
         self._events = self.enterContext(capturedLogs())
         self._read = 0
 
-    def make(self) -> Reloading:
-        parts: Any = self.parts
-        takers = Parts(
-            **parts, access=self.access, allow_connections=self.connections.append
-        ).takers()
-        return Reloading(self.running, takers, [self.certificate], None)
+    def make(self, **takers: Taker) -> Reloading:
+        """What reloads the configuration of a server with such parts."""
+        server = Server(self.running, None, Makers())
+        vars(server).update(self.parts, outgoing=500)
+        return Reloading(self.running, {**server.takers, **takers}, [self.certificate], None)
 
     def said(self) -> list[str]:
         """The lines that were logged since the last call."""
@@ -92,7 +94,7 @@ class ReloadingTests(SynchronousTestCase):
 
     def told(self) -> list[tuple[Any, ...]]:
         """The changes that were applied to any of the parts."""
-        return [one for part in (*self.parts.values(), self.access) for one in part.told]
+        return [one for part in self.parts.values() for one in part.told]
 
     def test_nothing_new(self) -> None:
         self.certificate.until = ""
@@ -119,13 +121,14 @@ class ReloadingTests(SynchronousTestCase):
         self.assertEqual(
             {name: part.told for name, part in self.parts.items()},
             {
-                "topics": [("allow", new.egress.topic_networks), ("limit", 2000)],
-                "callbacks": [("allow", new.egress.callback_networks)],
-                "http": [("change", new.http)],
+                "topic_clients": [("allow", new.egress.topic_networks), ("limit", 2000)],
+                "outbound": [("allow", new.egress.callback_networks)],
+                "limits": [("change", new.http)],
                 "admission": [("change", new.limits)],
+                "access": [("change", new.topics)],
+                "service": [("descriptors", 505)],
             },
         )
-        self.assertEqual((self.access.told, self.connections), ([("change", new.topics)], [5]))
         self.assertEqual(
             self.said()[1],
             "info: Changed: [egress] allow_topics, [egress] allow_callbacks, "
@@ -227,8 +230,7 @@ class ReloadingTests(SynchronousTestCase):
         def fail(new: Config) -> None:
             raise ZeroDivisionError("in a part")
 
-        reloading = self.make()
-        reloading.take_too("[topics]", fail)
+        reloading = self.make(**{"[topics]": fail})
         reloading.reload(lambda: Config(topics=Topics(body_limit=2000)))
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
         self.assertIn("critical: Taking over the configuration failed, perhaps", self.said()[-1])
@@ -249,8 +251,7 @@ class ReloadingTests(SynchronousTestCase):
         self.assertIn(
             "warn: What has changed in these keys needs a restart: [log] level.", self.said()
         )
-        reloading.take_too("[log]", taken.append)
-        reloading.reload(lambda: new)
+        self.make(**{"[log]": taken.append}).reload(lambda: new)
         self.assertEqual(taken, [new])
 
     def test_keys_are_written_as_in_the_manual(self) -> None:
@@ -258,8 +259,15 @@ class ReloadingTests(SynchronousTestCase):
         self.assertEqual(found["[polling] min_interval"], 60.0)
         self.assertEqual(found["listen"], ("tcp:5337",))
         self.assertIn("[egress] name_servers", found)
-        for keys in Parts(*[None] * 6).takers():  # type: ignore[arg-type] # it only names them
+        for keys in takers():
             self.assertTrue([key for key in found if key.startswith(keys)], keys)
+
+
+def takers() -> set[str]:
+    """All keys that are taken, where the broker writes its log itself."""
+    server: Any = Server(Config(), None, Makers())
+    server.observer = server.logs
+    return set(server.takers)
 
 
 class ManualTests(SynchronousTestCase):
@@ -268,8 +276,7 @@ class ManualTests(SynchronousTestCase):
         text = page.read_text(encoding="utf-8")
         table = text.partition(".. _reloading:")[2].partition("All other keys need a restart.")[0]
         named = set(re.findall(r"``(\[\w+\](?: \w+)?)``", table))
-        monitoring = Monitoring(*[None] * 6)  # type: ignore[arg-type] # as above
-        taken = {*Parts(*[None] * 6).takers(), *monitoring.takers(), "[log]"}  # type: ignore[arg-type] # as above
+        taken = takers()
         # The keys of a table that is taken as a whole need not be named.
         whole = {keys for keys in taken if " " not in keys}
         single = {keys for keys in taken if keys.split()[0] not in whole}

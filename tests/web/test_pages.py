@@ -55,7 +55,7 @@ class Announcements:
 class PagesTests(SynchronousTestCase):
     def render(self, title: str, template: str, **slots: str) -> Any:
         """The parsed page."""
-        return self.parsed(Pages({"/"}).render(title, template, **slots))
+        return self.parsed(Pages(lambda: {"/"}).render(title, template, **slots))
 
     def parsed(self, rendering: Coroutine[Any, Any, bytes]) -> Any:
         """The parsed page that a coroutine renders."""
@@ -93,7 +93,7 @@ class PagesTests(SynchronousTestCase):
 
     def test_navigation(self) -> None:
         """It has the pages that are served, and marks the one that is open."""
-        pages = Pages({"/", "/pingSiteForm", "/docs", "/log", "/no_page"})
+        pages = Pages(lambda: {"/", "/pingSiteForm", "/docs", "/log", "/no_page"})
         for here, current in (("/docs", ["/docs"]), ("", []), ("/elsewhere", [])):
             page = self.parsed(pages.render("t", "error.html", heading="h", message="m", here=here))
             links = page.xpath("//header/nav/ul/li/a/@href")
@@ -283,11 +283,10 @@ class ViewerTests(SynchronousTestCase):
 
     def pages(self, callers: ICallers | None) -> dict[str, Answer]:
         doors = ALL_DOORS | {"public_lists", "stats"}
-        parts = evolve(House(self, doors=doors).parts, callers=callers)
+        pages = Pages(lambda: root.pages | {"/signin"})
+        parts = evolve(House(self, doors=doors).parts, callers=callers, pages=pages)
         makers = [getattr(bundled, name) for name in sorted(doors)]
         root = Root([maker.make(maker.options(), parts) for maker in makers], PUBLIC_URL)
-        pages: Any = parts.pages
-        pages.link_to(root.pages | {"/signin"})
         house = House(self, root=root)
         paths = ("/", "/docs", "/log", "/topic", "/topic?url=x", "/changes", "/stats", "/doctor")
         return {path: house.ask("GET", path) for path in paths}

@@ -31,7 +31,7 @@ class ListsTestCase(SynchronousTestCase):
         self.clock = Clock(NOON)
         parts = front_door_parts(
             topics=self.view,
-            pages=Pages({"/changes"}),
+            pages=Pages(lambda: {"/changes"}),
             public_url=PUBLIC_URL,
             running=ALL_DOORS,
             clock=self.clock,

@@ -114,7 +114,7 @@ class HostingHouse(AccountHouse):
             self.broker_store, detector, self.bus, self.clock, access, self.space
         )
         self.callers = Callers(self.accounts, public_url)
-        pages = Pages()
+        pages = Pages(lambda: root.pages)
         door_parts = front_door_parts(
             pages=pages,
             clock=self.clock,
@@ -151,7 +151,6 @@ class HostingHouse(AccountHouse):
             RssCloudDoor(RssCloudOptions(), door_parts),
         ]
         root = Root(doors, public_url)
-        pages.link_to(root.pages)
         self.limits = HTTPLimits(http or Http(trusted_proxies=(PROXY,)), self.clock)
         self.factory = bounded_site(root, self.limits, counters, pages.error)
 

@@ -175,7 +175,7 @@ class RiverSite(AccountHouse):
         super().__init__(case, PATIENT)
         self.river = FakeRiver()
         callers = Callers(self.accounts, PUBLIC_URL)
-        pages = Pages()
+        pages = Pages(lambda: root.pages)
         shared: dict[str, Any] = {
             "pages": pages,
             "clock": self.clock,
@@ -212,7 +212,6 @@ class RiverSite(AccountHouse):
             self.door,
         ]
         root = Root(doors, PUBLIC_URL)
-        pages.link_to(root.pages)
         self.factory = bounded_site(root, self.limits, Counters(), pages.error)
 
     def browser(self, name: str = "dave", source: str = "192.0.2.7") -> Browser:

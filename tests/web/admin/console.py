@@ -58,6 +58,7 @@ class ConsoleCase(BrokerTestCase):
 
     def setUp(self) -> None:
         super().setUp()
+        self.served: list[ServedTopics] = []
         verbs = Administration(
             self.store,
             self.store,
@@ -68,12 +69,13 @@ class ConsoleCase(BrokerTestCase):
             self.counters,
             lambda: {"distribution": 3},
             (Workers(self.clock, "files", 2),),  # type: ignore[arg-type] # it starts no thread
+            lambda: self.served,
         )
         self.verbs = verbs
         verbs.following.startService()
         self.addCleanup(verbs.following.stopService)
         self.people = AccountHouse(self, PATIENT)
-        pages = Pages(announcements=verbs.following)
+        pages = Pages(lambda: root.pages, verbs.following)
         parts = front_door_parts(
             broker=self.broker,
             pages=pages,
@@ -89,7 +91,6 @@ class ConsoleCase(BrokerTestCase):
         makers = [getattr(bundled, name) for name in DOORS]
         doors = [maker.make(maker.options(), parts) for maker in makers]
         limits, root = HTTPLimits(Http(), self.clock), Root(doors, PUBLIC_URL)
-        pages.link_to(root.pages)
         self.factory = bounded_site(root, limits, self.counters, pages.error)
         self.dave = self.token("dave", "admin")
         self.one = self.subscribe()
@@ -111,7 +112,7 @@ class ConsoleCase(BrokerTestCase):
         self.result(self.verbs.block("alice", "source", "192.0.2.0/24", "a test"))
         self.result(self.verbs.announce("alice", "Hello"))
         self.taken_down: list[tuple[str, str]] = []
-        self.verbs.serve([ServedTopics("http://feeds.example/spam", _read, self._take_down)])
+        self.served.append(ServedTopics("http://feeds.example/spam", _read, self._take_down))
         self.successResultOf(
             self.store.record_hosts([HostState("reader.example:8000", 7, NOW + 600)])
         )

@@ -125,6 +125,7 @@ class HelloPingMaker:
     name = "hello_ping"
     help = "Takes pings by GET /hello-ping?url=URL."
     options = HelloPingOptions
+    needs = ("broker", "clock")
 
     def make(self, options: HelloPingOptions, parts: FrontDoorParts) -> IFrontDoor:
         return HelloPing(options, parts)

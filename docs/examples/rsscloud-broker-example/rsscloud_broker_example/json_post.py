@@ -22,7 +22,13 @@ from attrs.validators import ge
 from zope.interface import implementer
 
 from rsscloud_broker.errors import OutboundError
-from rsscloud_broker.interfaces import INotifier, INotifierMaker, IOutbound, OutboundRequest
+from rsscloud_broker.interfaces import (
+    INotifier,
+    INotifierMaker,
+    IOutbound,
+    NotifierParts,
+    OutboundRequest,
+)
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
 
 
@@ -90,6 +96,7 @@ class JsonPostMaker:
     name = "json_post"
     help = "Calls subscribers back by a POST of JSON."
     options = JsonPostOptions
+    needs = ("outbound",)
 
-    def make(self, options: JsonPostOptions, outbound: IOutbound) -> INotifier:
-        return JsonPost(options, outbound)
+    def make(self, options: JsonPostOptions, parts: NotifierParts) -> INotifier:
+        return JsonPost(options, parts.outbound)

@@ -64,6 +64,7 @@ class LineLogMaker:
     name = "line_log"
     help = "Writes a line to a file for every event."
     options = LineLogOptions
+    needs = ("in_thread",)
 
     def make(self, options: LineLogOptions, parts: SinkParts) -> IEventSink:
         return LineLog(options, parts)

@@ -118,6 +118,7 @@ class NoticesMaker:
     name = "notices"
     help = "A board of notices at /notices."
     options = NoticesOptions
+    needs = ("callers", "database", "public_url", "publisher")
     tables = AppTables(metadata, "rsscloud_broker_example:migrations", "0001")
 
     def make(self, options: NoticesOptions, parts: AppParts) -> IApp:
