@@ -131,9 +131,8 @@ class Server(Foundation):
     def pollers(self) -> Sequence[core.Poller]:
         """What polls topics; none if nothing is to be polled."""
         polling = self.config.polling
-        return (
-            [core.Poller(self.store, self.detector, self.clock, polling)] if polling.enabled else []
-        )
+        poller = core.Poller(self.store, self.detector, self.clock, polling)
+        return [poller] if polling.enabled else []
 
     @part
     def broker(self) -> core.Broker:
