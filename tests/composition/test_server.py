@@ -5,6 +5,7 @@ The tests in tests/e2e start the whole broker.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -25,6 +26,7 @@ from rsscloud_broker.config import Config, ConfigError
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.interfaces import (
+    App,
     AppParts,
     FrontDoorParts,
     IEventSink,
@@ -33,6 +35,7 @@ from rsscloud_broker.interfaces import (
     ISinkMaker,
     NotifierParts,
     Parsing,
+    ServedTopics,
     SinkParts,
 )
 from rsscloud_broker.model import Ping
@@ -42,6 +45,7 @@ from rsscloud_broker.runtime.command_line import LOOPBACK, Options
 from rsscloud_broker.runtime.plugin_discovery import Makers, select
 from rsscloud_broker.runtime.service import MOMENT, STOP_WITHIN, BrokerService
 from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSinkOptions
+from rsscloud_broker.testing import FakeNotifier, RecordingSink
 from rsscloud_broker.testing.clock import Clock
 from tests.notes import NotesOptions, make_notes
 
@@ -310,6 +314,33 @@ class ThingsTests(SynchronousTestCase):
             "the front door 'parts' of tests.composition.test_server uses 'broker', which it does "
             "not name in needs",
         )
+
+
+class AppPartsTests(SynchronousTestCase):
+    def test_parts_of_applications_are_used(self) -> None:
+        async def read(url: str) -> None:
+            return None
+
+        sink, service, own = RecordingSink(), Service(), FakeNotifier("a-river")
+        topics = ServedTopics("http://broker.example/feeds/", read)
+        first = App("a", sinks=[sink], notifiers=[own])
+        second = App("b", services=[service], topics=[topics])
+        makers = Makers(
+            apps={
+                app.name: AppMaker(app.name, "for tests", NotesOptions, partial(_made, app))
+                for app in (first, second)
+            }
+        )
+        apps = {name: {"enabled": True} for name in makers.apps}
+        server = Server(Config(data=self.mktemp(), apps=apps), reactor, makers)
+        self.assertIn(service, list(server.service))
+        self.assertIn(sink, server.sinks)
+        self.assertEqual(server.broker.protocols, {"a-river"})
+        self.assertEqual(server.served_topics, [topics])
+
+
+def _made(app: App, options: NotesOptions, parts: AppParts) -> App:
+    return app
 
 
 class HubTests(SynchronousTestCase):
