@@ -393,7 +393,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/breakers.py",
-        "return min(self._first_pause * 2.0**doublings, LONGEST_PAUSE)",
+        "return backoff(self._first_pause, failures - THRESHOLD, LONGEST_PAUSE)",
         "return self._first_pause",
         "delivery.test_breakers",
         "A host that is dead for weeks is called each minute.",
@@ -718,8 +718,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/notifiers/websub.py",
-        "{}, accept=confirms, redirects=0,",
-        "{}, accept=confirms, redirects=5,",
+        'OutboundRequest("GET", url), confirms, _NOT_NOW)',
+        'OutboundRequest("GET", url, redirects=5), confirms, _NOT_NOW)',
         "delivery.notifiers.test_websub",
         "An open redirect somewhere confirms subscriptions for its site.",
     ),
@@ -839,7 +839,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "outbound/client.py",
-        "if not location or len(hops) == redirects:",
+        "if not location or len(hops) == request.redirects:",
         "if not location:",
         "outbound.test_redirects outbound.test_client",
         "A chain of redirects keeps the broker busy without end.",
@@ -1078,7 +1078,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "outbound/couriers/confinement.py",
-        "_check(libc.prctl(_PDEATHSIG, signal.SIGKILL, 0, 0, 0))",
+        "_check(libc.prctl(_Prctl.PDEATHSIG, signal.SIGKILL, 0, 0, 0))",
         "pass",
         "outbound.couriers.test_confinement",
         "Couriers of a broker that was killed stay, and keep its memory.",

@@ -406,7 +406,7 @@ hosting = AppMaker(
     needs=(
         *("accounts", "callers", "clock", "database", "has_hub"),
         *("pages", "parse", "public_url", "publisher"),
-        *("rate_limit", "running"),
+        "rate_limit",
     ),
 )
 
