@@ -128,7 +128,11 @@ class DescriptorTests(EndToEndTestCase):
 
 
 class StartErrorTests(EndToEndTestCase):
-    """Each is one clear message and an exit status."""
+    """Each is one clear message and an exit status.
+
+    What else may be wrong is tested without a start, in ``tests.runtime.test_start_checks``,
+    ``tests.config.test_config``, ``tests.plugins`` and ``tests.http.test_listening``.
+    """
 
     def twistd(self, *arguments: object, **env: str) -> CompletedProcess[str]:
         return run(
@@ -176,12 +180,6 @@ class StartErrorTests(EndToEndTestCase):
         self.assertIn("another broker", said)
         broker.restart()  # one that was killed holds nothing
 
-    def test_no_such_endpoint(self) -> None:
-        self.assertIn("smoke:5337", self.complaint("--listen", "smoke:5337"))
-        for endpoint in ("smoke:5337", "tcp:many", "tcp", "tcp:99999"):
-            with self.subTest(endpoint):
-                self.assertIn(endpoint, self.complaint_here("--listen", endpoint))
-
     def test_a_socket_in_no_directory(self) -> None:
         said = self.complaint("--listen", "unix:/no/such/x.sock")
         self.assertIn("cannot listen: /no/such/x.sock", said)
@@ -205,40 +203,6 @@ class StartErrorTests(EndToEndTestCase):
         said = self.complaint_here("--config", file)
         self.assertIn("[sinks.archive] units: unknown key; the nearest known is 'unit'", said)
         self.assertIn("[sinks.archiv]: no such plugin was found", said)
-
-    def test_no_configuration(self) -> None:
-        self.assertIn("/no/such.toml: cannot be read", self.complaint("--config", "/no/such.toml"))
-
-    def test_broken_plugin(self) -> None:
-        path = self.directory()
-        plugins = path / "rsscloud_broker" / "plugins"
-        plugins.mkdir(parents=True)
-        (plugins / "broken.py").write_text("import no_such_module\n", encoding="utf-8")
-        done = self.twistd(PYTHONPATH=str(path))
-        self.assertEqual((done.returncode, done.stdout), (1, ""))
-        # Twisted has logged where the import failed, for the author; then we speak.
-        said = done.stderr.partition("rsscloud-broker: plugins cannot be used:")[2]
-        self.assertNotIn("Traceback", said)
-        self.assertIn("rsscloud_broker.plugins.broken", said)
-        self.assertIn("No module named 'no_such_module'", said)
-        self.assertIn("found: ", said)
-
-    def test_what_is_no_database(self) -> None:
-        data = self.directory()
-        database = data / "broker.sqlite"
-        database.write_bytes(b"This is a text and no database.\n" * 100)
-        said = self.complaint("--data", data)
-        self.assertIn(str(database), said)
-        self.assertIn("not a database", said)
-
-    def test_a_database_that_cannot_be_opened(self) -> None:
-        data = self.directory()
-        (data / "broker.sqlite").mkdir()
-        self.assertIn(str(data), self.complaint("--data", data))
-
-    def test_data_that_is_a_file(self) -> None:
-        file = self.written("")
-        self.assertIn(str(file), self.complaint("--data", file))
 
     def test_a_wrong_option_names_the_right_ones(self) -> None:
         done = self.twistd("--nonsense")
