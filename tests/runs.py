@@ -67,6 +67,7 @@ LONGER = frozenset(
         # Documents, calls and programs that are out to break the broker.
         "tests.outbound.couriers.test_confinement.ConfinedCourierTests",
         "tests.outbound.couriers.test_hostile_documents",
+        "tests.outbound.couriers.test_parsers.CostlyTests",
         "tests.e2e.test_hang_ups",
         # A thousand watch, and hosts that say nothing.
         "tests.e2e.test_event_log.EventLogTests.test_a_thousand_watch_while_subscribers_are_notified",
