@@ -49,7 +49,8 @@ LONGER = frozenset(
         # Operations of many threads and processes on one database meet.
         "tests.storage.test_races",
         "tests.storage.test_upgrade.AtOnceTests",
-        # Brokers and couriers are killed again and again, or at every moment.
+        # Brokers, couriers and commands are killed again and again, or at every moment.
+        "tests.commands.test_following.KilledTests",
         "tests.outbound.couriers.test_crew.DeathTests",
         "tests.outbound.couriers.test_fork_server",
         "tests.e2e.test_couriers.KilledCouriersTests",

@@ -86,8 +86,6 @@ class Command(ProcessProtocol):
 class ProcessTests(TestCase):
     """A test case for commands that need a reactor: each is a process, with real sockets."""
 
-    timeout = 60
-
     def start(self, *arguments: str) -> Command:
         command = Command()
         code = "from rsscloud_broker.commands import main; main(prog_name='rsscloud-broker')"

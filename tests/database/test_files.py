@@ -32,8 +32,6 @@ running: Any = reactor
 class FilesTests(TestCase):
     """Each test does something to the files of a running store."""
 
-    timeout = 30
-
     def setUp(self) -> None:
         url = file_database(self)
         self.store: Store = threaded_store(self, url)

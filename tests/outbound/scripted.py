@@ -55,8 +55,6 @@ class ScriptedFactory(Factory[Scripted]):
 
 
 class CallbackClientTestCase(TestCase):
-    timeout = 30
-
     def serve(self, *answers: bytes | Callable[[Scripted], None], tls: Any = None) -> None:
         self.server = ScriptedFactory(*answers)
         self.port = listen(self, self.server, tls)

@@ -21,8 +21,6 @@ from rsscloud_broker.outbound.http1 import Answer, Http1, Message, NotConnected
 
 
 class ConnectingTests(TestCase):
-    timeout = 30
-
     def begin(self, address: str = "192.0.2.1") -> tuple[Http1, Deferred[Answer]]:
         """Begin a request at an address that nobody has (RFC 5737, RFC 3849)."""
         connection = Http1(

@@ -22,8 +22,6 @@ DATE = "Sat, 21 Nov 2026 07:28:00 GMT"
 
 
 class FetchingTestCase(TestCase):
-    timeout = 30
-
     def setUp(self) -> None:
         self.pages = Pages({})
         self.base = f"http://127.0.0.1:{serve(self, self.pages)}"

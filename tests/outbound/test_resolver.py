@@ -22,8 +22,6 @@ from tests.name_server import NameServer
 
 
 class ResolverTests(TestCase):
-    timeout = 30
-
     def setUp(self) -> None:
         self.server = NameServer(
             {

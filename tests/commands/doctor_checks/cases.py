@@ -20,8 +20,6 @@ from tests.processes import free_port
 
 
 class DoctorTestCase(TestCase):
-    timeout = 60
-
     def setUp(self) -> None:
         self.home = Path(self.mktemp()).absolute()
         self.data = self.home / "data"

@@ -77,7 +77,6 @@ class CrewTestCase(TestCase):
     :cvar command: what the courier runs.
     """
 
-    timeout = 60
     command: Sequence[str] = COMMAND
 
     def setUp(self) -> None:

@@ -34,8 +34,6 @@ def stand_still_until_ended(process: int) -> None:
 class ParsersTestCase(TestCase):
     """Parsers with real processes, whose timers the test moves."""
 
-    timeout = 60
-
     def setUp(self) -> None:
         self.clock = Clock()
         self.parsers = self.made()

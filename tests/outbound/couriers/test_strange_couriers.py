@@ -159,7 +159,7 @@ class StrangeProgramTests(StrangeProgramTestCase):
 class GarbledBatchTests(TestCase):
     """A courier that gets something strange: it ends by itself, or fails this call alone."""
 
-    timeout = 60
+    timeout = 120
 
     def sent_to_a_courier(self, data: bytes) -> bytes:
         """Send something to a courier, and read what it sends until its end."""

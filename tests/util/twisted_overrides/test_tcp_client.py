@@ -63,8 +63,6 @@ class Factory(ClientFactory):
 
 
 class ConnectTCPTests(TestCase):
-    timeout = 30
-
     def setUp(self) -> None:
         self.clock = Clock()
         self.network: Any = Network(reactor, self.clock)
