@@ -123,6 +123,7 @@ PROGRAMS = (
     "multiprocessing",
     "subprocess",
     "tests.commands.cases",
+    "tests.outbound.couriers.crashing",
     "tests.outbound.couriers.fixture",
     "tests.curl",
     "tests.e2e",
