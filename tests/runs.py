@@ -40,6 +40,7 @@ LONGER = frozenset(
         "tests.e2e.test_pgbouncer",
         # Nodes of a cluster end, stand still, have wrong clocks and lose hints.
         "tests.e2e.test_cluster.ClocksTests",
+        "tests.e2e.test_cluster.ClusterTests.test_pings_of_one_topic_at_all_nodes_share_fetches",
         "tests.e2e.test_cluster.ClusterTests.test_node_that_is_asked_to_stop_hands_its_work_over",
         "tests.e2e.test_cluster.ClusterTests"
         ".test_node_that_stood_still_records_nothing_under_lost_claims",
@@ -59,6 +60,9 @@ LONGER = frozenset(
         "tests.e2e.test_durability.KilledWhilePingedTests",
         "tests.e2e.test_durability.LeaseTests",
         "tests.e2e.test_hosting.KilledWhileSavingTests",
+        "tests.e2e.test_hosting.AtOnceTests",
+        "tests.e2e.test_river.ForeignTests.test_renewed_after_a_crash_and_a_day",
+        "tests.e2e.test_river_page.ReadingTests.test_a_broken_connection",
         "tests.e2e.test_kill",
         "tests.e2e.test_relay.KilledTests",
         "tests.e2e.test_relay.FollowedFeedsTests",
@@ -67,12 +71,17 @@ LONGER = frozenset(
         "tests.e2e.test_suspects.SuspectTests.test_stop_makes_nothing_suspect",
         # Documents, calls and programs that are out to break the broker.
         "tests.outbound.couriers.test_confinement.ConfinedCourierTests",
+        "tests.outbound.couriers.test_confinement.ConfinementTests",
         "tests.outbound.couriers.test_hostile_documents",
         "tests.outbound.couriers.test_parsers.CostlyTests",
         "tests.e2e.test_hang_ups",
-        # A thousand watch, and hosts that say nothing.
+        "tests.e2e.test_hostile_documents",
+        # Thousands watch or wait for notifications, and hosts say nothing.
         "tests.e2e.test_event_log.EventLogTests.test_a_thousand_watch_while_subscribers_are_notified",
         "tests.e2e.test_fairness",
+        "tests.delivery.test_backlogs",
+        "tests.delivery.test_faults",
+        "tests.delivery.test_speed",
         "tests.e2e.test_rude_neighbours",
         "tests.e2e.test_river_streams.StreamsTests.test_a_thousand_watch",
         # Every page at every width, and with every payload in every form; every parameter.
@@ -84,10 +93,22 @@ LONGER = frozenset(
         "tests.e2e.test_writing.KeyboardTests.test_without_scripts",
         "tests.e2e.test_river_page.StrangersTests",
         # The same as a usual test does on SQLite.
+        "tests.e2e.test_accounts.AccountsTests",
+        "tests.e2e.test_console.ConsoleTests",
         "tests.e2e.test_hosting.ClientsTests.test_on_postgresql",
         "tests.e2e.test_river.OwnKindTests.test_on_postgresql",
         "tests.e2e.test_river_streams.StreamsTests.test_who_was_away_goes_on_with_postgresql",
         "tests.e2e.test_writing.SubscribersTests.test_on_postgresql",
+        # What is rare, and is tested without a process too.
+        "tests.commands.test_following.FollowTests.test_command_that_fails",
+        "tests.commands.test_following.FollowTests.test_command_that_reads_nothing",
+        "tests.commands.test_following.FollowTests.test_document_without_end",
+        "tests.commands.test_following.FollowTests.test_reader_that_goes_away",
+        "tests.commands.test_following.FollowTests.test_server_that_is_down_for_a_while",
+        "tests.e2e.test_behind_nginx.RecipeTests.test_stopping",
+        "tests.e2e.test_reload.TerminalTests",
+        "tests.e2e.test_river_page.ReadingTests.test_more_items_than_fit",
+        "tests.e2e.test_start_checks.ServerTests.test_driver_that_is_not_installed",
         # Further programs that call the broker, beside one for each protocol.
         "tests.e2e.test_foreign_clients",
         "tests.e2e.test_posting.PostingTests.test_perl",
@@ -100,22 +121,24 @@ LONGER = frozenset(
 )
 
 #: Modules whose tests start no program but take long: what every store must do, in any order of
-#: operations; and the play of thousands of subscribers, of slow hosts and of callers that flood
-#: the broker.  They are no quick tests.
+#: operations, and callers that flood the broker.  They are no quick tests.
 LONG = frozenset(
     {
         "tests.core.test_fairness",
-        "tests.delivery.test_backlogs",
-        "tests.delivery.test_faults",
-        "tests.delivery.test_speed",
         "tests.storage.test_exchange",
         "tests.storage.test_store",
         "tests.storage.test_store_machine",
     }
 )
 
-#: What takes longest in each run, and so comes first.
-SLOW = LONG | {"tests.e2e"}
+#: What takes longest, slowest first.
+SLOW = (
+    "tests.e2e.test_xss.StoredTests",
+    "tests.e2e.test_cluster_faults",
+    "tests.outbound.couriers.test_hostile_documents",
+    "tests.e2e",
+    *sorted(LONG),
+)
 
 #: What starts programs, or is a program of its own.
 PROGRAMS = (
@@ -172,13 +195,18 @@ def runs(names: Sequence[str], modules: Collection[str]) -> dict[str, list[str]]
         run = "longer" if _is_in(test, LONGER) else "quick" if _is_in(test, modules) else "usual"
         found[run].append(test)
     for tests in found.values():
-        tests.sort(key=lambda test: not _is_in(test, SLOW))
+        tests.sort(key=_place)
     return found
 
 
 def _tests_of(suite: Iterable[Any]) -> Iterator[str]:
     for each in suite:
         yield from _tests_of(each) if isinstance(each, TestSuite) else (each.id(),)
+
+
+def _place(test: str) -> int:
+    """Among the slowest tests, or after all of them."""
+    return next((place for place, slow in enumerate(SLOW) if _is_in(test, [slow])), len(SLOW))
 
 
 def _is_in(name: str, those: Iterable[str]) -> bool:

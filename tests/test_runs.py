@@ -36,6 +36,11 @@ class RunsTests(SynchronousTestCase):
             [{"test_benchmarks"}, {"test_slowest"}, {"test_urls"}],
         )
 
+    def test_slowest_first(self) -> None:
+        names = ["tests.test_benchmarks", "tests.e2e.test_kill", "tests.e2e.test_cluster_faults"]
+        found = dict.fromkeys(name.rsplit(".", 2)[0] for name in runs(names, [])["longer"])
+        self.assertEqual(list(found), names[::-1])
+
     def test_units_of_all_rooms(self) -> None:
         rooms = {name.split(".")[1] for name in quick_modules()}
         self.assertLessEqual(
