@@ -120,11 +120,17 @@ LONGER = frozenset(
     }
 )
 
-#: Modules whose tests start no program but take long: what every store must do, in any order of
-#: operations, and callers that flood the broker.  They are no quick tests.
+#: Modules and tests that start no program but take long: what every store must do, in any order of
+#: operations, and callers and hosts by the thousand.  They are no quick tests.
 LONG = frozenset(
     {
+        "tests.core.test_broker.PublishTests"
+        ".test_names_of_one_source_that_nobody_can_look_up_delay_no_other",
         "tests.core.test_fairness",
+        "tests.core.test_intents.AcceptTests.test_many_are_loaded_in_portions",
+        "tests.policy.test_limiter.ShareTests",
+        "tests.core.test_sharing.WaitTests",
+        "tests.delivery.test_retries.ClosedHostTests.test_black_hole_costs_a_probe_now_and_then",
         "tests.storage.test_exchange",
         "tests.storage.test_store",
         "tests.storage.test_store_machine",
@@ -192,7 +198,8 @@ def runs(names: Sequence[str], modules: Collection[str]) -> dict[str, list[str]]
     """
     found: dict[str, list[str]] = {run: [] for run in RUNS}
     for test in _tests_of(TestLoader().loadByNames(list(names), recurse=True)):
-        run = "longer" if _is_in(test, LONGER) else "quick" if _is_in(test, modules) else "usual"
+        is_quick = _is_in(test, modules) and not _is_in(test, LONG)
+        run = "longer" if _is_in(test, LONGER) else "quick" if is_quick else "usual"
         found[run].append(test)
     for tests in found.values():
         tests.sort(key=_place)
