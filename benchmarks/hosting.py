@@ -13,7 +13,7 @@ from benchmarks.processes import Deadline, Failed, Helper, Sample, Stopwatch
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
 from rsscloud_broker.accounts import Hasher
-from rsscloud_broker.config.accounts import Accounts
+from rsscloud_broker.config.accounts import AccountsConfig
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.accounts import add_account
 
@@ -23,7 +23,7 @@ PASSWORD = "correct horse"  # of nobody
 SIZE = 20_000
 
 #: Passwords are hashed quickly here: each is hashed once, before the measurement begins.
-_QUICK = Accounts(hash_memory_kib=8192)
+_QUICK = AccountsConfig(hash_memory_kib=8192)
 _CONFIG = """
 [apps.hosting]
 enabled = true

@@ -12,7 +12,7 @@ from benchmarks.processes import Failed, Sample
 from benchmarks.report import Line, Target, middle
 from benchmarks.rows import Settings
 from rsscloud_broker.core.polling import AT_ONCE, poll_state
-from rsscloud_broker.core.polling_plan import Pace, plan
+from rsscloud_broker.core.polling_plan import PollIntervals, plan
 from rsscloud_broker.model import Topic, TopicStatus
 
 _COUNT = 100_000
@@ -24,7 +24,7 @@ def planning(settings: Settings) -> list[Line]:
     """The CPU seconds for one plan of each topic, in batches as large as the broker's."""
     count = settings.count or _COUNT
     statuses = [_status(number) for number in range(count)]
-    pace = Pace()
+    pace = PollIntervals()
     seconds, longest = [], []
     for _ in range(settings.rounds):
         began, worst = time.process_time(), 0.0

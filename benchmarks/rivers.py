@@ -14,7 +14,7 @@ from benchmarks.report import Line, Target
 from benchmarks.rows import Settings
 from rsscloud_broker.accounts.secrets import digest_of, new_secret
 from rsscloud_broker.apps.river.feeds_sql import add_and_follow
-from rsscloud_broker.apps.river.records import Bounds
+from rsscloud_broker.apps.river.records import RiverBounds
 from rsscloud_broker.apps.river.schema import TABLES
 from rsscloud_broker.storage import migrate, open_database
 from rsscloud_broker.storage.accounts import add_account, add_session
@@ -82,7 +82,7 @@ def _readers(data: Data, feed: str, count: int) -> list[str]:
     migrate(data.url, {"river": TABLES})
     cookies = []
     now = time.time()
-    bounds = Bounds(500, 200, 90 * _DAY)
+    bounds = RiverBounds(500, 200, 90 * _DAY)
     with open_database(data.url) as connection:
         for number in range(count):
             account = add_account(connection, f"reader{number}", "", False, now)

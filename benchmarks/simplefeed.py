@@ -22,7 +22,7 @@ from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
-from rsscloud_broker.simplefeed.entries import Content, Entry, Link
+from rsscloud_broker.simplefeed.entries import Entry, EntryContent, EntryLink
 from rsscloud_broker.simplefeed.schema import TABLES
 from rsscloud_broker.storage import upgrade
 
@@ -129,8 +129,8 @@ def _grouped(count: int, size: int) -> Iterator[list[Entry]]:
             Entry(
                 "https://example.org/feed.xml",
                 _BEGAN + number,
-                links=(Link("https://example.org/feed.xml", "related"),),
-                content=Content("text", f"Change {number} of this feed, by a ping."),
+                links=(EntryLink("https://example.org/feed.xml", "related"),),
+                content=EntryContent("text", f"Change {number} of this feed, by a ping."),
             )
             for number in some
         ]

@@ -47,7 +47,7 @@ class TopicUnreadable(Refused):
         self.lasting = lasting or refused
 
 
-class TopicEnded(TopicUnreadable):
+class EndedTopic(TopicUnreadable):
     """The publisher or the operator has ended the topic, so the broker does not fetch it."""
 
     def __init__(self, url: str, reason: str) -> None:

@@ -96,6 +96,17 @@ class HouseTests(SynchronousTestCase):
             self.assertEqual(private_imports(path), [], path)
         self.assertIn("rsscloud_broker.core", private_imports(SERVER))
 
+    def test_no_two_classes_share_a_name(self) -> None:
+        """Not even in different packages: a name says what is meant wherever it stands."""
+        places: dict[str, list[str]] = {}
+        for path in sorted(PACKAGE.rglob("*.py")):
+            # What the API describes is called there as it is called in the model.
+            if path.relative_to(PACKAGE) != Path("web/admin/shapes.py"):
+                for node in ast.parse(path.read_text(encoding="utf-8")).body:
+                    if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                        places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
+        self.assertEqual({name: them for name, them in places.items() if len(them) > 1}, {})
+
     def test_modules_are_short(self) -> None:
         long = {
             str(path.relative_to(PACKAGE)): lines

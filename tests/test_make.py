@@ -11,7 +11,7 @@ from pathlib import Path
 from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
-from rsscloud_broker.config.couriers import Delivery
+from rsscloud_broker.config.couriers import DeliveryConfig
 from tests.e2e.fixture import request, until
 from tests.processes import BIN, TIMEOUT, Process, free_port, no_proxies
 
@@ -106,7 +106,7 @@ class RunTests(MakeTestCase):
         broker.wait_for(r"look \(http://localhost:5337/")
         broker.wait_for(f"at http://localhost:{port}/")
         self.assertEqual(request(f"http://127.0.0.1:{port}/").status, 200)
-        wanted = 1 + Delivery().couriers  # what forks them, and they
+        wanted = 1 + DeliveryConfig().couriers  # what forks them, and they
         until(lambda: str(descendants(broker.pid)).count("couriers.process") == wanted, "couriers")
         broker.interrupt()
         self.assertEqual(broker.wait(), -signal.SIGINT)

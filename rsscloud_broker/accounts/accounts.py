@@ -34,7 +34,7 @@ from rsscloud_broker.accounts.secrets import (
     new_secret,
     new_token,
 )
-from rsscloud_broker.config.accounts import Accounts as AccountOptions
+from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany, Unavailable
 from rsscloud_broker.interfaces import (
     Account,

@@ -16,7 +16,7 @@ from typing import Final
 
 from attrs import evolve, frozen
 
-from rsscloud_broker.config.accounts import Accounts as AccountOptions
+from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.interfaces import IClock, StoredPassword
 from rsscloud_broker.util.bounded_dict import BoundedDict
 

@@ -17,7 +17,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 from zope.interface import implementer
 
 from rsscloud_broker.accounts.names import is_name
-from rsscloud_broker.config.accounts import Accounts as AccountOptions
+from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.errors import InvalidAccount, TooMany
 from rsscloud_broker.interfaces import IAccountStore, IPasswords
 

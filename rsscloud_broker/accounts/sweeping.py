@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rsscloud_broker.config.accounts import Accounts as AccountOptions
+from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.interfaces import IAccountStore, IClock, IJobs
 from rsscloud_broker.util.clock import OnOneNode
 

@@ -16,7 +16,7 @@ from twisted.web.http_headers import Headers
 from twisted.web.iweb import IAgent
 from zope.interface import implementer
 
-from rsscloud_broker.client.feed_requests import Answer
+from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import MAX_BYTES, SECONDS, USER_AGENT, ClientError, in_time
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, OutboundRequest
@@ -53,14 +53,14 @@ class AnyAddress:
             answer.status, answer.headers, answer.body, answer.url, tuple(hops), answer.compressed
         )
 
-    async def _ask(self, url: str, headers: Mapping[str, str]) -> Answer:
+    async def _ask(self, url: str, headers: Mapping[str, str]) -> FeedAnswer:
         """Send one request, without following a redirect.
 
         :raises ClientError: there was no answer, or its body was too large.
         """
         return await in_time(url, self._exchange(url, headers), self._seconds, self._clock)
 
-    async def _exchange(self, url: str, headers: Mapping[str, str]) -> Answer:
+    async def _exchange(self, url: str, headers: Mapping[str, str]) -> FeedAnswer:
         sent = Headers({"User-Agent": [USER_AGENT]})
         for name, text in headers.items():
             sent.setRawHeaders(name, [text])
@@ -83,4 +83,6 @@ class AnyAddress:
             for name, lines in response.headers.getAllRawHeaders()
         }
         body = bytes(content)
-        return Answer(url, response.code, received, body, compressed, self._clock.wall_seconds())
+        return FeedAnswer(
+            url, response.code, received, body, compressed, self._clock.wall_seconds()
+        )

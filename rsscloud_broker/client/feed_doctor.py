@@ -27,7 +27,7 @@ from rsscloud_broker.client.feed_push import (
     stranger_findings,
     subscriber_findings,
 )
-from rsscloud_broker.client.feed_requests import Admit, Answer, Ask, fetch_twice
+from rsscloud_broker.client.feed_requests import Admit, Ask, FeedAnswer, fetch_twice
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import DocumentFault, OwnAddress, Refused, TooMany, Unavailable
 from rsscloud_broker.interfaces import FeedReport, Finding, IClock, IFeedDoctor, Parsing
@@ -161,7 +161,7 @@ class FeedDoctor:
         """Count the bytes of all answers of an examination, for as long as it is under way."""
         taken = 0
 
-        async def ask(url: str, headers: Mapping[str, str]) -> Answer:
+        async def ask(url: str, headers: Mapping[str, str]) -> FeedAnswer:
             nonlocal taken
             answer = await self.ask(url, headers)
             taken += len(answer.body)

@@ -12,7 +12,7 @@ from typing import Final
 
 from attrs import frozen
 
-from rsscloud_broker.client.feed_requests import PERMANENT, Answer, Fetches
+from rsscloud_broker.client.feed_requests import PERMANENT, FeedAnswer, Fetches
 from rsscloud_broker.interfaces import Finding
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links
@@ -145,7 +145,7 @@ def _moved_by_xml(url: str) -> Finding:
 # --- what HTTP says ---------------------------------------------------------
 
 
-def _validators(last: Answer, again: Answer | None) -> Iterator[Finding]:
+def _validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Finding]:
     etag, modified = last.headers.get("etag", ""), last.headers.get("last-modified", "")
     if again is None:
         text = (
@@ -174,7 +174,7 @@ def _validators(last: Answer, again: Answer | None) -> Iterator[Finding]:
             yield Finding("wrong", "Last-Modified", text)
 
 
-def _asked_again(last: Answer, again: Answer) -> Finding:
+def _asked_again(last: FeedAnswer, again: FeedAnswer) -> Finding:
     """The finding about the answer to the second, conditional request."""
     if again.status == 304:
         text = (
@@ -204,7 +204,7 @@ def _asked_again(last: Answer, again: Answer) -> Finding:
     return Finding("wrong", "304", text)
 
 
-def _caching(last: Answer) -> Iterator[Finding]:
+def _caching(last: FeedAnswer) -> Iterator[Finding]:
     if "no-store" in last.headers.get("cache-control", "").lower():
         text = (
             "Cache-Control has no-store: readers and proxies may not keep the feed, not even to"
@@ -233,7 +233,7 @@ def _caching(last: Answer) -> Iterator[Finding]:
         yield Finding("good", "Cache-Control", text)
 
 
-def _size(last: Answer) -> Iterator[Finding]:
+def _size(last: FeedAnswer) -> Iterator[Finding]:
     if last.compressed:
         yield Finding("good", "gzip", "The server compresses the feed for readers that accept it.")
     elif len(last.body) >= SMALL_BYTES:
@@ -267,7 +267,7 @@ def _named(facts: FeedFacts) -> str:
     return f"{kind}{title}, with {_count(len(facts.entry_ids), 'entry', 'entries')} that have ids"
 
 
-def _links(facts: FeedFacts, last: Answer, in_headers: Sequence[str]) -> Iterator[Finding]:
+def _links(facts: FeedFacts, last: FeedAnswer, in_headers: Sequence[str]) -> Iterator[Finding]:
     """The findings about the feed's home page and its own address.
 
     :param in_headers: the addresses of the feed by its Link headers.
@@ -292,7 +292,7 @@ def _links(facts: FeedFacts, last: Answer, in_headers: Sequence[str]) -> Iterato
         yield Finding("wrong", "self link", text)
 
 
-def _header_links(last: Answer) -> tuple[list[links.Link], list[Finding]]:
+def _header_links(last: FeedAnswer) -> tuple[list[links.WebLink], list[Finding]]:
     """The links in the Link headers of an answer, and what is wrong with these headers.
 
     WebSub subscribers look there first (WebSub, section 4).
@@ -303,7 +303,7 @@ def _header_links(last: Answer) -> tuple[list[links.Link], list[Finding]]:
         return [], [Finding("wrong", "Link", f"Nobody can use its Link header: {error}.")]
 
 
-def _unusable(last: Answer, hubs: Sequence[str]) -> Iterator[Finding]:
+def _unusable(last: FeedAnswer, hubs: Sequence[str]) -> Iterator[Finding]:
     for hub in hubs:
         if not joined(last.url, hub):
             text = f"The hub {hub} is no URL, so nobody can subscribe there. Correct its address."

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from attrs import frozen
 
 from rsscloud_broker.client.feed_findings import Judgement
-from rsscloud_broker.client.feed_requests import PERMANENT, Answer, Fetches
+from rsscloud_broker.client.feed_requests import PERMANENT, FeedAnswer, Fetches
 from rsscloud_broker.interfaces import Finding
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import rsscloud, websub, xmlrpc
@@ -101,7 +101,7 @@ def own_finding(service: Service, broker: OwnBroker) -> Finding | None:
     return Finding("good", service.kind, text)
 
 
-def answer_finding(service: Service, answer: Answer) -> Finding:
+def answer_finding(service: Service, answer: FeedAnswer) -> Finding:
     """What the answer to a plain GET says of a cloud or a hub of somebody else.
 
     Most of them answer a GET with 400 or 405, since they expect a POST.

@@ -28,7 +28,7 @@ TEMPORARY: Final = frozenset({302, 303, 307})
 
 
 @frozen
-class Answer:
+class FeedAnswer:
     """A server's answer to one request.
 
     :ivar headers: the headers by names in lower case; several lines of one name are joined.
@@ -69,16 +69,16 @@ class Fetches:
         reason; else empty.
     """
 
-    redirects: tuple[Answer, ...]
-    last: Answer
-    again: Answer | None = None
+    redirects: tuple[FeedAnswer, ...]
+    last: FeedAnswer
+    again: FeedAnswer | None = None
     circle: bool = False
     stopped: str = ""
 
 
 #: Sends a GET with further headers to a URL, without following redirects; raises ClientError if
 #: there is no answer.
-Ask: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[Answer]]
+Ask: TypeAlias = Callable[[str, Mapping[str, str]], Awaitable[FeedAnswer]]
 
 #: Counts a request to a URL, or raises ``Refused`` or ``Unavailable`` if it may not be made now.
 Admit: TypeAlias = Callable[[str], object]
@@ -90,7 +90,7 @@ async def fetch_twice(ask: Ask, url: str, admit: Admit) -> Fetches:
     :param admit: is asked before each redirect is followed.  The caller has admitted ``url``.
     :raises ClientError: a request was not answered.
     """
-    redirects: list[Answer] = []
+    redirects: list[FeedAnswer] = []
     asked = {url}
     answer = await ask(url, {})
     while answer.target and answer.target not in asked and len(redirects) < REDIRECTS:
@@ -123,13 +123,13 @@ def asking(web: Web) -> Ask:
 def asking_guarded(outbound: IOutbound, clock: IClock) -> Ask:
     """Ask with the broker's own client, which calls only addresses that the operator allows."""
 
-    async def ask(url: str, headers: Mapping[str, str]) -> Answer:
+    async def ask(url: str, headers: Mapping[str, str]) -> FeedAnswer:
         try:
             reply = await outbound.request(OutboundRequest("GET", url, headers))
         except OutboundError as error:
             raise ClientError(f"{url}: {error}") from error
         now = clock.wall_seconds()
-        return Answer(url, reply.status, reply.headers, reply.body, reply.compressed, now)
+        return FeedAnswer(url, reply.status, reply.headers, reply.body, reply.compressed, now)
 
     return ask
 
@@ -165,7 +165,7 @@ class _Observer:
         return response
 
 
-async def _request(web: Web, url: str, headers: Mapping[str, str]) -> Answer:
+async def _request(web: Web, url: str, headers: Mapping[str, str]) -> FeedAnswer:
     """Send one request, without following a redirect."""
     observer = _Observer(web.treq, headers)
     # The observer has the one method of an HTTPClient that a Web calls.
@@ -174,6 +174,6 @@ async def _request(web: Web, url: str, headers: Mapping[str, str]) -> Answer:
         name.decode("latin-1").lower(): ", ".join(line.decode("latin-1") for line in lines)
         for name, lines in observer.headers.getAllRawHeaders()
     }
-    return Answer(
+    return FeedAnswer(
         url, reply.status, received, reply.body, observer.compressed, web.clock.wall_seconds()
     )

@@ -2,7 +2,7 @@
 
 A registration lasts 25 hours, so it is renewed every 24.  The cloud chooses the protocol of the
 registration (``Cloud.protocol``); the subscriber chooses that of the notifications
-(``Callback.protocol``).
+(``RegisteredCallback.protocol``).
 
 The first clouds, of 2003, have a procedure of five parameters, and notify by ``xml-rpc`` or
 ``soap``.  Later ones take a sixth one, the domain, and notify by ``http-post`` too.  So a cloud
@@ -36,7 +36,7 @@ _BY_FORM: Final = frozenset({"http-post", "https-post"})
 
 
 @frozen
-class Callback:
+class RegisteredCallback:
     """The callback of a registration.
 
     :ivar protocol: the protocol of the notifications: ``http-post``, ``xml-rpc`` or ``soap``.
@@ -77,8 +77,8 @@ async def register(
     web: MakesRequests,
     cloud: Cloud,
     topic: str,
-    callback: Callback,
-    begin: Callable[[Callback], object] = lambda callback: None,
+    callback: RegisteredCallback,
+    begin: Callable[[RegisteredCallback], object] = lambda callback: None,
 ) -> str:
     """Register a callback for a topic, by the cloud's protocol.
 
@@ -99,7 +99,7 @@ async def register(
     raise ClientError(" ".join(dict.fromkeys(reasons)))
 
 
-def _of_2003(cloud: Cloud, callback: Callback) -> Callback:
+def _of_2003(cloud: Cloud, callback: RegisteredCallback) -> RegisteredCallback:
     """A callback as the first clouds know it: they call back by XML-RPC or SOAP, at the address
     that the registration comes from.
     """
@@ -108,7 +108,7 @@ def _of_2003(cloud: Cloud, callback: Callback) -> Callback:
     return evolve(callback, protocol=protocol, procedure=procedure, domain="")
 
 
-async def _call(web: MakesRequests, cloud: Cloud, topic: str, callback: Callback) -> str:
+async def _call(web: MakesRequests, cloud: Cloud, topic: str, callback: RegisteredCallback) -> str:
     """Register by XML-RPC or SOAP.
 
     :raises Declined: the cloud did not accept the registration.
@@ -134,7 +134,7 @@ async def _call(web: MakesRequests, cloud: Cloud, topic: str, callback: Callback
     return "The registration was accepted."
 
 
-def _form(topic: str, callback: Callback) -> list[tuple[str, str]]:
+def _form(topic: str, callback: RegisteredCallback) -> list[tuple[str, str]]:
     fields = [
         ("notifyProcedure", callback.procedure),
         ("port", str(callback.port)),
@@ -171,7 +171,7 @@ class Subscriber:
         self._awaiting_test: set[str] = set()
         self._renewals: list[Deferred[None]] = []
 
-    async def subscribe(self, cloud: Cloud, topic: str, callback: Callback) -> str:
+    async def subscribe(self, cloud: Cloud, topic: str, callback: RegisteredCallback) -> str:
         """Register with a cloud, and renew the registration from then on.
 
         :returns: the cloud's sentence.
@@ -204,8 +204,8 @@ class Subscriber:
             renewal.cancel()
         self._renewals.clear()
 
-    async def _register(self, cloud: Cloud, topic: str, callback: Callback) -> str:
-        def begin(callback: Callback) -> None:
+    async def _register(self, cloud: Cloud, topic: str, callback: RegisteredCallback) -> str:
+        def begin(callback: RegisteredCallback) -> None:
             self._awaiting_test.discard(topic)
             if callback.tested_by_notification:
                 self._awaiting_test.add(topic)
@@ -215,7 +215,7 @@ class Subscriber:
         finally:
             self._awaiting_test.discard(topic)
 
-    async def _renew(self, cloud: Cloud, topic: str, callback: Callback) -> None:
+    async def _renew(self, cloud: Cloud, topic: str, callback: RegisteredCallback) -> None:
         delay = RENEW_AFTER
         while True:
             await deferLater(self._clock, delay)

@@ -34,7 +34,7 @@ from rsscloud_broker.commands.configured import (
     plain_errors,
     settings_of,
 )
-from rsscloud_broker.config import Accounts
+from rsscloud_broker.config import AccountsConfig
 from rsscloud_broker.errors import InvalidAccount
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.interfaces.accounts import SCOPES
@@ -269,7 +269,7 @@ def _account(connection: Connection, name: str) -> Account:
     return found.account
 
 
-def _hashed(name: str, options: Accounts, from_stdin: bool) -> str:
+def _hashed(name: str, options: AccountsConfig, from_stdin: bool) -> str:
     """Read a new password and return its hash."""
     if from_stdin:
         password = sys.stdin.readline().rstrip("\r\n")

@@ -24,7 +24,7 @@ _EXPECTED = (
     config.ConfigError,
     plugin_discovery.PluginError,
     FrontDoorsError,
-    storage.InvalidDocument,
+    storage.InvalidImport,
     storage.UnfitDatabase,
     Unavailable,
     OSError,

@@ -35,7 +35,7 @@ from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import EntryFailed, FollowError
 from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import FileMarker, MemoryMarker
-from rsscloud_broker.simplefeed.waiting import Limits
+from rsscloud_broker.simplefeed.waiting import FollowerLimits
 from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import text
 
@@ -120,7 +120,7 @@ def follow(
             parse=parse_directly,
             begin=Begin(begin) if begin else None,
             tell=_tell,
-            limits=Limits(shortest=poll, usual=max(60.0, poll), tries=tries),
+            limits=FollowerLimits(shortest=poll, usual=max(60.0, poll), tries=tries),
         )
         nobody_reads.addCallback(lambda _: follower.stop())
         reactor.addSystemEventTrigger("before", "shutdown", follower.stop)

@@ -19,7 +19,7 @@ from rsscloud_broker.client import feed_state, publisher, websub
 from rsscloud_broker.client import resourcesync as resourcesync_client
 from rsscloud_broker.client.callbacks import MAX_CONTENT_BYTES, HubCallbacks, own_address
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
-from rsscloud_broker.client.subscriber import Callback, Subscriber, find_cloud
+from rsscloud_broker.client.subscriber import RegisteredCallback, Subscriber, find_cloud
 from rsscloud_broker.commands.connected import cacert_option, run, web_client
 from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
@@ -121,7 +121,7 @@ def listen(
         # With limits, since anybody who finds the port can send requests.
         site = bounded_site(listener, HTTPLimits(config.Http(body_limit=MAX_BODY_BYTES), reactor))
         bound = bind(reactor, site, host, port)
-        callback = Callback(protocol, bound, procedure=procedure, domain=domain)
+        callback = RegisteredCallback(protocol, bound, procedure=procedure, domain=domain)
         try:
             for feed_url in feed_urls:
                 found = _cloud_at(broker) if broker else await find_cloud(web, feed_url)

@@ -51,7 +51,6 @@ from rsscloud_broker.sinks.mirror import Mirror
 from rsscloud_broker.storage import Pulse
 from rsscloud_broker.util.clock import WallClockWatch
 from rsscloud_broker.web.assets import AssetsDoor
-from rsscloud_broker.web.pages import Pages
 
 #: What the mirror uses of a broker; see ``SinkParts``.
 _NEEDS_OF_MIRROR = ("bus", "clock", "in_thread", "public_directory", "store")
@@ -196,8 +195,8 @@ class Server(Foundation):
         )
 
     @part
-    def pages(self) -> Pages:
-        return Pages(lambda: self.page_paths, self.administration.following)
+    def pages(self) -> PageRenderer:
+        return PageRenderer(lambda: self.page_paths, self.administration.following)
 
     # --- what plugins add
 

@@ -1,7 +1,7 @@
 """The configuration, as attrs classes, and what builds them from TOML."""
 
 from rsscloud_broker.config.config import (
-    Accounts,
+    AccountsConfig,
     Check,
     Config,
     ConfigError,
@@ -23,7 +23,7 @@ from rsscloud_broker.config.config import (
 )
 
 __all__ = [
-    "Accounts",
+    "AccountsConfig",
     "Check",
     "Config",
     "ConfigError",

@@ -11,7 +11,7 @@ _rate = and_(ge(0.001), le(1000.0))
 
 
 @frozen
-class Accounts:
+class AccountsConfig:
     """``[accounts]``: how people sign in.
 
     The default for hashing is the second choice of RFC 9106, section 4, for machines that cannot

@@ -21,9 +21,9 @@ import attrs
 from attrs import field, frozen
 from attrs.validators import and_, deep_iterable, ge, gt, in_, le, optional
 
-from rsscloud_broker.config.accounts import Accounts
+from rsscloud_broker.config.accounts import AccountsConfig
 from rsscloud_broker.config.building import ConfigError, broken_rule, build, nearest
-from rsscloud_broker.config.couriers import Delivery
+from rsscloud_broker.config.couriers import DeliveryConfig
 from rsscloud_broker.config.logging import Log
 from rsscloud_broker.config.validators import (
     holds_tables,
@@ -42,10 +42,10 @@ from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.units import DAY
 
 __all__ = [
-    "Accounts",
+    "AccountsConfig",
     "Config",
     "ConfigError",
-    "Delivery",
+    "DeliveryConfig",
     "Egress",
     "Http",
     "Log",
@@ -304,14 +304,14 @@ class Config:
         default=None, converter=_as_base, validator=optional(is_public_url)
     )
     egress: Egress = field(factory=Egress)
-    delivery: Delivery = field(factory=Delivery)
+    delivery: DeliveryConfig = field(factory=DeliveryConfig)
     http: Http = field(factory=Http)
     limits: RateLimitOptions = field(factory=RateLimitOptions)
     topics: Topics = field(factory=Topics)
     polling: Polling = field(factory=Polling)
     storage: Storage = field(factory=Storage)
     pages: Pages = field(factory=Pages)
-    accounts: Accounts = field(factory=Accounts)
+    accounts: AccountsConfig = field(factory=AccountsConfig)
     metrics: Metrics = field(factory=Metrics)
     log: Log = field(factory=Log)
     front_doors: dict[str, Any] = field(factory=dict, validator=holds_tables)

@@ -27,7 +27,7 @@ def _is_count(_: object, key: Attribute[Any], number: int | str) -> None:
 
 
 @frozen
-class Delivery:
+class DeliveryConfig:
     """``[delivery]``: who carries notifications out and reads topics.
 
     :ivar processes: how many couriers there are, child processes that call the callbacks and read

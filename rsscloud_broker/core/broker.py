@@ -30,10 +30,10 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import (
     AddressRefused,
     CallbackFailed,
+    EndedTopic,
     Forbidden,
     Refused,
     TooMany,
-    TopicEnded,
     TopicUnreadable,
 )
 from rsscloud_broker.events import (
@@ -446,5 +446,5 @@ class Broker:
         if status is None:
             return ""
         if status.topic.ended:
-            raise TopicEnded(url, status.topic.ended)
+            raise EndedTopic(url, status.topic.ended)
         return status.result if status.failures and status.topic.is_public else ""

@@ -1,8 +1,7 @@
 """Fetches topics and finds out whether they changed.
 
-The detector compares the hash and the size of the fetched bytes with those of the last fetch;
-only a difference is a change.  ``Broker``, ``Verifier``, ``Poller`` and some sinks call it, in
-one of these ways:
+Fetched bytes have changed if their hash or size differs from that of the last fetch.  ``Broker``,
+``Verifier``, ``Poller`` and some sinks call it, in one of these ways:
 
 - ``check_now``: the caller waits for the result (an rssCloud ping, a poll).
 - ``read``: the caller waits for the result, and nothing is recorded (a subscription).
@@ -10,7 +9,7 @@ one of these ways:
   does not wait (a weblogUpdates ping).  Only some checks are in memory at a time: see
   ``waiting_checks``.  If the fetch fails, it is retried: see ``retrying``.
 
-All of them share fetches (``sharing``).
+All share fetches (``sharing``).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from attrs import evolve
 from twisted.application.service import Service
@@ -27,9 +26,9 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.core.again import Again
-from rsscloud_broker.core.elsewhere import Found, OtherNodes, record_of, result_of
+from rsscloud_broker.core.elsewhere import OtherNodes, RecordedFetch, record_of, result_of
 from rsscloud_broker.core.feed_inspector import FeedInspector
-from rsscloud_broker.core.retrying import RETRIES, Retries, Retry
+from rsscloud_broker.core.retrying import RETRIES, FetchRetries, Retry
 from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.core.waiting_checks import WaitingChecks
@@ -45,6 +44,7 @@ from rsscloud_broker.util.bounded_dict import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
 
 T = TypeVar("T")
+_Pending: TypeAlias = PendingFetch[RecordedFetch]
 
 #: Seconds until checks are released that are claimed and that nobody handles, due to a bug.
 LOOK_AGAIN = 600.0
@@ -78,13 +78,13 @@ class ChangeDetector(Service):
         self._clock = clock
         self._counted = counters.fetches
         self._pings = counters.pings
-        self._store_retry = StoreRetry(clock, "Fetching")
-        self._fetches: SharedFetches[Found] = SharedFetches(self._fetch_and_record, clock)
+        retry = self._store_retry = StoreRetry(clock, "Fetching")
+        self._fetches: SharedFetches[RecordedFetch] = SharedFetches(self._fetch_and_record, clock)
         self.others = OtherNodes(store, clock)
-        self._waiting = WaitingChecks(store, clock, self._store_retry, self._take)
-        self._again = Again(store, clock, self._store_retry, self._waiting)
-        self._retries = Retries(
-            store, clock, self._store_retry, self._request, retries, self._waiting.wake_at
+        self._waiting = WaitingChecks(store, clock, retry, self._take)
+        self._again = Again(store, clock, retry, self._waiting)
+        self._retries = FetchRetries(
+            store, clock, retry, self._request, retries, self._waiting.wake_at
         )
         self._pings_seen = 0
         # How many topics the detector remembers the last ping of.
@@ -144,7 +144,7 @@ class ChangeDetector(Service):
         """
         if pinged:
             self._count_ping(url)
-        found: Deferred[Found] = Deferred()
+        found: Deferred[RecordedFetch] = Deferred()
         self._request(
             url,
             source,
@@ -175,7 +175,7 @@ class ChangeDetector(Service):
         :param source, way: as for ``check_now``.
         :raises TopicUnreadable: the fetch failed.
         """
-        found: Deferred[Found] = Deferred()
+        found: Deferred[RecordedFetch] = Deferred()
         self._request(url, source, waiter=found, way=way)
         return found.addCallback(result_of)
 
@@ -258,7 +258,7 @@ class ChangeDetector(Service):
         self,
         url: str,
         *sources: str,
-        waiter: Deferred[Found] | None = None,
+        waiter: Deferred[RecordedFetch] | None = None,
         pinged: bool = False,
         origin: str = "",
         way: Way = Way.FETCH,
@@ -330,7 +330,7 @@ class ChangeDetector(Service):
         except Exception:  # log a bug, and go on handling new pings
             self.log.failure("Topics that wait to be read could not be looked up.")
 
-    async def _fetch_and_record(self, pending: PendingFetch[Found]) -> Found:
+    async def _fetch_and_record(self, pending: _Pending) -> RecordedFetch:
         """Fetch and record; if that fails and the store has a check, plan a retry."""
         url = pending.url
         if (answer := await self.others.answer(pending)) is not None:
@@ -350,12 +350,12 @@ class ChangeDetector(Service):
             if following is None or not following.requested:
                 self._waiting.done(url)
 
-    async def _found(self, pending: PendingFetch[Found], fetched: FetchResult) -> Found:
+    async def _found(self, pending: _Pending, fetched: FetchResult) -> RecordedFetch:
         if not (pending.to_record or pending.requested):
-            return Found(fetched, None)
-        return Found(fetched, await self._record_for(pending, fetched))
+            return RecordedFetch(fetched, None)
+        return RecordedFetch(fetched, await self._record_for(pending, fetched))
 
-    async def _record_for(self, pending: PendingFetch[Found], fetched: FetchResult) -> FetchRecord:
+    async def _record_for(self, pending: _Pending, fetched: FetchResult) -> FetchRecord:
         """Record the result of a fetch, unless the store was just given the same."""
         result = evolve(
             fetched,
@@ -372,7 +372,7 @@ class ChangeDetector(Service):
                 return record
         return await self.record(result)
 
-    def _fail(self, pending: PendingFetch[Found], error: Exception) -> None:
+    def _fail(self, pending: _Pending, error: Exception) -> None:
         """Plan a retry of a failed fetch that the store has a check for."""
         url = pending.url
         if not isinstance(error, TopicUnreadable | Unavailable):  # a bug: log its traceback

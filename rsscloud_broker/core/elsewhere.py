@@ -30,20 +30,20 @@ LOOK, LONGEST = 1.0, 10.0
 
 
 @frozen
-class Found:
+class RecordedFetch:
     """The result of a fetch, and what the store recorded of it (None if nothing was)."""
 
     fetched: FetchResult
     record: FetchRecord | None
 
 
-def record_of(found: Found) -> FetchRecord:
+def record_of(found: RecordedFetch) -> FetchRecord:
     """What was recorded of a fetch that was to be recorded."""
     assert found.record is not None
     return found.record
 
 
-def result_of(found: Found) -> FetchResult:
+def result_of(found: RecordedFetch) -> FetchResult:
     """The result of a fetch."""
     return found.fetched
 
@@ -69,7 +69,7 @@ class OtherNodes:
             for waiter in self._waiters.pop(event.key, ()):
                 waiter.callback(None)
 
-    async def answer(self, pending: PendingFetch[Found]) -> Found | None:
+    async def answer(self, pending: PendingFetch[RecordedFetch]) -> RecordedFetch | None:
         """Wait until another node has fetched a topic, if one has claimed its check.
 
         :returns: None if this node is to fetch it.
@@ -105,7 +105,7 @@ class OtherNodes:
                 del self._waiters[key]
 
 
-def _found(status: TopicStatus | None, asked_at: float) -> Found | None:
+def _found(status: TopicStatus | None, asked_at: float) -> RecordedFetch | None:
     """What another node found, if its fetch began after a time of the wall clock."""
     if status is None or (status.asked_at or 0.0) < asked_at:
         return None
@@ -121,4 +121,4 @@ def _found(status: TopicStatus | None, asked_at: float) -> Found | None:
         result=status.result,
     )
     changed = (topic.changed_at or 0.0) >= asked_at
-    return Found(fetched, FetchRecord(topic, changed=changed, news=changed))
+    return RecordedFetch(fetched, FetchRecord(topic, changed=changed, news=changed))

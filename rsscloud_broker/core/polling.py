@@ -20,7 +20,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core.change_detection import ChangeDetector
-from rsscloud_broker.core.polling_plan import Pace, PollState, plan
+from rsscloud_broker.core.polling_plan import PollIntervals, PollState, plan
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import IClock, IStore
@@ -55,7 +55,7 @@ class Poller(EachPeriod):
         super().__init__(clock, 1.0, self.look, name="polling")
         self._store = store
         self._detector = detector
-        self._pace = Pace(
+        self._pace = PollIntervals(
             options.min_interval,
             options.max_interval,
             min(max(FIRST_INTERVAL, options.min_interval), options.max_interval),

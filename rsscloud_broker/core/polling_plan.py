@@ -43,7 +43,7 @@ _SPREAD = 0.1
 _GROWTH = 1.5
 
 
-def _not_below_floor(pace: Pace, attribute: Attribute[float], value: float) -> None:
+def _not_below_floor(pace: PollIntervals, attribute: Attribute[float], value: float) -> None:
     if not 0 < pace.floor <= value:
         raise ValueError(
             f"a pace has a floor above 0, and a {attribute.name} of at least the floor;"
@@ -52,7 +52,7 @@ def _not_below_floor(pace: Pace, attribute: Attribute[float], value: float) -> N
 
 
 @frozen
-class Pace:
+class PollIntervals:
     """How often topics are polled, from the configuration; in seconds.
 
     :ivar floor: the shortest pause.
@@ -110,7 +110,7 @@ class Plan:
     interval: float
 
 
-def plan(state: PollState, now: float, pace: Pace) -> Plan:
+def plan(state: PollState, now: float, pace: PollIntervals) -> Plan:
     """When to poll a topic next.
 
     The same arguments always give the same plan.  The pause of a topic that is overdue or was
@@ -141,7 +141,7 @@ def plan(state: PollState, now: float, pace: Pace) -> Plan:
     return Plan(at, reason, interval)
 
 
-def _interval(state: PollState, pace: Pace) -> float:
+def _interval(state: PollState, pace: PollIntervals) -> float:
     """The new interval: the last one, changed by what the last fetch found."""
     interval = pace.first if state.interval is None else state.interval
     polled_at, changed_at = state.last_polled_at, state.last_changed_at
@@ -154,12 +154,12 @@ def _interval(state: PollState, pace: Pace) -> float:
     return min(max(interval, pace.floor), pace.ceiling)
 
 
-def _pings(state: PollState, at: float, pace: Pace) -> bool:
+def _pings(state: PollState, at: float, pace: PollIntervals) -> bool:
     return state.pinged_at is not None and at - state.pinged_at < pace.ping_trust
 
 
 def _pause(
-    state: PollState, interval: float, share: float, now: float, pace: Pace
+    state: PollState, interval: float, share: float, now: float, pace: PollIntervals
 ) -> tuple[float, str]:
     """Seconds from the last poll to the next, and why.
 

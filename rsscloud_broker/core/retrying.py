@@ -23,7 +23,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from rsscloud_broker.core.topic_reader import NOT_READ
-from rsscloud_broker.errors import TopicEnded, TopicUnreadable
+from rsscloud_broker.errors import EndedTopic, TopicUnreadable
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
@@ -57,7 +57,7 @@ class Retry:
     timer: IDelayedCall | None = field(default=None, init=False)
 
 
-class Retries:
+class FetchRetries:
     """The topics that wait for the next attempt to fetch them, each at most once.
 
     When somebody pings a topic that waits, it may have changed.  So the broker fetches it soon,
@@ -204,7 +204,7 @@ class Retries:
 
     async def _next_delay(self, retry: Retry, error: TopicUnreadable) -> float | None:
         """Seconds until the next attempt to fetch a topic; None if it is given up."""
-        if not (error.refused or isinstance(error, TopicEnded)):
+        if not (error.refused or isinstance(error, EndedTopic)):
             topic = await self._store.topic(retry.url)
             if topic is None or not topic.subscribers:
                 self.log.debug("{error}; nobody subscribes to it.", error=error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from rsscloud_broker.errors import TopicEnded
+from rsscloud_broker.errors import EndedTopic
 from rsscloud_broker.events import TopicRevived
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.policy.access import NOT_ALLOWED, Access
@@ -29,7 +29,7 @@ class RevivesIfAllowed:
     async def __call__(self, url: str, attempt: Callable[[], Awaitable[T]]) -> T:
         try:
             return await attempt()
-        except TopicEnded as error:
+        except EndedTopic as error:
             topic = await self._store.topic(url)  # the topic may have moved to another URL
             if (
                 error.reason != NOT_ALLOWED

@@ -15,7 +15,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker import events
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.errors import GivenUp, TopicEnded, TopicUnreadable
+from rsscloud_broker.errors import EndedTopic, GivenUp, TopicUnreadable
 from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, IStore, ITopicFetcher
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Topic, host_of
@@ -141,7 +141,7 @@ class TopicReader:
         """
         topic = await self._topic(url)
         if topic is not None and topic.ended:
-            raise TopicEnded(url, topic.ended)
+            raise EndedTopic(url, topic.ended)
         present = topic or Topic(url)
         for location in (url, present.url):
             if not self.reads(location):
@@ -247,7 +247,7 @@ class TopicReader:
             moves, since strangers would see that.
         """
         await self._store.record_failure(url, at, error.reason)
-        if not (ends and isinstance(error, TopicEnded)):
+        if not (ends and isinstance(error, EndedTopic)):
             return
         if await self._store.end_topic(url, error.reason, at):
             self.forget(url)

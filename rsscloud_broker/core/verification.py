@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.errors import (
     CallbackFailed,
-    TopicEnded,
+    EndedTopic,
     TopicUnreadable,
     Unavailable,
     UnsupportedProtocol,
@@ -102,7 +102,7 @@ class Verifier:
         last_ping = self._detector.last_ping(intent.topic)
         topic = await self._store.topic(intent.topic)
         if topic is not None and topic.ended:
-            raise TopicEnded(intent.topic, topic.ended)
+            raise EndedTopic(intent.topic, topic.ended)
         fetched = await self._fetch(intent, topic, read)
         if fetched is not None:  # many slow callbacks would fill the memory with contents
             fetched = _without_large_content(fetched)

@@ -22,7 +22,7 @@ Operation: TypeAlias = Callable[[Connection], T]
 
 
 @frozen
-class Job:
+class QueuedOperation:
     """An operation, and the Deferred that its result fires."""
 
     operation: Operation[Any]
@@ -33,7 +33,7 @@ class Job:
 Outcome: TypeAlias = tuple[Deferred[Any], Any]
 
 
-def failed(jobs: Sequence[Job], error: Exception) -> list[Outcome]:
+def failed(jobs: Sequence[QueuedOperation], error: Exception) -> list[Outcome]:
     """The outcomes of jobs that an error has ended: the same Failure for each."""
     reason = as_unavailable(error) or error
     return [(job.done, Failure(reason)) for job in jobs]

@@ -28,9 +28,9 @@ from rsscloud_broker.database.engine import database_errors
 from rsscloud_broker.database.methods import Batched
 from rsscloud_broker.database.operations import (
     HANGS_AFTER,
-    Job,
     Operation,
     Outcome,
+    QueuedOperation,
     failed,
     fire,
 )
@@ -73,7 +73,7 @@ class Readers:
         self._ended = False
         self._hung_until = float("-inf")
         #: The jobs that wait for the running batch of the same function.
-        self._waiting: dict[_Function, list[Job]] = {}
+        self._waiting: dict[_Function, list[QueuedOperation]] = {}
 
     def start(self) -> None:
         """Start the threads."""
@@ -87,7 +87,7 @@ class Readers:
         if not isinstance(operation, Batched):
             return self._in_thread(self._read, time.monotonic(), operation)
         done: Deferred[T] = Deferred()
-        job = Job(operation, done)
+        job = QueuedOperation(operation, done)
         waiting = self._waiting.get(operation.function)
         if waiting is None:
             waiting = self._waiting[operation.function] = [job]
@@ -104,7 +104,7 @@ class Readers:
         """Wait for the threads to end."""
         self._pool.stop()
 
-    async def _work(self, function: _Function, waiting: list[Job]) -> None:
+    async def _work(self, function: _Function, waiting: list[QueuedOperation]) -> None:
         while waiting and not self._ended:
             batch = waiting[:BATCH_LIMIT]
             del waiting[:BATCH_LIMIT]
@@ -137,7 +137,9 @@ class Readers:
                 self._hung_until = now
             raise
 
-    def _outcomes(self, asked_at: float, function: _Function, jobs: Sequence[Job]) -> list[Outcome]:
+    def _outcomes(
+        self, asked_at: float, function: _Function, jobs: Sequence[QueuedOperation]
+    ) -> list[Outcome]:
         arguments = [cast(Batched[Any, Any], job.operation).argument for job in jobs]
         try:
             results = self._read(asked_at, lambda conn: function(conn, arguments))
@@ -148,7 +150,7 @@ class Readers:
         return list(zip((job.done for job in jobs), results, strict=True))
 
     def _one_by_one(
-        self, asked_at: float, function: _Function, jobs: Sequence[Job]
+        self, asked_at: float, function: _Function, jobs: Sequence[QueuedOperation]
     ) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for index, job in enumerate(jobs):

@@ -42,9 +42,9 @@ from rsscloud_broker.database.engine import as_unavailable, for_writing
 from rsscloud_broker.database.methods import Batched
 from rsscloud_broker.database.operations import (
     HANGS_AFTER,
-    Job,
     Operation,
     Outcome,
+    QueuedOperation,
     failed,
     fire,
 )
@@ -90,8 +90,8 @@ class Writer:
         counters = counters or Counters()
         self._group_sizes, self._durations = counters.group_sizes, counters.transactions
         self._began_at: float | None = None
-        self._gathered: list[Job] = []
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._gathered: list[QueuedOperation] = []
+        self._jobs: SimpleQueue[QueuedOperation | None] = SimpleQueue()
         self._stopped: Deferred[None] | None = None
 
     def start(self) -> None:
@@ -111,7 +111,7 @@ class Writer:
         done: Deferred[T] = Deferred()
         if not self._gathered:
             self._reactor.callFromThread(self._gather_on, 0, TURNS)
-        self._gathered.append(Job(operation, done))
+        self._gathered.append(QueuedOperation(operation, done))
         if len(self._gathered) == GROUP_LIMIT:
             self._hand_over()  # a full group does not wait for the end of a long turn
         return done
@@ -181,7 +181,7 @@ class Writer:
         self._reactor.callFromThread(fire, outcomes)
         return True
 
-    def _next(self) -> Job | None:
+    def _next(self) -> QueuedOperation | None:
         """Wait for an operation, and look after the files of the database meanwhile.
 
         :returns: None when the writer stops.
@@ -202,7 +202,7 @@ class Writer:
         self._files.look_after()
         self._began_at = None
 
-    def _waiting(self) -> Iterator[Job]:
+    def _waiting(self) -> Iterator[QueuedOperation]:
         """The operations that are queued now, up to the mark for the end."""
         while True:
             try:
@@ -214,7 +214,7 @@ class Writer:
                 return
             yield job
 
-    def _outcomes(self, group: Sequence[Job]) -> list[Outcome]:
+    def _outcomes(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
         began_at = time.monotonic()
         try:
             return self._timed_commit(group)
@@ -226,7 +226,7 @@ class Writer:
                 return failed(group, error)
         return self._one_by_one(group)
 
-    def _one_by_one(self, group: Sequence[Job]) -> list[Outcome]:
+    def _one_by_one(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         for index, job in enumerate(group):
             try:
@@ -237,7 +237,7 @@ class Writer:
                 outcomes += failed([job], error)
         return outcomes
 
-    def _timed_commit(self, group: Sequence[Job]) -> list[Outcome]:
+    def _timed_commit(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
         began_at = time.monotonic()
         for tries_left in range(TRIES - 1, -1, -1):
             try:
@@ -250,7 +250,7 @@ class Writer:
         self._group_sizes.observe(len(group))
         return outcomes
 
-    def _commit(self, group: Sequence[Job]) -> list[Outcome]:
+    def _commit(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
         outcomes: list[Outcome] = []
         with self._engine.begin() as connection:
             for function, jobs in groupby(group, _batch_function):
@@ -274,5 +274,7 @@ def _is_unavailable(error: Exception) -> bool:
     return not in_the_way and as_unavailable(error) is not None
 
 
-def _batch_function(job: Job) -> Callable[[Connection, Sequence[Any]], Sequence[Any]] | None:
+def _batch_function(
+    job: QueuedOperation,
+) -> Callable[[Connection, Sequence[Any]], Sequence[Any]] | None:
     return job.operation.function if isinstance(job.operation, Batched) else None

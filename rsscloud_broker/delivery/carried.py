@@ -59,7 +59,7 @@ class WalkBudget:
 
 
 @define(eq=False)
-class UnderWay:
+class ContentsUnderWay:
     """Limits the bytes of contents that notifications under way are sending.
 
     A host that does not answer keeps a content in memory until the deadline.  So half of the

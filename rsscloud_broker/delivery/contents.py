@@ -12,7 +12,7 @@ from collections import OrderedDict
 from attrs import define, field
 from twisted.internet.defer import Deferred, DeferredLock
 
-from rsscloud_broker.delivery.carried import UnderWay
+from rsscloud_broker.delivery.carried import ContentsUnderWay
 from rsscloud_broker.events import ContentRequested
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import Content
@@ -35,7 +35,7 @@ class Contents:
     _clock: IClock
     # How many bytes of contents are cached.
     _cache_bytes: int = 8 * 1024 * 1024
-    under_way: UnderWay = field(factory=UnderWay)
+    under_way: ContentsUnderWay = field(factory=ContentsUnderWay)
     _size: int = field(default=0, init=False)
     _cached: OrderedDict[str, Content] = field(factory=OrderedDict, init=False)
     _changes: int = field(default=0, init=False)

@@ -15,7 +15,7 @@ never cancels a notification because others wait.
 
 Thousands of hosts that never answer cannot take every slot.  Hosts that answered quickly the last
 time have slots that no other host can take: half as many as the total, beside the total.  A
-quarter of ``max_slow`` is reserved for them too.  ``Pace`` sets the number of slots.
+quarter of ``max_slow`` is reserved for them too.  ``AdaptiveWindow`` sets the number of slots.
 
 Decision 0016 (``docs/decisions``) says why the core's `HostLimiter` does not fit here.
 """
@@ -29,7 +29,7 @@ from attrs import define, field
 from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.delivery.pace import Pace
+from rsscloud_broker.delivery.pace import AdaptiveWindow
 from rsscloud_broker.util.bounded_dict import BoundedDict
 
 #: The most slots that one host can earn.
@@ -139,7 +139,7 @@ class Dispatcher:
         self._per_host = per_host
         self._max_slow = max_slow
         self._most_per_host = MOST_PER_HOST
-        self._pace = Pace(clock, slots, self._look)
+        self._pace = AdaptiveWindow(clock, slots, self._look)
         self._hosts: dict[str, _Host] = {}
         # How many hosts that answered quickly are remembered.
         self._quick_hosts: BoundedDict[str, float] = BoundedDict(20_000)  # and their slots

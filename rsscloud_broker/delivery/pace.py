@@ -32,7 +32,7 @@ LATE = 0.05
 LEAST, FIRST = 16, 64
 
 
-class Pace:
+class AdaptiveWindow:
     """Adapts the window and the limit for slow calls.
 
     From ``start`` on, the timer fires every ``TICK`` seconds for as long as ``look`` returns true.

@@ -43,7 +43,7 @@ class CallbackProblem(BadRegistration):
     """The callback failed, and so it would for any topic."""
 
 
-class Attempts:
+class RegistrationAttempts:
     """The topics of one registration."""
 
     def __init__(self, attempts: Iterable[Attempt], clock: IReactorTime) -> None:

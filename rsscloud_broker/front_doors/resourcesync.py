@@ -99,7 +99,7 @@ def _is_topic(_: object, __: object, text: str) -> None:
 
 
 @frozen
-class Publisher:
+class AllowedPublisher:
     """A publisher that may push notifications: it must send its token, from its networks.
 
     :ivar topic: the prefix of the URLs of its topics, which the broker never fetches.
@@ -131,7 +131,7 @@ class ResourceSyncOptions:
     :ivar publishers: the publishers that may push notifications; without any, nobody may.
     """
 
-    publishers: tuple[Publisher, ...] = ()
+    publishers: tuple[AllowedPublisher, ...] = ()
 
 
 def pushed_prefixes(
@@ -255,14 +255,14 @@ class ResourceSyncDoor(RoutesOnly):
             )
 
 
-def _payload(request: Request) -> codec.Document:
+def _payload(request: Request) -> codec.ResourceDocument:
     try:
         return codec.decode_notification(body_of(request), charset(request))
     except codec.InvalidDocument as error:
         raise _Refusal(400, f"The notification cannot be used: {error}.") from error
 
 
-def _only(found: Sequence[links.Link], relation: str, meaning: str) -> str:
+def _only(found: Sequence[links.WebLink], relation: str, meaning: str) -> str:
     """The one URL to which the links of a relation lead.
 
     :param meaning: what the link leads to, for the message.

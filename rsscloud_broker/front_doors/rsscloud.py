@@ -44,7 +44,7 @@ from rsscloud_broker.errors import (
     TopicUnreadable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.front_doors.attempts import Attempts, CallbackProblem
+from rsscloud_broker.front_doors.attempts import CallbackProblem, RegistrationAttempts
 from rsscloud_broker.front_doors.rsscloud_answers import failure_of, rest_answer
 from rsscloud_broker.front_doors.rsscloud_pages import RssCloudPages
 from rsscloud_broker.http.answering import Answers
@@ -107,7 +107,7 @@ class RssCloud:
         offered = self._broker.protocols - self._broker.content_protocols
         wanted = rsscloud.registration(fields, topics, caller, offered)
         attempts = [partial(self._subscribe, intent) for intent in wanted.intents()]
-        await Attempts(attempts, self._clock).one_succeeds()
+        await RegistrationAttempts(attempts, self._clock).one_succeeds()
 
     async def _subscribe(self, intent: Intent) -> BadRegistration | None:
         """Subscribe to one topic; return the error for the client if that fails."""

@@ -33,13 +33,13 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import (
     CallbackFailed,
+    EndedTopic,
     Refused,
     TooMany,
-    TopicEnded,
     TopicUnreadable,
     UnsupportedProtocol,
 )
-from rsscloud_broker.front_doors.websub_pages import Said, WebSubPages
+from rsscloud_broker.front_doors.websub_pages import HubAnswer, WebSubPages
 from rsscloud_broker.http.answering import Answers, Failure
 from rsscloud_broker.http.requests import (
     all_parameters,
@@ -127,15 +127,15 @@ class WebSubDoor(RoutesOnly):
         try:
             said = await self._carry_out(request)
         except BadRequest as error:
-            said = Said(400, str(error))
+            said = HubAnswer(400, str(error))
         except TooMany as error:
             if not as_page:
                 raise  # ``answering`` answers it with 429
             failure = Failure.of(error)
-            said = Said(failure.status, failure.text, error.retry_after)
+            said = HubAnswer(failure.status, failure.text, error.retry_after)
             request.setHeader("retry-after", str(error.retry_after))
         except Refused as error:
-            said = Said(_status(error), Failure.of(error).text)
+            said = HubAnswer(_status(error), Failure.of(error).text)
         if said.status == NO_CONTENT:
             request.setResponseCode(NO_CONTENT)
             return b""
@@ -143,7 +143,7 @@ class WebSubDoor(RoutesOnly):
             return await self._pages.answered(request, said)
         return plain(request, said.status, said.text)
 
-    async def _carry_out(self, request: Request) -> Said:
+    async def _carry_out(self, request: Request) -> HubAnswer:
         """Do what a request asks for.
 
         :raises BadRequest: a field is missing or invalid.
@@ -154,27 +154,27 @@ class WebSubDoor(RoutesOnly):
             return await self._publish(request, asked)
         return await self._verify(request, asked)
 
-    async def _publish(self, request: Request, asked: HubRequest) -> Said:
+    async def _publish(self, request: Request, asked: HubRequest) -> HubAnswer:
         try:
             via = passage(request).origin
         except BadOrigin as error:
             raise BadRequest(str(error)) from error
         notes = await self._broker.publish(asked.urls, client_address(request), via)
         if _OLD in _path(request) or _OLD in header(request, "user-agent").lower():
-            return Said(NO_CONTENT, "")
+            return HubAnswer(NO_CONTENT, "")
         said = ["Thanks. The broker fetches what has changed, and notifies its subscribers."]
         said += [f"{note}." for note in notes.values()]
-        return Said(202, "\n".join(said))
+        return HubAnswer(202, "\n".join(said))
 
-    async def _verify(self, request: Request, asked: HubRequest) -> Said:
+    async def _verify(self, request: Request, asked: HubRequest) -> HubAnswer:
         intent = self._intent(request, asked)
         if asked.verify[:1] == ("sync",):
             await (self._broker.unsubscribe if intent.unsubscribe else self._broker.subscribe)(
                 intent
             )
-            return Said(NO_CONTENT, "")
+            return HubAnswer(NO_CONTENT, "")
         await self._broker.accept(intent)
-        return Said(202, "Thanks. The broker now asks the callback to confirm this.")
+        return HubAnswer(202, "Thanks. The broker now asks the callback to confirm this.")
 
     def _intent(self, request: Request, asked: HubRequest) -> Intent:
         return Intent(
@@ -196,7 +196,7 @@ def _path(request: Request) -> str:
 def _status(error: Refused) -> int:
     """The status with which a refusal is answered."""
     match error:
-        case TopicEnded():
+        case EndedTopic():
             return 410
         case UnsupportedProtocol():
             return 501

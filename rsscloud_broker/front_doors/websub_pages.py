@@ -40,7 +40,7 @@ _SECRETS: Final = frozenset({"hub.secret", "hub.verify_token"})
 
 
 @frozen
-class Said:
+class HubAnswer:
     """What the hub answers to a request.
 
     :ivar text: sentences for people, without a line break at the end.
@@ -71,7 +71,7 @@ class WebSubPages:
         request.setHeader("link", links.encode([(self._hub, "hub")]))
         return await self._forms(request, 200, "", {})
 
-    async def answered(self, request: Request, said: Said) -> bytes:
+    async def answered(self, request: Request, said: HubAnswer) -> bytes:
         """The page that answers a form."""
         shown = self._exchange(request, said)
         if said.is_refusal:
@@ -109,7 +109,7 @@ class WebSubPages:
         )
         return respond(request, status, "text/html; charset=utf-8", page)
 
-    def _exchange(self, request: Request, said: Said) -> dict[str, str]:
+    def _exchange(self, request: Request, said: HubAnswer) -> dict[str, str]:
         """The request and its answer, as a program exchanges them."""
         sent = all_parameters(request)
         fields = [(name, value) for name in _FIELDS for key, value in sent if key == name]

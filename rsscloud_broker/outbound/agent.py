@@ -21,7 +21,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.outbound.decoding import BodyDecoder, content_coding
 from rsscloud_broker.outbound.exchanges import HTTPExchanger, PendingRequest
-from rsscloud_broker.outbound.http1 import Answer, message
+from rsscloud_broker.outbound.http1 import HTTPAnswer, message
 from rsscloud_broker.outbound.urls import target_of
 from rsscloud_broker.wire.codings import ACCEPTED
 
@@ -111,7 +111,7 @@ class Response:
     request = None
     previousResponse: IResponse | None = None
 
-    def __init__(self, answer: Answer, body: bytes) -> None:
+    def __init__(self, answer: HTTPAnswer, body: bytes) -> None:
         self.code = answer.status
         self.phrase = RESPONSES.get(answer.status, b"")
         self.length = len(body)

@@ -19,7 +19,7 @@ Fields: TypeAlias = Sequence[tuple[bytes, bytes]]
 _STRANGE: Final = frozenset({b"br", b"zstd", b"compress", b"x-compress", b"dcb", b"dcz"})
 
 
-class Body(Protocol):
+class AnswerBody(Protocol):
     """Collects the body of one answer.
 
     :ivar size: how many of its bytes are in memory.
@@ -45,7 +45,7 @@ class Body(Protocol):
 
 
 #: Makes a ``Body`` for an answer with the given headers; raises OutboundError as it does.
-BodyMaker: TypeAlias = Callable[[Fields], Body]
+BodyMaker: TypeAlias = Callable[[Fields], AnswerBody]
 
 
 class TruncatingBody:

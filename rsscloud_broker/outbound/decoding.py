@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from rsscloud_broker.errors import OutboundError, TooLarge
 from rsscloud_broker.outbound.bodies import Fields, coding_of, too_large
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.http1 import Answer
+from rsscloud_broker.outbound.http1 import HTTPAnswer
 from rsscloud_broker.wire.codings import CONTENT_CODINGS, DecodingFailed, TooLong, decode_content
 
 #: An encoded body of up to so many bytes is decoded in the reactor's thread, if it becomes at most
@@ -53,7 +53,7 @@ class BodyDecoder:
         self._in_thread = in_thread
         self._turns = DeferredSemaphore(AT_A_TIME)
 
-    async def decode(self, answer: Answer) -> bytes:
+    async def decode(self, answer: HTTPAnswer) -> bytes:
         """The body of an answer, without its content coding.
 
         :raises TooLarge: the decoded body has more than ``limit`` bytes.

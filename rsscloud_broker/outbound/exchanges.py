@@ -20,7 +20,7 @@ from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.connecting import Connector
 from rsscloud_broker.outbound.connections import IdleConnections
 from rsscloud_broker.outbound.guard import AddressGuard
-from rsscloud_broker.outbound.http1 import Answer, Http1, Message, NotConnected
+from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message, NotConnected
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import Target
@@ -101,7 +101,9 @@ class HTTPExchanger:
         self._idle.close()
         self._idle = self._make_idle()
 
-    async def request(self, pending: PendingRequest, target: Target, message: Message) -> Answer:
+    async def request(
+        self, pending: PendingRequest, target: Target, message: Message
+    ) -> HTTPAnswer:
         """Make an exchange.
 
         :param pending: this method sets its ``waits_for``; cancelling that ends the exchange.
@@ -142,7 +144,9 @@ class HTTPExchanger:
                 problem = OutboundError(reason, port_only=refused)
         raise problem
 
-    def _finish(self, connection: Http1, answer: Answer, connections: IdleConnections) -> Answer:
+    def _finish(
+        self, connection: Http1, answer: HTTPAnswer, connections: IdleConnections
+    ) -> HTTPAnswer:
         """Keep the connection for further requests, or close it; return the answer.
 
         :param connections: the idle connections when the exchange began.

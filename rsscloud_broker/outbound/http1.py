@@ -21,7 +21,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rsscloud_broker.errors import OutboundError, Unavailable
-from rsscloud_broker.outbound.bodies import Body, BodyMaker, Fields
+from rsscloud_broker.outbound.bodies import AnswerBody, BodyMaker, Fields
 from rsscloud_broker.outbound.budget import LONGEST, AnswerBudget
 from rsscloud_broker.outbound.tls import HostTLS
 from rsscloud_broker.outbound.urls import Target
@@ -93,7 +93,7 @@ def _spelled(name: str) -> str:
     return _SPELLINGS.get(name.lower()) or "-".join(map(str.capitalize, name.split("-")))
 
 
-class Answer(NamedTuple):
+class HTTPAnswer(NamedTuple):
     """The answer to a request.
 
     :ivar fields: the names and values of its headers, as they were sent.
@@ -174,7 +174,7 @@ class Http1(Protocol):
 
     transport: _Transport  # type: ignore[assignment] # it can do more than an ITransport
     attempt: PendingConnection
-    _body: Body | None = None
+    _body: AnswerBody | None = None
     when_lost: Callable[[Http1], object] | None = None
     _pieces: Pieces | None = None
 
@@ -190,10 +190,10 @@ class Http1(Protocol):
         self.reusable = self.gone = False
         self._make_body = make_body
         self._budget = budget
-        self._answered: Deferred[Answer] | None = None
+        self._answered: Deferred[HTTPAnswer] | None = None
         self._whole = False
 
-    def request(self, message: Message) -> Deferred[Answer]:
+    def request(self, message: Message) -> Deferred[HTTPAnswer]:
         """Send a request, now or as soon as the connection is open, and read its answer.
 
         Cancelling the Deferred aborts the connection, or the attempt to open it.
@@ -211,7 +211,7 @@ class Http1(Protocol):
         # Some servers end lines with LF alone, or continue a header on the next line.
         parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
         self._begin()
-        answered: Deferred[Answer] = Deferred(self._give_up)
+        answered: Deferred[HTTPAnswer] = Deferred(self._give_up)
         self._answered = answered
         if self.connected:
             self._write(message)
@@ -364,7 +364,7 @@ class Http1(Protocol):
         names = {name.lower() for name, _ in self._fields}
         return not names & {b"content-length", b"transfer-encoding"}
 
-    def _give_up(self, answered: Deferred[Answer]) -> None:
+    def _give_up(self, answered: Deferred[HTTPAnswer]) -> None:
         self._end()
         if self.connected:
             self.abort()
@@ -375,7 +375,7 @@ class Http1(Protocol):
         # The parser has returned by now, as it must have: the callback may send the next request.
         try:
             body = self._body.end(whole) if self._body else b""
-            answer = Answer(self._status, self._fields, body)
+            answer = HTTPAnswer(self._status, self._fields, body)
         except OutboundError as error:
             self._fail(error)
         else:
@@ -385,7 +385,7 @@ class Http1(Protocol):
         self.abort()
         self._end().errback(reason)
 
-    def _end(self) -> Deferred[Answer]:
+    def _end(self) -> Deferred[HTTPAnswer]:
         answered, self._answered = self._answered, None
         assert answered is not None  # the callers have checked it
         del self._parser  # it refers back to this, a cycle for the garbage collector

@@ -17,9 +17,9 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import (
     AddressRefused,
+    EndedTopic,
     OutboundError,
     TooLarge,
-    TopicEnded,
     TopicUnreadable,
 )
 from rsscloud_broker.interfaces import (
@@ -247,7 +247,7 @@ def _gone(url: str, hops: _Hops, reason: str) -> TopicUnreadable:
     A server that a temporary redirect led to cannot end the topic.
     """
     if all(status in _PERMANENT for status, _ in hops):
-        return TopicEnded(url, reason)
+        return EndedTopic(url, reason)
     return TopicUnreadable(url, f"{reason}; but a temporary redirect led there", lasting=True)
 
 

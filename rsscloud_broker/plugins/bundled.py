@@ -26,12 +26,12 @@ from rsscloud_broker.apps.writing.schema import TABLES as TABLES_OF_WRITING
 from rsscloud_broker.delivery.distribution import Distribution
 from rsscloud_broker.delivery.notifiers import (
     HttpPostNotifier,
+    RssCloudNotifierOptions,
     SoapNotifier,
     WebSubNotifier,
+    WebSubNotifierOptions,
     XMLRPCNotifier,
 )
-from rsscloud_broker.delivery.notifiers import RssCloudOptions as RssCloudNotifierOptions
-from rsscloud_broker.delivery.notifiers import WebSubOptions as WebSubNotifierOptions
 from rsscloud_broker.delivery.options import DistributionOptions
 from rsscloud_broker.front_doors.change_lists import ChangeListsDoor, ChangeListsOptions
 from rsscloud_broker.front_doors.ping_sink import PingSinkDoor, PingSinkOptions

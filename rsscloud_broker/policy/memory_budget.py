@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Protocol
 
 
-class UnderWay(Protocol):
+class ArrivingMessage(Protocol):
     """A message that is arriving: the body of a request, or an answer."""
 
     def give_up(self) -> None:
@@ -29,14 +29,14 @@ class Budget:
     def __init__(self, limit: int, small: int) -> None:
         self._limit = limit
         self._small = small
-        self._under_way: OrderedDict[UnderWay, int] = OrderedDict()
+        self._under_way: OrderedDict[ArrivingMessage, int] = OrderedDict()
         self.held = 0
 
     def resize(self, limit: int) -> None:
         """Use another limit, from the next byte that arrives."""
         self._limit = limit
 
-    def grow(self, message: UnderWay, size: int) -> None:
+    def grow(self, message: ArrivingMessage, size: int) -> None:
         """Note that ``size`` bytes of a message are in memory by now.
 
         If the limit is exceeded, the messages that have been arriving for longest are given up,
@@ -51,7 +51,7 @@ class Budget:
             self.drop(longest)
             longest.give_up()
 
-    def drop(self, message: UnderWay) -> int:
+    def drop(self, message: ArrivingMessage) -> int:
         """Stop counting a message.
 
         :returns: how many of its bytes were counted.

@@ -22,8 +22,8 @@ from typing import Any, Final
 from attrs import frozen
 from lxml import etree
 
-from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
-from rsscloud_broker.simplefeed.log import Document
+from rsscloud_broker.simplefeed.entries import Category, Entry, EntryContent, EntryLink, Person
+from rsscloud_broker.simplefeed.log import LogDocument
 from rsscloud_broker.wire.times import exact_iso_time
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
@@ -51,7 +51,7 @@ class FeedUrls:
 
 
 def render(
-    document: Document, urls: FeedUrls, *, recent: bool = False, links: Sequence[Link] = ()
+    document: LogDocument, urls: FeedUrls, *, recent: bool = False, links: Sequence[EntryLink] = ()
 ) -> bytes:
     """Write a document of a log.
 
@@ -73,7 +73,7 @@ def render(
     if document.archived:
         relations.append(("next-archive", urls.of(document.number + 1)))
         feed.append(etree.Element(f"{{{HISTORY}}}archive", nsmap={"fh": HISTORY}))
-    for link in (*(Link(url, relation, MEDIA_TYPE) for relation, url in relations), *links):
+    for link in (*(EntryLink(url, relation, MEDIA_TYPE) for relation, url in relations), *links):
         _add_link(feed, link)
     for entry in document.entries:
         feed.append(entry_element(entry))
@@ -103,7 +103,7 @@ def entry_element(entry: Entry) -> etree._Element:
         _add_content(element, entry.content)
     elif not any(link.rel == "alternate" for link in entry.links):
         # An entry must have a content, or a link to a page (RFC 4287, section 4.1.2).
-        _add_content(element, Content(text=entry.title))
+        _add_content(element, EntryContent(text=entry.title))
     return element
 
 
@@ -124,7 +124,7 @@ def _add_person(parent: etree._Element, person: Person) -> None:
             _add(author, name, value)
 
 
-def _add_link(parent: etree._Element, link: Link) -> None:
+def _add_link(parent: etree._Element, link: EntryLink) -> None:
     element = etree.SubElement(parent, _in_atom("link"), rel=link.rel, href=link.href)
     for name in ("type", "title"):
         if value := getattr(link, name):
@@ -138,7 +138,7 @@ def _add_category(parent: etree._Element, category: Category) -> None:
             element.set(name, value)
 
 
-def _add_content(parent: etree._Element, content: Content) -> None:
+def _add_content(parent: etree._Element, content: EntryContent) -> None:
     element = etree.SubElement(parent, _in_atom("content"), type=content.type)
     match content.form:
         case "src":

@@ -27,7 +27,7 @@ from rsscloud_broker.interfaces import (
     Position,
 )
 from rsscloud_broker.model import host_of
-from rsscloud_broker.simplefeed.documents import FeedDocument, parse
+from rsscloud_broker.simplefeed.documents import AtomDocument, parse
 from rsscloud_broker.simplefeed.errors import DocumentMissing, FeedUnavailable, FollowError
 from rsscloud_broker.wire.http_dates import http_date
 
@@ -58,7 +58,7 @@ class Beginning:
         empty.
     """
 
-    document: FeedDocument
+    document: AtomDocument
     steps: list[Step]
     found: bool = False
     missing: str = ""
@@ -75,7 +75,7 @@ class DocumentReader:
         self._clock = clock
         self._parse = parse
 
-    async def read(self, url: str) -> FeedDocument:
+    async def read(self, url: str) -> AtomDocument:
         """Fetch a document.
 
         :raises DocumentMissing: it does not exist.
@@ -85,7 +85,7 @@ class DocumentReader:
         assert document is not None  # without conditions 304 is an error
         return document
 
-    async def read_if_changed(self, url: str, conditions: Mapping[str, str]) -> FeedDocument | None:
+    async def read_if_changed(self, url: str, conditions: Mapping[str, str]) -> AtomDocument | None:
         """Fetch a document with a conditional request.
 
         :param conditions: the headers that ``conditions_of`` has made.
@@ -127,15 +127,15 @@ class DocumentReader:
         return None if at is None else max(0.0, at - self._clock.wall_seconds())
 
 
-def conditions_of(document: FeedDocument) -> dict[str, str]:
+def conditions_of(document: AtomDocument) -> dict[str, str]:
     """The headers of a conditional request for a document that was read before."""
     pairs = (("If-None-Match", "etag"), ("If-Modified-Since", "last-modified"))
     return {name: document.headers[key] for name, key in pairs if document.headers.get(key)}
 
 
 async def walk_back(
-    read: Callable[[str], Awaitable[FeedDocument]],
-    recent: FeedDocument,
+    read: Callable[[str], Awaitable[AtomDocument]],
+    recent: AtomDocument,
     position: Position | None,
     most: int,
 ) -> Beginning:
@@ -151,7 +151,7 @@ async def walk_back(
     :raises FeedUnavailable: a document cannot be read now.
     """
     document, steps, missing = recent, list[Step](), ""
-    edited: tuple[FeedDocument | Step, int] | None = None
+    edited: tuple[AtomDocument | Step, int] | None = None
     seen = {recent.url, recent.link("self"), recent.link("via")}
     while position is None or not document.has(position):
         step = Step(document.url, document.digest)
@@ -184,5 +184,5 @@ async def walk_back(
     if edited is None:
         return Beginning(document, steps, missing=missing)
     where, after = edited
-    document = where if isinstance(where, FeedDocument) else await read(where.url)
+    document = where if isinstance(where, AtomDocument) else await read(where.url)
     return Beginning(document, steps[:after], found=True)

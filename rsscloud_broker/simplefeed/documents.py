@@ -25,9 +25,9 @@ from rsscloud_broker.interfaces import Position
 from rsscloud_broker.simplefeed.atom import ATOM, HISTORY
 from rsscloud_broker.simplefeed.entries import (
     Category,
-    Content,
     Entry,
-    Link,
+    EntryContent,
+    EntryLink,
     Person,
     form_of,
     standing_alone,
@@ -64,7 +64,7 @@ class NotAFeed(DocumentFault):
 
 
 @frozen(eq=False)
-class FeedDocument:
+class AtomDocument:
     """A document of a feed.
 
     :ivar url: where it was read, after redirects.
@@ -137,7 +137,7 @@ class Order:
     repeated: str = ""
 
 
-def parse(body: bytes, url: str, headers: dict[str, str]) -> FeedDocument:
+def parse(body: bytes, url: str, headers: dict[str, str]) -> AtomDocument:
     """Parse a document.  That of a stranger is one for ``interfaces.Parsing``.
 
     :raises NotAFeed: it is not well-formed XML, is too complex, or is something else.
@@ -152,7 +152,7 @@ def parse(body: bytes, url: str, headers: dict[str, str]) -> FeedDocument:
     number = sum(1 for _ in root.iterchildren(f"{_IN_ATOM}entry"))
     if number > MAX_ENTRIES:
         raise NotAFeed(f"it has {number:,} entries; {MAX_ENTRIES:,} are the most that are read")
-    return FeedDocument(
+    return AtomDocument(
         url,
         blake2b(body, digest_size=16).digest(),
         headers,
@@ -217,7 +217,7 @@ def _without_repeated(entries: list[Entry], order: Order) -> tuple[list[Entry], 
 
 def _entry(element: etree._Element, url: str) -> Entry:
     first: dict[str, etree._Element] = {}
-    links: list[Link] = []
+    links: list[EntryLink] = []
     categories: list[Category] = []
     for child in element:
         tag = child.tag
@@ -257,9 +257,9 @@ def _plain(element: etree._Element) -> str:
     return ("".join(map(str, element.itertext())) if len(element) else element.text or "").strip()
 
 
-def _link(element: etree._Element, url: str) -> Link:
+def _link(element: etree._Element, url: str) -> EntryLink:
     get = element.get
-    return Link(
+    return EntryLink(
         _joined(url, get("href", "")), _relation(element), get("type", ""), get("title", "")
     )
 
@@ -288,22 +288,22 @@ def _time(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _content(element: etree._Element, url: str) -> Content:
+def _content(element: etree._Element, url: str) -> EntryContent:
     kind = element.get("type", "text").strip()
     if src := element.get("src", "").strip():
-        return Content(kind, src=_joined(url, src))
+        return EntryContent(kind, src=_joined(url, src))
     if len(element):
         inner = [element.text or "", *(_with_tail(child) for child in element)]
-        return Content(kind, "".join(inner).strip())
+        return EntryContent(kind, "".join(inner).strip())
     text = element.text or ""
     if kind.lower() == _ATOMFEED and (escaped := _CDATA.fullmatch(text)):
         text = escaped[1]
     if form_of(kind) == "base64":
         try:
-            return Content(kind, data=b64decode("".join(text.split()), validate=True))
+            return EntryContent(kind, data=b64decode("".join(text.split()), validate=True))
         except ValueError:
             pass  # some write JSON as it is
-    return Content(kind, text)
+    return EntryContent(kind, text)
 
 
 def _with_tail(element: etree._Element) -> str:

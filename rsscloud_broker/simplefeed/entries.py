@@ -44,7 +44,7 @@ class Person:
 
 
 @frozen
-class Link:
+class EntryLink:
     """A link of an entry or a feed (RFC 4287, section 4.2.7).
 
     :ivar rel: the relation, such as ``alternate`` or ``related``.
@@ -67,7 +67,7 @@ class Category:
 
 
 @frozen
-class Content:
+class EntryContent:
     """The content of an entry, in one of the forms of RFC 4287, section 4.1.3.3.
 
     Make it with ``content_of`` from bytes as they were read, or with ``text``.
@@ -112,7 +112,7 @@ def form_of(kind: str) -> str:
     return "text" if kind in {"text", "html"} or kind.startswith("text/") else "base64"
 
 
-def content_of(body: bytes, media_type: str) -> Content:
+def content_of(body: bytes, media_type: str) -> EntryContent:
     """Make a content of bytes with a media type, such as those that a server has sent.
 
     XML becomes elements, a text becomes characters, and all else stays bytes.  What cannot
@@ -131,7 +131,7 @@ def content_of(body: bytes, media_type: str) -> Content:
             return _of_xml(body, bare, charset)
         case "text":
             return _of_text(body, bare, charset)
-    return Content(type=kind if "/" in bare else BYTES, data=body)
+    return EntryContent(type=kind if "/" in bare else BYTES, data=body)
 
 
 def charset_of(media_type: str) -> str | None:
@@ -140,25 +140,25 @@ def charset_of(media_type: str) -> str | None:
     return found[1] if found else None
 
 
-def _of_xml(body: bytes, kind: str, charset: str | None) -> Content:
+def _of_xml(body: bytes, kind: str, charset: str | None) -> EntryContent:
     try:
         root = xml.parse(body, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
     except xml.MalformedXML:
-        return Content(type=BYTES, data=body)
+        return EntryContent(type=BYTES, data=body)
     text = standing_alone(root)
     if text.count("xmlns") > MAX_NAMESPACES:
-        return Content(type=BYTES, data=body)
-    return Content(type=kind, text=text)
+        return EntryContent(type=BYTES, data=body)
+    return EntryContent(type=kind, text=text)
 
 
-def _of_text(body: bytes, kind: str, charset: str | None) -> Content:
+def _of_text(body: bytes, kind: str, charset: str | None) -> EntryContent:
     try:
         text = body.decode(xml.codec_of(charset or "utf-8") or "")
     except (LookupError, ValueError):
-        return Content(type=BYTES, data=body)
+        return EntryContent(type=BYTES, data=body)
     if legal(text) != text or "\r" in text:  # XML parsers turn \r into \n (section 2.11)
-        return Content(type=BYTES, data=body)
-    return Content(type=kind, text=text)
+        return EntryContent(type=BYTES, data=body)
+    return EntryContent(type=kind, text=text)
 
 
 def standing_alone(element: etree._Element) -> str:
@@ -191,8 +191,8 @@ class Entry:
     updated: float
     id: str = field(factory=new_id)
     author: Person | None = None
-    links: tuple[Link, ...] = ()
-    content: Content | None = None
+    links: tuple[EntryLink, ...] = ()
+    content: EntryContent | None = None
     categories: tuple[Category, ...] = ()
     summary: str = field(default="", converter=clean)
     published: float | None = None

@@ -28,8 +28,8 @@ from rsscloud_broker.interfaces import IClock, IDatabase
 from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
-from rsscloud_broker.simplefeed.entries import Link
-from rsscloud_broker.simplefeed.log import Document, Kept, Log
+from rsscloud_broker.simplefeed.entries import EntryLink
+from rsscloud_broker.simplefeed.log import EntryRange, LogDocument, LogState
 from rsscloud_broker.simplefeed.markers import InThread
 from rsscloud_broker.simplefeed.pruning import Pruned
 from rsscloud_broker.util.bounded_dict import BoundedDict
@@ -74,7 +74,7 @@ class DocumentGone(LookupError):
     """A document was removed from the archive, as somebody has asked for."""
 
 
-def _no_links(name: str) -> Sequence[Link]:
+def _no_links(name: str) -> Sequence[EntryLink]:
     return ()
 
 
@@ -95,7 +95,7 @@ class Feeds:
         in_thread: InThread,
         clock: IClock,
         urls: Callable[[str], FeedUrls],
-        links: Callable[[str], Sequence[Link]] = _no_links,
+        links: Callable[[str], Sequence[EntryLink]] = _no_links,
     ) -> None:
         self._database = database
         self._archive = archive
@@ -123,13 +123,13 @@ class Feeds:
 
     async def _look(self, name: str) -> Written | None:
         """Write the recent document of a log, if the log has changed since it was last written."""
-        found: Log | None = await self._find(name)
+        found: LogState | None = await self._find(name)
         if found is None:
             return None
         known = self._written.get(name, None)
         if known is not None and known.newest == found.count:
             return known
-        document: Document | None = await self._read(name)
+        document: LogDocument | None = await self._read(name)
         written = None if document is None else await self._write(document, recent=True)
         self._written[name] = written
         return written
@@ -141,12 +141,12 @@ class Feeds:
         :raises DocumentGone: the document was removed.
         :raises OSError: the file of the document cannot be made.
         """
-        found: Log | None = await self._find(name)
+        found: LogState | None = await self._find(name)
         if found is None or not 1 <= number <= found.document:
             return None
         if number < found.document and self._archive.has(found.feed_id, number):
             return Filed(self._archive.file(found.feed_id, number))
-        document: Document | None = await self._read(name, number)
+        document: LogDocument | None = await self._read(name, number)
         if document is None:
             return None
         if not document.archived:
@@ -160,14 +160,14 @@ class Feeds:
         :returns: how many files were made.
         :raises OSError: a file cannot be made.
         """
-        found: Log | None = await self._find(name)
+        found: LogState | None = await self._find(name)
         if found is None:
             return 0
         made = 0
         last = found.document - 1 if through is None else min(through, found.document - 1)
         for number in await self._in_thread(self._archive.missing, found.feed_id, last):
-            document: Document | None = await self._read(name, number)
-            if document is None or document.kept is not Kept.ROWS:
+            document: LogDocument | None = await self._read(name, number)
+            if document is None or document.kept is not EntryRange.ROWS:
                 break  # and so are those before it
             await self._file(document)
             made += 1
@@ -184,7 +184,7 @@ class Feeds:
         :raises OSError: a file cannot be made; then nothing was deleted.
         """
         await self.archive(name, through)
-        return await self._prune_all(name, through, Kept.FILE)
+        return await self._prune_all(name, through, EntryRange.FILE)
 
     async def remove(self, name: str, through: int) -> int:
         """Delete archived documents, rows and files, because they are old.
@@ -193,15 +193,15 @@ class Feeds:
         :returns: how many entries were deleted from the database.
         :raises OSError: a file cannot be removed; the documents are served no more all the same.
         """
-        found: Log | None = await self._find(name)
+        found: LogState | None = await self._find(name)
         if found is None:
             return 0
-        deleted = await self._prune_all(name, through, Kept.GONE)
+        deleted = await self._prune_all(name, through, EntryRange.GONE)
         last = min(through, found.document - 1)
         await self._in_thread(self._archive.remove, found.feed_id, last)
         return deleted
 
-    async def _prune_all(self, name: str, through: int, kept: Kept) -> int:
+    async def _prune_all(self, name: str, through: int, kept: EntryRange) -> int:
         """Prune documents in portions; returns how many entries were deleted."""
         deleted, more = 0, True
         while more:
@@ -210,7 +210,7 @@ class Feeds:
             more = pruned.more
         return deleted
 
-    async def _write(self, document: Document, *, recent: bool) -> Written:
+    async def _write(self, document: LogDocument, *, recent: bool) -> Written:
         name = document.log.name
         body: bytes = await self._in_thread(
             _rendered, document, self._urls(name), recent, self._links(name) if recent else ()
@@ -218,18 +218,18 @@ class Feeds:
         etag = f'"{blake2b(body, digest_size=12).hexdigest()}"'
         return Written(body, etag, document.updated, document.log.count)
 
-    async def _file(self, document: Document) -> Filed:
+    async def _file(self, document: LogDocument) -> Filed:
         """Make the file of an archived document.
 
         :raises DocumentGone: its entries are nowhere.
         """
         feed_id, number = document.log.feed_id, document.number
         file = self._archive.file(feed_id, number)
-        if document.kept is Kept.GONE:
+        if document.kept is EntryRange.GONE:
             raise DocumentGone(
                 f"document {number} of {document.log.name} was removed from the archive"
             )
-        if document.kept is Kept.FILE:
+        if document.kept is EntryRange.FILE:
             raise DocumentGone(
                 f"document {number} of {document.log.name} was in the file {file.path}, which is "
                 "missing. Restore it from a backup."
@@ -243,10 +243,12 @@ class Feeds:
         return Filed(file)
 
 
-def _rendered(document: Document, urls: FeedUrls, recent: bool, links: Sequence[Link]) -> bytes:
+def _rendered(
+    document: LogDocument, urls: FeedUrls, recent: bool, links: Sequence[EntryLink]
+) -> bytes:
     return render(document, urls, recent=recent, links=links)
 
 
-def _make_file(archive: Archive, document: Document, urls: Callable[[str], FeedUrls]) -> None:
+def _make_file(archive: Archive, document: LogDocument, urls: Callable[[str], FeedUrls]) -> None:
     body = render(document, urls(document.log.name))
     archive.write(document.log.feed_id, document.number, body, document.updated)

@@ -27,10 +27,10 @@ from rsscloud_broker.simplefeed.chain import (
     conditions_of,
     walk_back,
 )
-from rsscloud_broker.simplefeed.documents import FeedDocument
+from rsscloud_broker.simplefeed.documents import AtomDocument
 from rsscloud_broker.simplefeed.errors import FeedUnavailable, FollowError, Stopped
 from rsscloud_broker.simplefeed.processing import Processing
-from rsscloud_broker.simplefeed.waiting import LONGEST_REST, Limits, Waiting
+from rsscloud_broker.simplefeed.waiting import LONGEST_REST, FollowerLimits, Waiting
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire.http_dates import freshness
@@ -69,14 +69,14 @@ class Follower:
         parse: Parsing,
         begin: Begin | None = None,
         tell: Callable[[str], None] = lambda sentence: None,
-        limits: Limits | None = None,
+        limits: FollowerLimits | None = None,
     ) -> None:
         self._reader = DocumentReader(outbound, clock, parse)
         self._url = url
         self._clock = clock
         self._begin = begin
         self._tell = tell
-        self._limits = limits or Limits()
+        self._limits = limits or FollowerLimits()
         self.hub: tuple[str, str] | None = None
         self._conditions: dict[str, str] = {}
         self._pause = self._limits.usual
@@ -190,7 +190,7 @@ class Follower:
             await self._process_from(recent)
         self._conditions = conditions_of(recent)
 
-    def _learn(self, recent: FeedDocument) -> None:
+    def _learn(self, recent: AtomDocument) -> None:
         """Notice what the recent document says about how to follow the feed."""
         now = self._clock.wall_seconds()
         said = freshness(recent.headers, now)
@@ -209,7 +209,7 @@ class Follower:
 
     # --- the way back and forward -------------------------------------------
 
-    async def _process_from(self, recent: FeedDocument) -> None:
+    async def _process_from(self, recent: AtomDocument) -> None:
         """Go back from the recent document, and process all entries after the position."""
         position = self._processing.position
         if position is not None and not position.entry:
@@ -239,7 +239,7 @@ class Follower:
         await self._forward(beginning, recent, position)
 
     async def _forward(
-        self, beginning: Beginning, recent: FeedDocument, position: Position | None
+        self, beginning: Beginning, recent: AtomDocument, position: Position | None
     ) -> None:
         """Process the documents from the beginning to the recent one.
 
@@ -259,7 +259,7 @@ class Follower:
         if document is not recent:
             await self._processing.process(recent, None)
 
-    async def _jump(self, recent: FeedDocument) -> bool:
+    async def _jump(self, recent: AtomDocument) -> bool:
         """If the position is in an archived document, go forward from there to the last one.
 
         :returns: whether entries may have been processed.
@@ -291,8 +291,8 @@ class Follower:
         return len(seen) > 1
 
     async def _process_while_reading(
-        self, document: FeedDocument, url: str, after: Position | None
-    ) -> FeedDocument:
+        self, document: AtomDocument, url: str, after: Position | None
+    ) -> AtomDocument:
         """Process a document, and return the one at a URL, which is fetched meanwhile."""
         upcoming = self._waits.begin(self._reader.read, url)
         try:
@@ -329,7 +329,7 @@ class Follower:
             )
         self._tell(f"{gone}. Beginning with the {self._begin.value} entry.")
 
-    async def _skip_all(self, recent: FeedDocument) -> None:
+    async def _skip_all(self, recent: AtomDocument) -> None:
         """Take the newest entry as processed."""
         document = recent
         entries = self._processing.entries(document)

@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 from attrs import fields
 
-from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
+from rsscloud_broker.simplefeed.entries import Category, Entry, EntryContent, EntryLink, Person
 from rsscloud_broker.wire.times import exact_iso_time
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -46,7 +46,7 @@ def encode(entry: Entry, document: str) -> bytes:
     return _encode({name: value for name, value in found.items() if value})
 
 
-def _link(link: Link) -> dict[str, str]:
+def _link(link: EntryLink) -> dict[str, str]:
     # As for other values, but quicker: nearly all entries have links, with a URL and a relation.
     found = {"href": link.href, "rel": link.rel}
     if link.type:
@@ -61,7 +61,7 @@ def _present(value: Person | Category) -> dict[str, str]:
     return {name: text for name in names if (text := getattr(value, name))}
 
 
-def _content(content: Content) -> dict[str, str]:
+def _content(content: EntryContent) -> dict[str, str]:
     match content.form:
         case "text":
             return {"type": content.type, "text": content.text}

@@ -53,7 +53,7 @@ class UnknownLog(LookupError):
     """There is no log with this name.  ``open_log`` makes one."""
 
 
-class Kept(StrEnum):
+class EntryRange(StrEnum):
     """Where the entries of an archived document are.
 
     ``ROWS``: in the database.  ``FILE``: only in the file of the archive.  ``GONE``: nowhere.
@@ -80,7 +80,7 @@ class Description:
 
 
 @frozen
-class Log:
+class LogState:
     """The state of a log.
 
     :ivar feed_id: the id of its feed, which never changes.
@@ -105,7 +105,7 @@ class Log:
 
 
 @frozen
-class Document:
+class LogDocument:
     """A document of a log.
 
     :ivar number: its number; the first is 1.
@@ -115,11 +115,11 @@ class Document:
     :ivar updated: the time of its newest entry, in seconds since the epoch.
     """
 
-    log: Log
+    log: LogState
     number: int
     entries: Sequence[Entry] = field(repr=False)
     archived: bool
-    kept: Kept
+    kept: EntryRange
     updated: float
 
 
@@ -147,7 +147,7 @@ _ARCHIVED: Final = select(schema.document).where(
 )
 
 
-def open_log(conn: Connection, described: Description, at: float) -> Log:
+def open_log(conn: Connection, described: Description, at: float) -> LogState:
     """Return a log, which is made if there is none with this name.
 
     If the description has changed, the log takes over the title, the author and the number of
@@ -169,7 +169,7 @@ def open_log(conn: Connection, described: Description, at: float) -> Log:
     return _log(row)
 
 
-def _make_log(conn: Connection, described: Description, at: float) -> Log:
+def _make_log(conn: Connection, described: Description, at: float) -> LogState:
     now = to_micros(at)
     values = {
         "name": described.name,
@@ -189,7 +189,7 @@ def _make_log(conn: Connection, described: Description, at: float) -> Log:
     return _log(conn.execute(_BY_NAME, {"of": described.name}).one())
 
 
-def find_log(conn: Connection, name: str) -> Log | None:
+def find_log(conn: Connection, name: str) -> LogState | None:
     """The log with a name; None if there is none."""
     row = conn.execute(_BY_NAME, {"of": name}).first()
     return None if row is None else _log(row)
@@ -200,7 +200,7 @@ def count_logs(conn: Connection, prefix: str) -> int:
     return conn.execute(select(func.count()).where(_begins(prefix))).scalar_one()
 
 
-def stalest_logs(conn: Connection, prefix: str, limit: int) -> list[Log]:
+def stalest_logs(conn: Connection, prefix: str, limit: int) -> list[LogState]:
     """Of the logs whose names begin with a prefix, those whose newest entries are oldest."""
     of_prefix = select(schema.log).where(_begins(prefix))
     oldest = of_prefix.order_by(schema.log.c.updated_at, schema.log.c.id).limit(limit)
@@ -217,7 +217,7 @@ def _begins(prefix: str) -> ColumnElement[bool]:
     return schema.log.c.name.startswith(prefix, autoescape=True)
 
 
-def logs(conn: Connection, after: str = "", limit: int = 1000) -> list[Log]:
+def logs(conn: Connection, after: str = "", limit: int = 1000) -> list[LogState]:
     """Logs in the order of their names.
 
     :param after: the name of the last log of the page before.
@@ -236,13 +236,13 @@ def remove_log(conn: Connection, name: str) -> bool:
     return conn.execute(delete(schema.log).where(schema.log.c.name == name)).rowcount > 0
 
 
-def lock(conn: Connection, name: str) -> Log | None:
+def lock(conn: Connection, name: str) -> LogState | None:
     """Lock a log until the transaction ends, without waiting.
 
     This is for a log whose entries are made of the rows of another table, by one process or
     several.  In one transaction the caller locks the log, looks whether the rows until
-    ``Log.source`` are those that were read, appends, and sets the source (``append``).  So each row
-    becomes an entry once.
+    ``LogState.source`` are those that were read, appends, and sets the source (``append``).  So
+    each row becomes an entry once.
 
     :returns: None if another transaction has locked it, or if there is no such log.
     """
@@ -281,7 +281,7 @@ def append(
                     "first": first,
                     "last": number,
                     "updated_at": last,
-                    "kept": Kept.ROWS,
+                    "kept": EntryRange.ROWS,
                 }
             )
             first, size = number + 1, 0
@@ -330,7 +330,7 @@ def _row(log_id: int, last: int, together: Sequence[msgspec.Raw]) -> dict[str, A
     return {"log_id": log_id, "last": last, "first": first, "data": _encode(together)}
 
 
-def read_document(conn: Connection, name: str, number: int | None = None) -> Document | None:
+def read_document(conn: Connection, name: str, number: int | None = None) -> LogDocument | None:
     """A document of a log.
 
     :param number: None for the current document.
@@ -342,13 +342,13 @@ def read_document(conn: Connection, name: str, number: int | None = None) -> Doc
     log = _log(row)
     if number is None or number == log.document:
         entries = _entries(conn, log.id, log.first, log.count)
-        return Document(log, log.document, entries, False, Kept.ROWS, log.updated)
+        return LogDocument(log, log.document, entries, False, EntryRange.ROWS, log.updated)
     found = conn.execute(_ARCHIVED, {"of": log.id, "number": number}).first()
     if found is None:
         return None
-    kept = Kept(found.kept)
-    entries = _entries(conn, log.id, found.first, found.last) if kept is Kept.ROWS else []
-    return Document(log, number, entries, True, kept, to_seconds(found.updated_at))
+    kept = EntryRange(found.kept)
+    entries = _entries(conn, log.id, found.first, found.last) if kept is EntryRange.ROWS else []
+    return LogDocument(log, number, entries, True, kept, to_seconds(found.updated_at))
 
 
 def entries_after(
@@ -395,8 +395,8 @@ def _in_range(conn: Connection, log_id: int, first: int, last: int) -> list[tupl
     ]
 
 
-def _log(row: Row[Any]) -> Log:
-    return Log(
+def _log(row: Row[Any]) -> LogState:
+    return LogState(
         id=row.id,
         name=row.name,
         feed_id=row.feed_id,

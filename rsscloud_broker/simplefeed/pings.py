@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rsscloud_broker.model import Ping
-from rsscloud_broker.simplefeed.entries import Category, Entry, Link
+from rsscloud_broker.simplefeed.entries import Category, Entry, EntryLink
 from rsscloud_broker.wire.origin import BadOrigin, extended, read_origin
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import MAX_URL, fault_of
@@ -40,10 +40,12 @@ class NotAPing(ValueError):
 
 def entry_of(ping: Ping) -> Entry:
     """Write a ping as an entry with a new id."""
-    links = [Link(ping.url)]
-    links += [Link(ping.rss_url, "related", title=FEED)] if ping.rss_url else []
-    links += [Link(ping.changes_url, "related", title=CHANGED_PAGE)] if ping.changes_url else []
-    links += [Link(broker, "via") for broker in ping.origin.split()]
+    links = [EntryLink(ping.url)]
+    links += [EntryLink(ping.rss_url, "related", title=FEED)] if ping.rss_url else []
+    links += (
+        [EntryLink(ping.changes_url, "related", title=CHANGED_PAGE)] if ping.changes_url else []
+    )
+    links += [EntryLink(broker, "via") for broker in ping.origin.split()]
     return Entry(
         ping.name,
         ping.received_at,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rsscloud_broker.interfaces import IClock, IEntryHandler, IMarker, Position
-from rsscloud_broker.simplefeed.documents import FeedDocument, index_after
+from rsscloud_broker.simplefeed.documents import AtomDocument, index_after
 from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import EntryFailed, FollowError, Stopped
-from rsscloud_broker.simplefeed.waiting import Limits, Waiting
+from rsscloud_broker.simplefeed.waiting import FollowerLimits, Waiting
 
 
 class Processing:
@@ -30,7 +30,7 @@ class Processing:
         marker: IMarker,
         clock: IClock,
         waits: Waiting,
-        limits: Limits,
+        limits: FollowerLimits,
         *,
         tell: Callable[[str], None],
     ) -> None:
@@ -78,7 +78,7 @@ class Processing:
 
     # --- entries ------------------------------------------------------------
 
-    async def process(self, document: FeedDocument, after: Position | None) -> None:
+    async def process(self, document: AtomDocument, after: Position | None) -> None:
         """Hand on the entries of a document.
 
         :param after: of the entries only those after this position.
@@ -122,7 +122,7 @@ class Processing:
                 self._tell(f"{which}. Trying again in {pause:.0f} s.")
             await self._waits.sleep(pause, hints=False)
 
-    def entries(self, document: FeedDocument) -> list[Entry]:
+    def entries(self, document: AtomDocument) -> list[Entry]:
         """The entries of a document, oldest first."""
         entries, order = document.entries(self._newest_first)
         if order.known:

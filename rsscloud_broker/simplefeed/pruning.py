@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, func, select, 
 
 from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.simplefeed import schema
-from rsscloud_broker.simplefeed.log import Kept, locked
+from rsscloud_broker.simplefeed.log import EntryRange, locked
 
 #: How many rows with entries one transaction deletes at most.
 AT_ONCE: Final = 1000
@@ -32,7 +32,7 @@ class Pruned:
     more: bool
 
 
-def prune(conn: Connection, name: str, through: int, kept: Kept) -> Pruned:
+def prune(conn: Connection, name: str, through: int, kept: EntryRange) -> Pruned:
     """Delete entries of archived documents from the database, the oldest first.
 
     From the first call on, none of the documents is read from the database any more.
@@ -49,7 +49,9 @@ def prune(conn: Connection, name: str, through: int, kept: Kept) -> Pruned:
     last = conn.execute(newest).scalar()
     if last is None:
         return Pruned(0, more=False)
-    earlier = [each for each in Kept if list(Kept).index(each) < list(Kept).index(kept)]
+    earlier = [
+        each for each in EntryRange if list(EntryRange).index(each) < list(EntryRange).index(kept)
+    ]
     conn.execute(update(table).where(*chosen, table.c.kept.in_(earlier)).values(kept=kept))
     rows = schema.entries
     of_log = rows.c.log_id == row.id

@@ -20,7 +20,7 @@ LONGEST_REST: Final = 24 * 3600.0
 
 
 @frozen
-class Limits:
+class FollowerLimits:
     """How a follower waits, and how much it takes; times in seconds.
 
     :ivar shortest, longest: between two readings of the recent document.  In between, its server

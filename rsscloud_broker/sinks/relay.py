@@ -63,7 +63,7 @@ def is_target(target: Any, key: attrs.Attribute[Any], url: str) -> None:
 
 
 @frozen
-class Target:
+class RelayTarget:
     """Where the relay passes pings on to.
 
     :ivar url: the URL that is called.
@@ -103,7 +103,7 @@ class RelayOptions:
     :ivar foreign_clouds: whether the clouds and hubs that a feed names are pinged, too.
     """
 
-    targets: tuple[Target, ...] = field(default=(), validator=_are_different)
+    targets: tuple[RelayTarget, ...] = field(default=(), validator=_are_different)
     window: float = field(default=60.0, validator=and_(ge(0), le(86_400)))
     foreign_clouds: bool = False
 
@@ -227,7 +227,7 @@ class _Targets(Service):
         self._workers.append(worker)
         worker.start()
 
-    def _rules(self, target: Target) -> Rules:
+    def _rules(self, target: RelayTarget) -> Rules:
         options = self._options
         matches = re.compile("|".join(map(translate, map(str.lower, target.hosts)))).match
 

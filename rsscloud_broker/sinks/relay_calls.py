@@ -48,7 +48,7 @@ _SOAP: Final = {**XML, "soapaction": '"/weblogUpdates"'}
 
 
 @frozen
-class Answer:
+class RelayAnswer:
     """What became of a call.
 
     :ivar accepted: whether the target accepted the ping.
@@ -68,7 +68,7 @@ class Answer:
 
 
 @frozen
-class Message:
+class RelayMessage:
     """A request to a target."""
 
     method: str
@@ -77,7 +77,7 @@ class Message:
     body: bytes = b""
 
 
-def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False) -> Message:
+def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False) -> RelayMessage:
     """The request that passes a ping on.
 
     :param url: of the target.
@@ -88,17 +88,17 @@ def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False)
         case "xml-rpc":
             method, values = _weblog_updates(ping, plain=plain)
             call = xmlrpc.encode_call(f"weblogUpdates.{method}", list(values.values()))
-            return Message("POST", url, XML, call)
+            return RelayMessage("POST", url, XML, call)
         case "soap":
             method, values = _weblog_updates(ping, plain=plain)
-            return Message("POST", url, _SOAP, soap.encode_call(method, values))
+            return RelayMessage("POST", url, _SOAP, soap.encode_call(method, values))
         case "get":
-            return Message("GET", _with_parameters(url, ping), {})
+            return RelayMessage("GET", _with_parameters(url, ping), {})
         case "rsscloud":
-            return Message("POST", url, _FORM, urlencode({"url": topic}).encode())
+            return RelayMessage("POST", url, _FORM, urlencode({"url": topic}).encode())
         case "websub":
             form = {"hub.mode": "publish", "hub.url": topic, "hub.topic": topic}
-            return Message("POST", url, _FORM, urlencode(form).encode())
+            return RelayMessage("POST", url, _FORM, urlencode(form).encode())
 
 
 def _weblog_updates(ping: Ping, *, plain: bool) -> tuple[str, dict[str, str]]:
@@ -127,7 +127,7 @@ def _with_parameters(url: str, ping: Ping) -> str:
     return f"{url}{'&' if '?' in url else '?'}{given}"
 
 
-def judged(protocol: Protocol, reply: OutboundReply) -> Answer:
+def judged(protocol: Protocol, reply: OutboundReply) -> RelayAnswer:
     """Judge the answer of a target."""
     if protocol == "soap" and reply.status == 500:  # faults have this status
         return _said(_soap_value, reply)
@@ -135,7 +135,7 @@ def judged(protocol: Protocol, reply: OutboundReply) -> Answer:
         pause = retry_after(reply.headers)
         again = reply.status >= 500 or reply.status in PASSING or pause is not None
         text = f"the target answered with status {reply.status}"
-        return Answer(False, text, healthy=False, again=again, retry_after=pause)
+        return RelayAnswer(False, text, healthy=False, again=again, retry_after=pause)
     match protocol:
         case "xml-rpc":
             return _said(xmlrpc.decode_response, reply)
@@ -143,43 +143,47 @@ def judged(protocol: Protocol, reply: OutboundReply) -> Answer:
             return _said(_soap_value, reply)
         case "rsscloud":
             return _rsscloud(reply)
-    return Answer(True, f"status {reply.status}")
+    return RelayAnswer(True, f"status {reply.status}")
 
 
 def _soap_value(document: bytes) -> Any:
     return soap.decode_response(document)
 
 
-def _said(decode: Any, reply: OutboundReply) -> Answer:
+def _said(decode: Any, reply: OutboundReply) -> RelayAnswer:
     """Judge an answer of weblogUpdates: ``flerror`` and ``message``."""
     try:
         value = decode(reply.body)
     except (xmlrpc.XMLRPCFault, soap.SoapFault) as fault:
         text = _short(f"the target answered with a fault: {fault}")
         again = isinstance(fault, soap.SoapFault) and fault.code == "Server"
-        return Answer(False, text, again=again, unknown=True)
+        return RelayAnswer(False, text, again=again, unknown=True)
     except xml.MalformedXML:
         text = f"the target answered with status {reply.status}, but not as a ping server does"
-        return Answer(False, text, healthy=False, again=reply.status == 500)
+        return RelayAnswer(False, text, healthy=False, again=reply.status == 500)
     if not isinstance(value, Mapping):  # some answer with true alone
         refused = value is False or value is None
-        return Answer(not refused, "the target refused it, without a reason" if refused else "")
+        return RelayAnswer(
+            not refused, "the target refused it, without a reason" if refused else ""
+        )
     text = _short(str(value.get("message", "")))
     if value.get("flerror"):
-        return Answer(False, f"the target refused it: {text}" if text else "the target refused it")
-    return Answer(True, text)
+        return RelayAnswer(
+            False, f"the target refused it: {text}" if text else "the target refused it"
+        )
+    return RelayAnswer(True, text)
 
 
-def _rsscloud(reply: OutboundReply) -> Answer:
+def _rsscloud(reply: OutboundReply) -> RelayAnswer:
     """Judge an answer of rssCloud's REST interface; other answers with 2xx are a success."""
     try:
         root = xml.parse(reply.body)
     except xml.MalformedXML:
-        return Answer(True, f"status {reply.status}")
+        return RelayAnswer(True, f"status {reply.status}")
     text = _short(root.get("msg", ""))
     if root.get("success") == "false":
-        return Answer(False, f"the target refused it: {text}")
-    return Answer(True, text)
+        return RelayAnswer(False, f"the target refused it: {text}")
+    return RelayAnswer(True, text)
 
 
 def _short(text: str) -> str:
@@ -198,7 +202,7 @@ class Sender:
     outbound: IOutbound
     identity: str
 
-    async def send(self, protocol: Protocol, message: Message, ping: Ping) -> Answer:
+    async def send(self, protocol: Protocol, message: RelayMessage, ping: Ping) -> RelayAnswer:
         """Send a message about a ping, and judge the answer.  Raises nothing."""
         headers = {**message.headers, **headers_of(ping, self.identity)}
         try:
@@ -207,9 +211,9 @@ class Sender:
                 OutboundRequest(message.method, message.url, headers, message.body, 3)
             )
         except AddressRefused as error:
-            return Answer(False, _short(str(error)), healthy=False)
+            return RelayAnswer(False, _short(str(error)), healthy=False)
         except (OutboundError, Unavailable) as error:
-            return Answer(False, _short(str(error)), healthy=False, again=True)
+            return RelayAnswer(False, _short(str(error)), healthy=False, again=True)
         return judged(protocol, reply)
 
 
@@ -223,7 +227,7 @@ class TargetCalls:
         self._url = url
         self._plain_until = 0.0
 
-    async def __call__(self, ping: Ping) -> Answer:
+    async def __call__(self, ping: Ping) -> RelayAnswer:
         """Pass a ping on, and judge the answer.  Raises nothing."""
         plain = self._clock.seconds() < self._plain_until
         answer = await self._send(ping, plain=plain)
@@ -234,6 +238,6 @@ class TargetCalls:
                 self._plain_until = self._clock.seconds() + PLAIN_FOR
         return answer
 
-    async def _send(self, ping: Ping, *, plain: bool) -> Answer:
+    async def _send(self, ping: Ping, *, plain: bool) -> RelayAnswer:
         message = message_of(self._protocol, self._url, ping, plain=plain)
         return await self._sender.send(self._protocol, message, ping)

@@ -23,7 +23,14 @@ from rsscloud_broker.delivery.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESH
 from rsscloud_broker.events import PingRelayed, RelayFailed
 from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.model import Callback, Ping, host_of
-from rsscloud_broker.sinks.relay_calls import XML, Answer, Message, Protocol, Sender, message_of
+from rsscloud_broker.sinks.relay_calls import (
+    XML,
+    Protocol,
+    RelayAnswer,
+    RelayMessage,
+    Sender,
+    message_of,
+)
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.bounded_dict import BoundedDict
 from rsscloud_broker.util.together import together
@@ -58,14 +65,18 @@ class Destination:
     protocol: Protocol
     url: str
 
-    def message(self, topic: str) -> Message:
+    def message(self, topic: str) -> RelayMessage:
         """The request that pings for a topic."""
         match self.protocol:
             case "xml-rpc":
-                return Message("POST", self.url, XML, xmlrpc.encode_call("rssCloud.ping", [topic]))
+                return RelayMessage(
+                    "POST", self.url, XML, xmlrpc.encode_call("rssCloud.ping", [topic])
+                )
             case "soap":
                 headers = {**XML, "soapaction": '"/rssCloud"'}
-                return Message("POST", self.url, headers, soap.encode_call("ping", {"url": topic}))
+                return RelayMessage(
+                    "POST", self.url, headers, soap.encode_call("ping", {"url": topic})
+                )
         return message_of(self.protocol, self.url, Ping(topic, topic, 0.0))
 
 
@@ -179,7 +190,7 @@ class ForeignClouds:
             self._counted.labels(LABEL, "failed").inc()
             self._bus.publish(RelayFailed(topic, target, answer.text, now))
 
-    def _judge(self, host: _Host, answer: Answer) -> None:
+    def _judge(self, host: _Host, answer: RelayAnswer) -> None:
         """Leave a host alone for a while if it does not answer."""
         now = self._clock.seconds()
         host.failures = 0 if answer.healthy else host.failures + 1

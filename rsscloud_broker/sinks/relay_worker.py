@@ -32,7 +32,7 @@ from rsscloud_broker.events import PingRelayed, RelayFailed, RelaySkipped
 from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.model import Callback, Ping
 from rsscloud_broker.model.shared import RelayProgress
-from rsscloud_broker.sinks.relay_calls import Answer
+from rsscloud_broker.sinks.relay_calls import RelayAnswer
 from rsscloud_broker.sinks.relay_waiting import WaitingPings
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.bounded_dict import BoundedDict
@@ -96,7 +96,7 @@ class Worker:
         progress: RelayProgress,
         target: Callback,
         label: str,
-        call: Callable[[Ping], Awaitable[Answer | None]],
+        call: Callable[[Ping], Awaitable[RelayAnswer | None]],
         rules: Rules,
         parts: SinkParts,
     ) -> None:
@@ -365,7 +365,7 @@ class Worker:
             self._failed(answer)
         self._try_again(ping, answer)
 
-    def _try_again(self, ping: Ping, answer: Answer) -> None:
+    def _try_again(self, ping: Ping, answer: RelayAnswer) -> None:
         """Put a ping off that was not accepted, or give it up."""
         now, url = self._clock.wall_seconds(), ping.rss_url or ping.url
         waits = RETRIES[self._waiting.attempts(ping.id) :]
@@ -398,7 +398,7 @@ class Worker:
             self.log.info("{url} answers again: pings are passed on to it.", url=self._where)
         self._failures = 0
 
-    def _failed(self, answer: Answer) -> None:
+    def _failed(self, answer: RelayAnswer) -> None:
         now = self._clock.seconds()
         if self._not_before > now:
             return  # this call was under way when another one failed

@@ -50,7 +50,7 @@ from rsscloud_broker.sinks.documents import publish_document, tell_published
 from rsscloud_broker.util.clock import OnOneNode
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
-from rsscloud_broker.wire.resourcesync import Document, Entry
+from rsscloud_broker.wire.resourcesync import ResourceDocument, ResourceEntry
 from rsscloud_broker.wire.times import iso_time
 
 #: How many archives are listed: as many URLs as a sitemap may have; five years of hours.
@@ -92,7 +92,9 @@ class ResourceSyncSink(OnOneNode):
         )
         self._parts = parts
         # Without a hub nobody could subscribe to the channel, so there is no channel.
-        self._source = Source(parts.public_directory, parts.public_url, has_channel=parts.has_hub)
+        self._source = SourceFiles(
+            parts.public_directory, parts.public_url, has_channel=parts.has_hub
+        )
         self._check_all = True  # every archive on the disk has to be checked
         self._paths: set[str] = set()  # paths of archives that have to be checked
         self._to_push: bytes | None = None
@@ -158,14 +160,14 @@ class _Known:
     :ivar behind: whether the resource list on the disk lacks some of the changes.
     """
 
-    entries: dict[str, Entry]
-    changes: list[Entry]
+    entries: dict[str, ResourceEntry]
+    changes: list[ResourceEntry]
     since: str
     behind: bool
 
 
 @frozen
-class Source:
+class SourceFiles:
     """Reads and writes the source's documents on the disk.
 
     :ivar directory: the public directory.
@@ -210,7 +212,7 @@ class Source:
         """
         at = iso_time(now)
         known = self._known()
-        changes: list[Entry] = []
+        changes: list[ResourceEntry] = []
         change_of_list = "updated"
         if known is not None:
             changes = self._changes(known, paths, at)
@@ -235,7 +237,7 @@ class Source:
             _apply(entries, change)
         return _Known(entries, list(changes.entries), changes.since, entries != listed)
 
-    def _read(self, path: str) -> Document | None:
+    def _read(self, path: str) -> ResourceDocument | None:
         try:
             document = codec.decode(
                 self.file(path).getContent(),
@@ -245,14 +247,16 @@ class Source:
             return None
         return document if document.link("up") == self.url(CAPABILITY_LIST) else None
 
-    def _changes(self, known: _Known, paths: Collection[str] | None, at: str) -> list[Entry]:
+    def _changes(
+        self, known: _Known, paths: Collection[str] | None, at: str
+    ) -> list[ResourceEntry]:
         """The changes since the lists were written.  They are applied to ``known``, too."""
         found = (
             self._archives(known.entries) if paths is None else self._described(sorted(paths), {})
         )
         checked = known.entries if paths is None else map(self.url, paths)
         gone = [url for url in sorted(checked) if url in known.entries and url not in found]
-        changes = [Entry(url, change="deleted", datetime=at) for url in gone]
+        changes = [ResourceEntry(url, change="deleted", datetime=at) for url in gone]
         for url, entry in found.items():
             before = known.entries.get(url)
             if entry != before:
@@ -262,7 +266,7 @@ class Source:
             _apply(known.entries, change)
         return changes
 
-    def _archives(self, known: dict[str, Entry]) -> dict[str, Entry]:
+    def _archives(self, known: dict[str, ResourceEntry]) -> dict[str, ResourceEntry]:
         """The entries of all archives on the disk, by URL; the newest, if there are too many.
 
         :param known: entries that are reused for files of the same size and time.
@@ -271,15 +275,19 @@ class Source:
         paths = sorted(f"/{file.relative_to(base).as_posix()}" for file in base.glob(_ARCHIVES))
         return self._described(paths[-MAX_RESOURCES:], known)
 
-    def _described(self, paths: Iterable[str], known: dict[str, Entry]) -> dict[str, Entry]:
-        found: dict[str, Entry] = {}
+    def _described(
+        self, paths: Iterable[str], known: dict[str, ResourceEntry]
+    ) -> dict[str, ResourceEntry]:
+        found: dict[str, ResourceEntry] = {}
         for path in paths:
             url = self.url(path)
             with suppress(FileNotFoundError):  # deleted by the operator
                 found[url] = _describe(url, Path(self.file(path).path), known.get(url))
         return found
 
-    def _lists(self, known: _Known, changes: list[Entry], at: str) -> list[tuple[str, bytes]]:
+    def _lists(
+        self, known: _Known, changes: list[ResourceEntry], at: str
+    ) -> list[tuple[str, bytes]]:
         up = self.url(CAPABILITY_LIST)
         listed = [*known.changes, *changes]
         dropped, listed = listed[:-MAX_CHANGES], listed[-MAX_CHANGES:]
@@ -309,16 +317,16 @@ class Source:
             if not self.file(path).exists() or self.file(path).getContent() != content
         ]
 
-    def _notification(self, change_of_list: str, at: str) -> Document:
+    def _notification(self, change_of_list: str, at: str) -> ResourceDocument:
         entries = (
             # Each resource list counts as a new one, a snapshot of one moment.
-            Entry(self.url(RESOURCE_LIST), "resourcelist", "created", at),
-            Entry(self.url(CHANGE_LIST), "changelist", change_of_list, at),
+            ResourceEntry(self.url(RESOURCE_LIST), "resourcelist", "created", at),
+            ResourceEntry(self.url(CHANGE_LIST), "changelist", change_of_list, at),
         )
         return codec.framework_notification(self.url(CAPABILITY_LIST), entries)
 
 
-def _describe(url: str, file: Path, known: Entry | None) -> Entry:
+def _describe(url: str, file: Path, known: ResourceEntry | None) -> ResourceEntry:
     """The entry of a file.
 
     :param known: is returned if it has the size and time of the file.
@@ -330,12 +338,12 @@ def _describe(url: str, file: Path, known: Entry | None) -> Entry:
         if known is not None and (known.lastmod, known.length) == (lastmod, status.st_size):
             return known
         digest = file_digest(opened, "sha256").hexdigest()
-    return Entry(
+    return ResourceEntry(
         url, lastmod=lastmod, hash=f"sha-256:{digest}", length=status.st_size, type=_MEDIA_TYPE
     )
 
 
-def _apply(entries: dict[str, Entry], change: Entry) -> None:
+def _apply(entries: dict[str, ResourceEntry], change: ResourceEntry) -> None:
     """Apply a change to the entries of a resource list."""
     if change.change == "deleted":
         entries.pop(change.loc, None)

@@ -9,10 +9,10 @@ from rsscloud_broker.database.disk_space import required_space
 from rsscloud_broker.database.engine import open_database
 from rsscloud_broker.storage.account_store import AccountStore
 from rsscloud_broker.storage.copying import Copied, copy_database
-from rsscloud_broker.storage.examination import Examination, database_file, examine, shown
+from rsscloud_broker.storage.examination import DatabaseRevisions, database_file, examine, shown
 from rsscloud_broker.storage.exchange import (
-    Imported,
-    InvalidDocument,
+    ImportResult,
+    InvalidImport,
     import_document,
     import_in_parts,
 )
@@ -36,10 +36,10 @@ __all__ = [
     "NO_APPS",
     "AccountStore",
     "Copied",
-    "Examination",
+    "DatabaseRevisions",
     "FileHealth",
-    "Imported",
-    "InvalidDocument",
+    "ImportResult",
+    "InvalidImport",
     "Pulse",
     "ServerHealth",
     "Store",

@@ -146,7 +146,7 @@ class Joinable(NamedTuple):
     is_joined: bool
 
 
-class Requests:
+class CheckRequests:
     """Requests of checks of known topics, which are written together.
 
     :param node: the node id of this process; None if it has none, so that it claims nothing.
@@ -214,7 +214,7 @@ def request_checks(
     :param node: the node id of this process; None if it has none.
     """
     known = _known(conn, {request.url for request in asked})
-    requests = Requests(node)
+    requests = CheckRequests(node)
     for request in asked:
         row = known.get(request.url)
         if row and _may_be_checked(request, row):
@@ -288,7 +288,7 @@ def _make_and_check(
     claimed = CheckState.WAITS if node is None else CheckState.CLAIMED
     states = {url: claimed if asked[url].claim else CheckState.WAITS for url in made}
     if len(made) < len(rows):  # another node has just stored the others
-        requests, others = Requests(node), _known(conn, asked.keys() - made)
+        requests, others = CheckRequests(node), _known(conn, asked.keys() - made)
         for url, row in others.items():
             requests.add(row, asked[url])
         requests.write(conn)

@@ -77,7 +77,7 @@ _LONGEST_LEASE_SECONDS = 10**9
 _MAX_ERRORS = 2**31 - 1
 
 
-class InvalidDocument(ValueError):
+class InvalidImport(ValueError):
     """The document cannot be imported.  The text says where it is faulty, and what the rule is."""
 
 
@@ -112,7 +112,7 @@ def read_document(document: object) -> list[TopicEntry]:
             raise top.member("version").invalid("must be 2, for a data file of rsscloud-server")
         entries = [_feed(url, value) for url, value in top.member("feeds").members()]
     else:
-        raise InvalidDocument(
+        raise InvalidImport(
             'the document is neither an export of this broker ("format": "rsscloud-broker") '
             'nor a data file of rsscloud-server ("version": 2, "feeds": …)'
         )
@@ -156,7 +156,7 @@ def _check_unique(entries: list[TopicEntry]) -> None:
     seen: set[str] = set()
     for index, entry in enumerate(entries):
         if entry.topic.url in seen:
-            raise InvalidDocument(f"topics[{index}].url: {entry.topic.url} is in the list twice")
+            raise InvalidImport(f"topics[{index}].url: {entry.topic.url} is in the list twice")
         seen.add(entry.topic.url)
 
 
@@ -286,15 +286,15 @@ def _each_once(subscriptions: Iterator[Subscription]) -> tuple[Subscription, ...
 class _Value:
     """A value in a document with its position, which the errors name.
 
-    Each method returns the value as one type, or raises ``InvalidDocument``.
+    Each method returns the value as one type, or raises ``InvalidImport``.
     """
 
     value: Any
     parent: _Value | None = None
     key: str | int = ""
 
-    def invalid(self, rule: str) -> InvalidDocument:
-        return InvalidDocument(f"{self._path()}: {rule}")
+    def invalid(self, rule: str) -> InvalidImport:
+        return InvalidImport(f"{self._path()}: {rule}")
 
     def _path(self) -> str:
         if self.parent is None:

@@ -64,7 +64,7 @@ def shown(url: str) -> str:
 
 
 @frozen
-class Examination:
+class DatabaseRevisions:
     """The revisions of a database.
 
     :ivar revision: the revision of its tables; empty if it has no tables yet.
@@ -77,7 +77,7 @@ class Examination:
 
 def examine(
     url: str, apps: Mapping[str, AppTables] = NO_APPS, public_url: str | None = None
-) -> Examination:
+) -> DatabaseRevisions:
     """Open an existing database, and check that the broker can read and write it.
 
     To check writing, this begins a transaction that changes nothing, and rolls it back.  A
@@ -104,7 +104,7 @@ def examine(
                 _check_rights(connection, apps)
             check_fitness(connection, apps)
             check_cluster(connection, public_url)
-            found = Examination(", ".join(revisions_of(connection)), LATEST_REVISION)
+            found = DatabaseRevisions(", ".join(revisions_of(connection)), LATEST_REVISION)
             if connection.dialect.name == postgresql.DIALECT and found.revision != found.latest:
                 _check_ownership(connection)
             connection.rollback()

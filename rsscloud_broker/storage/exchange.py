@@ -23,7 +23,7 @@ from rsscloud_broker.storage.blocks import count_blocks, count_new_blocks, impor
 from rsscloud_broker.storage.checks import NO_VALIDATORS
 from rsscloud_broker.storage.documents import (
     WEBSUB,
-    InvalidDocument,
+    InvalidImport,
     TopicEntry,
     read_blocks,
     read_document,
@@ -40,8 +40,8 @@ from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
 
 __all__ = [
-    "Imported",
-    "InvalidDocument",
+    "ImportResult",
+    "InvalidImport",
     "import_document",
     "import_in_parts",
 ]
@@ -52,7 +52,7 @@ _PART = 2000
 
 
 @frozen
-class Imported:
+class ImportResult:
     """The result of an import.
 
     :ivar topics: the number of topics in the document, whether they were known before or not.
@@ -110,7 +110,7 @@ def import_document(
     *,
     hub: str = "",
     protocols: Collection[str] | None = None,
-) -> Imported:
+) -> ImportResult:
     """Import the topics and subscriptions of a document, in one transaction.
 
     A subscription in the document replaces one with the same topic and callback; other
@@ -135,7 +135,7 @@ def import_in_parts(
     *,
     hub: str = "",
     protocols: Collection[str] | None = None,
-) -> Imported:
+) -> ImportResult:
     """Like `import_document`, but in many short transactions.
 
     A running broker never waits for long.  If the import fails halfway, the parts stored so far
@@ -164,7 +164,7 @@ def import_in_parts(
         taken_over += sum(map(ne, taken, spoken))
         expired += len(listed) - len(alive)
         unspoken.update(foreign)
-    return Imported(
+    return ImportResult(
         len(entries),
         stored,
         expired,
@@ -194,7 +194,7 @@ def _check_room_for_blocks(conn: Connection, blocks: Sequence[Block]) -> None:
     """
     there, new = count_blocks(conn), count_new_blocks(conn, blocks)
     if there + new > MAX_BLOCKS:
-        raise InvalidDocument(
+        raise InvalidImport(
             f"blocks: {there:,} are stored and {new:,} would be added, but there may be only "
             f"{MAX_BLOCKS:,}; lift some, or leave some out of the document"
         )

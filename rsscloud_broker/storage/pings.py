@@ -37,7 +37,7 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import CheckState, PingRecord, Told
 from rsscloud_broker.storage import ping_counters
-from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, Requests
+from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, CheckRequests
 from rsscloud_broker.storage.schema import PING_HOUR, ping, topic
 from rsscloud_broker.storage.settled import announce, settled
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, named
@@ -257,7 +257,7 @@ def _request_checks(
     found = conn.execute(_WATCHED.on(conn), {"urls": list(asked)}).all()
     if not found:
         return {}
-    requests = Requests(node)
+    requests = CheckRequests(node)
     for row in found:
         requests.add(row, asked[row.asked])
     requests.write(conn)

@@ -20,7 +20,7 @@ from rsscloud_broker.accounts import (
     Passwords,
 )
 from rsscloud_broker.accounts.portal import PasswordCheckerOptions
-from rsscloud_broker.config.accounts import Accounts as AccountOptions
+from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import ForgedForm
 from rsscloud_broker.interfaces import (

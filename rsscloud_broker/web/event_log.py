@@ -37,7 +37,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.callers import viewer_of
-from rsscloud_broker.web.event_stream import Watchers
+from rsscloud_broker.web.event_stream import LogWatchers
 from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.web.streams import EVENT_ID, Places, address_of, last_event_id, set_headers
 from rsscloud_broker.wire.text import clean, decode
@@ -72,7 +72,7 @@ class EventLogDoor(RoutesOnly):
         def disclosed(entry: LogEntry) -> LogEntry:
             return parts.disclosure.entry(entry)
 
-        watchers = Watchers(
+        watchers = LogWatchers(
             event_log,
             parts.clock,
             disclosed,
@@ -90,7 +90,7 @@ class EventLogDoor(RoutesOnly):
 
 
 @frozen
-class Asked:
+class LogQuery:
     """What a request for the log asks for.
 
     :ivar number: the parameter ``before`` or ``after``; None if there is none.
@@ -102,7 +102,7 @@ class Asked:
     fault: str
 
     @classmethod
-    def of(cls, request: Request, number: str) -> Asked:
+    def of(cls, request: Request, number: str) -> LogQuery:
         """Read the parameters of a request.  What cannot be used is left out.
 
         :param number: the name of the parameter with an id.
@@ -151,10 +151,10 @@ class LogPage:
     async def answer(self, request: Request) -> Answer:
         """The page with the entries that the query of a request asks for."""
         viewer = await viewer_of(self._callers, request)
-        page = await self._page(Asked.of(request, "before"), viewer)
+        page = await self._page(LogQuery.of(request, "before"), viewer)
         return Answer(page, headers={"cache-control": "no-store"})
 
-    async def _page(self, asked: Asked, viewer: Caller | None) -> bytes:
+    async def _page(self, asked: LogQuery, viewer: Caller | None) -> bytes:
         wanted, before = asked.wanted, asked.number
         newest = await self._newest() if before is None else 0
         # The stream goes on after the newest entry, so the page has no entry after that.
@@ -220,7 +220,7 @@ class LogEvents(Resource):
 
     isLeaf = True
 
-    def __init__(self, watchers: Watchers) -> None:
+    def __init__(self, watchers: LogWatchers) -> None:
         super().__init__()
         self._watchers = watchers
 
@@ -229,7 +229,7 @@ class LogEvents(Resource):
         return b""
 
     def render_GET(self, request: Request) -> bytes | int:
-        asked = Asked.of(request, "after")
+        asked = LogQuery.of(request, "after")
         if asked.fault:
             return _plain(request, 400, asked.fault)
         address = address_of(request)

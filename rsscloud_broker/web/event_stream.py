@@ -1,7 +1,7 @@
 """Streams the event log to browsers as server-sent events, while they watch.
 
 However many people watch, the log is read once every half second, and not at all while nobody
-watches.  ``Watchers`` keeps the last entries in memory, so that a browser whose connection broke
+watches.  ``LogWatchers`` keeps the last entries in memory, so that a browser whose connection broke
 gets what it missed without a read of its own.  Watchers with the same filter share their text.
 
 ``streams`` says what happens to a browser that reads slowly.  The stream has these events::
@@ -55,7 +55,7 @@ _GAP: Final = b"event: gap\ndata: 0\n\n"
 
 
 @define(eq=False)
-class Watcher(Stream):
+class LogWatcher(Stream):
     """One browser that watches the log.
 
     :ivar wanted: which entries it wants.
@@ -78,7 +78,7 @@ class _Shown:
         return self._bytes
 
 
-class Watchers:
+class LogWatchers:
     """All who watch the log.
 
     :param disclosed: returns an entry with only what watchers may see.
@@ -101,8 +101,10 @@ class Watchers:
         self._disclosed = disclosed
         self._show = show
         self._places = places
-        self._joining: dict[Watcher, int | None] = {}  # each with the last entry that it has seen
-        self._watchers: dict[Watcher, None] = {}
+        self._joining: dict[
+            LogWatcher, int | None
+        ] = {}  # each with the last entry that it has seen
+        self._watchers: dict[LogWatcher, None] = {}
         self._kept: deque[_Shown] = deque(maxlen=KEPT)
         # The id of the last entry that was read; None until the first read.
         self._position: int | None = None
@@ -125,7 +127,7 @@ class Watchers:
         :param after: the id of the last entry that it has seen; None to begin with the next one.
         """
         self._places.take(address)
-        watcher = Watcher(request, wanted=wanted)
+        watcher = LogWatcher(request, wanted=wanted)
 
         def gone() -> None:
             self._joining.pop(watcher, None)
@@ -245,7 +247,7 @@ class Watchers:
         return (_GAP if is_gap else b"") + self._joined(chosen)
 
     def _chosen(
-        self, news: Sequence[_Shown], watchers: Iterable[Watcher]
+        self, news: Sequence[_Shown], watchers: Iterable[LogWatcher]
     ) -> dict[LogFilter, bytes]:
         """The bytes of the new entries that pass each of the watchers' filters."""
         filters = {_key(watcher.wanted): watcher.wanted for watcher in watchers}
@@ -266,10 +268,10 @@ class Watchers:
         skipped = len(shown) - LINES
         return b"event: skipped\ndata: %d\n\n%s" % (skipped, data) if skipped > 0 else data
 
-    async def _send(self, data: Mapping[LogFilter, bytes], watchers: Sequence[Watcher]) -> None:
+    async def _send(self, data: Mapping[LogFilter, bytes], watchers: Sequence[LogWatcher]) -> None:
         """Send each watcher the bytes for its filter, a few in each turn of the reactor."""
 
-        def send(watcher: Watcher) -> None:
+        def send(watcher: LogWatcher) -> None:
             watcher.send(data.get(watcher.wanted, b""))
 
         await in_turns(self._clock, send, watchers)

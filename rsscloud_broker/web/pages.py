@@ -126,7 +126,7 @@ def _viewer(caller: Caller, paths: Set[str]) -> Tag:
 
 
 @implementer(IPages)
-class Pages:
+class PageRenderer:
     """Renders templates inside the frame.
 
     :param paths: returns the paths that the broker serves, for the links in the frame.  It is

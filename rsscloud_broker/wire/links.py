@@ -38,7 +38,7 @@ class MalformedLink(Exception):
 
 
 @frozen
-class Link:
+class WebLink:
     """One link.
 
     :ivar target: the URL as written, perhaps relative.
@@ -49,7 +49,7 @@ class Link:
     relations: tuple[str, ...]
 
 
-def parse(value: str) -> list[Link]:
+def parse(value: str) -> list[WebLink]:
     """Parse the value of a Link header, or the values of several, joined by commas.
 
     A link with an ``anchor`` is about another resource than the one with the header, and is left
@@ -59,7 +59,7 @@ def parse(value: str) -> list[Link]:
     """
     if not _VISIBLE.fullmatch(value):
         raise MalformedLink("a Link header must be of visible ASCII characters")
-    links: list[Link] = []
+    links: list[WebLink] = []
     position = _skip_gap(value, 0)
     while position < len(value):
         target = _TARGET.match(value, position)
@@ -77,11 +77,11 @@ def parse(value: str) -> list[Link]:
         position = _skip_gap(value, end.end())
         relations = tuple(parameters.get("rel", "").lower().split())
         if relations and "anchor" not in parameters:
-            links.append(Link(target[1].strip(), relations))
+            links.append(WebLink(target[1].strip(), relations))
     return links
 
 
-def targets(links: Iterable[Link], relation: str) -> list[str]:
+def targets(links: Iterable[WebLink], relation: str) -> list[str]:
     """The URLs of the links of a relation, each once, in their order."""
     return list(dict.fromkeys(link.target for link in links if relation in link.relations))
 

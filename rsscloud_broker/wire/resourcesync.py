@@ -73,7 +73,7 @@ class Ln:
 
 
 @frozen
-class Entry:
+class ResourceEntry:
     """What a document says about one URL.  Times are W3C datetimes, as written.
 
     :ivar loc: the URL, absolute.
@@ -102,7 +102,7 @@ class Entry:
 
 
 @frozen
-class Document:
+class ResourceDocument:
     """A document of ResourceSync, of any capability.  Times are W3C datetimes, as written.
 
     :ivar at: the time for which a resource list is accurate.
@@ -110,7 +110,7 @@ class Document:
     """
 
     capability: str
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ResourceEntry, ...] = ()
     links: tuple[Ln, ...] = ()
     at: str = ""
     since: str = ""
@@ -123,17 +123,17 @@ class Document:
 # --- the documents of a source ----------------------------------------------------
 
 
-def source_description(capability_list: str) -> Document:
+def source_description(capability_list: str) -> ResourceDocument:
     """Make the document at which clients begin, for a source with one set of resources.
 
     :param capability_list: the URL of the capability list.
     """
-    return Document("description", (Entry(capability_list, "capabilitylist"),))
+    return ResourceDocument("description", (ResourceEntry(capability_list, "capabilitylist"),))
 
 
 def capability_list(
     up: str, resource_list: str, change_list: str, topic: str = "", hub: str = ""
-) -> Document:
+) -> ResourceDocument:
     """Make the list of the documents that a source has.
 
     :param up: the URL of the source description.
@@ -142,44 +142,47 @@ def capability_list(
     :param topic: the URL of the channel of framework notifications, if there is one.
     :param hub: the URL of the hub at which clients subscribe to that channel.
     """
-    entries = [Entry(resource_list, "resourcelist"), Entry(change_list, "changelist")]
+    entries = [
+        ResourceEntry(resource_list, "resourcelist"),
+        ResourceEntry(change_list, "changelist"),
+    ]
     if topic:
-        entries.append(Entry(topic, FRAMEWORK, links=(Ln("hub", hub),)))
-    return Document("capabilitylist", tuple(entries), (Ln("up", up),))
+        entries.append(ResourceEntry(topic, FRAMEWORK, links=(Ln("hub", hub),)))
+    return ResourceDocument("capabilitylist", tuple(entries), (Ln("up", up),))
 
 
-def resource_list(up: str, at: str, entries: Iterable[Entry]) -> Document:
+def resource_list(up: str, at: str, entries: Iterable[ResourceEntry]) -> ResourceDocument:
     """Make the list of all resources of a source.
 
     :param up: the URL of the capability list.
     :param at: the time for which the list is accurate.
     """
-    return Document("resourcelist", tuple(entries), (Ln("up", up),), at=at)
+    return ResourceDocument("resourcelist", tuple(entries), (Ln("up", up),), at=at)
 
 
-def change_list(up: str, since: str, entries: Iterable[Entry]) -> Document:
+def change_list(up: str, since: str, entries: Iterable[ResourceEntry]) -> ResourceDocument:
     """Make a list of changes that is still open: more changes will be added.
 
     :param up: the URL of the capability list.
     :param since: the time since which the list has all changes.
     :param entries: the changes, oldest first.
     """
-    return Document("changelist", tuple(entries), (Ln("up", up),), since=since)
+    return ResourceDocument("changelist", tuple(entries), (Ln("up", up),), since=since)
 
 
-def framework_notification(up: str, entries: Iterable[Entry]) -> Document:
+def framework_notification(up: str, entries: Iterable[ResourceEntry]) -> ResourceDocument:
     """Make a framework notification.
 
     :param up: the URL of the capability list.
     :param entries: the changed documents of the source.
     """
-    return Document(FRAMEWORK, tuple(entries), (Ln("up", up),))
+    return ResourceDocument(FRAMEWORK, tuple(entries), (Ln("up", up),))
 
 
 # --- writing ------------------------------------------------------------------------
 
 
-def encode(document: Document) -> bytes:
+def encode(document: ResourceDocument) -> bytes:
     """Write a document in UTF-8, with each child of the ``urlset`` on a line of its own."""
     root = etree.Element(f"{{{SITEMAP}}}urlset", nsmap=_PREFIXES)
     _add_links(root, document.links)
@@ -223,7 +226,7 @@ def _add(parent: etree._Element, name: str, **attributes: str) -> None:
 
 def decode(
     document: bytes, charset: str | None = None, *, max_elements: int = xml.MAX_ELEMENTS
-) -> Document:
+) -> ResourceDocument:
     """Read any document that is a ``urlset``.
 
     Unknown elements and attributes are ignored, as sitemaps may be extended.
@@ -238,7 +241,7 @@ def decode(
         raise InvalidDocument(f"the document is not acceptable XML: {error}") from None
     _require_urlset(root)
     top = _one_md(root, "the top of the document")
-    return Document(
+    return ResourceDocument(
         capability=_capability(root, top),
         entries=tuple(_entry(url) for url in root.findall(f"{{{SITEMAP}}}url")),
         links=_links(root),
@@ -247,7 +250,7 @@ def decode(
     )
 
 
-def decode_notification(document: bytes, charset: str | None = None) -> Document:
+def decode_notification(document: bytes, charset: str | None = None) -> ResourceDocument:
     """Read a framework notification or a change notification.
 
     :param charset: the charset parameter of its Content-Type.
@@ -268,7 +271,7 @@ def decode_notification(document: bytes, charset: str | None = None) -> Document
     return notification
 
 
-def warnings(notification: Document) -> list[str]:
+def warnings(notification: ResourceDocument) -> list[str]:
     """What is odd about a notification that breaks no rule: a list of sentences.
 
     Source: table 2 of Framework Notification.
@@ -278,7 +281,7 @@ def warnings(notification: Document) -> list[str]:
     return list(_oddities(notification.entries))
 
 
-def _oddities(entries: Iterable[Entry]) -> Iterator[str]:
+def _oddities(entries: Iterable[ResourceEntry]) -> Iterator[str]:
     for entry in entries:
         usual = USUAL_CHANGES[entry.capability]
         if entry.change not in usual:
@@ -320,7 +323,7 @@ def _capability(root: etree._Element, md: etree._Element) -> str:
     return capability
 
 
-def _entry(url: etree._Element) -> Entry:
+def _entry(url: etree._Element) -> ResourceEntry:
     locs = url.findall(f"{{{SITEMAP}}}loc")
     if len(locs) != 1:
         raise InvalidDocument(
@@ -333,7 +336,7 @@ def _entry(url: etree._Element) -> Entry:
         )
     md = _one_md(url, f"the url {loc[:200]}")
     length = md.get("length", "")
-    return Entry(
+    return ResourceEntry(
         loc=loc,
         capability=md.get("capability", ""),
         change=md.get("change", ""),
@@ -360,7 +363,7 @@ def _link(element: etree._Element) -> Ln:
     return Ln(rel, href)
 
 
-def _require_one_of(name: str, value: str, allowed: Iterable[str], entry: Entry) -> None:
+def _require_one_of(name: str, value: str, allowed: Iterable[str], entry: ResourceEntry) -> None:
     if value not in allowed:
         raise InvalidDocument(
             f"the url {entry.loc[:200]} has the {name} {value[:60]!r}; "

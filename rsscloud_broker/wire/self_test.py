@@ -32,7 +32,7 @@ KEY_BYTES: Final = 32
 MAX_AGE: Final = 60.0
 
 
-class WrongAnswer(Exception):
+class WrongBroker(Exception):
     """An answer is not from the broker that was asked.  The text says why, as a clause."""
 
 
@@ -78,9 +78,9 @@ def read_answer(key: bytes, nonce: str, body: bytes) -> dict[str, str]:
         arrived = {str(name): str(value) for name, value in document["arrived"].items()}
         proof = str(document["proof"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise WrongAnswer("the answer is not one of a broker's self-test") from None
+        raise WrongBroker("the answer is not one of a broker's self-test") from None
     if not hmac.compare_digest(_proof(key, "answer", nonce, _canonical(arrived)), proof):
-        raise WrongAnswer("the answer is from a broker with another data directory")
+        raise WrongBroker("the answer is from a broker with another data directory")
     return arrived
 
 

@@ -20,7 +20,7 @@ from rsscloud_broker.accounts import (
     Passwords,
 )
 from rsscloud_broker.accounts.portal import PasswordCheckerOptions
-from rsscloud_broker.config import Accounts as AccountOptions
+from rsscloud_broker.config import AccountsConfig as AccountOptions
 from rsscloud_broker.interfaces import CheckerParts
 from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.testing import Clock

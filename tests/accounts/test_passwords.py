@@ -9,7 +9,7 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.accounts import Hasher, Passwords, check_password
 from rsscloud_broker.accounts.passwords import MAX_BYTES, MAX_WAITING, is_too_long
-from rsscloud_broker.config import Accounts as AccountOptions
+from rsscloud_broker.config import AccountsConfig as AccountOptions
 from rsscloud_broker.errors import InvalidAccount, TooMany
 from rsscloud_broker.interfaces import IPasswords
 from tests.accounts.fixture import PASSWORD, QUICK, AccountHouse

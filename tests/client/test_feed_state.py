@@ -16,7 +16,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.client.feed_findings import LARGE_BYTES, findings_of
 from rsscloud_broker.client.feed_requests import (
-    Answer,
+    FeedAnswer,
     Fetches,
     asking,
     fetch_twice,
@@ -182,19 +182,19 @@ class ValidatorTests(FeedStateCase):
         self.assert_finding("wrong", "Last-Modified", "in the future")
 
     def test_another_etag_each_time(self) -> None:
-        last = Answer(HERE, 200, {"etag": '"a"'}, FEED)
-        again = Answer(HERE, 200, {"etag": '"b"'}, FEED)
+        last = FeedAnswer(HERE, 200, {"etag": '"a"'}, FEED)
+        again = FeedAnswer(HERE, 200, {"etag": '"b"'}, FEED)
         texts = [finding.text for finding in findings_of(Fetches((), last, again))]
         self.assertIn("The same bytes came with another ETag", " ".join(texts))
 
     def test_another_feed_each_time(self) -> None:
-        last = Answer(HERE, 200, {"etag": '"a"'}, FEED)
-        again = Answer(HERE, 200, {"etag": '"b"'}, FEED + b" ")
+        last = FeedAnswer(HERE, 200, {"etag": '"a"'}, FEED)
+        again = FeedAnswer(HERE, 200, {"etag": '"b"'}, FEED + b" ")
         texts = [finding.text for finding in findings_of(Fetches((), last, again))]
         self.assertIn("The feed changed between two requests in a row", " ".join(texts))
 
     def test_an_error_the_second_time(self) -> None:
-        last, again = Answer(HERE, 200, {"etag": '"a"'}, FEED), Answer(HERE, 500)
+        last, again = FeedAnswer(HERE, 200, {"etag": '"a"'}, FEED), FeedAnswer(HERE, 500)
         found = findings_of(Fetches((), last, again))
         self.assertIn(("wrong", "304"), [(finding.kind, finding.subject) for finding in found])
 
@@ -232,7 +232,7 @@ class HttpTests(FeedStateCase):
         self.assertIn("compressed more than once", str(error.value))
 
     def test_large(self) -> None:
-        large = Answer(HERE, 200, {}, FEED + b" " * LARGE_BYTES)
+        large = FeedAnswer(HERE, 200, {}, FEED + b" " * LARGE_BYTES)
         found = [f for f in findings_of(Fetches((), large)) if f.subject == "size"]
         self.assertIn("514 KiB", found[0].text)
 
@@ -369,7 +369,7 @@ class RenderTests(FeedStateCase):
 
     @given(
         st.builds(
-            Answer,
+            FeedAnswer,
             url=st.just(HERE),
             status=st.sampled_from((200, 200, 301, 404)),
             headers=st.dictionaries(
@@ -382,7 +382,7 @@ class RenderTests(FeedStateCase):
             compressed=st.booleans(),
         )
     )
-    def test_any_answer_can_be_told(self, answer: Answer) -> None:
+    def test_any_answer_can_be_told(self, answer: FeedAnswer) -> None:
         findings = findings_of(Fetches((), answer))
         self.assertTrue(findings)
         text = render(Report(answer.url, tuple(findings)))

@@ -16,7 +16,7 @@ from rsscloud_broker.apps.follows.pushing import hub_named
 from rsscloud_broker.apps.river.discovery import feeds_in_page
 from rsscloud_broker.apps.river.reading import header_offers, read_document
 from rsscloud_broker.client.feed_findings import judge
-from rsscloud_broker.client.feed_requests import Answer, Fetches
+from rsscloud_broker.client.feed_requests import FeedAnswer, Fetches
 from rsscloud_broker.client.web import ClientError, Reply, Web
 from rsscloud_broker.client.websub import find_hub
 from rsscloud_broker.errors import DocumentFault
@@ -60,7 +60,7 @@ class StrangeLinkTests(SynchronousTestCase):
         with contextlib.suppress(DocumentFault):  # it is malformed
             read_document(feed, "application/rss+xml", URL)
         for body, kind in ((page, "text/html"), (feed, "application/rss+xml")):
-            answer = Answer(URL, 200, {"link": link, "content-type": kind}, body)
+            answer = FeedAnswer(URL, 200, {"link": link, "content-type": kind}, body)
             judge(Fetches((), answer, answer))
             for header in (link, ""):
                 web = cast(Web, OneAnswer(Reply(200, kind, body, URL, header)))

@@ -11,7 +11,7 @@ from rsscloud_broker.client import subscriber as module
 from rsscloud_broker.client.subscriber import (
     RENEW_AFTER,
     RETRY_AFTER,
-    Callback,
+    RegisteredCallback,
     Subscriber,
     find_cloud,
     register,
@@ -26,7 +26,7 @@ from tests.client.recording import Answer, Server, fields_of, web_to
 FEEDS = Path(__file__).parent.parent / "fixtures" / "feeds"
 TOPIC = "http://example.org/rss.xml"
 REST = Cloud("cloud.example", 5337, "/rsscloud/pleaseNotify", "", "http-post")
-CALLBACK = Callback("http-post", 8000)
+CALLBACK = RegisteredCallback("http-post", 8000)
 YES = Answer(b'<notifyResult success="true" msg="It worked."/>')
 NO = Answer(b'<notifyResult success="false" msg="It did not work."/>')
 
@@ -62,13 +62,13 @@ class FindCloudTests(SynchronousTestCase):
 class RegisterTests(SynchronousTestCase):
     """The cloud chooses the protocol of the registration."""
 
-    def registered(self, server: Server, cloud: Cloud, callback: Callback) -> str:
+    def registered(self, server: Server, cloud: Cloud, callback: RegisteredCallback) -> str:
         registering = register(web_to(server), cloud, TOPIC, callback)
         return self.successResultOf(Deferred.fromCoroutine(registering))
 
     def test_by_form(self) -> None:
         server = Server(YES)
-        said = self.registered(server, REST, Callback("http-post", 8000))
+        said = self.registered(server, REST, RegisteredCallback("http-post", 8000))
         self.assertEqual(said, "It worked.")
         (asked,) = server.asked
         self.assertEqual((asked.uri, asked.host), ("/rsscloud/pleaseNotify", "cloud.example:5337"))
@@ -86,7 +86,9 @@ class RegisterTests(SynchronousTestCase):
 
     def test_by_form_for_xmlrpc_at_a_domain(self) -> None:
         server = Server(YES)
-        callback = Callback("xml-rpc", 8000, procedure="rssCloud.notify", domain="me.example")
+        callback = RegisteredCallback(
+            "xml-rpc", 8000, procedure="rssCloud.notify", domain="me.example"
+        )
         self.registered(server, REST, callback)
         fields = fields_of(server.asked[0])
         self.assertEqual(
@@ -103,7 +105,7 @@ class RegisterTests(SynchronousTestCase):
             with self.subTest(called):
                 server = Server(Answer(xmlrpc.encode_response(True)))
                 cloud = Cloud("cloud.example", 80, "/RPC2", given, "xml-rpc")
-                self.registered(server, cloud, Callback("http-post", 8000))
+                self.registered(server, cloud, RegisteredCallback("http-post", 8000))
                 self.assertEqual(
                     xmlrpc.decode_call(server.asked[0].body),
                     (called, ["rssCloud.notify", 8000, "/notify", "xml-rpc", [TOPIC]]),
@@ -117,7 +119,7 @@ class RegisterTests(SynchronousTestCase):
                 with self.subTest(f"{protocol}, {notified}"):
                     server = FirstCloud(protocol)
                     cloud = Cloud("cloud.example", 80, "/RPC2", name, protocol)
-                    callback = Callback(notified, 8000, domain="me.example")
+                    callback = RegisteredCallback(notified, 8000, domain="me.example")
                     registering = register(web_to(server), cloud, TOPIC, callback)
                     self.successResultOf(Deferred.fromCoroutine(registering))
                     (known,) = server.registered
@@ -130,12 +132,12 @@ class RegisterTests(SynchronousTestCase):
     def test_a_cloud_that_knows_domains(self) -> None:
         """It is asked once more if it cannot call the address of the caller."""
         cloud = Cloud("cloud.example", 80, "/RPC2", "rssCloud.pleaseNotify", "xml-rpc")
-        callback = Callback("http-post", 8000, domain="me.example")
+        callback = RegisteredCallback("http-post", 8000, domain="me.example")
         first = ("rssCloud.notify", 8000, "/notify", "xml-rpc")
         second = ("", 8000, "/notify", "http-post", "me.example")
         for declines, asked in ((0, [first]), (1, [first, second])):
             server = NodeCloud(declines)
-            begun: list[Callback] = []
+            begun: list[RegisteredCallback] = []
             registering = register(web_to(server), cloud, TOPIC, callback, begun.append)
             self.successResultOf(Deferred.fromCoroutine(registering))
             self.assertEqual(server.registered, asked)
@@ -153,14 +155,14 @@ class RegisterTests(SynchronousTestCase):
         """So did those of 2003 that were not able to do the registration."""
         server = Server(*(Answer(xmlrpc.encode_response(said)) for said in (False, True)))
         cloud = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
-        self.registered(server, cloud, Callback("http-post", 8000, domain="me.example"))
+        self.registered(server, cloud, RegisteredCallback("http-post", 8000, domain="me.example"))
         self.assertEqual(len(server.asked), 2)
 
     def test_nothing_else_is_tried_if_the_cloud_did_not_answer_as_one(self) -> None:
         for answer in (Answer(b"", 503), Answer(b"no XML")):
             server = Server(answer)
             cloud = Cloud("cloud.example", 80, "/RPC2", "", "xml-rpc")
-            callback = Callback("http-post", 8000, domain="me.example")
+            callback = RegisteredCallback("http-post", 8000, domain="me.example")
             registering = register(web_to(server), cloud, TOPIC, callback)
             self.failureResultOf(Deferred.fromCoroutine(registering), ClientError)
             self.assertEqual(len(server.asked), 1)
@@ -182,7 +184,9 @@ class RegisterTests(SynchronousTestCase):
             with self.subTest(operation):
                 server = Server(Answer(soap.encode_response(soap.SoapCall(operation), True)))
                 cloud = Cloud("cloud.example", 80, "/soap", given, "soap")
-                self.registered(server, cloud, Callback("soap", 8000, procedure="rssCloud.notify"))
+                self.registered(
+                    server, cloud, RegisteredCallback("soap", 8000, procedure="rssCloud.notify")
+                )
                 (asked,) = server.asked
                 self.assertEqual((asked.uri, asked.soap_action), ("/soap", f'"{action}"'))
                 self.assertEqual(
@@ -212,7 +216,7 @@ class RegisterTests(SynchronousTestCase):
             with self.subTest(f"{protocol}: {reason}"):
                 cloud = Cloud("cloud.example", 5337, "/c", "", protocol)
                 registering = register(
-                    web_to(Server(answer)), cloud, TOPIC, Callback("http-post", 8000)
+                    web_to(Server(answer)), cloud, TOPIC, RegisteredCallback("http-post", 8000)
                 )
                 error = self.failureResultOf(Deferred.fromCoroutine(registering), ClientError)
                 self.assertIn(reason, str(error.value))
@@ -292,7 +296,7 @@ class SubscriberTests(SynchronousTestCase):
         server = TestingServer(YES)
         subscriber = self.subscriber(server)
         server.notified = subscriber.notified
-        named = Callback("http-post", 8000, domain="me.example")
+        named = RegisteredCallback("http-post", 8000, domain="me.example")
         self.result(subscriber.subscribe(REST, TOPIC, named))
         self.assertEqual(self.heard, [TOPIC])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rsscloud_broker.accounts import Hasher, digest_of
 from rsscloud_broker.accounts.accounts import MAX_TOKENS
-from rsscloud_broker.config import Accounts
+from rsscloud_broker.config import AccountsConfig
 from rsscloud_broker.storage import accounts as rows
 from rsscloud_broker.storage import open_database
 from tests.commands.cases import CommandTests
@@ -47,7 +47,7 @@ class AccountTests(CommandTests):
         return stored.hash
 
     def matches(self, password: str) -> bool:
-        return Hasher(Accounts()).matches(self.stored(), password)
+        return Hasher(AccountsConfig()).matches(self.stored(), password)
 
 
 class LinkTests(AccountTests):

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from rsscloud_broker import storage
-from rsscloud_broker.apps.test_feed.items import TABLES, Item, add_item
+from rsscloud_broker.apps.test_feed.items import TABLES, TestItem, add_item
 from rsscloud_broker.storage.accounts import add_account
 from rsscloud_broker.storage.nodes import registered
 from tests.commands.cases import CommandTests
@@ -109,7 +109,7 @@ class DatabaseTests(CommandTests):
         with storage.open_database(url) as connection:
             self.assertEqual(storage.left_out(connection), [])
             add_account(connection, "dave", "", False, 1000.0)
-            add_item(connection, Item(900, "urn:uuid:1"), 20)
+            add_item(connection, TestItem(900, "urn:uuid:1"), 20)
             self.assertEqual(storage.left_out(connection), ["account", "test_feed_item"])
         command = [str(BIN / "rsscloud-broker"), "export", "--data", self.data]
         done = subprocess.run(command, capture_output=True, text=True, check=True)

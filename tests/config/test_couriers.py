@@ -9,7 +9,7 @@ from unittest import mock
 from twisted.trial.unittest import SkipTest, SynchronousTestCase
 
 from rsscloud_broker.config import couriers
-from rsscloud_broker.config.couriers import AUTO, Delivery
+from rsscloud_broker.config.couriers import AUTO, DeliveryConfig
 
 
 class AutoTests(SynchronousTestCase):
@@ -29,7 +29,7 @@ class AutoTests(SynchronousTestCase):
     def couriers(self, processors: int) -> int:
         """How many there are where this process may run on so many processors."""
         with mock.patch.object(os, "sched_getaffinity", lambda _: set(range(processors))):
-            return Delivery().couriers
+            return DeliveryConfig().couriers
 
     def test_as_many_as_processors(self) -> None:
         """At least one, and no more than eight."""
@@ -41,7 +41,7 @@ class AutoTests(SynchronousTestCase):
         before = os.sched_getaffinity(0)
         self.addCleanup(os.sched_setaffinity, 0, before)
         os.sched_setaffinity(0, {min(before)})
-        self.assertEqual(Delivery().couriers, 1)
+        self.assertEqual(DeliveryConfig().couriers, 1)
 
     def test_control_groups(self) -> None:
         """The one that gets least counts, and a part of a processor as a whole one."""

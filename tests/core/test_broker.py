@@ -13,10 +13,10 @@ from rsscloud_broker.core.lookups import MAX_LOOKUPS
 from rsscloud_broker.core.verification import LARGE, MAX_OF_HOST
 from rsscloud_broker.errors import (
     CallbackFailed,
+    EndedTopic,
     Forbidden,
     InvalidPing,
     TooMany,
-    TopicEnded,
     TopicUnreadable,
     Unavailable,
     UnsupportedProtocol,
@@ -327,7 +327,7 @@ class SubscribeTests(BrokerTestCase):
     def test_ended_topic(self) -> None:
         self.subscribe()
         self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
-        error = self.refusal(self.broker.subscribe(self.intent), TopicEnded)
+        error = self.refusal(self.broker.subscribe(self.intent), EndedTopic)
         self.assertIn("it is gone", str(error))
         self.assertEqual((self.fetcher.fetched, self.notifier.verified), ([], []))
 
@@ -579,12 +579,12 @@ class PublishTests(BrokerTestCase):
         for url, why in ((private, "private network"), (gone, "it is gone")):
             self.assertIn(why, said[url])
             self.assertIn("not accepted", said[url])
-        self.refusal(self.broker.publish([gone, private], CALLER), TopicEnded)
+        self.refusal(self.broker.publish([gone, private], CALLER), EndedTopic)
 
     def test_ended_topic(self) -> None:
         self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
-        self.refusal(self.broker.publish([FEED], CALLER), TopicEnded)
-        self.refusal(self.broker.ping_topic(FEED, CALLER), TopicEnded)
+        self.refusal(self.broker.publish([FEED], CALLER), EndedTopic)
+        self.refusal(self.broker.ping_topic(FEED, CALLER), EndedTopic)
         self.assertEqual((self.due(), self.fetcher.fetched), ([], []))
 
 
@@ -617,7 +617,7 @@ class AccessTests(BrokerTestCase):
 
     def test_what_ended_for_that_stays_so(self) -> None:
         self.successResultOf(self.store.end_topic(HOME, NOT_ALLOWED, NOW))
-        self.refusal(self.broker.publish([HOME], CALLER), TopicEnded)
+        self.refusal(self.broker.publish([HOME], CALLER), EndedTopic)
 
     def test_who_is_there_already_may_leave(self) -> None:
         self.result(self.broker.accept(Intent(self.elsewhere, CALLBACK, LEASE, unsubscribe=True)))

@@ -12,8 +12,8 @@ from rsscloud_broker.core import IntentQueue
 from rsscloud_broker.core.intents import LOAD_PAUSE, LOADED, LONGEST_PAUSE, SPARE
 from rsscloud_broker.errors import (
     CallbackFailed,
+    EndedTopic,
     TooMany,
-    TopicEnded,
     TopicUnreadable,
     Unavailable,
     UnsupportedProtocol,
@@ -459,7 +459,7 @@ class TopicTests(IntentsTestCase):
 
     def test_ended_topic(self) -> None:
         self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
-        self.refusal(self.broker.accept(WANTED), TopicEnded)
+        self.refusal(self.broker.accept(WANTED), EndedTopic)
         self.assertEqual(self.waiting(), [])
         self.accept(GOODBYE)
         self.assertEqual(self.carrier.verified, [GOODBYE])

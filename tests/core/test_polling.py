@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker.config import Polling
 from rsscloud_broker.core import Poller, polling
-from rsscloud_broker.errors import TopicEnded, TopicUnreadable
+from rsscloud_broker.errors import EndedTopic, TopicUnreadable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.model.work import PollPlan
@@ -117,7 +117,7 @@ class PollerTests(PollingTestCase):
     def test_ended_topic_is_polled_no_more(self) -> None:
         self.subscribe()
         self.successResultOf(self.detector.check_now(FEED))
-        self.fetcher.failures[FEED] = TopicEnded(FEED, "it is gone")
+        self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone")
         self.run_poller()
         self.assertEqual(self.fetched(3 * 7200), 1)
         self.assertEqual(self.account().topic.ended, "it is gone")

@@ -14,8 +14,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.core.polling_plan import (
     MAX_FRESH_SECONDS,
     MAX_SPREAD_SECONDS,
-    Pace,
     Plan,
+    PollIntervals,
     PollState,
     plan,
 )
@@ -26,7 +26,7 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 #: Wednesday, 3 January 2024, 10:00 GMT.
 NOW = 1_704_276_000.0
 
-PACE = Pace(floor=10 * MINUTE, ceiling=DAY, first=HOUR, ping_trust=7 * DAY)
+PACE = PollIntervals(floor=10 * MINUTE, ceiling=DAY, first=HOUR, ping_trust=7 * DAY)
 
 POLLED = PollState(
     "http://feeds.example/rss.xml", last_polled_at=NOW, last_changed_at=NOW - 1, interval=HOUR
@@ -290,8 +290,8 @@ class PaceTests(SynchronousTestCase):
     def test_the_ceiling_is_above_the_floor(self) -> None:
         for floor, ceiling in ((0, 5), (-1, 5), (10, 5)):
             with self.assertRaisesRegex(ValueError, "ceiling of at least the floor"):
-                Pace(floor=floor, ceiling=ceiling)
-        self.assertEqual(Pace(floor=5, ceiling=5).ceiling, 5)
+                PollIntervals(floor=floor, ceiling=ceiling)
+        self.assertEqual(PollIntervals(floor=5, ceiling=5).ceiling, 5)
 
 
 _moments = st.none() | st.floats(NOW - 60 * DAY, NOW)
@@ -315,7 +315,7 @@ _states = st.builds(
     hints=_hints,
 )
 _paces = st.tuples(st.floats(1, 2 * DAY), st.floats(1, 30)).map(
-    lambda pair: Pace(floor=pair[0], ceiling=pair[0] * pair[1])
+    lambda pair: PollIntervals(floor=pair[0], ceiling=pair[0] * pair[1])
 )
 
 
@@ -323,7 +323,7 @@ class AlwaysTests(SynchronousTestCase):
     """What holds for every state and every pace."""
 
     @given(_states, _paces)
-    def test_the_rules(self, state: PollState, pace: Pace) -> None:
+    def test_the_rules(self, state: PollState, pace: PollIntervals) -> None:
         found = plan(state, NOW, pace)
         self.assertEqual(found, plan(state, NOW, pace))
         self.assertTrue(pace.floor <= found.interval <= pace.ceiling)

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from rsscloud_broker.core import TopicView
-from rsscloud_broker.errors import Refused, TopicEnded, TopicUnreadable
+from rsscloud_broker.errors import EndedTopic, Refused, TopicUnreadable
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Callback,
@@ -112,7 +112,7 @@ class PrivateFollowerTests(BrokerTestCase):
                 self.poll()
             self.fetcher.failures[FEED] = TopicUnreadable(FEED, "its server is broken")
             self.poll()
-            self.fetcher.failures[FEED] = TopicEnded(FEED, "it is gone for good")
+            self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone for good")
             self.poll()
 
         self.assertEqual((self.check(live))["log"], [])
@@ -179,7 +179,7 @@ class PrivateFollowerTests(BrokerTestCase):
     def test_a_feed_that_is_gone(self) -> None:
         def live() -> None:
             self.follow()
-            self.fetcher.failures[FEED] = TopicEnded(FEED, "it is gone for good")
+            self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone for good")
             self.poll()
             self.ping()
             self.ask(self.broker.accept(Intent(FEED, CALLBACK, DAY)))

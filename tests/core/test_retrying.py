@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rsscloud_broker.core.retrying import Retries, Retry
+from rsscloud_broker.core.retrying import FetchRetries, Retry
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.model.work import WantedChecks
 from rsscloud_broker.util.retry import StoreRetry
@@ -22,7 +22,7 @@ class ManyRetriesTests(CoreTestCase):
         super().setUp()
         self.fetched: list[str] = []
         self.put_off: list[float] = []
-        self.retries = Retries(
+        self.retries = FetchRetries(
             self.store,
             self.clock,
             StoreRetry(self.clock, "Fetching"),

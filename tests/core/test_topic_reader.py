@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker import events
 from rsscloud_broker.core import FairLimiter
-from rsscloud_broker.errors import TopicEnded, TopicUnreadable
+from rsscloud_broker.errors import EndedTopic, TopicUnreadable
 from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import (
     NO_VALIDATORS,
@@ -150,18 +150,18 @@ class FailureTests(ReaderTestCase):
 class EndTests(ReaderTestCase):
     def test_end(self) -> None:
         self.check()
-        self.fetcher.failures[FEED] = TopicEnded(FEED, "it is gone")
-        self.failureResultOf(self.detector.check_now(FEED), TopicEnded)
+        self.fetcher.failures[FEED] = EndedTopic(FEED, "it is gone")
+        self.failureResultOf(self.detector.check_now(FEED), EndedTopic)
         self.assertIn(events.TopicEnded(FEED, "it is gone", NOW), self.bus.events)
         self.assertEqual(self.account().topic.ended, "it is gone")
         del self.fetcher.fetched[:], self.bus.events[:]
-        self.failureResultOf(self.detector.check_now(FEED), TopicEnded)
+        self.failureResultOf(self.detector.check_now(FEED), EndedTopic)
         self.assertEqual((self.fetcher.fetched, self.bus.events), ([], []))
 
     def test_end_of_what_is_not_known_changes_nothing(self) -> None:
         url = "http://gone.example/"
-        self.fetcher.failures[url] = TopicEnded(url, "it is gone")
-        self.failureResultOf(self.detector.check_now(url), TopicEnded)
+        self.fetcher.failures[url] = EndedTopic(url, "it is gone")
+        self.failureResultOf(self.detector.check_now(url), EndedTopic)
         self.assertIsNone(self.successResultOf(self.store.topic_status(url)))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.delivery.carried import OF_WALKS, SMALL, UnderWay, WalkBudget
+from rsscloud_broker.delivery.carried import OF_WALKS, SMALL, ContentsUnderWay, WalkBudget
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import TopicChanged
 from rsscloud_broker.model import Content, FetchResult
@@ -45,7 +45,7 @@ class WalkRoomTests(SynchronousTestCase):
 
 class UnderWayTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.under_way = UnderWay(10 * LARGE)
+        self.under_way = ContentsUnderWay(10 * LARGE)
 
     def begin(self, content: Content, *, quick: bool = False) -> bool:
         """Begin to send a content, without an end; return whether it was allowed."""

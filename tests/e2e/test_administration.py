@@ -22,7 +22,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.composition import server
 from rsscloud_broker.config import Config, Egress
-from rsscloud_broker.config.couriers import Delivery
+from rsscloud_broker.config.couriers import DeliveryConfig
 from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -131,7 +131,7 @@ class AdministrationTests(TestCase):
             data=data,
             listen=(f"tcp:{port}:interface=127.0.0.1",),
             public_url=self.url,
-            delivery=Delivery(processes=0),
+            delivery=DeliveryConfig(processes=0),
             egress=Egress(allow_topics=LOOPBACK, allow_callbacks=LOOPBACK),
             front_doors={"keeping": {}, "administering": {}},
             sinks={"distribution": {"breaker_pause": LONG}},

@@ -14,7 +14,7 @@ from threading import Condition
 from urllib.parse import urlencode
 from xmlrpc.client import dumps, loads
 
-from rsscloud_broker.config.couriers import Delivery
+from rsscloud_broker.config.couriers import DeliveryConfig
 from rsscloud_broker.delivery.walk import BATCH_SIZE, MAX_UNSAVED
 from tests import examples
 from tests.e2e.fixture import (
@@ -259,7 +259,7 @@ class ProcessTests(EndToEndTestCase):
         """Subscriptions are verified and notified through couriers."""
         broker = self.own_broker(WITH_COURIERS)
         broker.start()
-        until(lambda: ready(broker, Delivery().couriers), "as many couriers as processors")
+        until(lambda: ready(broker, DeliveryConfig().couriers), "as many couriers as processors")
         feed = self.origin_feed()
         for make in (HttpPostReceiver, XMLRPCReceiver, SoapReceiver):
             receiver = self.served(make())

@@ -9,7 +9,7 @@ from pathlib import Path
 from rsscloud_broker.model import Ping
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
-from rsscloud_broker.simplefeed.entries import Link
+from rsscloud_broker.simplefeed.entries import EntryLink
 from rsscloud_broker.simplefeed.pings import entry_of
 from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, until
 from tests.e2e.rude import Page, RudeOrigin
@@ -26,7 +26,7 @@ class PingFeed:
     def __init__(self, test: EndToEndTestCase, hub: str = "") -> None:
         self._origin = test.served(RudeOrigin())
         self._engine = test.enterContext(in_memory())
-        self._links = [Link(hub, "hub")] if hub else []
+        self._links = [EntryLink(hub, "hub")] if hub else []
         self._urls = FeedUrls(self._origin.url("/recent"), self._origin.url("/documents/"))
         self.url = self._urls.recent
         with self._engine.begin() as conn:

@@ -44,11 +44,11 @@ from rsscloud_broker.delivery.notifiers import (
     HttpPostNotifier,
     SoapNotifier,
     WebSubNotifier,
-    WebSubOptions,
+    WebSubNotifierOptions,
     XMLRPCNotifier,
 )
 from rsscloud_broker.delivery.options import DistributionOptions
-from rsscloud_broker.errors import AddressRefused, OutboundError, TopicEnded, TopicUnreadable
+from rsscloud_broker.errors import AddressRefused, EndedTopic, OutboundError, TopicUnreadable
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import (
@@ -72,7 +72,7 @@ from rsscloud_broker.testing import CallersThread
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.assets import AssetsDoor
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire import soap as soap_codec
 from rsscloud_broker.wire import xmlrpc as xmlrpc_codec
 from tests.core.house import change_detector
@@ -136,7 +136,7 @@ class Topics:
         if url in self.private:
             raise TopicUnreadable(url, PRIVATE, refused=True)
         if url in self.gone:
-            raise TopicEnded(url, "it is gone for good")
+            raise EndedTopic(url, "it is gone for good")
         if url not in self.pages:
             raise TopicUnreadable(url, "its server answered with status 404")
         return Fetched(Content(self.pages[url]))
@@ -237,7 +237,7 @@ class House:
             "https-post": HttpPostNotifier("https-post", self.subscribers),
             "xml-rpc": XMLRPCNotifier(self.subscribers),
             "soap": SoapNotifier(self.subscribers),
-            "websub": WebSubNotifier(self.subscribers, WebSubOptions()),
+            "websub": WebSubNotifier(self.subscribers, WebSubNotifierOptions()),
         }
         self.notifiers = notifiers
         self.public_directory = FilePath(case.mktemp())
@@ -279,7 +279,7 @@ class House:
             self.subscribers,
             self.counters,
         )
-        pages = Pages(lambda: site.pages)
+        pages = PageRenderer(lambda: site.pages)
         self.parts = FrontDoorParts(
             self.broker,
             self.clock,

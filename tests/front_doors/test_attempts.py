@@ -11,8 +11,8 @@ from rsscloud_broker.front_doors.attempts import (
     LATE,
     ONE_BY_ONE,
     WITHIN,
-    Attempts,
     CallbackProblem,
+    RegistrationAttempts,
 )
 from rsscloud_broker.testing import Clock
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited
@@ -24,7 +24,7 @@ class AttemptsTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.begun: list[Deferred[BadRegistration | None]] = []
-        attempts = Attempts([self.attempt] * MANY, self.clock)
+        attempts = RegistrationAttempts([self.attempt] * MANY, self.clock)
         self.over = Deferred.fromCoroutine(attempts.one_succeeds())
 
     async def attempt(self) -> BadRegistration | None:

@@ -14,7 +14,7 @@ from rsscloud_broker.config.building import ConfigError, build
 from rsscloud_broker.errors import Forbidden, TooMany, TopicUnreadable, Unavailable
 from rsscloud_broker.front_doors.resourcesync import (
     MAX_LINK,
-    Publisher,
+    AllowedPublisher,
     ResourceSyncDoor,
     ResourceSyncOptions,
 )
@@ -39,10 +39,10 @@ OTHER_TOKEN = "staple-of-another-source"
 INSIDE, OUTSIDE = "192.0.2.7", "198.51.100.7"
 
 PUBLISHERS = (
-    Publisher(f"{SOURCE}/", token=TOKEN),
-    Publisher("http://other.example/", token=OTHER_TOKEN),
-    Publisher("http://near.example/", networks=("192.0.2.0/24",)),
-    Publisher("http://both.example/", token=TOKEN, networks=("192.0.2.0/24",)),
+    AllowedPublisher(f"{SOURCE}/", token=TOKEN),
+    AllowedPublisher("http://other.example/", token=OTHER_TOKEN),
+    AllowedPublisher("http://near.example/", networks=("192.0.2.0/24",)),
+    AllowedPublisher("http://both.example/", token=TOKEN, networks=("192.0.2.0/24",)),
 )
 
 OPENING = (
@@ -235,7 +235,7 @@ class PublisherTests(DoorTestCase):
         self.assertEqual(self.notify(Link=topic, peer=INSIDE).status, 202)
 
     def test_two_publishers_of_one_topic(self) -> None:
-        self.build(ResourceSyncOptions((*PUBLISHERS, Publisher(TOPIC, token=OTHER_TOKEN))))
+        self.build(ResourceSyncOptions((*PUBLISHERS, AllowedPublisher(TOPIC, token=OTHER_TOKEN))))
         for token in (TOKEN, OTHER_TOKEN):
             self.assertEqual(self.notify(Authorization=f"Bearer {token}").status, 202)
 
@@ -366,8 +366,8 @@ class OptionsTests(SynchronousTestCase):
         self.assertEqual(
             build(ResourceSyncOptions, table, "").publishers,
             (
-                Publisher("https://a.example/", TOKEN),
-                Publisher("https://b.example/x", networks=("192.0.2.7", "2001:db8::/32")),
+                AllowedPublisher("https://a.example/", TOKEN),
+                AllowedPublisher("https://b.example/x", networks=("192.0.2.7", "2001:db8::/32")),
             ),
         )
 

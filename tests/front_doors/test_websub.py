@@ -10,10 +10,10 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import (
     CallbackFailed,
+    EndedTopic,
     Forbidden,
     Refused,
     TooMany,
-    TopicEnded,
     TopicUnreadable,
     Unavailable,
     UnsupportedProtocol,
@@ -25,7 +25,7 @@ from rsscloud_broker.interfaces import IFrontDoor, Route
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.testing import FakeBroker, front_door_parts, make_front_door_tests
 from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire.links import HUB_PATHS
 from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
 from tests.front_doors.fixture import CALLER, FEED, OTHER_FEED, PUBLIC_URL
@@ -49,7 +49,7 @@ class HubTestCase(SynchronousTestCase):
 
     def open(self, options: WebSubOptions | None = None, *doors: IFrontDoor) -> None:
         """Serve a hub, and perhaps other front doors."""
-        parts = front_door_parts(broker=self.broker, pages=Pages(), public_url=PUBLIC_URL)
+        parts = front_door_parts(broker=self.broker, pages=PageRenderer(), public_url=PUBLIC_URL)
         door = WebSubDoor(options or WebSubOptions(), parts)
         self.factory = bounded_site(Root([door, *doors], PUBLIC_URL), HTTPLimits(Http(), Clock()))
 
@@ -189,7 +189,7 @@ class SubscribingTests(HubTestCase):
         for error, status in (
             (UnsupportedProtocol("websub"), 501),
             (Forbidden("not that topic"), 403),
-            (TopicEnded(FEED, "the site has closed"), 410),
+            (EndedTopic(FEED, "the site has closed"), 410),
             (TopicUnreadable(FEED, "a private address", refused=True), 400),
             (CallbackFailed("a private address", refused=True), 400),
             (Refused("not today"), 400),
@@ -286,7 +286,7 @@ class PublishingTests(HubTestCase):
         for error, status in (
             (Forbidden("not yours"), 403),
             (TopicUnreadable(FEED, "a private address", refused=True), 400),
-            (TopicEnded(FEED, "gone"), 410),
+            (EndedTopic(FEED, "gone"), 410),
             (TooMany("there were 5", 7), 429),
         ):
             self.broker.failures["publish"] = error

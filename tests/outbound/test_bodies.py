@@ -5,14 +5,14 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import OutboundError, TooLarge
-from rsscloud_broker.outbound.bodies import Body, TruncatingBody, Whole
+from rsscloud_broker.outbound.bodies import AnswerBody, TruncatingBody, Whole
 
 
 def fields(*codings: bytes) -> list[tuple[bytes, bytes]]:
     return [(b"Server", b"x"), *((b"Content-Encoding", coding) for coding in codings)]
 
 
-def fed(body: Body, data: bytes, size: int) -> bytes:
+def fed(body: AnswerBody, data: bytes, size: int) -> bytes:
     for start in range(0, len(data), size):
         if not body.add(data[start : start + size]):
             break

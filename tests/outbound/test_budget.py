@@ -14,7 +14,7 @@ from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.model import Content
 from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.http1 import Answer, Http1, message
+from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, message
 from rsscloud_broker.outbound.urls import target_of
 from tests.outbound.scripted import CallbackClientTestCase, Scripted
 from tests.outbound.servers import make_client
@@ -103,7 +103,7 @@ class ConnectionTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.budget = AnswerBudget(limit=5000, small=1000)
 
-    def ask(self) -> tuple[Http1, StringTransport, Deferred[Answer]]:
+    def ask(self) -> tuple[Http1, StringTransport, Deferred[HTTPAnswer]]:
         make_body = partial(TruncatingBody, limit=5000)
         connection = Http1((False, "127.0.0.1", 80), None, make_body, self.budget)
         connection.attempt = cast(Any, None)  # no longer needed

@@ -17,11 +17,11 @@ from rsscloud_broker.outbound.bodies import TruncatingBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.connecting import Connector
 from rsscloud_broker.outbound.guard import AddressGuard
-from rsscloud_broker.outbound.http1 import Answer, Http1, Message, NotConnected
+from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message, NotConnected
 
 
 class ConnectingTests(TestCase):
-    def begin(self, address: str = "192.0.2.1") -> tuple[Http1, Deferred[Answer]]:
+    def begin(self, address: str = "192.0.2.1") -> tuple[Http1, Deferred[HTTPAnswer]]:
         """Begin a request at an address that nobody has (RFC 5737, RFC 3849)."""
         connection = Http1(
             (False, address, 80), None, partial(TruncatingBody, limit=1000), AnswerBudget()

@@ -19,7 +19,7 @@ from rsscloud_broker.outbound.decoding import (
     ENCODED_AT_ONCE,
     BodyDecoder,
 )
-from rsscloud_broker.outbound.http1 import Answer
+from rsscloud_broker.outbound.http1 import HTTPAnswer
 from tests.wire.test_codings import TEXT, raw_deflate
 
 LARGE = TEXT * 1000
@@ -34,9 +34,9 @@ CODINGS: tuple[tuple[bytes, Callable[[bytes], bytes]], ...] = (
 )
 
 
-def answer(body: bytes, coding: bytes = b"") -> Answer:
+def answer(body: bytes, coding: bytes = b"") -> HTTPAnswer:
     said = [(b"Content-Encoding", coding)] if coding else []
-    return Answer(200, [(b"Server", b"x"), *said], body)
+    return HTTPAnswer(200, [(b"Server", b"x"), *said], body)
 
 
 class Threads:
@@ -59,11 +59,11 @@ class BodyDecoderTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.budget = AnswerBudget(limit=AT_A_TIME * 1_000_000, small=100)
 
-    def ask(self, answer: Answer, limit: int = 1_000_000, threads: Any = execute) -> bytes:
+    def ask(self, answer: HTTPAnswer, limit: int = 1_000_000, threads: Any = execute) -> bytes:
         decoder = BodyDecoder(limit, self.budget, threads)
         return self.successResultOf(Deferred.fromCoroutine(decoder.decode(answer)))
 
-    def assert_refused(self, kind: type[OutboundError], answer: Answer, limit: int) -> str:
+    def assert_refused(self, kind: type[OutboundError], answer: HTTPAnswer, limit: int) -> str:
         decoder = BodyDecoder(limit, self.budget, execute)
         asking = Deferred.fromCoroutine(decoder.decode(answer))
         error = self.failureResultOf(asking, kind).value

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 from twisted.web.server import Request
 
-from rsscloud_broker.errors import TopicEnded, TopicUnreadable
+from rsscloud_broker.errors import EndedTopic, TopicUnreadable
 from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.model import NO_VALIDATORS, Validators
 from rsscloud_broker.model.fetching import Fetched
@@ -100,7 +100,7 @@ class StateTests(FetchingTestCase):
         self.assertEqual(fetched.moved_to, f"{self.base}/new?a=1&b=2")
         self.assertFalse(self.pages.seen[1].headers.hasHeader("if-none-match"))
         self.pages.answers["/"] = page(200, moved % b"")
-        with self.assertRaises(TopicEnded):
+        with self.assertRaises(EndedTopic):
             await self.fetch()
 
     async def test_compressed(self) -> None:

@@ -13,9 +13,9 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import (
     AddressRefused,
+    EndedTopic,
     OutboundError,
     TooLarge,
-    TopicEnded,
     TopicUnreadable,
 )
 from rsscloud_broker.interfaces import ITopicFetcher, OutboundReply
@@ -105,7 +105,7 @@ class AnswerTests(FetcherTestCase):
 
     def test_gone(self) -> None:
         error = self.unreadable(reply(410, b"<rss/>"))
-        self.assertIsInstance(error, TopicEnded)
+        self.assertIsInstance(error, EndedTopic)
         self.assertIn("410", error.reason)
 
     def test_too_large(self) -> None:
@@ -286,13 +286,13 @@ class MoveTests(FetcherTestCase):
 
     def test_gone_after_moving(self) -> None:
         error = self.unreadable(after(reply(410), (301, NEW), (308, OTHER)))
-        self.assertIsInstance(error, TopicEnded)
+        self.assertIsInstance(error, EndedTopic)
 
     def test_gone_behind_a_temporary_redirect(self) -> None:
         for hops in (((302, NEW),), ((301, NEW), (307, OTHER))):
             for answer in (reply(410), document("")):
                 error = self.unreadable(after(answer, *hops))
-                self.assertNotIsInstance(error, TopicEnded)
+                self.assertNotIsInstance(error, EndedTopic)
                 self.assertIn("but a temporary redirect led there", error.reason)
 
     def test_too_many(self) -> None:
@@ -325,7 +325,7 @@ class XMLRedirectTests(FetcherTestCase):
 
     def test_gone(self) -> None:
         error = self.unreadable(document(""))
-        self.assertIsInstance(error, TopicEnded)
+        self.assertIsInstance(error, EndedTopic)
         self.assertIn("an XML redirect without a URL", error.reason)
 
     def test_circle(self) -> None:

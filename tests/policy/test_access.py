@@ -6,7 +6,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Topics
 from rsscloud_broker.core import Access, Sweeper
-from rsscloud_broker.errors import Forbidden, TopicEnded
+from rsscloud_broker.errors import EndedTopic, Forbidden
 from rsscloud_broker.model import Intent
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
@@ -98,5 +98,5 @@ class AllowedAgainTests(BrokerTestCase):
     def test_one_that_ended_otherwise_does_not(self) -> None:
         self.successResultOf(self.store.revive_topic(FEED))
         self.successResultOf(self.store.end_topic(FEED, "it is gone", NOW))
-        self.refusal(self.broker.subscribe(self.intent), TopicEnded)
+        self.refusal(self.broker.subscribe(self.intent), EndedTopic)
         self.assertEqual(self.ended(), "it is gone")

@@ -17,9 +17,9 @@ from rsscloud_broker.simplefeed.entries import (
     BYTES,
     MAX_NAMESPACES,
     Category,
-    Content,
     Entry,
-    Link,
+    EntryContent,
+    EntryLink,
     Person,
     content_of,
 )
@@ -37,7 +37,7 @@ RULES = (
 )
 URLS = FeedUrls("http://a.example/recent", "http://a.example/documents/")
 
-A_LOG = log.Log(
+A_LOG = log.LogState(
     id=1,
     name="events",
     feed_id="urn:uuid:ff31a040-75bc-11e2-bcfd-0800200c9a66",
@@ -51,11 +51,13 @@ A_LOG = log.Log(
 )
 
 TEXTS = st.text(max_size=20)
-LINKS = st.builds(Link, TEXTS, st.sampled_from(["related", "self", "alternate"]))
+LINKS = st.builds(EntryLink, TEXTS, st.sampled_from(["related", "self", "alternate"]))
 CONTENTS = st.one_of(
-    st.builds(Content, st.sampled_from(["text", "html", "text/plain"]), TEXTS),
-    st.builds(lambda data: Content("image/png", data=data), st.binary(min_size=1, max_size=40)),
-    st.builds(lambda src: Content("image/png", src="http://a.example/" + src), st.just("1")),
+    st.builds(EntryContent, st.sampled_from(["text", "html", "text/plain"]), TEXTS),
+    st.builds(
+        lambda data: EntryContent("image/png", data=data), st.binary(min_size=1, max_size=40)
+    ),
+    st.builds(lambda src: EntryContent("image/png", src="http://a.example/" + src), st.just("1")),
 )
 ENTRIES = st.builds(
     Entry,
@@ -68,8 +70,8 @@ ENTRIES = st.builds(
 )
 
 
-def document(*entries: Entry, number: int = 3, archived: bool = False) -> log.Document:
-    return log.Document(A_LOG, number, entries, archived, log.Kept.ROWS, NOON + 9)
+def document(*entries: Entry, number: int = 3, archived: bool = False) -> log.LogDocument:
+    return log.LogDocument(A_LOG, number, entries, archived, log.EntryRange.ROWS, NOON + 9)
 
 
 def relations(body: bytes) -> dict[str, str]:
@@ -77,7 +79,7 @@ def relations(body: bytes) -> dict[str, str]:
     return {str(each.get("rel")): str(each.get("href")) for each in links}
 
 
-def written_and_read(content: Content) -> Content:
+def written_and_read(content: EntryContent) -> EntryContent:
     body = render(document(Entry("a", NOON, content=content)), URLS)
     entries, _ = parse(body, "http://a.example/", {}).entries(True)
     found = entries[0].content
@@ -102,7 +104,7 @@ class RenderTests(SynchronousTestCase):
                 self.assertIsNotNone(summary)
 
     def test_recent_document(self) -> None:
-        body = render(document(*some(1)), URLS, recent=True, links=[Link("http://h/", "hub")])
+        body = render(document(*some(1)), URLS, recent=True, links=[EntryLink("http://h/", "hub")])
         self.assert_valid(body)
         self.assertEqual(
             relations(body),
@@ -151,10 +153,12 @@ class RenderTests(SynchronousTestCase):
         self.assert_valid(render(document(number=1), URLS, recent=True))
 
     def test_entry_that_links_to_no_page_has_its_title_as_content(self) -> None:
-        body = render(document(Entry("A < B", NOON, links=(Link("http://b/", "related"),))), URLS)
+        body = render(
+            document(Entry("A < B", NOON, links=(EntryLink("http://b/", "related"),))), URLS
+        )
         self.assert_valid(body)
         self.assertIn(b'<content type="text">A &lt; B</content>', body)
-        linked = render(document(Entry("A", NOON, links=(Link("http://b/"),))), URLS)
+        linked = render(document(Entry("A", NOON, links=(EntryLink("http://b/"),))), URLS)
         self.assertNotIn(b"<content", linked)
 
     def test_same_bytes_each_time(self) -> None:
@@ -185,7 +189,7 @@ class RenderTests(SynchronousTestCase):
 class ContentTests(SynchronousTestCase):
     """The rules of RFC 4287, section 4.1.3.3, for contents as they were read."""
 
-    def assert_kept(self, body: bytes, media_type: str, form: str) -> Content:
+    def assert_kept(self, body: bytes, media_type: str, form: str) -> EntryContent:
         content = content_of(body, media_type)
         self.assertEqual(content.form, form)
         self.assertEqual(written_and_read(content), content)
@@ -242,11 +246,11 @@ class ContentTests(SynchronousTestCase):
             self.assertEqual((content.type, content.data), ("application/octet-stream", body))
 
     def test_elsewhere(self) -> None:
-        content = Content("image/png", src="http://a.example/1.png")
+        content = EntryContent("image/png", src="http://a.example/1.png")
         self.assertEqual(written_and_read(content), content)
 
     def test_what_xml_cannot_carry_is_removed(self) -> None:
-        entry = Entry("a\x00b\ud800", NOON, content=Content("text", "c\x01d"))
+        entry = Entry("a\x00b\ud800", NOON, content=EntryContent("text", "c\x01d"))
         body = render(document(entry), URLS)
         (found,), _ = parse(body, "http://a.example/", {}).entries(True)
-        self.assertEqual((found.title, found.content), ("ab", Content("text", "cd")))
+        self.assertEqual((found.title, found.content), ("ab", EntryContent("text", "cd")))

@@ -9,19 +9,19 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.interfaces import Position
 from rsscloud_broker.simplefeed.documents import (
     MAX_ENTRIES,
-    FeedDocument,
+    AtomDocument,
     NotAFeed,
     index_after,
     parse,
 )
-from rsscloud_broker.simplefeed.entries import Content, Entry, Person
+from rsscloud_broker.simplefeed.entries import Entry, EntryContent, Person
 from tests.simplefeed.logs import some
 
 FIXTURES = Path(__file__).parent / "fixtures"
 _FEED = '<feed xmlns="http://www.w3.org/2005/Atom" {}>{}</feed>'
 
 
-def feed(inside: str, attributes: str = "", url: str = "http://a.example/x/recent") -> FeedDocument:
+def feed(inside: str, attributes: str = "", url: str = "http://a.example/x/recent") -> AtomDocument:
     return parse(_FEED.format(attributes, inside).encode(), url, {})
 
 
@@ -97,20 +97,23 @@ class EntryTests(SynchronousTestCase):
 
     def test_contents_of_each_form(self) -> None:
         for content, expected in (
-            ("<content>a &lt; b</content>", Content("text", "a < b")),
-            ('<content type="html">&lt;b&gt;</content>', Content("html", "<b>")),
+            ("<content>a &lt; b</content>", EntryContent("text", "a < b")),
+            ('<content type="html">&lt;b&gt;</content>', EntryContent("html", "<b>")),
             (
                 '<content type="image/png">AAEC\nAw==</content>',
-                Content("image/png", data=b"\0\1\2\3"),
+                EntryContent("image/png", data=b"\0\1\2\3"),
             ),
-            ('<content type="a/b" src="c.png"/>', Content("a/b", src="http://a.example/x/c.png")),
+            (
+                '<content type="a/b" src="c.png"/>',
+                EntryContent("a/b", src="http://a.example/x/c.png"),
+            ),
             (
                 '<content type="application/json">{"a":1}</content>',
-                Content("application/json", '{"a":1}'),
+                EntryContent("application/json", '{"a":1}'),
             ),
             (
                 '<content type="a/xml"><a xmlns="">1</a> &amp; <b xmlns="urn:b"/></content>',
-                Content("a/xml", '<a xmlns="">1</a> &amp; <b xmlns="urn:b"/>'),
+                EntryContent("a/xml", '<a xmlns="">1</a> &amp; <b xmlns="urn:b"/>'),
             ),
         ):
             found = only(content).content
@@ -148,9 +151,11 @@ class EntryTests(SynchronousTestCase):
         self.assertEqual(found.author, Person("j", "", "j@a"))
 
 
-def evened(content: Content) -> Content:
+def evened(content: EntryContent) -> EntryContent:
     """A content without declarations that repeat those around it."""
-    return Content(content.type, content.text.replace(' xmlns=""', ""), content.data, content.src)
+    return EntryContent(
+        content.type, content.text.replace(' xmlns=""', ""), content.data, content.src
+    )
 
 
 class PositionTests(SynchronousTestCase):

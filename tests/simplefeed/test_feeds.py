@@ -15,7 +15,7 @@ from rsscloud_broker.simplefeed import feeds, log, pruning
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.atom import FeedUrls
 from rsscloud_broker.simplefeed.documents import parse
-from rsscloud_broker.simplefeed.entries import Link
+from rsscloud_broker.simplefeed.entries import EntryLink
 from rsscloud_broker.simplefeed.feeds import DocumentGone, Feeds, Filed, Written
 from rsscloud_broker.testing import Clock
 from tests.simplefeed.logs import NOON, in_memory, some
@@ -53,7 +53,7 @@ class FeedsTests(SynchronousTestCase):
             self.call,
             self.clock,
             lambda name: URLS,
-            lambda name: [Link("http://h.example/", "hub")],
+            lambda name: [EntryLink("http://h.example/", "hub")],
         )
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:

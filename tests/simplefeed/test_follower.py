@@ -22,7 +22,7 @@ from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import FeedUnavailable, FollowError
 from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import MemoryMarker
-from rsscloud_broker.simplefeed.waiting import LONGEST_REST, Limits
+from rsscloud_broker.simplefeed.waiting import LONGEST_REST, FollowerLimits
 from rsscloud_broker.testing import Clock
 from tests.simplefeed.logs import in_memory
 from tests.simplefeed.publishing import (
@@ -70,7 +70,7 @@ class FollowerCase(SynchronousTestCase):
             parse=parse_directly,
             begin=begin,
             tell=self.told.append,
-            limits=Limits(**limits),
+            limits=FollowerLimits(**limits),
         )
 
     def catch_up(self, begin: Begin | None = None, **limits: Any) -> None:

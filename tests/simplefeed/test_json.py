@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
+from rsscloud_broker.simplefeed.entries import Category, Entry, EntryContent, EntryLink, Person
 from rsscloud_broker.simplefeed.json import encode
 from tests.simplefeed.logs import NOON
 
@@ -25,8 +25,8 @@ class JsonTests(SynchronousTestCase):
             NOON + 0.5,
             "urn:1",
             Person("jsmith"),
-            (Link("http://a.example/33", "self"),),
-            Content("text", "two\nlines"),
+            (EntryLink("http://a.example/33", "self"),),
+            EntryContent("text", "two\nlines"),
             (Category("a"),),
             "short",
         )
@@ -50,8 +50,8 @@ class JsonTests(SynchronousTestCase):
 
     def test_contents(self) -> None:
         for content, expected in (
-            (Content("a/xml", "<a/>"), {"type": "a/xml", "xml": "<a/>"}),
-            (Content("image/png", data=b"\0"), {"type": "image/png", "base64": "AA=="}),
-            (Content("image/png", src="/1"), {"type": "image/png", "src": "/1"}),
+            (EntryContent("a/xml", "<a/>"), {"type": "a/xml", "xml": "<a/>"}),
+            (EntryContent("image/png", data=b"\0"), {"type": "image/png", "base64": "AA=="}),
+            (EntryContent("image/png", src="/1"), {"type": "image/png", "src": "/1"}),
         ):
             self.assertEqual(written(Entry("", NOON, content=content))["content"], expected)

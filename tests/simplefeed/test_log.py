@@ -11,7 +11,7 @@ from sqlalchemy import Engine, bindparam, select, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.simplefeed import log, pruning, schema
-from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, Person
+from rsscloud_broker.simplefeed.entries import Category, Entry, EntryContent, EntryLink, Person
 from tests.postgresql import TIMEOUT
 from tests.simplefeed.logs import NOON, in_file, on_postgresql, some
 
@@ -40,7 +40,7 @@ class LogTests(SynchronousTestCase):
         with self.engine.begin() as conn:
             return log.append(conn, name, entries)
 
-    def document(self, number: int | None = None) -> log.Document:
+    def document(self, number: int | None = None) -> log.LogDocument:
         with self.engine.begin() as conn:
             found = log.read_document(conn, "events", number)
         assert found is not None
@@ -57,8 +57,8 @@ class LogTests(SynchronousTestCase):
             "A title",
             NOON + 0.123456,
             author=Person("jsmith", "http://a.example/", "j@a.example"),
-            links=(Link("http://a.example/1", "related", "text/html", "One"),),
-            content=Content("image/png", data=b"\x89PNG"),
+            links=(EntryLink("http://a.example/1", "related", "text/html", "One"),),
+            content=EntryContent("image/png", data=b"\x89PNG"),
             categories=(Category("a", "http://a.example/scheme", "A"),),
             summary="In short",
         )
@@ -88,7 +88,7 @@ class LogTests(SynchronousTestCase):
         self.assertEqual(titles, [["3", "2", "1"], ["5", "4"], ["7", "6"]])
 
     def test_large_entries_make_short_documents(self) -> None:
-        large = Content("image/png", data=bytes(log.MAX_DOCUMENT_BYTES))
+        large = EntryContent("image/png", data=bytes(log.MAX_DOCUMENT_BYTES))
         self.append(Entry("large", NOON, content=large), Entry("small", NOON))
         self.assertEqual([each.title for each in self.document(1).entries], ["large"])
         self.assertEqual([each.title for each in self.document().entries], ["small"])
@@ -133,7 +133,7 @@ class LogTests(SynchronousTestCase):
                 (2, "file", 0),
                 (9, "file", 0),
             ):
-                pruned = pruning.prune(conn, "events", through, log.Kept(kept))
+                pruned = pruning.prune(conn, "events", through, log.EntryRange(kept))
                 self.assertEqual(pruned, pruning.Pruned(count, more=False))
             self.assertIsNone(log.entries_after(conn, "events", 5, 2))
             page = log.entries_after(conn, "events", 6, 2) or []
@@ -236,11 +236,11 @@ class LogTests(SynchronousTestCase):
         found: list[pruning.Pruned] = []
         with self.engine.begin() as conn:
             while not found or found[-1].more:
-                found.append(pruning.prune(conn, "events", 3, log.Kept.GONE))
+                found.append(pruning.prune(conn, "events", 3, log.EntryRange.GONE))
                 self.assertIsNone(log.entries_after(conn, "events", 0, 9))
                 of_first = log.read_document(conn, "events", 3)
                 assert of_first is not None
-                self.assertEqual((of_first.kept, of_first.entries), (log.Kept.GONE, []))
+                self.assertEqual((of_first.kept, of_first.entries), (log.EntryRange.GONE, []))
         self.assertEqual([each.entries for each in found], [6, 2, 1])
         self.assertEqual([each.title for each in self.document().entries], ["10"])
 
@@ -250,7 +250,7 @@ class LogTests(SynchronousTestCase):
             log.append(conn, "events", some(8))
             found = [pruning.archived_through(conn, "events", each) for each in (2, 3, 5, 6, 99)]
             self.assertEqual(found, [0, 1, 1, 2, 2])
-            pruning.prune(conn, "events", 1, log.Kept.GONE)
+            pruning.prune(conn, "events", 1, log.EntryRange.GONE)
             self.assertEqual(log.oldest_number(conn, "events"), 4)
 
 

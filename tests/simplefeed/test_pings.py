@@ -9,7 +9,7 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.documents import parse
-from rsscloud_broker.simplefeed.entries import Category, Entry, Link
+from rsscloud_broker.simplefeed.entries import Category, Entry, EntryLink
 from rsscloud_broker.simplefeed.pings import NotAPing, entry_of, ping_of
 from tests.simplefeed.logs import NOON, in_memory
 
@@ -59,7 +59,10 @@ class PingTests(SynchronousTestCase):
         entry = Entry(
             "",
             NOON,
-            links=(Link("http://b.example/feed.atom", "related"), Link("http://b.example/1")),
+            links=(
+                EntryLink("http://b.example/feed.atom", "related"),
+                EntryLink("http://b.example/1"),
+            ),
             categories=(Category("changed", "http://b.example/ways"),),
         )
         found = ping_of(entry, SOURCE)
@@ -67,13 +70,13 @@ class PingTests(SynchronousTestCase):
         self.assertEqual((found.rss_url, found.tags, found.received_at), ("", (), NOON))
 
     def test_what_is_no_ping(self) -> None:
-        page = Link("http://a.example/")
+        page = EntryLink("http://a.example/")
         for links, reason in (
             ((), "no link to a page"),
-            ((Link("javascript:alert(1)"),), "http://"),
-            ((page, Link("ftp://a.example/", "related", title="feed")), "http://"),
-            ((page, *[Link(f"http://b{n}.example", "via") for n in range(20)]), "go round"),
-            ((page, Link("varnish", "via")), "not the URL of a broker"),
+            ((EntryLink("javascript:alert(1)"),), "http://"),
+            ((page, EntryLink("ftp://a.example/", "related", title="feed")), "http://"),
+            ((page, *[EntryLink(f"http://b{n}.example", "via") for n in range(20)]), "go round"),
+            ((page, EntryLink("varnish", "via")), "not the URL of a broker"),
         ):
             error = self.assertRaises(NotAPing, ping_of, Entry("A", NOON, links=links), SOURCE)
             self.assertIn(reason, str(error))

@@ -24,7 +24,7 @@ from rsscloud_broker.events import (
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.sinks import relay_worker
-from rsscloud_broker.sinks.relay import RelayOptions, RelaySink, Target
+from rsscloud_broker.sinks.relay import RelayOptions, RelaySink, RelayTarget
 from rsscloud_broker.sinks.relay_foreign import OF_HOST
 from rsscloud_broker.sinks.relay_waiting import MAX_WAITING
 from rsscloud_broker.sinks.relay_worker import MAX_AGE, RETRIES
@@ -86,7 +86,7 @@ class RelayTestCase(SynchronousTestCase):
 
     def start(
         self,
-        *targets: Target,
+        *targets: RelayTarget,
         retries: Sequence[float] = RETRIES,
         max_age: float = MAX_AGE,
         **options: Any,
@@ -100,7 +100,7 @@ class RelayTestCase(SynchronousTestCase):
             outbound=self.outbound,
             public_url=HERE,
         )
-        sink = RelaySink(RelayOptions(targets or (Target(SINK),), **options), self.parts)
+        sink = RelaySink(RelayOptions(targets or (RelayTarget(SINK),), **options), self.parts)
         sink.startService()
         self.sinks.append(sink)
         return sink
@@ -161,7 +161,7 @@ class RelayTests(RelayTestCase):
         self.assertEqual(self.counted("delivered"), 7)
 
     def test_rate_is_kept(self) -> None:
-        self.start(Target(SINK, rate=2.0, at_once=4))
+        self.start(RelayTarget(SINK, rate=2.0, at_once=4))
         for number in range(20):
             self.ping(number)
         self.pass_time(5)
@@ -190,7 +190,7 @@ class RelayTests(RelayTestCase):
 
     def test_slow_target_does_not_hold_up_another(self) -> None:
         self.outbound.answers["http://slow.example/"] = Deferred[OutboundReply]()
-        self.start(Target("http://slow.example/"), Target(SINK))
+        self.start(RelayTarget("http://slow.example/"), RelayTarget(SINK))
         for number in range(3):
             self.ping(number)
         self.pass_time(2)
@@ -198,7 +198,7 @@ class RelayTests(RelayTestCase):
         self.assertEqual(len(self.named("slow.example")), 1)
 
     def test_patterns_of_hosts(self) -> None:
-        self.start(Target(SINK, hosts=("blog1.*", "FEEDS.example")))
+        self.start(RelayTarget(SINK, hosts=("blog1.*", "FEEDS.example")))
         self.ping(1)
         self.ping(2)
         self.ping(3, rss_url="http://feeds.example/3")
@@ -206,7 +206,7 @@ class RelayTests(RelayTestCase):
         self.assertEqual(self.named(), ["Blog 1", "Blog 3"])
 
     def test_never_back_to_where_it_came_from(self) -> None:
-        self.start(Target(f"{THERE}/RPC2"), Target(SINK))
+        self.start(RelayTarget(f"{THERE}/RPC2"), RelayTarget(SINK))
         self.ping(1, origin=f"http://first.example {THERE}")
         self.pass_time(1)
         self.assertEqual(self.named("there.example"), [])
@@ -289,7 +289,7 @@ class RelayTests(RelayTestCase):
     def test_only_so_many_wait(self) -> None:
         failing = [f"Blog {number}" for number in range(0, 1200, 2)]
         self.refuse_for_now(*failing)
-        self.start(Target(SINK, rate=1000.0, at_once=10), retries=(200.0,))
+        self.start(RelayTarget(SINK, rate=1000.0, at_once=10), retries=(200.0,))
         for number in range(1200):
             self.ping(number)
         with capturedLogs() as logs:
@@ -308,7 +308,7 @@ class RelayTests(RelayTestCase):
             return slow if b"Blog 1<" in request.body else THANKS
 
         self.outbound.otherwise = answer
-        self.start(Target(SINK, at_once=2))
+        self.start(RelayTarget(SINK, at_once=2))
         for number in range(1, 8):
             self.ping(number)
         self.pass_time(5)
@@ -317,7 +317,7 @@ class RelayTests(RelayTestCase):
         self.assertEqual(self.counted("delivered"), 7)
 
     def test_notifications_go_first_while_the_process_is_busy(self) -> None:
-        self.start(Target(SINK, rate=100.0, at_once=10))
+        self.start(RelayTarget(SINK, rate=100.0, at_once=10))
         for number in range(100):
             self.ping(number)
         self.pass_time(4, step=0.2)
@@ -326,7 +326,7 @@ class RelayTests(RelayTestCase):
         self.assertEqual(len(self.named()), 100)
 
     def test_each_target_has_a_rate_of_its_own(self) -> None:
-        self.start(Target(SINK, rate=1.0), Target("http://fast.example/RPC2", rate=10.0))
+        self.start(RelayTarget(SINK, rate=1.0), RelayTarget("http://fast.example/RPC2", rate=10.0))
         for number in range(100):
             self.ping(number)
         self.pass_time(6)
@@ -413,7 +413,7 @@ class RelayTests(RelayTestCase):
         parts = sink_parts(
             outbound=self.outbound, public_url="http://localhost:5337", clock=self.clock
         )
-        sink = RelaySink(RelayOptions((Target(SINK),)), parts)
+        sink = RelaySink(RelayOptions((RelayTarget(SINK),)), parts)
         with capturedLogs() as logs:
             sink.startService()
         self.successResultOf(sink.stopService())

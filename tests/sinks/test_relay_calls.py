@@ -13,8 +13,8 @@ from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks.relay_calls import (
     PLAIN_FOR,
-    Answer,
     Protocol,
+    RelayAnswer,
     Sender,
     TargetCalls,
     message_of,
@@ -95,7 +95,7 @@ class CallTests(SynchronousTestCase):
         self.outbound = FakeOutbound()
         self.clock = Clock()
 
-    def call(self, protocol: Protocol = "xml-rpc", ping: Ping = SITE) -> Answer:
+    def call(self, protocol: Protocol = "xml-rpc", ping: Ping = SITE) -> RelayAnswer:
         calls = TargetCalls(Sender(self.outbound, HERE), self.clock, protocol, URL)
         return self.successResultOf(Deferred.fromCoroutine(calls(ping)))
 
@@ -157,7 +157,9 @@ class CallTests(SynchronousTestCase):
 
     def test_forbidden_address_is_not_tried_again(self) -> None:
         self.outbound.otherwise = AddressRefused("it leads to a private network")
-        self.assertEqual(self.call(), Answer(False, "it leads to a private network", healthy=False))
+        self.assertEqual(
+            self.call(), RelayAnswer(False, "it leads to a private network", healthy=False)
+        )
 
     def test_answers_of_strangers_are_short_lines(self) -> None:
         long = xmlrpc.encode_response({"flerror": True, "message": "no\n" * 1000})

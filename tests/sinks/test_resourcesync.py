@@ -37,7 +37,12 @@ from rsscloud_broker.sinks.resourcesync import ResourceSyncSink, ResourceSyncSin
 from rsscloud_broker.testing import RecordingBus, make_sink_tests, memory_store, sink_parts
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire import links
-from rsscloud_broker.wire.resourcesync import Document, Entry, decode, decode_notification
+from rsscloud_broker.wire.resourcesync import (
+    ResourceDocument,
+    ResourceEntry,
+    decode,
+    decode_notification,
+)
 from rsscloud_broker.wire.times import iso_time
 from tests.sinks.pings import NOON
 
@@ -94,7 +99,7 @@ class ResourceSyncTestCase(SynchronousTestCase):
         )
         self.successResultOf(handled)
 
-    def read(self, path: str) -> Document:
+    def read(self, path: str) -> ResourceDocument:
         """A document that the sink wrote; checks that its twin has the same content."""
         content = self.path(path).getContent()
         self.assertEqual(gzip.decompress(self.path(path + ".gz").getContent()), content)
@@ -126,7 +131,9 @@ class DocumentsTests(ResourceSyncTestCase):
         self.start()
         description = self.read(DESCRIPTION)
         self.assertEqual(description.capability, "description")
-        self.assertEqual(description.entries, (Entry(BROKER + CAPABILITY_LIST, "capabilitylist"),))
+        self.assertEqual(
+            description.entries, (ResourceEntry(BROKER + CAPABILITY_LIST, "capabilitylist"),)
+        )
         offered = self.read(CAPABILITY_LIST)
         self.assertEqual(offered.link("up"), BROKER + DESCRIPTION)
         self.assertEqual(
@@ -164,7 +171,7 @@ class DocumentsTests(ResourceSyncTestCase):
         self.assertEqual(self.resources(), [FIRST, SECOND])
         self.assertEqual(
             listed.entries[1],
-            Entry(
+            ResourceEntry(
                 BROKER + SECOND,
                 lastmod=iso_time(NOON - 7),
                 hash=f"sha-256:{sha256(content).hexdigest()}",
@@ -345,8 +352,8 @@ class ChannelTests(ResourceSyncTestCase):
         self.assertEqual(
             notification.entries,
             (
-                Entry(BROKER + RESOURCE_LIST, "resourcelist", "created", now),
-                Entry(BROKER + CHANGE_LIST, "changelist", "updated", now),
+                ResourceEntry(BROKER + RESOURCE_LIST, "resourcelist", "created", now),
+                ResourceEntry(BROKER + CHANGE_LIST, "changelist", "updated", now),
             ),
         )
         self.assertEqual(self.path(CHANNEL).getContent(), content.body, "can be read there too")

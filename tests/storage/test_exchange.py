@@ -30,8 +30,8 @@ from rsscloud_broker.model import (
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.work import Delivery, Fanout
 from rsscloud_broker.storage import (
-    Imported,
-    InvalidDocument,
+    ImportResult,
+    InvalidImport,
     exchange,
     export_text,
     import_document,
@@ -230,7 +230,7 @@ class ImportTests(SynchronousTestCase):
         document = export_of_a_broker()
         with memory_database() as conn:
             imported = import_document(conn, document, NOW)
-            self.assertEqual(imported, Imported(1, 1, expired=0, dropping=1))
+            self.assertEqual(imported, ImportResult(1, 1, expired=0, dropping=1))
             self.assertEqual(export_document(conn, NOW), document)
 
     def test_blocks_come_in_again(self) -> None:
@@ -257,7 +257,7 @@ class ImportTests(SynchronousTestCase):
         self.patch(exchange, "MAX_BLOCKS", 1)
         with memory_database() as conn:
             import_blocks(conn, [other], NOW)
-            error = self.assertRaises(InvalidDocument, import_document, conn, document, NOW)
+            error = self.assertRaises(InvalidImport, import_document, conn, document, NOW)
             self.assertIn("1 are stored and 1 would be added", str(error))
             self.assertEqual(all_blocks(conn), [other])
             self.assertEqual(export_document(conn, NOW)["topics"], [])
@@ -385,7 +385,7 @@ class ImportTests(SynchronousTestCase):
         document = export_of_a_broker()
         with memory_database() as conn:
             imported = import_document(conn, document, LEASE.expires_at)
-            self.assertEqual(imported, Imported(topics=1, subscriptions=0, expired=1))
+            self.assertEqual(imported, ImportResult(topics=1, subscriptions=0, expired=1))
             self.assertEqual(subscriptions(conn, FEED, 0, 10), [])
 
     def test_more_than_one_chunk(self) -> None:
@@ -453,12 +453,12 @@ class ImportTests(SynchronousTestCase):
         def begin() -> AbstractContextManager[Connection]:
             raise AssertionError("nothing may be written")
 
-        self.assertRaises(InvalidDocument, import_in_parts, begin, document, NOW)
+        self.assertRaises(InvalidImport, import_in_parts, begin, document, NOW)
 
     def test_an_empty_document(self) -> None:
         document = {"format": "rsscloud-broker", "version": 1, "topics": []}
         with memory_database() as conn:
-            self.assertEqual(import_document(conn, document, NOW), Imported(0, 0, 0))
+            self.assertEqual(import_document(conn, document, NOW), ImportResult(0, 0, 0))
 
     def test_replaced_and_dropping_subscriptions_are_counted(self) -> None:
         document = export_of_a_broker()  # its subscription is dropping
@@ -471,7 +471,7 @@ class ImportTests(SynchronousTestCase):
         document = export_of_a_broker()
         with memory_database() as conn:
             imported = import_document(conn, document, NOW, protocols={"websub"})
-            self.assertEqual(imported, Imported(1, 0, 0, unspoken={"http-post": 1}))
+            self.assertEqual(imported, ImportResult(1, 0, 0, unspoken={"http-post": 1}))
             self.assertEqual(count(conn, subscription), 0)
 
     def test_subscription_by_websub_is_of_the_hub_that_it_names(self) -> None:
@@ -496,7 +496,7 @@ class ImportTests(SynchronousTestCase):
         with memory_database() as conn:
             imported = import_document(conn, document, NOW, hub=hub, protocols=spoken)
             found = subscriptions(conn, FEED, 0, 10)
-        expected = Imported(2, 5, expired=1, dropping=1, taken_over=3, unspoken={"pigeon": 1})
+        expected = ImportResult(2, 5, expired=1, dropping=1, taken_over=3, unspoken={"pigeon": 1})
         self.assertEqual(imported, expected)
         signed, plain, failing, post, rpc = found
         self.assertEqual(
@@ -521,7 +521,7 @@ class ImportTests(SynchronousTestCase):
     def test_data_file_of_rsscloud_server(self) -> None:
         with memory_database() as conn:
             imported = import_document(conn, SERVER_FILE, NOW)
-            self.assertEqual(imported, Imported(topics=2, subscriptions=2, expired=1))
+            self.assertEqual(imported, ImportResult(topics=2, subscriptions=2, expired=1))
             rpc, post = subscriptions(conn, FEED, 0, 10)
             (known,) = get_topics(conn, [FEED])
         self.assertEqual(
@@ -599,7 +599,7 @@ BROKEN_SERVER_FILES: list[tuple[tuple[str | int, ...], object, str]] = [
 class BadDocumentTests(SynchronousTestCase):
     def assert_refused(self, document: object, reason: str) -> None:
         with memory_database() as conn:
-            error = self.assertRaises(InvalidDocument, import_document, conn, document, NOW)
+            error = self.assertRaises(InvalidImport, import_document, conn, document, NOW)
             self.assertIn(reason, str(error))
             self.assertIsInstance(error, ValueError)
             self.assertEqual((count(conn, topic), count(conn, subscription)), (0, 0))
@@ -635,7 +635,7 @@ class BadDocumentTests(SynchronousTestCase):
         ):
             document = {"format": "rsscloud-broker", "version": 1, "blocks": [good | change]}
             with memory_database() as conn:
-                error = self.assertRaises(InvalidDocument, import_document, conn, document, NOW)
+                error = self.assertRaises(InvalidImport, import_document, conn, document, NOW)
                 self.assertEqual(all_blocks(conn), [])
             self.assertIn(message, str(error))
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.config import Accounts as AccountOptions
+from rsscloud_broker.config import AccountsConfig as AccountOptions
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
@@ -18,7 +18,7 @@ from rsscloud_broker.http.site import Root
 from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
 from tests.accounts.fixture import PASSWORD, PATIENT, AccountHouse
 from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
@@ -40,7 +40,7 @@ class AccountSite(AccountHouse):
     ) -> None:
         super().__init__(case, options)
         self.callers = Callers(self.accounts, public_url)
-        pages = Pages()
+        pages = PageRenderer()
         parts = front_door_parts(
             pages=pages,
             clock=self.clock,

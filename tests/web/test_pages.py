@@ -27,7 +27,7 @@ from rsscloud_broker.web.assets import ASSETS
 from rsscloud_broker.web.doctor import DoctorOptions
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
 from rsscloud_broker.web.navigation import PLACES
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire.change_list import closing, opening
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import ALL_DOORS, PUBLIC_URL, House
@@ -55,7 +55,7 @@ class Announcements:
 class PagesTests(SynchronousTestCase):
     def render(self, title: str, template: str, **slots: str) -> Any:
         """The parsed page."""
-        return self.parsed(Pages(lambda: {"/"}).render(title, template, **slots))
+        return self.parsed(PageRenderer(lambda: {"/"}).render(title, template, **slots))
 
     def parsed(self, rendering: Coroutine[Any, Any, bytes]) -> Any:
         """The parsed page that a coroutine renders."""
@@ -64,7 +64,7 @@ class PagesTests(SynchronousTestCase):
         return html.document_fromstring(document.decode())
 
     def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IPages, Pages()))
+        self.assertTrue(verifyObject(IPages, PageRenderer()))
 
     def test_frame(self) -> None:
         page = self.render("A title", "error.html", heading="h", message="m")
@@ -80,26 +80,26 @@ class PagesTests(SynchronousTestCase):
     def test_announcements(self) -> None:
         current = [Announcement(text, 1.0, None, "alice") for text in ("We move.", BAD)]
         page = self.parsed(
-            Pages(announcements=Announcements(current)).render(
+            PageRenderer(announcements=Announcements(current)).render(
                 "t", "error.html", heading="h", message="m"
             )
         )
         (aside,) = page.xpath("//aside[@aria-label='Announcements']")
         self.assertEqual(aside.xpath("p[@class='notice']/text()"), ["We move.", BAD])
         for nothing in (None, Announcements([])):
-            pages = Pages(announcements=nothing)
+            pages = PageRenderer(announcements=nothing)
             page = html.document_fromstring(pages.error(404, "m").decode())
             self.assertEqual(page.xpath("//aside"), [])
 
     def test_navigation(self) -> None:
         """It has the pages that are served, and marks the one that is open."""
-        pages = Pages(lambda: {"/", "/pingSiteForm", "/docs", "/log", "/no_page"})
+        pages = PageRenderer(lambda: {"/", "/pingSiteForm", "/docs", "/log", "/no_page"})
         for here, current in (("/docs", ["/docs"]), ("", []), ("/elsewhere", [])):
             page = self.parsed(pages.render("t", "error.html", heading="h", message="m", here=here))
             links = page.xpath("//header/nav/ul/li/a/@href")
             self.assertEqual(links, ["/pingSiteForm", "/log", "/docs"])
             self.assertEqual(page.xpath("//a[@aria-current='page']/@href"), current)
-        nothing = self.parsed(Pages().render("t", "error.html", heading="h", message="m"))
+        nothing = self.parsed(PageRenderer().render("t", "error.html", heading="h", message="m"))
         self.assertEqual(nothing.xpath("//nav"), [])
         self.assertEqual(nothing.xpath("//header//a | //footer//a"), [])
         self.assertEqual(nothing.xpath("string(//header)").strip(), "rsscloud-broker")
@@ -163,11 +163,11 @@ class PagesTests(SynchronousTestCase):
             self.assertEqual(page.xpath("string(//p[@class='lead'])"), message)
 
     def test_an_error(self) -> None:
-        page: Any = html.document_fromstring(Pages().error(404, BAD).decode())
+        page: Any = html.document_fromstring(PageRenderer().error(404, BAD).decode())
         self.assertEqual(page.xpath("string(//h1)"), "There is nothing at this address")
         self.assertEqual(page.xpath("string(//p[@class='lead'])"), BAD)
         self.assertIn("/", page.xpath("//main//a/@href"))
-        other: Any = html.document_fromstring(Pages().error(418, "m").decode())
+        other: Any = html.document_fromstring(PageRenderer().error(418, "m").decode())
         self.assertEqual(other.xpath("string(//h1)"), "The request did not work")
 
     def test_pages_load_nothing_from_elsewhere(self) -> None:
@@ -283,7 +283,7 @@ class ViewerTests(SynchronousTestCase):
 
     def pages(self, callers: ICallers | None) -> dict[str, Answer]:
         doors = ALL_DOORS | {"public_lists", "stats"}
-        pages = Pages(lambda: root.pages | {"/signin"})
+        pages = PageRenderer(lambda: root.pages | {"/signin"})
         parts = evolve(House(self, doors=doors).parts, callers=callers, pages=pages)
         makers = [getattr(bundled, name) for name in sorted(doors)]
         root = Root([maker.make(maker.options(), parts) for maker in makers], PUBLIC_URL)
@@ -361,7 +361,7 @@ class RecentPingsTests(SynchronousTestCase):
         """A plugin may have recorded a ping with any URL."""
         broker = FakeBroker()
         broker.recent = (Ping("A", "javascript:alert(1)", 0.0),)
-        parts = front_door_parts(broker=broker, pages=Pages())
+        parts = front_door_parts(broker=broker, pages=PageRenderer())
         self.house = House(self, root=Root([FrontPageDoor(FrontPageOptions(), parts)], PUBLIC_URL))
         (item,) = self.items()
         self.assertEqual(item.xpath(".//a"), [])
@@ -402,7 +402,7 @@ class RecentPingsTests(SynchronousTestCase):
         """Also without a list of pings, and while the list stays the same."""
         for recent_pings in (True, False):
             shown: list[Announcement] = []
-            parts = front_door_parts(pages=Pages(announcements=Announcements(shown)))
+            parts = front_door_parts(pages=PageRenderer(announcements=Announcements(shown)))
             door = FrontPageDoor(FrontPageOptions(recent_pings), parts)
             house = House(self, root=Root([door], PUBLIC_URL))
             clock: Any = parts.clock

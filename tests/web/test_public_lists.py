@@ -13,7 +13,7 @@ from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import IFrontDoor
 from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.public_lists import PART, PublicListsDoor, PublicListsOptions
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import ALL_DOORS, FEED, NOON, PUBLIC_URL, House
@@ -31,7 +31,7 @@ class ListsTestCase(SynchronousTestCase):
         self.clock = Clock(NOON)
         parts = front_door_parts(
             topics=self.view,
-            pages=Pages(lambda: {"/changes"}),
+            pages=PageRenderer(lambda: {"/changes"}),
             public_url=PUBLIC_URL,
             running=ALL_DOORS,
             clock=self.clock,

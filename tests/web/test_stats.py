@@ -16,7 +16,7 @@ from twisted.web.test.requesthelper import DummyRequest
 from rsscloud_broker.interfaces import Account, Caller
 from rsscloud_broker.model.work import PingedTopic
 from rsscloud_broker.testing import front_door_parts
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.plots import areas, lines, short
 from rsscloud_broker.web.statistics import PERIODS, percentile, read
 from rsscloud_broker.web.stats_page import StatsDoor, StatsOptions
@@ -209,7 +209,7 @@ class StatsTests(SynchronousTestCase):
 
         caller = Caller(Account(1, "dave", False, 1.0), frozenset(), "token")
         callers = Mock(caller=AsyncMock(return_value=caller))
-        parts = front_door_parts(in_thread=in_thread, callers=callers, pages=Pages())
+        parts = front_door_parts(in_thread=in_thread, callers=callers, pages=PageRenderer())
         (page, _) = StatsDoor(StatsOptions(), parts).routes()
         for _ in range(3):
             request = answer_to(page.resource)

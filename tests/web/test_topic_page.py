@@ -17,7 +17,7 @@ from rsscloud_broker.interfaces import IEventLog, IFrontDoor
 from rsscloud_broker.model import Topic, TopicOverview, TopicStatus
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.topic_page import TopicPageDoor, TopicPageOptions
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import FEED, NOON, PUBLIC_URL, House
@@ -98,7 +98,7 @@ class SentencesTests(TopicPageTestCase):
         given = front_door_parts(
             **{
                 "topics": self.view,
-                "pages": Pages(),
+                "pages": PageRenderer(),
                 "public_url": PUBLIC_URL,
                 "running": running,
                 "has_hub": True,

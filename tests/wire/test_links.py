@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.wire.links import (
-    Link,
     MalformedLink,
+    WebLink,
     encode,
     hub_and_self,
     is_absolute,
@@ -29,9 +29,9 @@ class ParseTests(SynchronousTestCase):
         self.assertEqual(
             parse(OF_A_SOURCE),
             [
-                Link("http://example.com/dataset1/framework/", ("self",)),
-                Link("http://hub.example.com/pubsubhubbub/", ("hub",)),
-                Link("http://www.example.com/dataset1/capabilitylist.xml", ("resourcesync",)),
+                WebLink("http://example.com/dataset1/framework/", ("self",)),
+                WebLink("http://hub.example.com/pubsubhubbub/", ("hub",)),
+                WebLink("http://www.example.com/dataset1/capabilitylist.xml", ("resourcesync",)),
             ],
         )
 
@@ -39,19 +39,19 @@ class ParseTests(SynchronousTestCase):
         for value, links in {
             "": [],
             " , ,": [],
-            "<a>;rel=hub": [Link("a", ("hub",))],
-            "< a >\t;\trel = HUB": [Link("a", ("hub",))],
-            '<a>; rel="self hub"': [Link("a", ("self", "hub"))],
+            "<a>;rel=hub": [WebLink("a", ("hub",))],
+            "< a >\t;\trel = HUB": [WebLink("a", ("hub",))],
+            '<a>; rel="self hub"': [WebLink("a", ("self", "hub"))],
             '<a>; title="x, <y>; \\"z"; rel=hub,<b>;rel=self': [
-                Link("a", ("hub",)),
-                Link("b", ("self",)),
+                WebLink("a", ("hub",)),
+                WebLink("b", ("self",)),
             ],
-            "<a>; rel=hub; rel=self": [Link("a", ("hub",))],
-            "<a>; rel=hub; flag;": [Link("a", ("hub",))],
-            "<a>; title*=UTF-8''x%20y; rel=hub": [Link("a", ("hub",))],
-            "<>; rel=self": [Link("", ("self",))],
-            '<a>; rel="http://example.com/rel"': [Link("a", ("http://example.com/rel",))],
-            "<a,b;c>; rel=self, , ": [Link("a,b;c", ("self",))],
+            "<a>; rel=hub; rel=self": [WebLink("a", ("hub",))],
+            "<a>; rel=hub; flag;": [WebLink("a", ("hub",))],
+            "<a>; title*=UTF-8''x%20y; rel=hub": [WebLink("a", ("hub",))],
+            "<>; rel=self": [WebLink("", ("self",))],
+            '<a>; rel="http://example.com/rel"': [WebLink("a", ("http://example.com/rel",))],
+            "<a,b;c>; rel=self, , ": [WebLink("a,b;c", ("self",))],
         }.items():
             with self.subTest(value):
                 self.assertEqual(parse(value), links)
@@ -94,7 +94,7 @@ class EncodeTests(SynchronousTestCase):
     @given(st.lists(st.tuples(st.text(characters), st.sampled_from(["hub", "self", "up"]))))
     def test_round_trip(self, links: list[tuple[str, str]]) -> None:
         self.assertEqual(
-            parse(encode(links)), [Link(target, (relation,)) for target, relation in links]
+            parse(encode(links)), [WebLink(target, (relation,)) for target, relation in links]
         )
 
     def test_what_cannot_stand_in_a_header(self) -> None:

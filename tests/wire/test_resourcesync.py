@@ -15,10 +15,10 @@ from rsscloud_broker.wire.resourcesync import (
     SITEMAP,
     TERMS,
     USUAL_CHANGES,
-    Document,
-    Entry,
     InvalidDocument,
     Ln,
+    ResourceDocument,
+    ResourceEntry,
     decode,
     decode_notification,
     encode,
@@ -55,7 +55,7 @@ class ExampleTests(SynchronousTestCase):
             framework_notification(
                 f"{SET}/capabilitylist.xml",
                 [
-                    Entry(
+                    ResourceEntry(
                         "http://example.com/resourceset1/resourcelist.xml",
                         "resourcelist",
                         "created",
@@ -92,7 +92,7 @@ class ExampleTests(SynchronousTestCase):
         )
         self.assertEqual(
             found.entries[-1],
-            Entry(
+            ResourceEntry(
                 f"{SET}/framework/",
                 FRAMEWORK,
                 links=(Ln("hub", "http://hub.example.com/pubsubhubbub/"),),
@@ -136,7 +136,7 @@ class WritingTests(SynchronousTestCase):
         )
 
     def test_lists(self) -> None:
-        entry = Entry(
+        entry = ResourceEntry(
             f"{SET}/a?b&c", lastmod=iso_time(0), hash="sha-256:00", length=0, type="text/xml"
         )
         listed = resourcesync.resource_list(f"{SET}/up", iso_time(1), [entry])
@@ -167,7 +167,7 @@ times = st.one_of(st.just(""), st.integers(0, 2**32).map(iso_time))
 words = st.sampled_from(["", "a", "text/xml", 'with "quotes" & <more>', "ünï"])
 links_of = st.lists(st.builds(Ln, st.sampled_from(["up", "index", "hub"]), urls), max_size=2)
 entries = st.builds(
-    Entry,
+    ResourceEntry,
     loc=urls,
     capability=st.sampled_from(list(USUAL_CHANGES)),
     change=st.sampled_from(CHANGES),
@@ -179,7 +179,7 @@ entries = st.builds(
     links=links_of.map(tuple),
 )
 documents = st.builds(
-    Document,
+    ResourceDocument,
     capability=st.sampled_from([FRAMEWORK, CHANGE]),
     entries=st.lists(entries, min_size=1, max_size=4).map(tuple),
     links=links_of.map(tuple),
@@ -190,7 +190,7 @@ documents = st.builds(
 
 class RoundTripTests(SynchronousTestCase):
     @given(documents)
-    def test_what_is_written_is_read(self, written: Document) -> None:
+    def test_what_is_written_is_read(self, written: ResourceDocument) -> None:
         self.assertEqual(decode_notification(encode(written)), written)
 
     @given(st.binary())

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.wire import self_test
-from rsscloud_broker.wire.self_test import MAX_AGE, WrongAnswer
+from rsscloud_broker.wire.self_test import MAX_AGE, WrongBroker
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 NOW = 1_790_683_200.0
@@ -53,10 +53,10 @@ class AnswerTests(SynchronousTestCase):
             (KEY, "another", body),
             (KEY, "n", body.replace(b"127.0.0.1", b"127.0.0.2")),
         ):
-            error = self.assertRaises(WrongAnswer, self_test.read_answer, key, nonce, changed)
+            error = self.assertRaises(WrongBroker, self_test.read_answer, key, nonce, changed)
             self.assertIn("another data directory", str(error))
 
     def test_no_answer_at_all(self) -> None:
         for body in (b"", b"<html>", b"[]", b"{}", b'{"arrived": 1, "proof": ""}', b"[" * 9999):
-            error = self.assertRaises(WrongAnswer, self_test.read_answer, KEY, "n", body)
+            error = self.assertRaises(WrongBroker, self_test.read_answer, KEY, "n", body)
             self.assertIn("not one of a broker's self-test", str(error))

@@ -32,7 +32,7 @@ _TYPE: Final = (b"content-type", [b"application/atom+xml; charset=utf-8"])
 
 
 @frozen
-class Ready:
+class ReadyDocument:
     """A document that can be sent.
 
     :ivar modified_at: the value of Last-Modified, in whole seconds since the epoch.  None if the
@@ -84,7 +84,7 @@ def ready(
     until: float,
     *,
     has_contents: bool,
-) -> Ready:
+) -> ReadyDocument:
     """A document that can be sent.
 
     :param etag: the ETag of the body that is not compressed.
@@ -99,7 +99,7 @@ def ready(
     if modified_at is not None:
         date = formatdate(modified_at, usegmt=True)
         headers.append((b"last-modified", [date.encode("ascii")]))
-    return Ready(body, packed, etag.encode("ascii"), modified_at, headers, until)
+    return ReadyDocument(body, packed, etag.encode("ascii"), modified_at, headers, until)
 
 
 def packed(body: bytes) -> bytes:

@@ -19,16 +19,16 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.apps.events import rows
-from rsscloud_broker.apps.events.entries import Writer
+from rsscloud_broker.apps.events.entries import EntryWriter
 from rsscloud_broker.apps.events.names import CHANGES, PINGS
-from rsscloud_broker.apps.events.rows import Feeds, Swept
+from rsscloud_broker.apps.events.rows import EventFeeds, RemovedDocuments
 from rsscloud_broker.errors import DocumentFault, Unavailable
 from rsscloud_broker.interfaces import IChangeStore, IClock, IDatabase, Parsing
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.work import KeptChange
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.archive import Archive
-from rsscloud_broker.simplefeed.entries import BYTES, Content, content_of
+from rsscloud_broker.simplefeed.entries import BYTES, EntryContent, content_of
 
 #: Seconds between two looks for new rows.
 PAUSE: Final = 0.5
@@ -58,7 +58,7 @@ class Cutter(Service):
 
     def __init__(
         self,
-        feeds: Feeds,
+        feeds: EventFeeds,
         changes: IChangeStore,
         database: IDatabase,
         archive: Archive,
@@ -77,7 +77,7 @@ class Cutter(Service):
         self._parse = parse
         self._is_shown = is_shown
         self._changed = changed
-        self._writer = Writer(feeds.public_url)
+        self._writer = EntryWriter(feeds.public_url)
         self._opened = False
         self._sweep_at = 0.0
         self._pause: Deferred[None] | None = None
@@ -167,10 +167,10 @@ class Cutter(Service):
             return False
         await self._changes.remove_kept_changes(changes[-1].id)
         self._changed(appended.names)
-        await self._remove_files([Swept(each, None) for each in appended.removed])
+        await self._remove_files([RemovedDocuments(each, None) for each in appended.removed])
         return True
 
-    async def _content(self, change: KeptChange) -> Content | None:
+    async def _content(self, change: KeptChange) -> EntryContent | None:
         """What a topic had after a change, as the content of an entry."""
         read = change.content
         if read is None:
@@ -178,7 +178,7 @@ class Cutter(Service):
         try:
             return await self._parse(host_of(change.url), content_of, read.body, read.content_type)
         except DocumentFault:
-            return Content(type=BYTES, data=read.body)
+            return EntryContent(type=BYTES, data=read.body)
 
     async def _cut_pings(self) -> bool:
         """Cut some pings; returns whether there may be more."""
@@ -207,7 +207,7 @@ class Cutter(Service):
             await self._remove_files(removed)
         self._sweep_at = self._clock.seconds() + SWEEP
 
-    async def _remove_files(self, removed: Sequence[Swept]) -> None:
+    async def _remove_files(self, removed: Sequence[RemovedDocuments]) -> None:
         for each in removed:
             try:
                 await self._in_thread(self._archive.remove, each.feed_id, each.through)

@@ -31,7 +31,7 @@ from urllib.parse import parse_qs, urlsplit
 from attrs import frozen
 from twisted.web.server import NOT_DONE_YET, Request
 
-from rsscloud_broker.apps.events.cache import BYTES, LARGEST, Key, Ready, packed, ready
+from rsscloud_broker.apps.events.cache import BYTES, LARGEST, Key, ReadyDocument, packed, ready
 from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, PREFIX, TOPIC, recent_path
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
 from rsscloud_broker.interfaces import IClock
@@ -70,7 +70,7 @@ class NotAsked(Exception):
 
 
 @frozen
-class Asked:
+class DocumentQuery:
     """What a request asks for.
 
     :ivar name: the name of a log.
@@ -91,16 +91,16 @@ class Asked:
         return self.name.startswith(TOPIC)
 
 
-def asked(path: str, query: str) -> Asked:
+def asked(path: str, query: str) -> DocumentQuery:
     """What a path and a query ask for.
 
     :raises NotAsked: they ask for nothing that can be.
     """
     if name := _RECENT.get(path):
-        return Asked(name)
+        return DocumentQuery(name)
     for prefix, name in _DOCUMENTS.items():
         if path.startswith(prefix):
-            return Asked(name, _number(path.removeprefix(prefix)))
+            return DocumentQuery(name, _number(path.removeprefix(prefix)))
     try:
         fields = parse_qs(query, keep_blank_values=True, max_num_fields=20)
     except ValueError:
@@ -108,8 +108,8 @@ def asked(path: str, query: str) -> Asked:
     first = {name.lower(): values[0] for name, values in reversed(fields.items())}
     number = _number(first["document"]) if "document" in first else None
     if path == f"{PREFIX}/topic":
-        return Asked(TOPIC + _topic(first.get("url", "")), number)
-    return Asked(HOST + _host(first.get("name", "")), number)
+        return DocumentQuery(TOPIC + _topic(first.get("url", "")), number)
+    return DocumentQuery(HOST + _host(first.get("name", "")), number)
 
 
 def _number(text: str) -> int:
@@ -153,7 +153,7 @@ def _host(text: str) -> str:
     return host
 
 
-class Documents(Answers):
+class EventDocuments(Answers):
     """The resource of all documents.
 
     :param in_thread: calls a function in a thread.
@@ -175,7 +175,7 @@ class Documents(Answers):
         self._in_thread = in_thread
         self._public_url = public_url
         self._has_hub = has_hub
-        self._cache: KeptAnswers[Key, Ready] = KeptAnswers(BYTES, LARGEST)
+        self._cache: KeptAnswers[Key, ReadyDocument] = KeptAnswers(BYTES, LARGEST)
 
     def changed(self, names: Sequence[str]) -> None:
         """Say that logs have new entries."""
@@ -220,7 +220,7 @@ class Documents(Answers):
             found.send(request)
         return None
 
-    async def _find(self, wanted: Asked) -> Ready | None:
+    async def _find(self, wanted: DocumentQuery) -> ReadyDocument | None:
         if wanted.number is None:
             written = await self._feeds.recent(wanted.name)
             return None if written is None else await self._recent(wanted, written)
@@ -229,7 +229,7 @@ class Documents(Answers):
             return await self._archived(wanted, found)
         return None if found is None else await self._recent(wanted, found)
 
-    async def _recent(self, wanted: Asked, written: Written) -> Ready:
+    async def _recent(self, wanted: DocumentQuery, written: Written) -> ReadyDocument:
         """The recent document, or the same document at its permanent URL."""
         known = self._cache.get(wanted.key)
         is_same = known is not None and known.etag == written.etag.encode("ascii")
@@ -252,14 +252,14 @@ class Documents(Answers):
             has_contents=wanted.has_contents,
         )
 
-    async def _archived(self, wanted: Asked, found: Filed) -> Ready:
+    async def _archived(self, wanted: DocumentQuery, found: Filed) -> ReadyDocument:
         body, packed, at = await self._in_thread(_contents, found)
         etag = f'"{found.file.parent().basename()}-{found.file.basename()}"'
         # Seconds for which a document may still be served that was removed because it was too old.
         until = self._clock.seconds() + 60.0
         return ready(body, packed, etag, at, ARCHIVED, "", until, has_contents=wanted.has_contents)
 
-    async def _missing(self, wanted: Asked) -> str:
+    async def _missing(self, wanted: DocumentQuery) -> str:
         """Why there is no such document, for people."""
         kind, _, of = wanted.name.partition(":")
         if wanted.number is not None and await self._feeds.recent(wanted.name) is not None:
@@ -273,12 +273,12 @@ class Documents(Answers):
         return f"Nothing has changed at {of} that this broker knows of."
 
 
-def _asked_by(request: Request) -> Asked:
+def _asked_by(request: Request) -> DocumentQuery:
     return _parsed(request.path, request.uri.partition(b"?")[2])
 
 
 @lru_cache(maxsize=1000)
-def _parsed(path: bytes, query: bytes) -> Asked:
+def _parsed(path: bytes, query: bytes) -> DocumentQuery:
     return asked(path.decode("utf-8", "replace"), query.decode("utf-8", "replace"))
 
 

@@ -21,11 +21,11 @@ from twisted.internet.interfaces import IDelayedCall
 from zope.interface import implementer
 
 from rsscloud_broker.apps.events.cutter import Cutter
-from rsscloud_broker.apps.events.documents import Documents
+from rsscloud_broker.apps.events.documents import EventDocuments
 from rsscloud_broker.apps.events.names import PREFIX, recent_path, urls_of
 from rsscloud_broker.apps.events.options import EventsOptions, history
 from rsscloud_broker.apps.events.page import EventsPage
-from rsscloud_broker.apps.events.rows import Feeds as Described
+from rsscloud_broker.apps.events.rows import EventFeeds as Described
 from rsscloud_broker.apps.events.stream import StreamResource, Watchers
 from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.interfaces import (
@@ -37,7 +37,7 @@ from rsscloud_broker.interfaces import (
     ServedTopics,
 )
 from rsscloud_broker.simplefeed.archive import Archive
-from rsscloud_broker.simplefeed.entries import Link
+from rsscloud_broker.simplefeed.entries import EntryLink
 from rsscloud_broker.simplefeed.feeds import Feeds
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.wire.links import HUB_PATHS
@@ -59,7 +59,7 @@ class EventsDoor(RoutesOnly, Service):
         self._timer: IDelayedCall | None = None
         url = parts.public_url
         archive = Archive(directory)
-        hub = [Link(url + HUB_PATHS[0], "hub")] if parts.has_hub else []
+        hub = [EntryLink(url + HUB_PATHS[0], "hub")] if parts.has_hub else []
         feeds = Feeds(
             database,
             archive,
@@ -68,7 +68,9 @@ class EventsDoor(RoutesOnly, Service):
             lambda name: urls_of(url, name),
             lambda name: hub,
         )
-        self._documents = Documents(feeds, parts.clock, parts.in_thread, url, has_hub=parts.has_hub)
+        self._documents = EventDocuments(
+            feeds, parts.clock, parts.in_thread, url, has_hub=parts.has_hub
+        )
         self._cutter = Cutter(
             Described(options, url),
             changes,

@@ -12,7 +12,7 @@ from rsscloud_broker.model import Ping, host_of
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import KeptChange
 from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
-from rsscloud_broker.simplefeed.entries import Category, Content, Entry, Link, new_id
+from rsscloud_broker.simplefeed.entries import Category, Entry, EntryContent, EntryLink, new_id
 from rsscloud_broker.simplefeed.pings import entry_of
 
 _SENTENCES: Final = {
@@ -48,7 +48,7 @@ class Cut:
         object.__setattr__(self, "host", host_of(self.url)[:255])
 
 
-class Writer:
+class EntryWriter:
     """Makes entries.
 
     :param public_url: the URL of the broker.
@@ -65,14 +65,14 @@ class Writer:
         """
         return [entry_of(each) for each in pings if all(map(is_shown, each.named_urls))]
 
-    def change(self, change: KeptChange, content: Content | None) -> Cut:
+    def change(self, change: KeptChange, content: EntryContent | None) -> Cut:
         """Make the entries of a change.
 
         :param content: what the topic has now; None if that is not kept.
         """
         url = change.url
         of_host = self._public_url + recent_path(HOST + host_of(url)[:255])
-        links = [Link(url), Link(of_host, "related", MEDIA_TYPE)]
+        links = [EntryLink(url), EntryLink(of_host, "related", MEDIA_TYPE)]
         said = _SENTENCES[change.way]
         entry = Entry(
             url,
@@ -85,6 +85,6 @@ class Writer:
         if content is None:
             return Cut(change.id, url, entry)
         of_topic = self._public_url + recent_path(TOPIC + url)
-        links.append(Link(of_topic, "related", MEDIA_TYPE))
+        links.append(EntryLink(of_topic, "related", MEDIA_TYPE))
         whole = evolve(entry, content=content, id=new_id())
         return Cut(change.id, url, evolve(entry, links=tuple(links)), whole)

@@ -27,7 +27,7 @@ def _are_prefixes(instance: object, key: attrs.Attribute[Any], texts: Sequence[s
 
 
 @frozen
-class Kept:
+class KeptTopics:
     """Topics whose contents are kept.
 
     :ivar topic: how the URLs of the topics begin.
@@ -53,16 +53,16 @@ class EventsOptions:
 
     days: float = field(default=0.0, validator=ge(0))
     pings_days: float = field(default=30.0, validator=ge(0))
-    keep: tuple[Kept, ...] = ()
+    keep: tuple[KeptTopics, ...] = ()
     leave_out: tuple[str, ...] = field(default=(), validator=_are_prefixes)
 
-    def kept(self, url: str) -> Kept:
+    def kept(self, url: str) -> KeptTopics:
         """How long the contents of a topic are kept, by the longest prefix that it has.
 
         Topics whose content is pushed to the broker are kept as by default.
         """
         of_topic = [each for each in self.keep if url.startswith(each.topic)]
-        return max(of_topic, key=lambda each: len(each.topic), default=Kept(url))
+        return max(of_topic, key=lambda each: len(each.topic), default=KeptTopics(url))
 
 
 def history(options: EventsOptions, public_url: str, pushed: Sequence[str]) -> History:

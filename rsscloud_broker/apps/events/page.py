@@ -13,7 +13,7 @@ from rsscloud_broker.apps.events.names import CHANGES, PINGS, recent_path
 from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.interfaces import ICallers, IClock, IDatabase, IPages
 from rsscloud_broker.simplefeed import log
-from rsscloud_broker.simplefeed.log import Log
+from rsscloud_broker.simplefeed.log import LogState
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.words import moment
 
@@ -55,12 +55,12 @@ class EventsPage:
         return Answer(page, headers={"cache-control": "no-cache" if viewer is None else "no-store"})
 
 
-def _logs(conn: Connection) -> list[Log]:
+def _logs(conn: Connection) -> list[LogState]:
     """The logs of the feeds that the page lists, as far as they exist."""
     return [found for name in _LISTED if (found := log.find_log(conn, name)) is not None]
 
 
-def _row(found: Log, now: float) -> Flattenable:
+def _row(found: LogState, now: float) -> Flattenable:
     """A feed in the list."""
     path = recent_path(found.name)
     newest = ["the newest ", moment(found.updated, now)] if found.count else ["none yet"]

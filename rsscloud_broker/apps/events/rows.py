@@ -19,7 +19,7 @@ from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, TOPIC, descr
 from rsscloud_broker.apps.events.options import EventsOptions
 from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.entries import Entry
-from rsscloud_broker.simplefeed.log import Kept, Log
+from rsscloud_broker.simplefeed.log import EntryRange, LogState
 
 #: Of how many hosts there are feeds, and for how many days those of quiet hosts are kept.
 MAX_HOSTS: Final = 10_000
@@ -33,7 +33,7 @@ SWEPT_AT_ONCE: Final = 50
 
 
 @frozen
-class Feeds:
+class EventFeeds:
     """What the logs are like.
 
     :ivar public_url: the URL of the broker.
@@ -42,13 +42,13 @@ class Feeds:
     options: EventsOptions
     public_url: str
 
-    def open(self, conn: Connection, name: str, at: float) -> Log:
+    def open(self, conn: Connection, name: str, at: float) -> LogState:
         """Open a log, which is made if it is new."""
         described = description_of(name, self.public_url)
         return log.open_log(conn, described, at)
 
 
-def open_feeds(conn: Connection, feeds: Feeds, at: float) -> None:
+def open_feeds(conn: Connection, feeds: EventFeeds, at: float) -> None:
     """Make the logs of changes and of pings, if they are new."""
     for name in (CHANGES, PINGS):
         feeds.open(conn, name, at)
@@ -80,7 +80,7 @@ class Appended:
 
 
 def append_changes(
-    conn: Connection, feeds: Feeds, before: int, cut: Sequence[Cut]
+    conn: Connection, feeds: EventFeeds, before: int, cut: Sequence[Cut]
 ) -> Appended | None:
     """Append the entries of changes to the log of changes, and to those of hosts and topics.
 
@@ -132,18 +132,18 @@ def _make_room(
     return [each.feed_id for each in surplus if _remove(conn, each)]
 
 
-def _remove(conn: Connection, found: Log) -> bool:
+def _remove(conn: Connection, found: LogState) -> bool:
     """Remove a log; or some of its entries, if it has very many.
 
     :returns: whether it was removed.
     """
-    if pruning.prune(conn, found.name, found.document - 1, Kept.GONE).more:
+    if pruning.prune(conn, found.name, found.document - 1, EntryRange.GONE).more:
         return False
     return log.remove_log(conn, found.name)
 
 
 @frozen
-class Swept:
+class RemovedDocuments:
     """What was removed of a log: the documents up to a number, or all (None)."""
 
     feed_id: str
@@ -151,8 +151,8 @@ class Swept:
 
 
 def sweep(
-    conn: Connection, feeds: Feeds, after: str, now: float
-) -> tuple[str | None, list[Swept]] | None:
+    conn: Connection, feeds: EventFeeds, after: str, now: float
+) -> tuple[str | None, list[RemovedDocuments]] | None:
     """Remove what is too old, from some of the logs.
 
     :param after: where the call before has stopped; empty at first.
@@ -162,7 +162,7 @@ def sweep(
     if log.lock(conn, CHANGES) is None:
         return None
     found = log.logs(conn, after, SWEPT_AT_ONCE)
-    removed: list[Swept] = []
+    removed: list[RemovedDocuments] = []
     for one in found:
         swept, more = _sweep(conn, feeds.options, one, now)
         if more:
@@ -173,8 +173,8 @@ def sweep(
 
 
 def _sweep(
-    conn: Connection, options: EventsOptions, found: Log, now: float
-) -> tuple[Swept | None, bool]:
+    conn: Connection, options: EventsOptions, found: LogState, now: float
+) -> tuple[RemovedDocuments | None, bool]:
     """Remove what is too old from a log, or some of that, if it is very much.
 
     :returns: what was removed, and whether there is more.
@@ -189,11 +189,11 @@ def _sweep(
     before = now - days * 86_400.0 if days else 0.0
     if ":" in found.name and found.updated < before:
         is_removed = _remove(conn, found)
-        return (Swept(found.feed_id, None) if is_removed else None), not is_removed
+        return (RemovedDocuments(found.feed_id, None) if is_removed else None), not is_removed
     through = pruning.archived_before(conn, found.name, before)
     if most:
         through = max(through, pruning.archived_through(conn, found.name, found.count - most))
     if not through:
         return None, False
-    pruned = pruning.prune(conn, found.name, through, Kept.GONE)
-    return (Swept(found.feed_id, through) if pruned.entries else None), pruned.more
+    pruned = pruning.prune(conn, found.name, through, EntryRange.GONE)
+    return (RemovedDocuments(found.feed_id, through) if pruned.entries else None), pruned.more

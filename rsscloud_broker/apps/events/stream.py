@@ -71,7 +71,7 @@ _KINDS: Final = {"": "", "pings": "ping", "changes": "change"}
 
 
 @frozen
-class Position:
+class StreamPosition:
     """How many changes and how many pings somebody has seen."""
 
     changes: int
@@ -81,7 +81,7 @@ class Position:
         return f"{self.changes}-{self.pings}"
 
     @classmethod
-    def of(cls, text: str) -> Position | None:
+    def of(cls, text: str) -> StreamPosition | None:
         """The position that a text says; None if it says none."""
         found = _POSITION.fullmatch(text)
         return cls(int(found[1]), int(found[2])) if found else None
@@ -90,19 +90,19 @@ class Position:
 @frozen
 class _Line:
     kind: str
-    position: Position
+    position: StreamPosition
     data: bytes
 
 
 @frozen
-class Page:
+class EntryPage:
     """Entries that follow a position, as lines.
 
     :ivar after: the position behind them.
     """
 
     lines: Sequence[_Line]
-    after: Position
+    after: StreamPosition
     _made: dict[tuple[str, bool], bytes] = field(factory=dict, init=False)
 
     def data(self, kind: str, *, as_lines: bool) -> bytes:
@@ -124,13 +124,13 @@ def _as_event(line: _Line) -> bytes:
     return b"%sid: %s\ndata: %s\n\n" % (event, str(line.position).encode(), line.data)
 
 
-def newest(conn: Connection) -> Position:
+def newest(conn: Connection) -> StreamPosition:
     """The position behind all entries."""
     changes, pings = (log.find_log(conn, name) for name in (CHANGES, PINGS))
-    return Position(changes.count if changes else 0, pings.count if pings else 0)
+    return StreamPosition(changes.count if changes else 0, pings.count if pings else 0)
 
 
-def read_page(conn: Connection, after: Position, until: Position) -> Page:
+def read_page(conn: Connection, after: StreamPosition, until: StreamPosition) -> EntryPage:
     """The entries between two positions, as many as fit on a page."""
     lines: list[_Line] = []
     start = _without_gap(conn, after, until)
@@ -146,17 +146,19 @@ def read_page(conn: Connection, after: Position, until: Position) -> Page:
         else:
             position = evolve(position, pings=position.pings + 1)
         lines.append(_line(kind, position, json.encode(entry, "")))
-    return Page(lines, position)
+    return EntryPage(lines, position)
 
 
-def _without_gap(conn: Connection, after: Position, until: Position) -> Position:
+def _without_gap(conn: Connection, after: StreamPosition, until: StreamPosition) -> StreamPosition:
     """The position itself; or a later one, if entries that follow were removed; or the newest, if
     there are no such positions yet, since the database is another one.
     """
     if after.changes > until.changes or after.pings > until.pings:
         return until
     oldest = {name: log.oldest_number(conn, name) or 1 for name in (CHANGES, PINGS)}
-    return Position(max(after.changes, oldest[CHANGES] - 1), max(after.pings, oldest[PINGS] - 1))
+    return StreamPosition(
+        max(after.changes, oldest[CHANGES] - 1), max(after.pings, oldest[PINGS] - 1)
+    )
 
 
 def _entries(conn: Connection, name: str, after: int, until: int) -> list[Entry]:
@@ -165,7 +167,7 @@ def _entries(conn: Connection, name: str, after: int, until: int) -> list[Entry]
     return [entry for _, entry in found or []]
 
 
-def _line(kind: str, position: Position, data: bytes) -> _Line:
+def _line(kind: str, position: StreamPosition, data: bytes) -> _Line:
     head = b'{"position":"%s","kind":"%s"' % (str(position).encode(), kind.encode())
     return _Line(kind, position, head + (b"," if data != b"{}" else b"") + data[1:])
 
@@ -197,11 +199,11 @@ class Watchers:
         self._watching: set[Watcher] = set()
         # How many reads may run at the same time.
         self._reads = DeferredSemaphore(2)
-        self._pages: dict[tuple[Position, Position], Page] = {}
+        self._pages: dict[tuple[StreamPosition, StreamPosition], EntryPage] = {}
         # Those who wait for a page that is being read.
-        self._sharing: dict[tuple[Position, Position], list[Deferred[None]]] = {}
+        self._sharing: dict[tuple[StreamPosition, StreamPosition], list[Deferred[None]]] = {}
         # The position behind all entries, once it is known since somebody watches.
-        self._newest: Position | None = None
+        self._newest: StreamPosition | None = None
         self._waiting: list[Deferred[None]] = []
         self._running = False
         self._failing = False
@@ -209,7 +211,9 @@ class Watchers:
     def __len__(self) -> int:
         return len(self._watching)
 
-    def add(self, request: Request, kind: str, after: Position | None, *, as_lines: bool) -> None:
+    def add(
+        self, request: Request, kind: str, after: StreamPosition | None, *, as_lines: bool
+    ) -> None:
         """Stream entries to a client until it goes away.
 
         :param after: the position that it has seen; None to begin with the next entry.
@@ -271,14 +275,14 @@ class Watchers:
 
     # --- one watcher
 
-    async def _serve(self, watcher: Watcher, after: Position | None) -> None:
+    async def _serve(self, watcher: Watcher, after: StreamPosition | None) -> None:
         try:
             await self._stream(watcher, after)
         except Exception:  # log a bug; the client comes again
             self.log.failure("The stream of events to a client has ended.")
             watcher.cut_off()
 
-    async def _stream(self, watcher: Watcher, after: Position | None) -> None:
+    async def _stream(self, watcher: Watcher, after: StreamPosition | None) -> None:
         position = after
         beat_at = self._clock.seconds() + HEARTBEAT
         while not watcher.over:
@@ -299,7 +303,7 @@ class Watchers:
                 watcher.send(_heartbeat(watcher, position))
             await self._drained(watcher)
 
-    async def _page(self, after: Position, until: Position) -> Page | None:
+    async def _page(self, after: StreamPosition, until: StreamPosition) -> EntryPage | None:
         """The entries between two positions; None if they cannot be read now.
 
         Watchers that want the same page at the same time share one read.
@@ -321,11 +325,13 @@ class Watchers:
         finally:
             Deferred.fromCoroutine(self._wake(self._sharing.pop(key)))
 
-    async def _read(self, key: tuple[Position, Position]) -> Page:
+    async def _read(self, key: tuple[StreamPosition, StreamPosition]) -> EntryPage:
         after, until = key
         await self._reads.acquire()
         try:
-            page: Page = await self._database.read(partial(read_page, after=after, until=until))
+            page: EntryPage = await self._database.read(
+                partial(read_page, after=after, until=until)
+            )
         finally:
             self._reads.release()
         # How many pages are kept in memory, for those who read the same.
@@ -346,7 +352,7 @@ class Watchers:
             timer.cancel()
 
 
-def _heartbeat(watcher: Watcher, position: Position | None) -> bytes:
+def _heartbeat(watcher: Watcher, position: StreamPosition | None) -> bytes:
     """What is sent when there is nothing new, so that no proxy closes the connection.
 
     It has the position, since entries of another kind may have come.
@@ -376,14 +382,14 @@ class StreamResource(Resource):
     def render_GET(self, request: Request) -> int:
         only, after = parameter(request, "only"), parameter(request, "after")
         last = request.getHeader("last-event-id") or after
-        position = Position.of(last)
+        position = StreamPosition.of(last)
         if only not in _KINDS:
             return _say(
                 request,
                 400,
                 f"only={clean(only)[:30]} is not known: write only=pings or only=changes",
             )
-        if after and Position.of(after) is None:
+        if after and StreamPosition.of(after) is None:
             return _say(
                 request,
                 400,

@@ -13,7 +13,7 @@ from collections import Counter
 
 from twisted.logger import Logger
 
-from rsscloud_broker.apps.follows.documents import Documents
+from rsscloud_broker.apps.follows.documents import SourceDocuments
 from rsscloud_broker.apps.follows.options import Source
 from rsscloud_broker.apps.follows.parts import (
     CannotRead,
@@ -34,7 +34,7 @@ class MissingHours:
 
     log = Logger()
 
-    def __init__(self, source: Source, documents: Documents, parts: FollowParts) -> None:
+    def __init__(self, source: Source, documents: SourceDocuments, parts: FollowParts) -> None:
         self._source = source
         self._documents = documents
         self._clock = parts.clock

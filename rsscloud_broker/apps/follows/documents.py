@@ -69,7 +69,7 @@ def _understood(found: ReadList, seen: frozenset[int], complete_until: float | N
     )
 
 
-class Documents:
+class SourceDocuments:
     """Reads the documents of one source."""
 
     log = Logger()

@@ -25,7 +25,7 @@ from rsscloud_broker.apps.follows.feeds import FeedFollower
 from rsscloud_broker.apps.follows.lists import ListFollower
 from rsscloud_broker.apps.follows.options import FollowsOptions
 from rsscloud_broker.apps.follows.parts import FollowParts
-from rsscloud_broker.apps.follows.pushing import Pushed, Pushing
+from rsscloud_broker.apps.follows.pushing import ListSubscriptions, Pushed
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model.shared import FollowedList
 from rsscloud_broker.util.leader import WhileHeld
@@ -80,7 +80,7 @@ class _Following(Service):
         if not identity(parts.public_url):  # no hub could call it
             followed = []
         followed = [each for each in followed if each.is_pushed]
-        self.pushing = Pushing(followed, parts.web, parts.clock, parts.public_url)
+        self.pushing = ListSubscriptions(followed, parts.web, parts.clock, parts.public_url)
 
     def startService(self) -> None:
         super().startService()

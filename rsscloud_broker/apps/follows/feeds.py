@@ -17,7 +17,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.apps.follows.options import Feed
+from rsscloud_broker.apps.follows.options import FollowedFeed
 from rsscloud_broker.apps.follows.parts import (
     LONGEST_PAUSE,
     MAX_FAULT,
@@ -31,7 +31,7 @@ from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.errors import EntryFailed, FeedUnavailable, FollowError
 from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.pings import NotAPing, ping_of
-from rsscloud_broker.simplefeed.waiting import Limits
+from rsscloud_broker.simplefeed.waiting import FollowerLimits
 from rsscloud_broker.wire.origin import site_of
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.units import HOUR
@@ -71,7 +71,9 @@ class PingTaker:
     # How many entries are taken in before the position is stored.
     batch = 200
 
-    def __init__(self, feed: Feed, parts: FollowParts, on_success: Callable[[], None]) -> None:
+    def __init__(
+        self, feed: FollowedFeed, parts: FollowParts, on_success: Callable[[], None]
+    ) -> None:
         self._feed = feed
         self._parts = parts
         self._on_success = on_success
@@ -130,7 +132,7 @@ class FeedFollower:
 
     log = Logger()
 
-    def __init__(self, feed: Feed, parts: FollowParts) -> None:
+    def __init__(self, feed: FollowedFeed, parts: FollowParts) -> None:
         self.url, self.is_pushed = feed.url, feed.push
         self._feed = feed
         self._parts = parts
@@ -197,7 +199,7 @@ class FeedFollower:
             # If entries were pruned that were not read, all others are still wanted.
             begin=Begin.OLDEST if known else Begin(feed.begin),
             tell=self._tell,
-            limits=Limits(
+            limits=FollowerLimits(
                 shortest=feed.every,
                 usual=feed.every,
                 longest=max(feed.every, LONGEST_PAUSE),

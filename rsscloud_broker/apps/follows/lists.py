@@ -21,7 +21,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.apps.follows.archives import MissingHours
-from rsscloud_broker.apps.follows.documents import Documents
+from rsscloud_broker.apps.follows.documents import SourceDocuments
 from rsscloud_broker.apps.follows.options import Source
 from rsscloud_broker.apps.follows.parts import (
     JITTER,
@@ -60,7 +60,7 @@ class ListFollower:
         self._parts = parts
         self._clock = parts.clock
         self._label = host_of(source.url)
-        self._documents = Documents(source, parts)
+        self._documents = SourceDocuments(source, parts)
         self._hours = MissingHours(source, self._documents, parts)
         self._seen: frozenset[int] = frozenset()
         self._complete_until: float | None = None

@@ -69,7 +69,7 @@ class Source:
 
 
 @frozen
-class Feed:
+class FollowedFeed:
     """A feed of pings that is followed.
 
     :ivar url: the URL of its recent document.
@@ -106,4 +106,4 @@ class FollowsOptions:
     """
 
     sources: tuple[Source, ...] = field(default=(), validator=_are_different)
-    feeds: tuple[Feed, ...] = field(default=(), validator=_are_different)
+    feeds: tuple[FollowedFeed, ...] = field(default=(), validator=_are_different)

@@ -110,7 +110,7 @@ def hub_named(headers: Mapping[str, str], url: str) -> tuple[str, str] | None:
     return (hub, joined(url, next(iter(own), url)) or url) if hub else None
 
 
-class Pushing:
+class ListSubscriptions:
     """Keeps the subscriptions.
 
     :param public_url: the broker's own URL, without a slash at the end.

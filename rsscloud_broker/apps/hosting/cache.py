@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from attrs import frozen
 
-from rsscloud_broker.apps.hosting.rows import Served, Stored
+from rsscloud_broker.apps.hosting.rows import Served, StoredFile
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.web.kept_answers import KeptAnswers
@@ -27,7 +27,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 @frozen
-class Entry:
+class CachedFile:
     """A file in memory.
 
     :ivar answers: the answers to requests for it.
@@ -54,18 +54,18 @@ class Cache:
 
     def __init__(
         self,
-        present: Callable[[str, str, int], Awaitable[Stored | None]],
+        present: Callable[[str, str, int], Awaitable[StoredFile | None]],
         answers: Callable[[Key, Served], FeedAnswers],
         clock: IClock,
     ) -> None:
         self._present = present
         self._answers = answers
         self._clock = clock
-        self._entries: KeptAnswers[Key, Entry] = KeptAnswers(BYTES, LARGEST)
+        self._entries: KeptAnswers[Key, CachedFile] = KeptAnswers(BYTES, LARGEST)
         self._changing: Counter[Key] = Counter()
         self._reads: dict[Key, object] = {}
 
-    def fresh(self, key: Key) -> Entry | None:
+    def fresh(self, key: Key) -> CachedFile | None:
         """A file, if it is in memory and need not be compared with the store."""
         entry = self._entries.get(key)
         # Seconds for which an entry is not compared with the store.
@@ -73,10 +73,10 @@ class Cache:
             return None
         return entry
 
-    async def read(self, key: Key) -> Entry | Stored | None:
+    async def read(self, key: Key) -> CachedFile | StoredFile | None:
         """A file as the store has it.
 
-        :returns: None if there never was such a file; a ``Stored`` if it was deleted.
+        :returns: None if there never was such a file; a ``StoredFile`` if it was deleted.
         """
         read = self._reads[key] = object()
         known = self._entries.get(key)
@@ -92,7 +92,7 @@ class Cache:
             return stored
         content = stored.content or (known.content if known else None)
         assert content is not None  # the store leaves out nothing but what is known
-        entry = Entry(stored.version, content, self._answers(key, content), at)
+        entry = CachedFile(stored.version, content, self._answers(key, content), at)
         if may_keep:
             self._entries.keep(key, entry)
         return entry

@@ -85,7 +85,7 @@ class NotStored(Refused, DocumentFault):
 
 
 @frozen
-class Document:
+class HostedDocument:
     """A document that can be stored.
 
     :ivar media_type: its Content-Type, with the charset.
@@ -178,9 +178,9 @@ def of_form(body: bytes) -> bytes:
         return body
 
 
-def examined(path: str, body: bytes, content_type: str = "") -> Document:
+def examined(path: str, body: bytes, content_type: str = "") -> HostedDocument:
     """Check a document, and make what is stored of it: see ``judged``."""
-    return Document(body, *judged(path, body, content_type))
+    return HostedDocument(body, *judged(path, body, content_type))
 
 
 def judged(path: str, body: bytes, content_type: str) -> tuple[str, bytes, bool]:
@@ -190,7 +190,7 @@ def judged(path: str, body: bytes, content_type: str) -> tuple[str, bytes, bool]
 
     :param path: a path that ``check_path`` has returned.
     :param content_type: the Content-Type header that came with it, or empty.
-    :returns: what a ``Document`` has beside the bytes.
+    :returns: what a ``HostedDocument`` has beside the bytes.
     :raises NotStored: it is not what its name says, or not acceptable.
     """
     extension = _extension(path)

@@ -13,12 +13,12 @@ from typing import Any
 from attrs import frozen
 
 from rsscloud_broker.apps.hosting import documents, rows
-from rsscloud_broker.apps.hosting.cache import Cache, Entry, Key
-from rsscloud_broker.apps.hosting.documents import Document, NotStored, is_path
+from rsscloud_broker.apps.hosting.cache import Cache, CachedFile, Key
+from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored, is_path
 from rsscloud_broker.apps.hosting.gate import MayNot
 from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
 from rsscloud_broker.apps.hosting.rows import File, Public, Served, Version
-from rsscloud_broker.apps.hosting.saving import Limits, Save, Saved, save_all
+from rsscloud_broker.apps.hosting.saving import AccountLimits, Save, Saved, save_all
 from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.database.methods import Batched
@@ -40,7 +40,7 @@ class Usage:
     """
 
     files: list[File]
-    limits: Limits
+    limits: AccountLimits
 
     @property
     def bytes(self) -> int:
@@ -58,7 +58,7 @@ class Hosting:
     def __init__(self, options: HostingOptions, parts: AppParts) -> None:
         self.base = options.base_url or f"{parts.public_url}{PREFIX}"
         self.max_bytes = options.max_feed_bytes
-        self._limits = Limits(options.max_account_bytes, MAX_FILES)
+        self._limits = AccountLimits(options.max_account_bytes, MAX_FILES)
         rate = options.saves_per_account
         # After a quiet time an account may save at once as often as in so many seconds.
         self._take = parts.rate_limit(rate, max(1, round(100 * rate)))
@@ -167,7 +167,7 @@ class Hosting:
         """The versions of a file of an account, the newest first."""
         return await self._store.versions(caller.account, path) if is_path(path) else []
 
-    async def version(self, caller: Caller, path: str, version: int) -> Document | None:
+    async def version(self, caller: Caller, path: str, version: int) -> HostedDocument | None:
         """A version of a file of an account; None if there is no such version."""
         if not is_path(path):
             return None
@@ -179,13 +179,13 @@ class Hosting:
         if not is_path(f"{name}/{path}"):
             return None
         found = await self.cache.read((name, path))
-        if not isinstance(found, Entry) or not found.content.is_topic:
+        if not isinstance(found, CachedFile) or not found.content.is_topic:
             return None
         return Content(found.content.body, found.content.media_type)
 
     async def _examined(
         self, caller: Caller, path: str, body: bytes, content_type: str = ""
-    ) -> Document:
+    ) -> HostedDocument:
         """What is stored of a document.
 
         :raises NotStored: it is too large, or not what is stored here.
@@ -200,7 +200,7 @@ class Hosting:
             judged = await self._parse(caller.name, documents.judged, path, body, content_type)
         except DocumentUnread as error:
             raise NotStored(f"This is not stored: {error.reason}.") from error
-        return Document(body, *judged)
+        return HostedDocument(body, *judged)
 
     def _check_scope(self, caller: Caller) -> None:
         if "publish" not in caller.scopes:
@@ -211,7 +211,7 @@ class Hosting:
         if pause := self._take(caller.name):
             raise TooMany("your account saves too often", pause)
 
-    async def _put(self, caller: Caller, path: str, document: Document, source: str) -> Saved:
+    async def _put(self, caller: Caller, path: str, document: HostedDocument, source: str) -> Saved:
         key = (caller.name, path)
         wanted = Save(caller.account, path, document, self._clock.wall_seconds(), self._limits)
         with self.cache.changing(key):

@@ -17,7 +17,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.apps.hosting.documents import Document
+from rsscloud_broker.apps.hosting.documents import HostedDocument
 from rsscloud_broker.apps.hosting.schema import feed, version
 from rsscloud_broker.database.columns import MICROSECONDS, to_seconds
 from rsscloud_broker.interfaces import Account
@@ -73,7 +73,7 @@ class Public:
 
 
 @frozen
-class Stored:
+class StoredFile:
     """The present version of a file, as it is served.
 
     :ivar version: its id; 0 if the file was deleted.
@@ -180,16 +180,18 @@ def versions(conn: Connection, account: Account, path: str) -> list[Version]:
     ]
 
 
-def one_version(conn: Connection, account: Account, path: str, key: int) -> Document | None:
+def one_version(conn: Connection, account: Account, path: str, key: int) -> HostedDocument | None:
     """A version of a file by its id; None if the account has no such version."""
     mine = (feed.c.account_id == account.id, feed.c.path == path, version.c.id == key)
     columns = (version.c.body, version.c.media_type, version.c.packed, feed.c.is_topic)
     found = select(*columns).join(feed, feed.c.id == version.c.feed_id)
     row = conn.execute(found.where(*mine)).first()
-    return None if row is None else Document(row.body, row.media_type, row.packed, row.is_topic)
+    return (
+        None if row is None else HostedDocument(row.body, row.media_type, row.packed, row.is_topic)
+    )
 
 
-def present(conn: Connection, account: str, path: str, known: int = 0) -> Stored | None:
+def present(conn: Connection, account: str, path: str, known: int = 0) -> StoredFile | None:
     """The present version of a file.
 
     :param account: the name of the account.
@@ -205,7 +207,7 @@ def present(conn: Connection, account: str, path: str, known: int = 0) -> Stored
     if row is None:
         return None
     if row.body is None:
-        return Stored(row.version_id or 0)
+        return StoredFile(row.version_id or 0)
     second = row.modified_at // MICROSECONDS
     content = Served(row.body, row.packed, row.media_type, row.digest, second, row.is_topic)
-    return Stored(row.version_id, content)
+    return StoredFile(row.version_id, content)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from attrs import evolve, frozen
 from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
-from rsscloud_broker.apps.hosting.documents import Document, NotStored
+from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored
 from rsscloud_broker.apps.hosting.rows import FILES, NOBODY
 from rsscloud_broker.apps.hosting.schema import feed, version
 from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds
@@ -28,7 +28,7 @@ PORTION: Final = 16 * 1024 * 1024
 
 
 @frozen
-class Limits:
+class AccountLimits:
     """How much an account may have.
 
     :ivar bytes: how many bytes all files together, and how many bytes all versions of all files.
@@ -48,9 +48,9 @@ class Save:
 
     account: Account
     path: str
-    document: Document
+    document: HostedDocument
     at: float
-    limits: Limits
+    limits: AccountLimits
 
 
 @frozen
@@ -251,7 +251,9 @@ def _of_account(conn: Connection, account: Account, rows: Sequence[Row[Any]]) ->
     return rows
 
 
-def _check_room(others: Sequence[Row[Any]], size: int, limits: Limits, *, is_new: bool) -> None:
+def _check_room(
+    others: Sequence[Row[Any]], size: int, limits: AccountLimits, *, is_new: bool
+) -> None:
     if is_new and len(others) >= limits.files:
         raise NotStored(
             f"Your account has {len(others)} files, and no more than {limits.files} are allowed: "
@@ -267,7 +269,9 @@ def _check_room(others: Sequence[Row[Any]], size: int, limits: Limits, *, is_new
         )
 
 
-def _make_room(conn: Connection, rows: Sequence[Row[Any]], size: int, limits: Limits) -> None:
+def _make_room(
+    conn: Connection, rows: Sequence[Row[Any]], size: int, limits: AccountLimits
+) -> None:
     """Delete the oldest versions of an account until a new one fits."""
     excess = sum(row.stored for row in rows) + size - limits.bytes
     if excess <= 0:

@@ -11,7 +11,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface import implementer
 
 from rsscloud_broker.apps.hosting import documents
-from rsscloud_broker.apps.hosting.cache import Cache, Entry, Key
+from rsscloud_broker.apps.hosting.cache import Cache, CachedFile, Key
 from rsscloud_broker.apps.hosting.options import prefixes_of
 from rsscloud_broker.apps.hosting.rows import Served
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
@@ -71,7 +71,7 @@ class FileResource(Answers):
         found = await self._cache.read((name, path)) if may_be else None
         if found is None:
             return Answer(b"There is no such feed here.\n", PLAIN, 404)
-        if not isinstance(found, Entry):
+        if not isinstance(found, CachedFile):
             return Answer(b"This is gone: its author has deleted it.\n", PLAIN, 410)
         return found.answers.answer_to(request)
 

@@ -7,11 +7,11 @@ from functools import partial
 from rsscloud_broker.apps.river.discovery import Discovery
 from rsscloud_broker.apps.river.door import RiverDoor
 from rsscloud_broker.apps.river.fetch_results import FetchResults
-from rsscloud_broker.apps.river.intake import Intake
+from rsscloud_broker.apps.river.intake import RiverIntake
 from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.page import RiverPageDoor
 from rsscloud_broker.apps.river.pushing import Pushing
-from rsscloud_broker.apps.river.records import Bounds
+from rsscloud_broker.apps.river.records import RiverBounds
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import JOB, Tending
@@ -26,9 +26,9 @@ ITEMS_PER_FEED = 200
 
 def make_river(options: RiverOptions, parts: AppParts) -> App:
     """Make the application."""
-    bounds = Bounds(options.max_feeds, ITEMS_PER_FEED, options.days * 86_400.0)
+    bounds = RiverBounds(options.max_feeds, ITEMS_PER_FEED, options.days * 86_400.0)
     store = RiverStore(parts.database)
-    intake = Intake(store, parts.topics, parts.clock, bounds, parts.public_url, parts.parse)
+    intake = RiverIntake(store, parts.topics, parts.clock, bounds, parts.public_url, parts.parse)
     web = GuardedWeb(parts.outbound)
     pushing = Pushing(store, intake, parts.broker, web, parts.clock, parts.public_url)
     discovery = Discovery(parts.web, parts.parse)

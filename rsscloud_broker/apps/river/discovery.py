@@ -17,7 +17,7 @@ from lxml import etree, html
 from rsscloud_broker.apps.river.cleaning import MAX_URL, web_url, without_fragment
 from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.apps.river.reading import header_offers, read_document
-from rsscloud_broker.apps.river.records import Document
+from rsscloud_broker.apps.river.records import ReadDocument
 from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest, Parsing
 from rsscloud_broker.model import Content, host_of
@@ -45,7 +45,7 @@ _PERMANENT: Final = frozenset({301, 308})
 
 
 @frozen
-class Found:
+class FoundFeed:
     """A feed that was found.
 
     :ivar url: its URL in normal form.
@@ -55,7 +55,7 @@ class Found:
 
     url: str
     digest: bytes = b""
-    document: Document | None = None
+    document: ReadDocument | None = None
 
 
 def typed_url(text: str) -> str:
@@ -88,7 +88,7 @@ class Discovery:
         self._web = web
         self._parse = parse
 
-    async def find(self, url: str) -> Found:
+    async def find(self, url: str) -> FoundFeed:
         """Find the feed at a URL, or the feed of the page at a URL.
 
         :param url: as ``typed_url`` returns it.
@@ -115,7 +115,7 @@ class Discovery:
             "give the address of the feed itself"
         )
 
-    async def _try(self, url: str) -> Found | None:
+    async def _try(self, url: str) -> FoundFeed | None:
         try:
             reply = await self._get(url)
             return await self._read(url, reply) if reply.success else None
@@ -127,7 +127,7 @@ class Discovery:
             OutboundRequest("GET", url, {"accept": "*/*"}, redirects=REDIRECTS)
         )
 
-    async def _read(self, url: str, reply: OutboundReply) -> Found:
+    async def _read(self, url: str, reply: OutboundReply) -> FoundFeed:
         moved = bool(reply.hops) and all(status in _PERMANENT for status, _ in reply.hops)
         own = normal_form(without_fragment(reply.url if moved else url))
         kind = reply.headers.get("content-type", "")
@@ -135,7 +135,7 @@ class Discovery:
         document = await self._parse(host_of(own), read_document, reply.body, kind, own)
         headers = header_offers(reply.headers.get("link", ""), own)
         digest = Content(reply.body).digest
-        return Found(own, digest, evolve(document, offers=(*headers, *document.offers)))
+        return FoundFeed(own, digest, evolve(document, offers=(*headers, *document.offers)))
 
     async def _candidates(self, reply: OutboundReply) -> Sequence[str]:
         """The URLs at which the feed of a page may be, the likeliest first."""

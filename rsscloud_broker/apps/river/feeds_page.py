@@ -16,7 +16,7 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.apps.river.markup import host_of
-from rsscloud_broker.apps.river.model import Feed, Imported, InvalidFeed
+from rsscloud_broker.apps.river.model import Feed, ImportedFeeds, InvalidFeed
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import Answer, Answers
@@ -136,7 +136,7 @@ class FeedsPage:
         if not data.strip():
             raise InvalidFeed("there is no OPML: choose a file, or paste the document")
         source = client_address(request)
-        imported: Imported = await self._river.import_opml(caller, data, source)
+        imported: ImportedFeeds = await self._river.import_opml(caller, data, source)
         return await self._page(caller, done=_imported(imported), failed=imported.failed)
 
     async def _share(self, request: Request, caller: Caller) -> Answer:
@@ -197,7 +197,7 @@ def feed_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
-def _imported(imported: Imported) -> str:
+def _imported(imported: ImportedFeeds) -> str:
     """What an import did, for people."""
     text = f"You follow {counted(imported.added, 'feed')} more now. The broker reads them soon."
     if not imported.added:

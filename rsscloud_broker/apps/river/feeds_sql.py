@@ -12,7 +12,7 @@ from typing import Any, Final
 from attrs import asdict, fields
 from sqlalchemy import Connection, Row, delete, exists, func, insert, select, union, update
 
-from rsscloud_broker.apps.river.records import Bounds, FeedRecord, Offer
+from rsscloud_broker.apps.river.records import FeedRecord, Offer, RiverBounds
 from rsscloud_broker.apps.river.schema import feed, follow, reader
 from rsscloud_broker.database.columns import to_micros, to_seconds, to_seconds_or_none
 from rsscloud_broker.wire.cloud import Cloud
@@ -134,7 +134,7 @@ def remove_feed(conn: Connection, feed_id: int) -> bool:
 
 
 def follow_feed(
-    conn: Connection, account_id: int, feed_id: int, now: float, bounds: Bounds
+    conn: Connection, account_id: int, feed_id: int, now: float, bounds: RiverBounds
 ) -> bool | None:
     """Have an account follow a feed.
 
@@ -155,7 +155,7 @@ def add_and_follow(
     account_id: int,
     urls: Iterable[tuple[str, str, str, str]],
     now: float,
-    bounds: Bounds,
+    bounds: RiverBounds,
 ) -> list[bool | None]:
     """Have an account follow several feeds, which are read later.
 

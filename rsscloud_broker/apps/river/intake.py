@@ -14,10 +14,16 @@ from typing import Any, Final
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.apps.river.items_sql import Stored
+from rsscloud_broker.apps.river.items_sql import StoredItems
 from rsscloud_broker.apps.river.model import Arrival, Way
 from rsscloud_broker.apps.river.reading import read_document
-from rsscloud_broker.apps.river.records import Bounds, Document, FeedRecord, Offer, new_keys
+from rsscloud_broker.apps.river.records import (
+    FeedRecord,
+    Offer,
+    ReadDocument,
+    RiverBounds,
+    new_keys,
+)
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.interfaces import IClock, INotifier, ITopicView, Parsing
@@ -29,7 +35,7 @@ _KEY: Final = "key"
 
 
 @implementer(INotifier)
-class Intake:
+class RiverIntake:
     """Stores documents, and is the notifier of the river's own subscriptions.
 
     :param public_url: the broker's own URL, without a slash at the end.
@@ -50,7 +56,7 @@ class Intake:
         store: RiverStore,
         topics: ITopicView,
         clock: IClock,
-        bounds: Bounds,
+        bounds: RiverBounds,
         public_url: str,
         parse: Parsing,
     ) -> None:
@@ -109,7 +115,7 @@ class Intake:
 
     async def take(
         self, feed: FeedRecord, body: bytes, content_type: str, *, whole: bool
-    ) -> Stored | None:
+    ) -> StoredItems | None:
         """Read a document and store its items.
 
         :param whole: whether the broker has read it; False if a hub has pushed it.
@@ -119,7 +125,9 @@ class Intake:
         document = await self._parse(host_of(feed.url), read_document, body, content_type, feed.url)
         return await self.keep(feed, document, whole=whole)
 
-    async def keep(self, feed: FeedRecord, document: Document, *, whole: bool) -> Stored | None:
+    async def keep(
+        self, feed: FeedRecord, document: ReadDocument, *, whole: bool
+    ) -> StoredItems | None:
         """Store the items of a document, and tell those who watch."""
         now = self._clock.wall_seconds()
         values = self._learned(feed, document, now) if whole else {}
@@ -152,7 +160,7 @@ class Intake:
         # Seconds after a ping in which new items count as pushed.
         return pinged_at is not None and abs(now - pinged_at) < 600.0
 
-    def _learned(self, feed: FeedRecord, document: Document, now: float) -> Mapping[str, Any]:
+    def _learned(self, feed: FeedRecord, document: ReadDocument, now: float) -> Mapping[str, Any]:
         """What a whole document says about its feed."""
         values: dict[str, Any] = {"is_found": True, "problem": "", "failures": 0}
         values |= {"title": document.title or feed.title, "link": document.link}

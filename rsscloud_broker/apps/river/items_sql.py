@@ -30,8 +30,8 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.apps.river.feeds_sql import change_feed, feed_of
-from rsscloud_broker.apps.river.model import Arrival, Enclosure, Item, SubItem, Way
-from rsscloud_broker.apps.river.records import Bounds, Document, Entry, FeedRecord
+from rsscloud_broker.apps.river.model import Arrival, Item, ItemEnclosure, SubItem, Way
+from rsscloud_broker.apps.river.records import FeedRecord, ReadDocument, ReadItem, RiverBounds
 from rsscloud_broker.apps.river.schema import follow, item
 from rsscloud_broker.database.columns import (
     to_micros,
@@ -42,7 +42,7 @@ from rsscloud_broker.database.columns import (
 
 
 @frozen
-class Stored:
+class StoredItems:
     """What was stored of a document.
 
     :ivar feed: the feed as it is now.
@@ -56,13 +56,13 @@ class Stored:
 def store_document(
     conn: Connection,
     feed_id: int,
-    document: Document,
+    document: ReadDocument,
     way: Way,
     whole: bool,
     now: float,
-    bounds: Bounds,
+    bounds: RiverBounds,
     values: Mapping[str, Any],
-) -> Stored | None:
+) -> StoredItems | None:
     """Store the items of a document: new ones are added, edited ones replaced.
 
     :param way: how the document reached the river.
@@ -95,7 +95,7 @@ def store_document(
     )
     added = _added(conn, feed_id, [row["guid_digest"] for row in fresh])
     assert changed is not None
-    return Stored(changed, Arrival(tuple(added), _followers(conn, feed_id)))
+    return StoredItems(changed, Arrival(tuple(added), _followers(conn, feed_id)))
 
 
 _EDITED = ("digest", "title", "text_html", "link", "more", "published_at")
@@ -128,7 +128,7 @@ def _followers(conn: Connection, feed_id: int) -> frozenset[int]:
     return frozenset(conn.execute(found).scalars())
 
 
-def _remove_old(conn: Connection, feed_id: int, turn: int, now: float, bounds: Bounds) -> None:
+def _remove_old(conn: Connection, feed_id: int, turn: int, now: float, bounds: RiverBounds) -> None:
     """Delete items that are no longer in the feed, and are too many or too old."""
     newest = select(item.c.id).where(item.c.feed_id == feed_id).order_by(item.c.id.desc())
     surplus = conn.execute(newest.offset(bounds.items).limit(1)).scalar() or 0
@@ -203,7 +203,7 @@ def newest_id(conn: Connection) -> int:
 # --- rows -------------------------------------------------------------------
 
 
-def _row(feed_id: int, entry: Entry, way: Way, turn: int, now: float) -> dict[str, Any]:
+def _row(feed_id: int, entry: ReadItem, way: Way, turn: int, now: float) -> dict[str, Any]:
     more = json.dumps(
         {
             "enclosures": [asdict(each) for each in entry.enclosures],
@@ -236,7 +236,7 @@ def _item(row: Row[Any]) -> Item:
         title=row.title,
         text_html=row.text_html,
         link=row.link,
-        enclosures=tuple(Enclosure(**each) for each in more["enclosures"]),
+        enclosures=tuple(ItemEnclosure(**each) for each in more["enclosures"]),
         items=tuple(map(_sub_item, more["items"])),
         published_at=to_seconds_or_none(row.published_at),
         arrived_at=to_seconds(row.arrived_at),

@@ -61,7 +61,7 @@ class Feed:
 
 
 @frozen
-class Enclosure:
+class ItemEnclosure:
     """A file that belongs to an item.
 
     :ivar url: http or https.
@@ -114,7 +114,7 @@ class Item:
     title: str
     text_html: str = field(default="", repr=False)
     link: str = ""
-    enclosures: tuple[Enclosure, ...] = ()
+    enclosures: tuple[ItemEnclosure, ...] = ()
     items: tuple[SubItem, ...] = ()
     published_at: float | None = None
     arrived_at: float = 0.0
@@ -139,7 +139,7 @@ class Arrival:
 
 
 @frozen
-class Imported:
+class ImportedFeeds:
     """What an import of OPML did.
 
     :ivar added: how many feeds the account follows that it did not follow before.

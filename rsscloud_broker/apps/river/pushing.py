@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 from attrs import evolve
 from twisted.logger import Logger
 
-from rsscloud_broker.apps.river.intake import Intake
+from rsscloud_broker.apps.river.intake import RiverIntake
 from rsscloud_broker.apps.river.model import RETRY_AFTER
 from rsscloud_broker.apps.river.records import FeedRecord, Offer, new_keys
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.client.outbound import GuardedWeb
-from rsscloud_broker.client.subscriber import RENEW_AFTER, Callback, register
+from rsscloud_broker.client.subscriber import RENEW_AFTER, RegisteredCallback, register
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.client.websub import ask_hub
 from rsscloud_broker.errors import DocumentFault, Refused, TooMany
@@ -60,7 +60,7 @@ class Pushing:
     def __init__(
         self,
         store: RiverStore,
-        intake: Intake,
+        intake: RiverIntake,
         broker: IBroker,
         web: GuardedWeb,
         clock: IClock,
@@ -126,7 +126,7 @@ class Pushing:
         # A cloud calls port 443 over https; "https-post" is not known to all.
         protocol = "https-post" if parts.scheme == "https" and parts.port else "http-post"
         path, host = f"{CLOUD_PATH}{feed.key}", parts.hostname or ""
-        callback = Callback(protocol, parts.port or default, path, domain=host)
+        callback = RegisteredCallback(protocol, parts.port or default, path, domain=host)
         try:
             await register(self._web, offer.cloud, offer.topic, callback)
         except ClientError as error:

@@ -23,8 +23,8 @@ from attrs import evolve
 from lxml import etree
 
 from rsscloud_broker.apps.river import cleaning, sub_items
-from rsscloud_broker.apps.river.model import Enclosure, SubItem
-from rsscloud_broker.apps.river.records import Document, Entry, Offer
+from rsscloud_broker.apps.river.model import ItemEnclosure, SubItem
+from rsscloud_broker.apps.river.records import Offer, ReadDocument, ReadItem
 from rsscloud_broker.apps.river.trimming import short_id, trimmed
 from rsscloud_broker.wire import links, xml
 from rsscloud_broker.wire.feed import FeedFacts, is_json
@@ -40,7 +40,7 @@ MAX_ENTRIES: Final = 500
 MAX_TEXT: Final = 10_000_000
 
 
-def read_document(body: bytes, content_type: str, url: str) -> Document:
+def read_document(body: bytes, content_type: str, url: str) -> ReadDocument:
     """Read a document.
 
     :param url: the URL of the feed, against which links are resolved.
@@ -51,7 +51,7 @@ def read_document(body: bytes, content_type: str, url: str) -> Document:
     else:
         tree = read_tree(body, content_type, ROOTS)
         facts, entries = read_xml(tree), _of_xml(tree.root, url)
-    return Document(
+    return ReadDocument(
         title=facts.title[: cleaning.MAX_TITLE],
         link=cleaning.web_url(facts.link, url) if facts.link else "",
         offers=_offers(facts, url),
@@ -84,14 +84,14 @@ def _offers(facts: FeedFacts, url: str) -> tuple[Offer, ...]:
     )
 
 
-def _newest_first(entries: list[Entry]) -> tuple[Entry, ...]:
+def _newest_first(entries: list[ReadItem]) -> tuple[ReadItem, ...]:
     """Entries in the order of their dates if each has one, and each once."""
     if all(entry.published_at is not None for entry in entries):
         entries = sorted(entries, key=lambda entry: -(entry.published_at or 0.0))
     return tuple({entry.guid: entry for entry in reversed(entries)}.values())[::-1]
 
 
-def _first(entries: tuple[Entry, ...], characters: int) -> tuple[Entry, ...]:
+def _first(entries: tuple[ReadItem, ...], characters: int) -> tuple[ReadItem, ...]:
     """The first entries whose HTML has so many characters at most."""
     sizes = accumulate(len(entry.text_html) + _size(entry.items) for entry in entries)
     return tuple(entry for entry, size in zip(entries, sizes, strict=True) if size <= characters)
@@ -104,7 +104,7 @@ def _size(items: tuple[SubItem, ...]) -> int:
 # --- RSS and Atom -----------------------------------------------------------
 
 
-def _of_xml(root: etree._Element, url: str) -> list[Entry]:
+def _of_xml(root: etree._Element, url: str) -> list[ReadItem]:
     elements = list(_items(root))
     half = MAX_ENTRIES // 2
     kept = elements if len(elements) <= MAX_ENTRIES else elements[:half] + elements[-half:]
@@ -138,7 +138,9 @@ def _items(root: etree._Element) -> Iterator[etree._Element]:
             waiting += reversed(element)
 
 
-def _entry(raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str, *, is_atom: bool) -> Entry:
+def _entry(
+    raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str, *, is_atom: bool
+) -> ReadItem:
     detail = next(iter(raw.get("content") or ()), None) or raw.get("summary_detail") or {}
     base = _text(detail, "base") or url
     text = _text(detail, "value")
@@ -148,7 +150,7 @@ def _entry(raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str, *, is_a
     title, link = _text(raw, "title"), _text(raw, "link")
     title_as_text = is_atom and _is_text(raw.get("title_detail") or {})
     return _identified(
-        Entry(
+        ReadItem(
             guid=clean(_text(raw, "id")),
             title=clean(title)[: cleaning.MAX_TITLE] if title_as_text else cleaning.plain(title),
             text_html=html,
@@ -177,8 +179,8 @@ def _at(parsed: struct_time | None) -> float | None:
         return None
 
 
-def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[Enclosure, ...]:
-    enclosures: list[Enclosure] = []
+def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[ItemEnclosure, ...]:
+    enclosures: list[ItemEnclosure] = []
     for href, media_type, length in found:
         absolute = cleaning.web_url(href, url) if href else ""
         # How many enclosures of an item are read.
@@ -186,11 +188,11 @@ def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[Enclos
             size = str(length or "")
             number = int(size) if size.isascii() and size.isdigit() and len(size) < 16 else None
             kind = clean(media_type).partition(";")[0].strip().lower()[:100]
-            enclosures.append(Enclosure(absolute, kind, number))
+            enclosures.append(ItemEnclosure(absolute, kind, number))
     return tuple(enclosures)
 
 
-def _identified(entry: Entry) -> Entry:
+def _identified(entry: ReadItem) -> ReadItem:
     """An entry with what identifies it: its own id, or its link, or else a hash of its text."""
     guid = entry.guid or entry.link
     if not guid:
@@ -208,20 +210,20 @@ def _text(holder: Any, name: str) -> str:
 # --- JSON Feed --------------------------------------------------------------
 
 
-def _of_json(body: bytes, url: str) -> list[Entry]:
+def _of_json(body: bytes, url: str) -> list[ReadItem]:
     feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     found = feed.get("items") if isinstance(feed, dict) else None
     items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
     return [_of_json_item(item, url) for item in items[:MAX_ENTRIES]]
 
 
-def _of_json_item(raw: Mapping[str, Any], url: str) -> Entry:
+def _of_json_item(raw: Mapping[str, Any], url: str) -> ReadItem:
     link = _text(raw, "url") or _text(raw, "external_url")
     html, text = _text(raw, "content_html"), _text(raw, "content_text") or _text(raw, "summary")
     attachments = raw.get("attachments")
     number = raw.get("id")
     return _identified(
-        Entry(
+        ReadItem(
             guid=clean(str(number) if isinstance(number, str | int | float) else ""),
             title=clean(_text(raw, "title"))[: cleaning.MAX_TITLE],
             text_html=cleaning.safe_html(html, url) if html else cleaning.safe_text(text),

@@ -8,7 +8,7 @@ from typing import Literal
 
 from attrs import field, frozen
 
-from rsscloud_broker.apps.river.model import Enclosure, SubItem
+from rsscloud_broker.apps.river.model import ItemEnclosure, SubItem
 from rsscloud_broker.wire.cloud import Cloud
 
 
@@ -74,20 +74,20 @@ class FeedRecord:
 
 
 @frozen
-class Entry:
+class ReadItem:
     """An item as it is in a document; see ``model.Item``."""
 
     guid: str
     title: str = ""
     text_html: str = field(default="", repr=False)
     link: str = ""
-    enclosures: tuple[Enclosure, ...] = ()
+    enclosures: tuple[ItemEnclosure, ...] = ()
     items: tuple[SubItem, ...] = ()
     published_at: float | None = None
 
 
 @frozen
-class Document:
+class ReadDocument:
     """What is read in a document of a feed.
 
     :ivar entries: its items, newest first.
@@ -96,11 +96,11 @@ class Document:
     title: str
     link: str
     offers: tuple[Offer, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[ReadItem, ...]
 
 
 @frozen
-class Bounds:
+class RiverBounds:
     """How much the river keeps.
 
     :ivar feeds: how many feeds an account may follow.

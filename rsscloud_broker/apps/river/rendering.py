@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from twisted.web.template import Tag, flattenString, tags
 
 from rsscloud_broker.apps.river.markup import elements, host_of, is_web, picture, plain
-from rsscloud_broker.apps.river.model import Enclosure, Feed, Item, SubItem
+from rsscloud_broker.apps.river.model import Feed, Item, ItemEnclosure, SubItem
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, strangers
 from rsscloud_broker.wire.text import clean
@@ -132,7 +132,7 @@ def _below_of(item: SubItem, level: int) -> list[Any]:
     return [title, text, _below(item.items, level + 1)]
 
 
-def _enclosure(enclosure: Enclosure) -> Tag:
+def _enclosure(enclosure: ItemEnclosure) -> Tag:
     """A file of an item: shown or played if browsers do so, and with a link to it."""
     name = _file_name(enclosure.url)
     link = linked(enclosure.url, tags.bdi(name))
@@ -148,7 +148,7 @@ def _enclosure(enclosure: Enclosure) -> Tag:
     return tags.figure(shown, tags.figcaption(link, *_about(enclosure)))
 
 
-def _about(enclosure: Enclosure) -> list[Any]:
+def _about(enclosure: ItemEnclosure) -> list[Any]:
     """The media type and the size of a file, in parentheses."""
     size = _size(enclosure.size)
     kind = strangers(enclosure.media_type) if enclosure.media_type else ""

@@ -11,11 +11,11 @@ from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TimedOut
 from twisted.logger import Logger
 
-from rsscloud_broker.apps.river.discovery import Found, typed_url
-from rsscloud_broker.apps.river.intake import Intake
-from rsscloud_broker.apps.river.model import Arrival, Feed, Imported, InvalidFeed, Item
+from rsscloud_broker.apps.river.discovery import FoundFeed, typed_url
+from rsscloud_broker.apps.river.intake import RiverIntake
+from rsscloud_broker.apps.river.model import Arrival, Feed, ImportedFeeds, InvalidFeed, Item
 from rsscloud_broker.apps.river.opml import FeedList, read_list
-from rsscloud_broker.apps.river.records import Bounds, FeedRecord, new_keys
+from rsscloud_broker.apps.river.records import FeedRecord, RiverBounds, new_keys
 from rsscloud_broker.apps.river.status import shown
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.apps.river.tending import Tending
@@ -49,10 +49,10 @@ class River:
     def __init__(
         self,
         store: RiverStore,
-        intake: Intake,
+        intake: RiverIntake,
         tending: Tending,
         clock: IClock,
-        bounds: Bounds,
+        bounds: RiverBounds,
         parse: Parsing,
     ) -> None:
         self._store = store
@@ -131,7 +131,7 @@ class River:
         self.log.info("{name} follows {feed}, from {source}.", name=name, feed=feed, source=source)
         return record
 
-    async def _add(self, found: Found) -> FeedRecord:
+    async def _add(self, found: FoundFeed) -> FeedRecord:
         """Store a feed.  The river tends it only later, since somebody does so now."""
         now = self._clock.wall_seconds()
         keys = new_keys()
@@ -183,7 +183,7 @@ class River:
 
     # --- OPML -------------------------------------------------------------------
 
-    async def import_opml(self, caller: Caller, data: bytes, source: str) -> Imported:
+    async def import_opml(self, caller: Caller, data: bytes, source: str) -> ImportedFeeds:
         """Follow all feeds in an OPML document.  They are read afterwards.
 
         :param source: the address of the caller, for the log.
@@ -213,7 +213,7 @@ class River:
         await self._tending.wake_whoever_tends()
         return imported
 
-    async def _import(self, caller: Caller, named: FeedList) -> Imported:
+    async def _import(self, caller: Caller, named: FeedList) -> ImportedFeeds:
         failed = [(url, "lists that a list includes are not read") for url in named.included]
         wanted: dict[str, tuple[str, str, str, str]] = {}
         for written, title in named.feeds.items():
@@ -232,7 +232,7 @@ class River:
             (row[0], full) for row, result in zip(rows, results, strict=True) if result is None
         ]
         # How many failures of an import are listed.
-        return Imported(sum(map(bool, results)), tuple(failed[:100]))
+        return ImportedFeeds(sum(map(bool, results)), tuple(failed[:100]))
 
     async def export_opml(self, caller: Caller) -> bytes:
         """The feeds that an account follows, as OPML 2.0 in UTF-8."""

@@ -17,8 +17,8 @@ from twisted.application.service import MultiService
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from rsscloud_broker.apps.river.discovery import Discovery, Found
-from rsscloud_broker.apps.river.intake import Intake
+from rsscloud_broker.apps.river.discovery import Discovery, FoundFeed
+from rsscloud_broker.apps.river.intake import RiverIntake
 from rsscloud_broker.apps.river.pushing import Pushing
 from rsscloud_broker.apps.river.records import FeedRecord
 from rsscloud_broker.apps.river.store import RiverStore
@@ -60,7 +60,7 @@ class Tending(MultiService):
     def __init__(
         self,
         store: RiverStore,
-        intake: Intake,
+        intake: RiverIntake,
         pushing: Pushing,
         discovery: Discovery,
         broker: IBroker,
@@ -170,20 +170,20 @@ class Tending(MultiService):
         except (Refused, OutboundError) as error:
             await self._put_off(feed, str(error))
 
-    async def find(self, url: str) -> Found:
+    async def find(self, url: str) -> FoundFeed:
         """Find the feed at a URL.
 
         :raises InvalidFeed: there is none.
         :raises OutboundError: there was no answer.
         """
         if self._intake.is_own_url(url):
-            return Found(url)
+            return FoundFeed(url)
         try:
             return await self._discovery.find(url)
         except OwnAddress:
-            return Found(url)  # an application of this broker may serve it
+            return FoundFeed(url)  # an application of this broker may serve it
 
-    async def begin(self, feed: FeedRecord, found: Found) -> FeedRecord:
+    async def begin(self, feed: FeedRecord, found: FoundFeed) -> FeedRecord:
         """Store the items of a feed that was found, and subscribe to it at the broker.
 
         :raises Refused: see ``IBroker.subscribe``.

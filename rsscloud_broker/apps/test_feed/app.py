@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Final
 
-from rsscloud_broker.apps.test_feed.document import About
+from rsscloud_broker.apps.test_feed.document import FeedInfo
 from rsscloud_broker.apps.test_feed.door import FEED_PATH, PAGE_PATH, TestFeedDoor
 from rsscloud_broker.apps.test_feed.feed import TestFeed
 from rsscloud_broker.apps.test_feed.options import TestFeedOptions
@@ -22,7 +22,7 @@ NAME: Final = "test_feed"
 def make_test_feed(options: TestFeedOptions, parts: AppParts) -> App:
     """Make the test feed."""
     address = parts.public_url
-    about = About(
+    about = FeedInfo(
         url=normal_form(f"{address}{FEED_PATH}"),
         page=f"{address}{PAGE_PATH}",
         every=options.every,

@@ -10,17 +10,25 @@ from urllib.parse import urlsplit
 
 from attrs import frozen
 
-from rsscloud_broker.apps.test_feed.items import Item
+from rsscloud_broker.apps.test_feed.items import TestItem
 from rsscloud_broker.wire import rss_feed
 from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.feed_document import FeedDocument, FeedEntry
 from rsscloud_broker.wire.rss_feed import MEDIA_TYPE
 
-__all__ = ["MEDIA_TYPE", "About", "Document", "clock_of", "document_of", "in_words", "title_of"]
+__all__ = [
+    "MEDIA_TYPE",
+    "FeedInfo",
+    "TestFeedDocument",
+    "clock_of",
+    "document_of",
+    "in_words",
+    "title_of",
+]
 
 
 @frozen
-class About:
+class FeedInfo:
     """What the test feed says about itself.
 
     :ivar url: the URL of the feed.
@@ -38,7 +46,7 @@ class About:
 
 
 @frozen
-class Document:
+class TestFeedDocument:
     """The feed as it is served.
 
     :ivar gzipped: the same bytes, compressed.
@@ -52,17 +60,17 @@ class Document:
     modified_at: float
 
 
-def document_of(about: About, items: Sequence[Item], modified_at: float) -> Document:
+def document_of(about: FeedInfo, items: Sequence[TestItem], modified_at: float) -> TestFeedDocument:
     """The feed with some items, the newest first; at least one.
 
     :param modified_at: when this version was made, as ``later_second`` computes it.
     """
     body = encode(about, items)
     tag = sha256(body).hexdigest()[:16]
-    return Document(body, gzip.compress(body, mtime=0), tag, modified_at)
+    return TestFeedDocument(body, gzip.compress(body, mtime=0), tag, modified_at)
 
 
-def encode(about: About, items: Sequence[Item]) -> bytes:
+def encode(about: FeedInfo, items: Sequence[TestItem]) -> bytes:
     """Write the feed as RSS 2.0, in UTF-8.  The same items always make the same bytes."""
     feed = FeedDocument(
         id=about.url,
@@ -81,7 +89,7 @@ def encode(about: About, items: Sequence[Item]) -> bytes:
     return rss_feed.encode(feed)
 
 
-def _entry(item: Item, page: str) -> FeedEntry:
+def _entry(item: TestItem, page: str) -> FeedEntry:
     text = f"This item was due at {clock_of(item.slot)} UTC. A subscriber sees it within a second."
     return FeedEntry(
         id=item.guid,
@@ -96,7 +104,7 @@ def _entry(item: Item, page: str) -> FeedEntry:
     )
 
 
-def title_of(item: Item) -> str:
+def title_of(item: TestItem) -> str:
     """The title of an item, such as "12:15:00 UTC on 22 November 2026"."""
     day = datetime.fromtimestamp(item.slot, UTC)
     return f"{clock_of(item.slot)} UTC on {day.day} {day:%B %Y}"

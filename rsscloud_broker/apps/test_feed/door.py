@@ -22,7 +22,7 @@ from rsscloud_broker.apps.test_feed.document import (
     title_of,
 )
 from rsscloud_broker.apps.test_feed.feed import TestFeed
-from rsscloud_broker.apps.test_feed.items import Item
+from rsscloud_broker.apps.test_feed.items import TestItem
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.interfaces import AppParts, IClock, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.assets import Asset
@@ -118,7 +118,7 @@ class TestPage:
             viewer,
             **self._slots,
             next=tags.time(f"{clock_of(at)} UTC", datetime=iso_time(at)),
-            title=title_of(Item(at, "")),
+            title=title_of(TestItem(at, "")),
             # The clock of the browser may be wrong, so its script counts from here.
             countdown=tags.span(id="countdown", **{"data-left": f"{at - now:.1f}"}),
             items=[_item(each) for each in self._feed.items] or tags.li("There is none yet."),
@@ -131,7 +131,7 @@ def _topic_page(url: str) -> Tag:
     return tags.a("the page about this topic", href=f"/topic?url={quote(url, safe='')}")
 
 
-def _item(item: Item) -> Tag:
+def _item(item: TestItem) -> Tag:
     """An item of the list on the page."""
     return tags.li(
         tags.span(tags.time(title_of(item), datetime=iso_time(item.slot))),

@@ -22,12 +22,12 @@ from twisted.logger import Logger
 
 from rsscloud_broker.apps.test_feed.document import (
     MEDIA_TYPE,
-    About,
-    Document,
+    FeedInfo,
+    TestFeedDocument,
     document_of,
     encode,
 )
-from rsscloud_broker.apps.test_feed.items import Item, add_item, newest_items
+from rsscloud_broker.apps.test_feed.items import TestItem, add_item, newest_items
 from rsscloud_broker.errors import Forbidden, Unavailable
 from rsscloud_broker.interfaces import AppParts
 from rsscloud_broker.model import Content
@@ -47,10 +47,10 @@ class TestFeed:
 
     log = Logger()
 
-    def __init__(self, about: About, parts: AppParts) -> None:
+    def __init__(self, about: FeedInfo, parts: AppParts) -> None:
         self.about = about
-        self.items: tuple[Item, ...] = ()
-        self.document: Document | None = None
+        self.items: tuple[TestItem, ...] = ()
+        self.document: TestFeedDocument | None = None
         self._publisher = parts.publisher
         self._database = parts.database
         self._clock = parts.clock
@@ -89,7 +89,7 @@ class TestFeed:
         slot = self.slot_at(self._clock.wall_seconds())
         if not self._is_due(slot) or slot == self._refused_slot:
             return
-        item = Item(slot, f"urn:uuid:{uuid4()}")
+        item = TestItem(slot, f"urn:uuid:{uuid4()}")
         items = (item, *self.items)[:MAX_ITEMS]
         content = Content(encode(self.about, items), MEDIA_TYPE)
         storing = partial(add_item, item=item, limit=MAX_ITEMS)
@@ -124,7 +124,7 @@ class TestFeed:
         was_set_back = newest >= slot + 2 * self.about.every
         return slot > newest or was_set_back
 
-    def _take(self, items: tuple[Item, ...], modified_at: float) -> None:
+    def _take(self, items: tuple[TestItem, ...], modified_at: float) -> None:
         if (items, modified_at) == (self.items, self._modified_at):
             return
         self.items, self._modified_at = items, modified_at

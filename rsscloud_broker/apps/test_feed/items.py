@@ -31,7 +31,7 @@ TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.test_feed:migrations",
 
 
 @frozen
-class Item:
+class TestItem:
     """An item of the test feed.
 
     :ivar slot: when it was due, in whole seconds since the epoch.
@@ -47,7 +47,7 @@ class Item:
 _LEAD: Final = item_table.c.slot - item_table.c.id
 
 
-def newest_items(conn: Connection, limit: int) -> tuple[tuple[Item, ...], float]:
+def newest_items(conn: Connection, limit: int) -> tuple[tuple[TestItem, ...], float]:
     """The items that were made last, the newest first; and when that was, for Last-Modified.
 
     That time is later for each further item, even if the clock was set back.
@@ -57,10 +57,10 @@ def newest_items(conn: Connection, limit: int) -> tuple[tuple[Item, ...], float]
     if not rows:
         return (), 0.0
     lead = conn.execute(select(func.max(_LEAD))).scalar_one()
-    return tuple(Item(row.slot, row.guid) for row in rows), float(lead + rows[0].id)
+    return tuple(TestItem(row.slot, row.guid) for row in rows), float(lead + rows[0].id)
 
 
-def add_item(conn: Connection, item: Item, limit: int) -> None:
+def add_item(conn: Connection, item: TestItem, limit: int) -> None:
     """Store a new item, and delete older ones than the ``limit`` newest."""
     conn.execute(insert(item_table).values(slot=item.slot, guid=item.guid))
     kept = select(item_table.c.id).order_by(item_table.c.id.desc()).limit(limit)

@@ -35,7 +35,7 @@ from rsscloud_broker.apps.writing.arguments import (
     struct_in,
     text_in,
 )
-from rsscloud_broker.apps.writing.markup import SMALL, Link
+from rsscloud_broker.apps.writing.markup import SMALL, MarkupLink
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Upload
 from rsscloud_broker.apps.writing.pictures import media_of, with_html
 from rsscloud_broker.apps.writing.writing import Writing
@@ -91,7 +91,7 @@ _PARAMETERS: Final = {
 
 
 @frozen
-class Call:
+class EditorCall:
     """A call whose caller is known.
 
     :ivar source: the address from which it came.
@@ -116,7 +116,7 @@ class Editors:
 
     async def read(
         self, request: Request, sent: Mapping[str, Any]
-    ) -> tuple[Call, Mapping[str, Any]]:
+    ) -> tuple[EditorCall, Mapping[str, Any]]:
         """Find out who calls and which message is meant: see `editing`.
 
         :param sent: the parameters by name.
@@ -128,7 +128,7 @@ class Editors:
         caller = await self._caller(request, source, name, password)
         if "post_id" in given:
             given["post"] = await self._post(caller, given.pop("post_id"))
-        return Call(caller, source), given
+        return EditorCall(caller, source), given
 
     async def _caller(self, request: Request, source: str, name: Any, password: Any) -> Caller:
         """The account with a name and a password, or with a name and a token.
@@ -184,7 +184,7 @@ class Editors:
         if enclosure is not None:
             others = [each for each in media if each[1].url != new.enclosure_url]
             # Whatever it is, it stays before the pictures in the HTML.
-            media = [("", Link(enclosure, "")), *others] if enclosure else others
+            media = [("", MarkupLink(enclosure, "")), *others] if enclosure else others
         return await of_html(self.parts, caller, html, with_html, new, html, media)
 
 
@@ -235,34 +235,34 @@ class EditorAPI(XMLRPC):
             }
         ]
 
-    async def _recent(self, call: Call, count: Any) -> list[Post]:
+    async def _recent(self, call: EditorCall, count: Any) -> list[Post]:
         """The newest messages.
 
         :param count: how many the client wants.
         """
         return await self._writing.posts(call.caller, count_in(count, MAX_POSTS))
 
-    async def _categories(self, call: Call) -> list[dict[str, Any]]:
+    async def _categories(self, call: EditorCall) -> list[dict[str, Any]]:
         """The categories that were used, as structs."""
         names = await self._writing.categories(call.caller)
         return [category_of(self._writing, call.caller.name, name) for name in names]
 
-    async def _add(self, call: Call, new: NewPost) -> str:
+    async def _add(self, call: EditorCall, new: NewPost) -> str:
         """Write a message.  Returns its id."""
         return str((await self._writing.add(call.caller, new, call.source)).id)
 
-    async def _edit(self, call: Call, post: Post, new: NewPost) -> bool:
+    async def _edit(self, call: EditorCall, post: Post, new: NewPost) -> bool:
         """Change a message.  Returns True, as all of these APIs do."""
         await self._writing.edit(call.caller, post.id, new, call.source)
         return True
 
-    async def _delete(self, call: Call, post: Post) -> bool:
+    async def _delete(self, call: EditorCall, post: Post) -> bool:
         """Delete a message.  Returns True, as all of these APIs do."""
         if not await self._writing.delete(call.caller, post.id, call.source):
             raise no_such_post(post.id)
         return True
 
-    async def _upload(self, call: Call, file: Any) -> dict[str, Any]:
+    async def _upload(self, call: EditorCall, file: Any) -> dict[str, Any]:
         """Store a file.
 
         :param file: a struct with ``name``, ``type`` and ``bits``.
@@ -315,10 +315,10 @@ def category_of(writing: Writing, owner: str, name: str) -> dict[str, Any]:
 def editing(parameters: str) -> Callable[[Method[T]], Method[T]]:
     """Mark an ``xmlrpc_`` method of an `EditorAPI`.
 
-    The method gets the `Call`, and the parameters by their names, with these exceptions: ``name``
-    and ``password`` become the caller; in place of ``post_id`` it gets ``post``, a message of the
-    caller; ``key`` and ``blog`` are left out.  Clients may leave parameters out for which the
-    method has a default, and may send more than there are.
+    The method gets the `EditorCall`, and the parameters by their names, with these exceptions:
+    ``name`` and ``password`` become the caller; in place of ``post_id`` it gets ``post``, a message
+    of the caller; ``key`` and ``blog`` are left out.  Clients may leave parameters out for which
+    the method has a default, and may send more than there are.
 
     :param parameters: the names of the parameters of the procedure, with blanks between them.
     """

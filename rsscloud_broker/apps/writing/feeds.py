@@ -54,7 +54,7 @@ class WrittenFeed:
 
 
 @frozen
-class Feeds:
+class AccountFeeds:
     """Makes feeds.
 
     :param public_url: the broker's own URL, without a slash at the end.

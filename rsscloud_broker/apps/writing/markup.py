@@ -64,7 +64,7 @@ class TooMuchMarkup(Refused, DocumentFault):
 
 
 @frozen
-class Link:
+class MarkupLink:
     """A link or a file in HTML.
 
     :ivar url: its http or https URL.
@@ -76,7 +76,7 @@ class Link:
 
 
 @frozen
-class Content:
+class MarkupContent:
     """What a message keeps of some HTML.
 
     :ivar text: the plain text.
@@ -88,11 +88,11 @@ class Content:
 
     text: str
     title: str = ""
-    links: tuple[Link, ...] = ()
-    media: tuple[Link, ...] = ()
+    links: tuple[MarkupLink, ...] = ()
+    media: tuple[MarkupLink, ...] = ()
 
 
-def read_html(html: str) -> Content:
+def read_html(html: str) -> MarkupContent:
     """Read the HTML of a message.  Text without any tag may have entities and line breaks.
 
     Line breaks count only if no tag makes any, as in editors that leave paragraphs to the server.
@@ -103,14 +103,14 @@ def read_html(html: str) -> Content:
         raise TooMuchMarkup(f"the HTML of a message has at most {MAX_HTML} characters")
     html = legal(html).strip()
     if not html:
-        return Content("")
+        return MarkupContent("")
     if not _LINE_TAG.search(html):
         html = _LINE_BREAKS.sub("<br>", html)
     reader: Any = _Reader()
     etree.fromstring(
         html.encode("utf-8"), etree.HTMLParser(target=reader, encoding="utf-8", no_network=True)
     )
-    content: Content = reader.content()
+    content: MarkupContent = reader.content()
     return content
 
 
@@ -123,8 +123,8 @@ class _Reader:
     def __init__(self) -> None:
         self._text: list[str] = []
         self._title: list[str] = []
-        self._links: dict[str, Link] = {}
-        self._media: dict[str, Link] = {}
+        self._links: dict[str, MarkupLink] = {}
+        self._media: dict[str, MarkupLink] = {}
         self._dropping = 0  # how many elements are open whose content is dropped
         self._in_title = False
         self._href = ""  # of the link that is open
@@ -173,9 +173,9 @@ class _Reader:
     def close(self) -> None:
         self._end_link()
 
-    def content(self) -> Content:
+    def content(self) -> MarkupContent:
         """What was found, when the parser has finished."""
-        return Content(
+        return MarkupContent(
             _tidy("".join(self._text)),
             _tidy("".join(self._title)),
             tuple(self._links.values()),
@@ -185,7 +185,7 @@ class _Reader:
     def _add_medium(self, attributes: Mapping[str, str]) -> None:
         url, alt = _web(attributes.get("src", "")), _tidy(attributes.get("alt", ""))
         if url and len(self._media) < MAX_LINKS:
-            self._media.setdefault(url, Link(url, alt))
+            self._media.setdefault(url, MarkupLink(url, alt))
             self._alt = self._alt or alt
 
     def _end_link(self) -> None:
@@ -193,7 +193,7 @@ class _Reader:
         # A picture often links to a larger version of itself.
         is_picture = not text and medium_of(href) != ""
         if href and text != href and not is_picture and len(self._links) < MAX_LINKS:
-            self._links.setdefault(href, Link(href, text or self._alt))
+            self._links.setdefault(href, MarkupLink(href, text or self._alt))
         self._href, self._alt = "", ""
         self._anchor.clear()
 

@@ -22,7 +22,7 @@ from rsscloud_broker.apps.writing.arguments import (
     struct_in,
     text_in,
 )
-from rsscloud_broker.apps.writing.editors import Call, EditorAPI, editing
+from rsscloud_broker.apps.writing.editors import EditorAPI, EditorCall, editing
 from rsscloud_broker.apps.writing.entries import (
     entry_of,
     is_draft,
@@ -38,7 +38,7 @@ class MetaWeblogAPI(EditorAPI):
     """``metaWeblog``: messages as structs like RSS items, and files."""
 
     @editing("blog name password entry publish")
-    async def xmlrpc_newPost(self, call: Call, entry: Any, publish: Any = None) -> str:
+    async def xmlrpc_newPost(self, call: EditorCall, entry: Any, publish: Any = None) -> str:
         """Write a message: blogid, name, password, struct, publish.  Returns its id."""
         published = None if publish is None else flag_in(publish)
         return await self._add(
@@ -47,7 +47,7 @@ class MetaWeblogAPI(EditorAPI):
 
     @editing("post_id name password entry publish")
     async def xmlrpc_editPost(
-        self, call: Call, post: Post, entry: Any, publish: Any = None
+        self, call: EditorCall, post: Post, entry: Any, publish: Any = None
     ) -> bool:
         """Change a message: postid, name, password, struct, whether to publish it."""
         published = None if publish is None else flag_in(publish)
@@ -55,32 +55,34 @@ class MetaWeblogAPI(EditorAPI):
         return await self._edit(call, post, new)
 
     @editing("post_id name password")
-    async def xmlrpc_getPost(self, call: Call, post: Post) -> dict[str, Any]:
+    async def xmlrpc_getPost(self, call: EditorCall, post: Post) -> dict[str, Any]:
         """Return a message as a struct: postid, name, password."""
         return entry_of(self._writing, post)
 
     @editing("blog name password count")
-    async def xmlrpc_getRecentPosts(self, call: Call, count: Any = 10) -> list[dict[str, Any]]:
+    async def xmlrpc_getRecentPosts(
+        self, call: EditorCall, count: Any = 10
+    ) -> list[dict[str, Any]]:
         """Return the newest messages, drafts too: blogid, name, password, how many."""
         return [entry_of(self._writing, post) for post in await self._recent(call, count)]
 
     @editing("blog name password")
-    async def xmlrpc_getCategories(self, call: Call) -> list[dict[str, Any]]:
+    async def xmlrpc_getCategories(self, call: EditorCall) -> list[dict[str, Any]]:
         """Return the categories that were used: blogid, name, password."""
         return await self._categories(call)
 
     @editing("blog name password file")
-    async def xmlrpc_newMediaObject(self, call: Call, file: Any) -> dict[str, Any]:
+    async def xmlrpc_newMediaObject(self, call: EditorCall, file: Any) -> dict[str, Any]:
         """Store a file: blogid, name, password, struct of name, type and bits.  Returns its url."""
         return await self._upload(call, file)
 
     @editing("key post_id name password")
-    async def xmlrpc_deletePost(self, call: Call, post: Post) -> bool:
+    async def xmlrpc_deletePost(self, call: EditorCall, post: Post) -> bool:
         """Delete a message: appkey, postid, name, password, publish.  As in blogger."""
         return await self._delete(call, post)
 
     @editing("key name password")
-    async def xmlrpc_getUsersBlogs(self, call: Call) -> list[dict[str, Any]]:
+    async def xmlrpc_getUsersBlogs(self, call: EditorCall) -> list[dict[str, Any]]:
         """Return the one blog of an account: appkey, name, password.  As in blogger."""
         return self._blogs(call.caller)
 
@@ -89,12 +91,12 @@ class BloggerAPI(EditorAPI):
     """``blogger``: messages as HTML, which may begin with a title in ``<title>``."""
 
     @editing("key name password")
-    async def xmlrpc_getUsersBlogs(self, call: Call) -> list[dict[str, Any]]:
+    async def xmlrpc_getUsersBlogs(self, call: EditorCall) -> list[dict[str, Any]]:
         """Return the one blog of an account: appkey, name, password."""
         return self._blogs(call.caller)
 
     @editing("key name password")
-    async def xmlrpc_getUserInfo(self, call: Call) -> dict[str, str]:
+    async def xmlrpc_getUserInfo(self, call: EditorCall) -> dict[str, str]:
         """Return what is known of an account: appkey, name, password."""
         return {
             "userid": str(call.caller.account.id),
@@ -106,7 +108,7 @@ class BloggerAPI(EditorAPI):
         }
 
     @editing("key blog name password content publish")
-    async def xmlrpc_newPost(self, call: Call, content: Any, publish: Any = True) -> str:
+    async def xmlrpc_newPost(self, call: EditorCall, content: Any, publish: Any = True) -> str:
         """Write a message: appkey, blogid, name, password, HTML, whether to publish it."""
         empty = NewPost("", is_draft=is_draft(None, flag_in(publish), False))
         new = await self.editors.with_html(
@@ -116,7 +118,7 @@ class BloggerAPI(EditorAPI):
 
     @editing("key post_id name password content publish")
     async def xmlrpc_editPost(
-        self, call: Call, post: Post, content: Any, publish: Any = True
+        self, call: EditorCall, post: Post, content: Any, publish: Any = True
     ) -> bool:
         """Change a message: appkey, postid, name, password, HTML, whether to publish it."""
         # The title is in the content; without one, the message has none.
@@ -125,17 +127,17 @@ class BloggerAPI(EditorAPI):
         return await self._edit(call, post, new)
 
     @editing("key post_id name password")
-    async def xmlrpc_deletePost(self, call: Call, post: Post) -> bool:
+    async def xmlrpc_deletePost(self, call: EditorCall, post: Post) -> bool:
         """Delete a message: appkey, postid, name, password, publish."""
         return await self._delete(call, post)
 
     @editing("key post_id name password")
-    async def xmlrpc_getPost(self, call: Call, post: Post) -> dict[str, Any]:
+    async def xmlrpc_getPost(self, call: EditorCall, post: Post) -> dict[str, Any]:
         """Return a message: appkey, postid, name, password."""
         return _blogger_post(post)
 
     @editing("key blog name password count")
-    async def xmlrpc_getRecentPosts(self, call: Call, count: Any) -> list[dict[str, Any]]:
+    async def xmlrpc_getRecentPosts(self, call: EditorCall, count: Any) -> list[dict[str, Any]]:
         """Return the newest messages: appkey, blogid, name, password, how many."""
         return [_blogger_post(post) for post in await self._recent(call, count)]
 
@@ -154,12 +156,12 @@ class MovableTypeAPI(EditorAPI):
     """``mt``: the categories of a message, which Open Live Writer sets by these calls."""
 
     @editing("blog name password")
-    async def xmlrpc_getCategoryList(self, call: Call) -> list[dict[str, Any]]:
+    async def xmlrpc_getCategoryList(self, call: EditorCall) -> list[dict[str, Any]]:
         """Return the categories that were used: blogid, name, password."""
         return await self._categories(call)
 
     @editing("post_id name password")
-    async def xmlrpc_getPostCategories(self, call: Call, post: Post) -> list[dict[str, Any]]:
+    async def xmlrpc_getPostCategories(self, call: EditorCall, post: Post) -> list[dict[str, Any]]:
         """Return the categories of a message: postid, name, password."""
         return [
             {"categoryId": str(number_of(each)), "categoryName": each, "isPrimary": place == 0}
@@ -167,7 +169,7 @@ class MovableTypeAPI(EditorAPI):
         ]
 
     @editing("post_id name password chosen")
-    async def xmlrpc_setPostCategories(self, call: Call, post: Post, chosen: Any) -> bool:
+    async def xmlrpc_setPostCategories(self, call: EditorCall, post: Post, chosen: Any) -> bool:
         """Set the categories of a message: postid, name, password, structs with categoryId."""
         if not isinstance(chosen, list):
             raise Fault(BAD_REQUEST, "The categories must be an array of structs.")

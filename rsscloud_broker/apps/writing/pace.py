@@ -10,7 +10,7 @@ from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.wire.units import MINUTE
 
 
-class Pace:
+class PerMinuteLimit:
     """Allows each account so many actions in any minute.
 
     :param what: what is counted, in the plural, for people.

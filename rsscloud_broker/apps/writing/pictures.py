@@ -12,35 +12,41 @@ from typing import Final
 
 from attrs import evolve
 
-from rsscloud_broker.apps.writing.markup import Content, Link, medium_of, read_html, to_html
+from rsscloud_broker.apps.writing.markup import (
+    MarkupContent,
+    MarkupLink,
+    medium_of,
+    read_html,
+    to_html,
+)
 from rsscloud_broker.apps.writing.model import NewPost, OutlineItem, Post
 
 #: The text of an item for a file that came without any, by the kind of file.
 _NAMES: Final = {"image": "Picture", "audio": "Sound", "video": "Film", "": "File"}
 
 
-def media_of(post: Post) -> list[tuple[str, Link]]:
+def media_of(post: Post) -> list[tuple[str, MarkupLink]]:
     """The pictures, sounds and films of a message: the kind and the link of each.
 
     The kind is ``image``, ``audio`` or ``video``; empty if it is unknown.
     """
     captions = {item.link: item.text for item in post.items if is_medium(item)}
-    found: list[tuple[str, Link]] = []
+    found: list[tuple[str, MarkupLink]] = []
     if enclosure := post.enclosure:
         kind = medium_of(enclosure.url, enclosure.media_type)
-        found.append((kind, Link(enclosure.url, captions.pop(enclosure.url, ""))))
+        found.append((kind, MarkupLink(enclosure.url, captions.pop(enclosure.url, ""))))
     kinds = {url: medium_of(url) for url in captions}
     found += [
-        (kinds[url], Link(url, "" if text == _NAMES[kinds[url]] else text))
+        (kinds[url], MarkupLink(url, "" if text == _NAMES[kinds[url]] else text))
         for url, text in captions.items()
     ]
     return found
 
 
-def media_in(new: NewPost) -> list[Link]:
+def media_in(new: NewPost) -> list[MarkupLink]:
     """The enclosure of a message that is not stored yet, and the other files that it comes with."""
-    enclosure = [Link(new.enclosure_url, "")] if new.enclosure_url else []
-    return enclosure + [Link(item.link, item.text) for item in new.items if is_medium(item)]
+    enclosure = [MarkupLink(new.enclosure_url, "")] if new.enclosure_url else []
+    return enclosure + [MarkupLink(item.link, item.text) for item in new.items if is_medium(item)]
 
 
 def is_medium(item: OutlineItem) -> bool:
@@ -48,7 +54,7 @@ def is_medium(item: OutlineItem) -> bool:
     return not item.items and medium_of(item.link) != ""
 
 
-def with_media(new: NewPost, media: Iterable[Link], *, captioned: bool = False) -> NewPost:
+def with_media(new: NewPost, media: Iterable[MarkupLink], *, captioned: bool = False) -> NewPost:
     """A message with exactly these pictures, sounds and films.
 
     :param captioned: whether the enclosure gets an item for its text, too.
@@ -78,7 +84,9 @@ def _quoted(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
-def with_html(new: NewPost, html: str, media: list[tuple[str, Link]] | None = None) -> NewPost:
+def with_html(
+    new: NewPost, html: str, media: list[tuple[str, MarkupLink]] | None = None
+) -> NewPost:
     """A message whose text and pictures are those of some HTML.
 
     The first link in the HTML becomes the link of the message if it has none, and further ones
@@ -94,7 +102,7 @@ def with_html(new: NewPost, html: str, media: list[tuple[str, Link]] | None = No
     return with_links(with_media(new, [*kept, *content.media]), content)
 
 
-def with_links(new: NewPost, content: Content) -> NewPost:
+def with_links(new: NewPost, content: MarkupContent) -> NewPost:
     """A message that has the links of some HTML, besides those that it had."""
     known = {new.link, *(item.link for item in new.items)}
     links = [link for link in content.links if link.url not in known]

@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import evolve
 
-from rsscloud_broker.apps.writing.markup import Link
+from rsscloud_broker.apps.writing.markup import MarkupLink
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.pictures import media_in, media_of, with_html, with_media
 from rsscloud_broker.wire.times import iso_time
@@ -230,12 +230,12 @@ def _text(properties: Properties, name: str) -> str:
     return next(iter(_texts(properties, name)), "")
 
 
-def _link(value: Any, name: str) -> Link:
+def _link(value: Any, name: str) -> MarkupLink:
     match value:
         case str(url) | {"value": str(url)}:
             alt = value.get("alt", "") if isinstance(value, dict) else ""
             if isinstance(alt, str):
-                return Link(url, alt)
+                return MarkupLink(url, alt)
     raise InvalidPost(f'{name} must be a URL, or an object such as {{"value": URL, "alt": TEXT}}')
 
 

@@ -20,7 +20,7 @@ from twisted.web.template import Flattenable, tags
 
 from rsscloud_broker.apps.writing import outline
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
-from rsscloud_broker.apps.writing.pace import Pace
+from rsscloud_broker.apps.writing.pace import PerMinuteLimit
 from rsscloud_broker.apps.writing.people_pages import TEMPLATES, title_of
 from rsscloud_broker.apps.writing.rules import POINTS_PER_GRAPHEME, graphemes, tidy
 from rsscloud_broker.apps.writing.write_lists import Lists, number_in
@@ -68,7 +68,9 @@ class WritePage:
         self._clock = parts.clock
         self._lists = Lists(parts, writing)
         self._in_thread = parts.in_thread
-        self._keeps = Pace(parts.clock, _KEEPS_PER_MINUTE, "requests to keep what is typed")
+        self._keeps = PerMinuteLimit(
+            parts.clock, _KEEPS_PER_MINUTE, "requests to keep what is typed"
+        )
         self._actions: dict[
             str, Callable[[Request, Caller, tuple[str, bytes] | None], Awaitable[Answer]]
         ] = {

@@ -16,7 +16,7 @@ from attrs import evolve
 from twisted.internet.defer import DeferredLock
 
 from rsscloud_broker.apps.writing import enclosures
-from rsscloud_broker.apps.writing.feeds import FORMATS, Feeds, WrittenFeed
+from rsscloud_broker.apps.writing.feeds import FORMATS, AccountFeeds, WrittenFeed
 from rsscloud_broker.apps.writing.file_urls import FileUrls, is_digest, shown_name
 from rsscloud_broker.apps.writing.model import (
     Enclosure,
@@ -27,7 +27,7 @@ from rsscloud_broker.apps.writing.model import (
     Upload,
 )
 from rsscloud_broker.apps.writing.options import WritingOptions
-from rsscloud_broker.apps.writing.pace import Pace
+from rsscloud_broker.apps.writing.pace import PerMinuteLimit
 from rsscloud_broker.apps.writing.rows import (
     Author,
     ChangeOfPosts,
@@ -84,7 +84,7 @@ class Writing:
 
     def __init__(self, options: WritingOptions, parts: AppParts) -> None:
         self.options = options
-        self.feeds = Feeds(parts.public_url, parts.has_hub, parts.has_cloud)
+        self.feeds = AccountFeeds(parts.public_url, parts.has_hub, parts.has_cloud)
         self.files = FileUrls(parts.public_url)
         self.store = PostStore(parts.database)
         self.kept_files = Uploads(self.store, parts.clock, options.quota_bytes, parts.in_thread)
@@ -93,8 +93,8 @@ class Writing:
         self._clock = parts.clock
         self._in_thread = parts.in_thread
         per_minute = options.posts_per_minute
-        self._changes = Pace(parts.clock, per_minute, "changes of messages")
-        self._upload_pace = Pace(parts.clock, per_minute, "uploads")
+        self._changes = PerMinuteLimit(parts.clock, per_minute, "changes of messages")
+        self._upload_pace = PerMinuteLimit(parts.clock, per_minute, "uploads")
         self._locks: dict[int, DeferredLock] = {}  # by account, of which there are never many
         self._kept: OrderedDict[int, tuple[int, Mapping[str, WrittenFeed]]] = OrderedDict()
 

@@ -11,7 +11,7 @@ from rsscloud_broker.commands.doctor_checks.neighbours import neighbours
 from rsscloud_broker.commands.doctor_checks.patient import Patient
 from rsscloud_broker.commands.doctor_checks.results import Result
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.wire.self_test import WrongAnswer
+from rsscloud_broker.wire.self_test import WrongBroker
 
 #: A check that blocks at most for moments, and one that waits for others.
 Check: TypeAlias = Callable[[Patient], Iterator[Result]]
@@ -48,7 +48,7 @@ async def examine(patient: Patient) -> list[Result]:
                 results += [result async for result in found]
             else:
                 results += found
-        except (ClientError, OSError, Unavailable, WrongAnswer) as error:
+        except (ClientError, OSError, Unavailable, WrongBroker) as error:
             advice = "mend that, and run the doctor again"
             results.append(Result("fail", name, f"this could not be checked: {error}", advice))
     return results

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from cryptography import x509
 
-from rsscloud_broker.client.feed_requests import Answer
+from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.commands.doctor_checks.patient import Patient
 from rsscloud_broker.commands.doctor_checks.results import Result
@@ -62,7 +62,7 @@ async def public_url(patient: Patient) -> AsyncIterator[Result]:
         return
     try:
         patient.arrived = await _arrived(patient, key, {})
-    except (ClientError, self_test.WrongAnswer) as error:
+    except (ClientError, self_test.WrongBroker) as error:
         advice = "see whether public_url, the name, the firewall and the proxy lead to this broker"
         found = f"a request to {url} does not arrive at this broker: {error}"
         yield Result("fail", "public URL", found, advice)
@@ -83,11 +83,11 @@ async def _arrived(patient: Patient, key: bytes, headers: Mapping[str, str]) -> 
     base = f"{patient.config.address}{self_test.PATH}"
     answer = await patient.ask(f"{base}?{query}", headers)
     if answer.status != 200:
-        raise self_test.WrongAnswer(_other_answer(answer))
+        raise self_test.WrongBroker(_other_answer(answer))
     return self_test.read_answer(key, nonce, answer.body)
 
 
-def _other_answer(answer: Answer) -> str:
+def _other_answer(answer: FeedAnswer) -> str:
     server = answer.headers.get("server", "")
     by = f", by {server}" if server else ""
     if answer.target:

@@ -1,16 +1,16 @@
 """Notifiers call subscribers: one module for each protocol of notifications."""
 
 from rsscloud_broker.delivery.notifiers.http_post import HttpPostNotifier
-from rsscloud_broker.delivery.notifiers.options import RssCloudOptions
+from rsscloud_broker.delivery.notifiers.options import RssCloudNotifierOptions
 from rsscloud_broker.delivery.notifiers.soap import SoapNotifier
-from rsscloud_broker.delivery.notifiers.websub import WebSubNotifier, WebSubOptions
+from rsscloud_broker.delivery.notifiers.websub import WebSubNotifier, WebSubNotifierOptions
 from rsscloud_broker.delivery.notifiers.xml_rpc import XMLRPCNotifier
 
 __all__ = [
     "HttpPostNotifier",
-    "RssCloudOptions",
+    "RssCloudNotifierOptions",
     "SoapNotifier",
     "WebSubNotifier",
-    "WebSubOptions",
+    "WebSubNotifierOptions",
     "XMLRPCNotifier",
 ]

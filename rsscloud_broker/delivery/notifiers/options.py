@@ -16,5 +16,5 @@ DROP_AFTER_FAILURES: Final = 3
 
 
 @frozen
-class RssCloudOptions:
+class RssCloudNotifierOptions:
     """The rssCloud notifiers have no options."""

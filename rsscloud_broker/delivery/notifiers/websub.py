@@ -57,7 +57,7 @@ _NOT_NOW = frozenset({408, 425, 429, *range(500, 600)})
 
 
 @frozen
-class WebSubOptions:
+class WebSubNotifierOptions:
     """Options of the WebSub notifier.
 
     :ivar signature: the method of signatures, for subscribers with a secret that are not known to
@@ -80,7 +80,7 @@ class WebSubNotifier(CallingNotifier):
     drop_after_failures = None
     retries = RETRIES
 
-    def __init__(self, outbound: IOutbound, options: WebSubOptions) -> None:
+    def __init__(self, outbound: IOutbound, options: WebSubNotifierOptions) -> None:
         super().__init__(outbound)
         self._signature = options.signature
 

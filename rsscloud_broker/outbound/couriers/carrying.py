@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Any, Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from ipaddress import ip_network
+from typing import Any
 
 from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.errors import OutboundError, Unavailable
-from rsscloud_broker.interfaces import OutboundReply, OutboundRequest, Signing
+from rsscloud_broker.interfaces import OutboundRequest, Signing
+from rsscloud_broker.outbound.client import Client
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
     Alive,
@@ -34,17 +35,6 @@ from rsscloud_broker.outbound.couriers.messages import (
     Unread,
 )
 from rsscloud_broker.outbound.couriers.reading import Reader
-
-
-class Client(Protocol):
-    """What a courier calls other servers with: ``CallbackClient``."""
-
-    @property
-    def idle(self) -> int: ...
-
-    def allow(self, networks: Iterable[IPv4Network | IPv6Network]) -> None: ...
-
-    async def request(self, request: OutboundRequest) -> OutboundReply: ...
 
 
 class Carrier:

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from zope.interface import implementer
 
-from rsscloud_broker.errors import TopicEnded, TopicUnreadable
+from rsscloud_broker.errors import EndedTopic, TopicUnreadable
 from rsscloud_broker.interfaces import ITopicFetcher
 from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.messages import Read, ReadDone, Unread
-
-
-class Memory(Protocol):
-    """Counts the contents that are in memory: ``AnswerBudget``."""
-
-    def admit(self, url: str, content: Content) -> None: ...
 
 
 @implementer(ITopicFetcher)
@@ -28,7 +22,7 @@ class CourierFetcher:
     :param memory: counts the contents that couriers send.
     """
 
-    def __init__(self, crew: Crew, memory: Memory) -> None:
+    def __init__(self, crew: Crew, memory: AnswerBudget) -> None:
         self._crew = crew
         self._memory = memory
 
@@ -83,5 +77,5 @@ def _found(url: str, done: ReadDone | Unread) -> ReadDone:
     if isinstance(done, ReadDone):
         return done
     if done.ended:
-        raise TopicEnded(url, done.reason)
+        raise EndedTopic(url, done.reason)
     raise TopicUnreadable(url, done.reason, refused=done.refused, lasting=done.lasting)

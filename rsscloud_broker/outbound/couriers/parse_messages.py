@@ -50,7 +50,7 @@ class Unparsed(_Message, frozen=True):
     parts: list[str | int]
 
 
-class Ready(_Message, frozen=True):
+class ParserReady(_Message, frozen=True):
     """The first message of a parser: it waits for documents.
 
     :ivar problems: what its confinement lacks, for the log of the broker.
@@ -59,12 +59,12 @@ class Ready(_Message, frozen=True):
     problems: list[str]
 
 
-class Leaving(_Message, frozen=True):
+class ParserLeaving(_Message, frozen=True):
     """The parser ends, for a reason that has nothing to do with the next document."""
 
 
 #: What a parser sends.
-FromParser: TypeAlias = Ready | Parsed | Unparsed | Leaving
+FromParser: TypeAlias = ParserReady | Parsed | Unparsed | ParserLeaving
 
 _ENCODER: Final = msgpack.Encoder()
 

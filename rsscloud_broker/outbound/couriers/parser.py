@@ -17,10 +17,10 @@ from rsscloud_broker.errors import ParsingUnavailable
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.parse_messages import (
     FromParser,
-    Leaving,
     Parse,
     Parsed,
-    Ready,
+    ParserLeaving,
+    ParserReady,
     Unparsed,
 )
 from rsscloud_broker.outbound.couriers.spawning import spawn
@@ -120,10 +120,10 @@ class Parser:
         self._link = link
 
     def _take(self, batch: Sequence[FromParser]) -> None:
-        self.is_ending = self.is_ending or any(isinstance(each, Leaving) for each in batch)
+        self.is_ending = self.is_ending or any(isinstance(each, ParserLeaving) for each in batch)
         for message in batch:
             match message:
-                case Ready():
+                case ParserReady():
                     self._is_ready = True
                     for problem in message.problems:
                         self._log(problem)

@@ -29,10 +29,10 @@ from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.outbound.couriers.confinement import Confinement
 from rsscloud_broker.outbound.couriers.parse_messages import (
     FromParser,
-    Leaving,
     Parse,
     Parsed,
-    Ready,
+    ParserLeaving,
+    ParserReady,
     Signature,
     Unparsed,
     function_named,
@@ -122,13 +122,13 @@ def run(connection: BinaryIO, output: BinaryIO, confinement: Confinement, memory
             signatures[name] = Signature(function_named(name))
         return signatures[name]
 
-    _send(output, Ready([*confinement.problems]))
+    _send(output, ParserReady([*confinement.problems]))
     while prefix := connection.read(_PREFIX):
         frame = connection.read(int.from_bytes(prefix, "big"))
         for message in msgpack.decode(frame, type=list[Parse]):
             answered = answer(message, memory, signature_of)
             if memory.has_grown:
-                _send(output, answered, Leaving())
+                _send(output, answered, ParserLeaving())
                 return
             _send(output, answered)
 

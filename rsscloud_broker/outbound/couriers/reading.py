@@ -6,14 +6,13 @@ only if it has changed, or if somebody there needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Protocol
+from collections.abc import Callable
+from ipaddress import ip_network
 
 from attrs import frozen
 from twisted.internet.defer import CancelledError
 
-from rsscloud_broker.errors import TopicEnded, TopicUnreadable, Unavailable
+from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import ITopicFetcher
 from rsscloud_broker.model import Need, Validators
 from rsscloud_broker.model.fetching import Fetched, Wanted, as_wanted
@@ -29,16 +28,7 @@ from rsscloud_broker.outbound.couriers.messages import (
     TopicRules,
     Unread,
 )
-
-
-class TopicServers(Protocol):
-    """What calls the servers of topics: ``TopicClient``."""
-
-    @property
-    def idle(self) -> int: ...
-
-    def allow(self, networks: Iterable[IPv4Network | IPv6Network]) -> None: ...
-    def change_body_limit(self, limit: int) -> None: ...
+from rsscloud_broker.outbound.topic_client import TopicClient
 
 
 @frozen
@@ -49,7 +39,7 @@ class Means:
     :ivar fetcher: fetches topics by the client.
     """
 
-    client: TopicServers
+    client: TopicClient
     fetcher: ITopicFetcher
 
 
@@ -83,7 +73,7 @@ class Reader:
         except CancelledError:
             return  # nobody waits for it
         except TopicUnreadable as error:
-            ended = isinstance(error, TopicEnded)
+            ended = isinstance(error, EndedTopic)
             link.send(Unread(asked.number, error.reason, ended, error.refused, error.lasting))
         except Unavailable as error:
             link.send(Failed(asked.number, type(error).__name__, str(error)))

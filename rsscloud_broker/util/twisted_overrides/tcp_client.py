@@ -58,7 +58,7 @@ ConnectTCP: TypeAlias = Callable[[str, int, ClientFactory, float | None], Pendin
 
 def connector(reactor: Any) -> ConnectTCP:
     """What opens TCP connections: this module, or Twisted if the broker shall use plain Twisted."""
-    return (PlainConnector if twisted_overrides.is_plain() else Connector)(reactor).connectTCP
+    return (PlainConnector if twisted_overrides.is_plain() else TCPConnector)(reactor).connectTCP
 
 
 class NextTurn:
@@ -89,7 +89,7 @@ class NextTurn:
                 self.log.failure("An outgoing connection failed.")
 
 
-class Connector:
+class TCPConnector:
     """Opens connections."""
 
     def __init__(self, reactor: Any) -> None:
@@ -107,7 +107,7 @@ class Connector:
         :param host: an IPv4 or IPv6 address.
         :param timeout: the seconds until it gives up; None for never.
         """
-        attempt = Attempt(self._reactor, host, port, factory, timeout)
+        attempt = ConnectionAttempt(self._reactor, host, port, factory, timeout)
         self._next_turn(attempt.begin)
         return attempt
 
@@ -121,7 +121,7 @@ class PlainConnector:
     def connectTCP(
         self, host: str, port: int, factory: ClientFactory, timeout: float | None = 30
     ) -> PendingConnection:
-        """Open a connection: see ``Connector.connectTCP``."""
+        """Open a connection: see ``TCPConnector.connectTCP``."""
         attempt: PendingConnection = self._reactor.connectTCP(
             host, port, _ToldRealPeer(factory), timeout
         )
@@ -151,7 +151,7 @@ class _ToldRealPeer(ClientFactory):
 
 
 @implementer(IReadWriteDescriptor)
-class Attempt:
+class ConnectionAttempt:
     """A connection that is being opened.
 
     The reactor watches it until the socket can be written to, which means that it is connected.
@@ -205,7 +205,7 @@ class Attempt:
         return self._number
 
     def logPrefix(self) -> str:
-        return "Attempt"
+        return "ConnectionAttempt"
 
     def doRead(self) -> None:
         """Nothing is read before the connection is there."""

@@ -15,7 +15,7 @@ from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import Announcement
 from rsscloud_broker.web.admin.elements import button, further, path, table
 from rsscloud_broker.web.admin.operations import seconds_of
-from rsscloud_broker.web.admin.page import Action, AdminPage, Content, number
+from rsscloud_broker.web.admin.page import Action, AdminPage, PageContent, number
 from rsscloud_broker.web.words import moment, strangers
 
 #: How many announcements a page shows.
@@ -44,7 +44,7 @@ class AnnouncementsPage(AdminPage):
         await self.verbs.withdraw(account, number(request, "id"))
         return path(self.path, done="withdraw")
 
-    async def content(self, request: Request, caller: Caller) -> Content:
+    async def content(self, request: Request, caller: Caller) -> PageContent:
         now = self.now()
         found = await self.verbs.announcements(number(request, "after"), ON_PAGE)
         slots: dict[str, Flattenable] = {
@@ -57,7 +57,7 @@ class AnnouncementsPage(AdminPage):
             "further": further(self.path, after=found[-1].id if len(found) == ON_PAGE else None),
             **{name: parameter(request, name) for name in ("text", "since", "until")},
         }
-        return Content("Announcements", slots)
+        return PageContent("Announcements", slots)
 
 
 def _row(one: Announcement, csrf: str, now: float) -> tuple[Flattenable, ...]:

@@ -21,7 +21,7 @@ from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, Routes
 from rsscloud_broker.web.admin.announcements import AnnouncementsPage
 from rsscloud_broker.web.admin.api import Api
 from rsscloud_broker.web.admin.hosts import BlocksPage, HostsPage
-from rsscloud_broker.web.admin.log import LogPage
+from rsscloud_broker.web.admin.log import AdminLogPage
 from rsscloud_broker.web.admin.overview import ChangesPage, OverviewPage
 from rsscloud_broker.web.admin.page import Console
 from rsscloud_broker.web.admin.subscriptions import OneSubscriptionPage, SubscriptionsPage
@@ -57,7 +57,7 @@ class AdministrationDoor(RoutesOnly):
             return
         pages = [
             *(page(console) for page in _PAGES),
-            LogPage(console, parts.event_log),
+            AdminLogPage(console, parts.event_log),
         ]
         self._routes = [
             *Api(console.verbs, console.callers, console.clock, parts.public_url).routes(),

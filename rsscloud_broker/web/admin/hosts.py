@@ -21,7 +21,7 @@ from rsscloud_broker.web.admin.elements import (
     path,
     table,
 )
-from rsscloud_broker.web.admin.page import Action, AdminPage, Content
+from rsscloud_broker.web.admin.page import Action, AdminPage, PageContent
 from rsscloud_broker.web.words import moment, strangers
 from rsscloud_broker.wire.text import clean
 
@@ -46,7 +46,7 @@ class HostsPage(AdminPage):
         await self.verbs.close_breaker(account, host, reason)
         return path(self.path, done="close")
 
-    async def content(self, request: Request, caller: Caller) -> Content:
+    async def content(self, request: Request, caller: Caller) -> PageContent:
         now = self.now()
         found = await self.verbs.hosts(clean(parameter(request, "after")), ON_PAGE)
         slots: dict[str, Flattenable] = {
@@ -60,7 +60,7 @@ class HostsPage(AdminPage):
             "host": parameter(request, "host"),
             "reason": parameter(request, "reason"),
         }
-        return Content("Hosts", slots)
+        return PageContent("Hosts", slots)
 
 
 class BlocksPage(AdminPage):
@@ -83,7 +83,7 @@ class BlocksPage(AdminPage):
         await self.verbs.unblock(account, kind, what)
         return path(self.path, done="unblock")
 
-    async def content(self, request: Request, caller: Caller) -> Content:
+    async def content(self, request: Request, caller: Caller) -> PageContent:
         now = self.now()
         after, _, name = clean(parameter(request, "after")).partition(" ")
         kind = parameter(request, "kind")
@@ -103,7 +103,7 @@ class BlocksPage(AdminPage):
             "what": parameter(request, "what"),
             "reason": parameter(request, "reason"),
         }
-        return Content("Blocks", slots)
+        return PageContent("Blocks", slots)
 
 
 def _row(one: Block, csrf: str, now: float) -> tuple[Flattenable, ...]:

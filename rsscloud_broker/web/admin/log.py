@@ -9,12 +9,12 @@ from twisted.web.template import Flattenable, tags
 
 from rsscloud_broker.interfaces import Caller, IEventLog
 from rsscloud_broker.model.log_entry import KINDS, LogEntry
-from rsscloud_broker.web.admin.page import AdminPage, Console, Content
-from rsscloud_broker.web.event_log import ON_PAGE, OUTCOMES, Asked, query_of, select
+from rsscloud_broker.web.admin.page import AdminPage, Console, PageContent
+from rsscloud_broker.web.event_log import ON_PAGE, OUTCOMES, LogQuery, query_of, select
 from rsscloud_broker.web.log_lines import line_of
 
 
-class LogPage(AdminPage):
+class AdminLogPage(AdminPage):
     """The page ``/admin/log``."""
 
     path = place = "/admin/log"
@@ -24,9 +24,9 @@ class LogPage(AdminPage):
         super().__init__(console)
         self._event_log = event_log
 
-    async def content(self, request: Request, caller: Caller) -> Content:
+    async def content(self, request: Request, caller: Caller) -> PageContent:
         found: Sequence[LogEntry]
-        asked = Asked.of(request, "before")
+        asked = LogQuery.of(request, "before")
         wanted = asked.wanted
         if self._event_log is None:
             found, fault = [], "The broker keeps no event log: [sinks.event_log] is disabled."
@@ -45,4 +45,4 @@ class LogPage(AdminPage):
             if older
             else "",
         }
-        return Content("Event log", slots, fault)
+        return PageContent("Event log", slots, fault)

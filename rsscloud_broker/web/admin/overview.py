@@ -21,7 +21,7 @@ from rsscloud_broker.web.admin.elements import (
     table,
     topic_link,
 )
-from rsscloud_broker.web.admin.page import AdminPage, Content, number
+from rsscloud_broker.web.admin.page import AdminPage, PageContent, number
 from rsscloud_broker.web.words import moment, strangers
 from rsscloud_broker.wire.node_states import claims_of, clock_of
 
@@ -42,14 +42,14 @@ class OverviewPage(AdminPage):
     path = place = "/admin"
     template = "admin/overview.html"
 
-    async def content(self, request: Request, caller: Caller) -> Content:
+    async def content(self, request: Request, caller: Caller) -> PageContent:
         now = self.now()
         state = await self.verbs.state()
         hosts = await self.verbs.hosts("", _SHOWN)
         blocks = await self.verbs.blocks("", ("", ""), _SHOWN)
         announcements = await self.verbs.announcements(0, _SHOWN)
         changes = await self.verbs.changes(None, _SHOWN)
-        return Content(
+        return PageContent(
             "Overview",
             {
                 "numbers": facts(
@@ -94,14 +94,14 @@ class ChangesPage(AdminPage):
     path = place = "/admin/changes"
     template = "admin/changes.html"
 
-    async def content(self, request: Request, caller: Caller) -> Content:
+    async def content(self, request: Request, caller: Caller) -> PageContent:
         found = await self.verbs.changes(number(request, "after") or None, _ON_PAGE)
         after = found[-1].id if len(found) == _ON_PAGE else None
         slots = {
             "changes": changes_table(found, self.now()),
             "further": further(self.path, after=after),
         }
-        return Content("What administrators did", slots)
+        return PageContent("What administrators did", slots)
 
 
 def _queues(state: BrokerState) -> Tag:

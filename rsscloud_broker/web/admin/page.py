@@ -79,7 +79,7 @@ class Action:
 
 
 @frozen
-class Content:
+class PageContent:
     """The content of a page.
 
     :ivar error: what is wrong with what was asked for; empty if nothing is.
@@ -114,7 +114,7 @@ class AdminPage:
 
     # what the pages say
 
-    async def content(self, request: Request, caller: Caller) -> Content:
+    async def content(self, request: Request, caller: Caller) -> PageContent:
         """The content of the page.
 
         :raises Unadministrable: what the page is about does not exist.

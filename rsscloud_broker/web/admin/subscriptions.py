@@ -33,7 +33,7 @@ from rsscloud_broker.web.admin.elements import (
     table,
     topic_link,
 )
-from rsscloud_broker.web.admin.page import Action, AdminPage, Content, number
+from rsscloud_broker.web.admin.page import Action, AdminPage, PageContent, number
 from rsscloud_broker.web.admin.shapes import states_of
 from rsscloud_broker.web.words import counted, moment, strangers
 from rsscloud_broker.wire.text import clean, sentence
@@ -52,7 +52,7 @@ class SubscriptionsPage(AdminPage):
     template = "admin/subscriptions.html"
     done: Mapping[str, str] = {"remove": "The subscription has been removed."}
 
-    async def content(self, request: Request, caller: Caller) -> Content:
+    async def content(self, request: Request, caller: Caller) -> PageContent:
         asked = {
             name: clean(parameter(request, name)) for name in ("topic", "host", "protocol", "state")
         }
@@ -80,7 +80,7 @@ class SubscriptionsPage(AdminPage):
             ),
             "further": further(self.path, **asked, after=page.after),
         }
-        return Content("Subscriptions", slots, error)
+        return PageContent("Subscriptions", slots, error)
 
 
 def _row(one: Subscription, now: float) -> tuple[Flattenable, ...]:
@@ -136,7 +136,7 @@ class OneSubscriptionPage(AdminPage):
         await self.verbs.remove_subscription(account, key, reason)
         return path("/admin/subscriptions", done="remove")
 
-    async def content(self, request: Request, caller: Caller) -> Content:
+    async def content(self, request: Request, caller: Caller) -> PageContent:
         now = self.now()
         found = await self.verbs.subscription(number(request, "id"))
         one = found.subscription
@@ -154,7 +154,7 @@ class OneSubscriptionPage(AdminPage):
             ),
             "failures": _failures(found, now),
         }
-        return Content(f"Subscription {one.id}", slots)
+        return PageContent(f"Subscription {one.id}", slots)
 
 
 def _key_and_reason(request: Request) -> tuple[int, str]:

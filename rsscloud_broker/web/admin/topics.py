@@ -12,7 +12,7 @@ from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import TopicDetails
 from rsscloud_broker.web.admin.elements import MAX_REASON, MAX_URL, blocked, facts, path
-from rsscloud_broker.web.admin.page import Action, AdminPage, Content
+from rsscloud_broker.web.admin.page import Action, AdminPage, PageContent
 from rsscloud_broker.web.words import counted, moment, strangers
 from rsscloud_broker.wire.text import sentence
 
@@ -82,7 +82,7 @@ class TopicPage(AdminPage):
         await self.verbs.take_down(account, url, parameter(request, "reason"))
         return path(self.path, url=url, done="taken-down")
 
-    async def content(self, request: Request, caller: Caller) -> Content:
+    async def content(self, request: Request, caller: Caller) -> PageContent:
         url = parameter(request, "url").strip()
         found, error, status = None, "", 400
         is_published = bool(url) and self.verbs.is_published(url)
@@ -104,7 +104,7 @@ class TopicPage(AdminPage):
             "to": parameter(request, "to"),
             "reason": parameter(request, "reason"),
         }
-        return Content("Topic" if found else "Topics", slots, error, status)
+        return PageContent("Topic" if found else "Topics", slots, error, status)
 
 
 def _facts(found: TopicDetails, now: float) -> list[tuple[str, Flattenable]]:

@@ -27,7 +27,7 @@ from rsscloud_broker.simplefeed.schema import TABLES
 from rsscloud_broker.testing import Clock, FakeBroker, FakeTopicView, memory_store
 from rsscloud_broker.testing.memory import CallersThread
 from rsscloud_broker.testing.parsing import parse_here
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from tests.front_doors.exchange import Answer, Exchange, address, request_bytes
 from tests.store_contract.basics import a_fetch
 
@@ -69,7 +69,7 @@ class EventsHouse:
         self.parts = FrontDoorParts(
             broker=FakeBroker(),
             clock=self.clock,
-            pages=Pages(),
+            pages=PageRenderer(),
             counters=Counters(),
             public_directory=FilePath("no-such-directory"),
             public_url=URL,

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.events import cutter, rows
 from rsscloud_broker.apps.events.cutter import SWEEP
-from rsscloud_broker.apps.events.options import EventsOptions, Kept
+from rsscloud_broker.apps.events.options import EventsOptions, KeptTopics
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Content, Ping
 from rsscloud_broker.model.ways import Way
@@ -238,7 +238,7 @@ class BoundsTests(SynchronousTestCase):
         self.assertEqual(len(house.all_titles("/events/pings/recent")), 2)
 
     def test_contents_beyond_the_number_that_is_kept(self) -> None:
-        kept = (Kept("http://feeds.example/", entries=3),)
+        kept = (KeptTopics("http://feeds.example/", entries=3),)
         house = self.house_with(2, EventsOptions(keep=kept))
         for number in range(8):
             house.change(content=Content(b"%d" % number, "text/plain"))
@@ -291,11 +291,14 @@ class BoundsTests(SynchronousTestCase):
         self.assertEqual(len(house.all_titles("/events/pings/recent")), 2)
 
     def test_the_longest_prefix_counts(self) -> None:
-        short, long = Kept("http://a.example/", days=1), Kept("http://a.example/b/", days=2)
+        short, long = (
+            KeptTopics("http://a.example/", days=1),
+            KeptTopics("http://a.example/b/", days=2),
+        )
         options = EventsOptions(keep=(short, long))
         self.assertEqual(options.kept("http://a.example/b/c"), long)
         self.assertEqual(options.kept("http://a.example/c"), short)
-        self.assertEqual(options.kept("http://b.example/"), evolve(Kept("http://b.example/")))
+        self.assertEqual(options.kept("http://b.example/"), evolve(KeptTopics("http://b.example/")))
 
 
 class BoundsInPortionsTests(BoundsTests):

@@ -16,7 +16,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.apps.events import names, rows
 from rsscloud_broker.apps.events.cutter import Cutter
 from rsscloud_broker.apps.events.options import EventsOptions
-from rsscloud_broker.apps.events.rows import Feeds
+from rsscloud_broker.apps.events.rows import EventFeeds
 from rsscloud_broker.database.threads import StoreThreads
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.work import Bounds, History
@@ -43,7 +43,7 @@ class Node:
         self.store.startService()
         case.addCleanup(self.store.stopService)
         self.cutter = Cutter(
-            Feeds(EventsOptions(pings_days=0), URL),
+            EventFeeds(EventsOptions(pings_days=0), URL),
             self.store,
             self.threads,
             Archive(FilePath(case.mktemp())),

@@ -139,7 +139,9 @@ class StreamTests(SynchronousTestCase):
         self.house.ping("a", "b", "c", "d")
         self.house.wait()
         self.successResultOf(
-            self.house.database.write(lambda conn: pruning.prune(conn, "pings", 1, log.Kept.GONE))
+            self.house.database.write(
+                lambda conn: pruning.prune(conn, "pings", 1, log.EntryRange.GONE)
+            )
         )
         reader = self.watch(f"{LINES}?after=0-1")
         self.house.wait()
@@ -163,7 +165,7 @@ class StreamTests(SynchronousTestCase):
         reads: list[object] = []
         read_page = stream.read_page
 
-        def counted(*args: Any, **kwargs: Any) -> stream.Page:
+        def counted(*args: Any, **kwargs: Any) -> stream.EntryPage:
             reads.append(args)
             return read_page(*args, **kwargs)
 

@@ -12,7 +12,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.follows.door import FollowsDoor
-from rsscloud_broker.apps.follows.options import Feed, FollowsOptions
+from rsscloud_broker.apps.follows.options import FollowedFeed, FollowsOptions
 from rsscloud_broker.config import ConfigError
 from rsscloud_broker.config.building import build
 from rsscloud_broker.errors import OutboundError, TooLarge, Unavailable
@@ -20,7 +20,7 @@ from rsscloud_broker.interfaces import OutboundReply, OutboundRequest, Position
 from rsscloud_broker.model import Ping
 from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
-from rsscloud_broker.simplefeed.entries import Entry, Link
+from rsscloud_broker.simplefeed.entries import Entry, EntryLink
 from rsscloud_broker.simplefeed.pings import entry_of
 from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
 from rsscloud_broker.testing.clock import Clock
@@ -74,7 +74,7 @@ class PingFeed:
         number = None if recent else int(request.url.removeprefix(URLS.documents))
         with self._engine.begin() as conn:
             found = log.read_document(conn, "pings", number)
-        if found is None or (found.archived and found.kept is not log.Kept.ROWS):
+        if found is None or (found.archived and found.kept is not log.EntryRange.ROWS):
             return reply(404)
         tag = f'"{found.number}-{len(found.entries)}"'
         if request.headers.get("If-None-Match") == tag:
@@ -83,7 +83,7 @@ class PingFeed:
 
     def prune(self, through: int) -> None:
         with self._engine.begin() as conn:
-            pruning.prune(conn, "pings", through, log.Kept.GONE)
+            pruning.prune(conn, "pings", through, log.EntryRange.GONE)
 
 
 class FeedTestCase(SynchronousTestCase):
@@ -106,7 +106,9 @@ class FeedTestCase(SynchronousTestCase):
             in_thread=execute,
             parse=parse_here,
         )
-        door = FollowsDoor(FollowsOptions(feeds=(Feed(URLS.recent, **options),)), self.parts)
+        door = FollowsDoor(
+            FollowsOptions(feeds=(FollowedFeed(URLS.recent, **options),)), self.parts
+        )
         door.startService()
         self.doors.append(door)
         self.addCleanup(self.stop)
@@ -190,7 +192,9 @@ class FeedTests(FeedTestCase):
     def test_old_pings_and_entries_that_are_no_pings_are_left_out(self) -> None:
         self.start(catch_up_hours=2)
         self.feed.append([a_ping(1, NOON - 3 * HOUR)])
-        self.feed.append_entries([Entry("A", NOON), Entry("B", NOON, links=(Link("mailto:b"),))])
+        self.feed.append_entries(
+            [Entry("A", NOON), Entry("B", NOON, links=(EntryLink("mailto:b"),))]
+        )
         self.publish(2)
         with capturedLogs() as logs:
             self.pass_time(61)

@@ -11,7 +11,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.follows.door import FollowsDoor
-from rsscloud_broker.apps.follows.options import Feed, FollowsOptions, Source
+from rsscloud_broker.apps.follows.options import FollowedFeed, FollowsOptions, Source
 from rsscloud_broker.apps.follows.pushing import HINT_PAUSE, LONGEST_LEASE, key_of
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
@@ -99,7 +99,7 @@ class PushingTests(SynchronousTestCase):
         self.assertEqual(self.reads(LIST), 2)
 
     def test_feed_is_read_when_its_hub_says_that_it_changed(self) -> None:
-        self.start(FollowsOptions(feeds=(Feed(FEED, every=1000.0),)))
+        self.start(FollowsOptions(feeds=(FollowedFeed(FEED, every=1000.0),)))
         self.assertEqual(self.verify(FEED), (200, "x91"))
         self.push(FEED)
         self.pass_time(1)
@@ -127,7 +127,7 @@ class PushingTests(SynchronousTestCase):
         feed = '<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:1</id><title>A</title></feed>'
         link = f"<http://[>; rel=hub, <{HUB}>; rel=hub, <//[>; rel=self"
         self.web.answers[FEED] = reply(200, feed.encode(), link=link)
-        self.start(FollowsOptions(feeds=(Feed(FEED, every=1000.0),)))
+        self.start(FollowsOptions(feeds=(FollowedFeed(FEED, every=1000.0),)))
         self.assertEqual(self.asked()[-1]["hub.topic"], [FEED])
 
     def test_lease_is_renewed(self) -> None:

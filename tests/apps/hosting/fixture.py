@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.hosting.app import make_hosting
 from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.schema import metadata
-from rsscloud_broker.config import Accounts as AccountOptions
+from rsscloud_broker.config import AccountsConfig as AccountOptions
 from rsscloud_broker.config import Http, Topics
 from rsscloud_broker.core import Access, Blocks, FairLimiter, Publisher
 from rsscloud_broker.counters import Counters
@@ -39,7 +39,7 @@ from rsscloud_broker.testing import (
 from rsscloud_broker.testing.memory import CallersThread
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.callers import Callers
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
 from rsscloud_broker.wire import soap
 from tests.accounts.fixture import PASSWORD, PATIENT, AccountHouse
@@ -114,7 +114,7 @@ class HostingHouse(AccountHouse):
             self.broker_store, detector, self.bus, self.clock, access, self.space
         )
         self.callers = Callers(self.accounts, public_url)
-        pages = Pages(lambda: root.pages)
+        pages = PageRenderer(lambda: root.pages)
         door_parts = front_door_parts(
             pages=pages,
             clock=self.clock,

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, text
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.hosting import rows, saving
-from rsscloud_broker.apps.hosting.documents import Document, NotStored
-from rsscloud_broker.apps.hosting.rows import Stored
-from rsscloud_broker.apps.hosting.saving import VERSIONS, Limits, Save, Saved
+from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored
+from rsscloud_broker.apps.hosting.rows import StoredFile
+from rsscloud_broker.apps.hosting.saving import VERSIONS, AccountLimits, Save, Saved
 from rsscloud_broker.apps.hosting.schema import TABLES
 from rsscloud_broker.database.engine import for_writing, open_engine
 from rsscloud_broker.interfaces import Account
@@ -21,13 +21,13 @@ from rsscloud_broker.storage import migrate
 from tests.postgresql import empty_database
 
 DAVE, ANNA = Account(1, "dave", False, 1.0), Account(2, "anna", False, 1.0)
-LIMITS = Limits(1000, 3)
+LIMITS = AccountLimits(1000, 3)
 PATH = "rss.xml"
 FILES = "hosting_feed"
 
 
-def a_document(body: bytes = b"<rss/>", media_type: str = "application/rss+xml") -> Document:
-    return Document(body, media_type, b"packed " + body, True)
+def a_document(body: bytes = b"<rss/>", media_type: str = "application/rss+xml") -> HostedDocument:
+    return HostedDocument(body, media_type, b"packed " + body, True)
 
 
 class RowsTests(SynchronousTestCase):
@@ -53,12 +53,12 @@ class RowsTests(SynchronousTestCase):
         account: Account = DAVE,
         path: str = PATH,
         at: float = 1000.0,
-        limits: Limits = LIMITS,
+        limits: AccountLimits = LIMITS,
     ) -> Saved:
         with self.writing() as conn:
             return saving.save(conn, Save(account, path, a_document(body), at, limits))
 
-    def present(self, path: str = PATH, known: int = 0, name: str = "dave") -> Stored | None:
+    def present(self, path: str = PATH, known: int = 0, name: str = "dave") -> StoredFile | None:
         with self.engine.connect() as conn:
             return rows.present(conn, name, path, known)
 
@@ -86,7 +86,7 @@ class RowsTests(SynchronousTestCase):
         for number in range(VERSIONS):
             self.save(b"anna %d" % number, ANNA)
         carl = Account(3, "carl", False, 1.0)
-        small = Limits(5, 3)
+        small = AccountLimits(5, 3)
         wanted = [
             Save(DAVE, PATH, a_document(b"dave 1"), 2000.0, LIMITS),
             Save(ANNA, PATH, a_document(b"anna last"), 2000.0, LIMITS),
@@ -129,7 +129,7 @@ class RowsTests(SynchronousTestCase):
         )
         self.assertEqual(content.digest, a_document().digest)
         self.assertTrue(content.is_topic)
-        self.assertEqual(self.present(known=found.version), Stored(found.version))
+        self.assertEqual(self.present(known=found.version), StoredFile(found.version))
 
     def test_every_byte(self) -> None:
         self.save(bytes(range(256)))
@@ -173,7 +173,7 @@ class RowsTests(SynchronousTestCase):
 
     # limits
 
-    def refusal(self, body: bytes, path: str = PATH, limits: Limits = LIMITS) -> str:
+    def refusal(self, body: bytes, path: str = PATH, limits: AccountLimits = LIMITS) -> str:
         before = self.files()
         error = self.assertRaises(NotStored, self.save, body, path=path, limits=limits)
         self.assertEqual(error.status, 507)
@@ -219,7 +219,7 @@ class RowsTests(SynchronousTestCase):
         self.save()
         self.assertFalse(self.remove(account=ANNA))
         self.assertTrue(self.remove())
-        self.assertEqual(self.present(), Stored(0))
+        self.assertEqual(self.present(), StoredFile(0))
         self.assertFalse(self.remove())
         self.assertFalse(self.remove("never.xml"))
         self.assertEqual((self.files(), self.versions()), ([], []))
@@ -231,7 +231,7 @@ class RowsTests(SynchronousTestCase):
             self.save(path=f"{number}.xml")
             self.remove(f"{number}.xml")
         self.assertEqual(self.count("hosting_feed"), 3)
-        self.assertEqual(self.present("9.xml"), Stored(0))
+        self.assertEqual(self.present("9.xml"), StoredFile(0))
         self.assertIsNone(self.present("0.xml"))
 
     # accounts
@@ -260,7 +260,7 @@ class RowsTests(SynchronousTestCase):
             rows.disown(conn, DAVE.id)
         self.assertEqual(self.save(b"2", new), Saved(created=True, changed=True))
         self.assertEqual(len(self.versions(account=new)), 1)
-        self.assertEqual(self.present("secret.xml"), Stored(0))
+        self.assertEqual(self.present("secret.xml"), StoredFile(0))
         self.assertEqual([file.path for file in self.files(new)], [PATH])
         self.assertEqual(self.count("hosting_version"), 1)
 

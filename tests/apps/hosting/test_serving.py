@@ -9,8 +9,8 @@ from twisted.internet.defer import Deferred
 
 from rsscloud_broker.apps.hosting.documents import examined
 from rsscloud_broker.apps.hosting.options import HostingOptions
-from rsscloud_broker.apps.hosting.rows import Stored
-from rsscloud_broker.apps.hosting.saving import Limits, Save
+from rsscloud_broker.apps.hosting.rows import StoredFile
+from rsscloud_broker.apps.hosting.saving import AccountLimits, Save
 from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.web.kept_answers import KeptAnswers
 from tests.apps.hosting.fixture import (
@@ -157,9 +157,9 @@ class CacheTests(HostingTestCase):
         self.cache = files.routes()[0].resource._cache
         present = self.cache._present
 
-        def read(*arguments: Any) -> Deferred[Stored | None]:
+        def read(*arguments: Any) -> Deferred[StoredFile | None]:
             self.reads.append(arguments)
-            result: Deferred[Stored | None] = present(*arguments)
+            result: Deferred[StoredFile | None] = present(*arguments)
             if self.held is None:
                 return result
             gate: Deferred[None] = Deferred()
@@ -188,7 +188,7 @@ class CacheTests(HostingTestCase):
         self.house.get()
         account, document = self.house.caller().account, examined("rss.xml", a_feed("2"))
         other = HostingStore(self.house.parts.database)
-        wanted = Save(account, "rss.xml", document, 2000.0, Limits(9999, 9))
+        wanted = Save(account, "rss.xml", document, 2000.0, AccountLimits(9999, 9))
         self.successResultOf(other.save(wanted))
         self.assertEqual(self.house.get().body, LARGE)
         self.house.clock.advance(1)

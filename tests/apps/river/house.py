@@ -12,7 +12,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.apps.river.app import make_river
 from rsscloud_broker.apps.river.door import RiverDoor
-from rsscloud_broker.apps.river.intake import Intake
+from rsscloud_broker.apps.river.intake import RiverIntake
 from rsscloud_broker.apps.river.model import Feed, Item
 from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.river import River
@@ -34,7 +34,7 @@ from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.util.leader import WhileHeld
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire import websub
 from tests.front_doors.exchange import Answer
 from tests.front_doors.fixture import PUBLIC_URL, House, Topics, _at_once
@@ -127,7 +127,7 @@ class RiverHouse(House):
             jobs=FakeJobs(),
             accounts=parts,
             callers=self.callers,
-            pages=Pages(),
+            pages=PageRenderer(),
             topics=parts.topics,
             web=self.web,
             outbound=self.hubs,
@@ -148,7 +148,7 @@ class RiverHouse(House):
         assert isinstance(held, WhileHeld)
         tending = held._service
         assert isinstance(door, RiverDoor)
-        assert isinstance(intake, Intake)
+        assert isinstance(intake, RiverIntake)
         assert isinstance(tending, Tending)
         self.intake, self.tending = intake, tending
         self.river: River = door._river

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred, execute
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river.model import Arrival, Feed, Imported, InvalidFeed, Item
+from rsscloud_broker.apps.river.model import Arrival, Feed, ImportedFeeds, InvalidFeed, Item
 from rsscloud_broker.apps.river.page import RiverPageDoor
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.config import Http
@@ -31,7 +31,7 @@ from rsscloud_broker.testing import (
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.callers import Callers
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.sign_in import AccountsDoor, AccountsOptions
 from tests.accounts.fixture import PATIENT, AccountHouse
 from tests.front_doors.exchange import Exchange, address, request_bytes
@@ -63,7 +63,7 @@ class FakeRiver(River):
         self.public: set[int] = set()
         self.reads: list[str] = []
         self.failure: Exception | None = None
-        self.imported = Imported(0)
+        self.imported = ImportedFeeds(0)
         self.documents: list[bytes] = []
         self.refusal: Exception | None = None
         self.watchers: list[Callable[[Arrival], None]] = []
@@ -117,7 +117,7 @@ class FakeRiver(River):
         assert isinstance(feed, int)  # the page knows the numbers
         return self.lists.get(caller.account.id, {}).pop(feed, None)
 
-    async def import_opml(self, caller: Caller, data: bytes, source: str) -> Imported:
+    async def import_opml(self, caller: Caller, data: bytes, source: str) -> ImportedFeeds:
         if not data.startswith(b"<opml"):
             raise InvalidFeed("this is no OPML")
         self.documents.append(data)
@@ -175,7 +175,7 @@ class RiverSite(AccountHouse):
         super().__init__(case, PATIENT)
         self.river = FakeRiver()
         callers = Callers(self.accounts, PUBLIC_URL)
-        pages = Pages(lambda: root.pages)
+        pages = PageRenderer(lambda: root.pages)
         shared: dict[str, Any] = {
             "pages": pages,
             "clock": self.clock,

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river.discovery import MAX_TRIES, Discovery, Found, typed_url
+from rsscloud_broker.apps.river.discovery import MAX_TRIES, Discovery, FoundFeed, typed_url
 from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply
@@ -38,9 +38,9 @@ class DiscoveryTests(SynchronousTestCase):
         self.web = FakeOutbound(otherwise=reply(404))
         self.discovery = Discovery(self.web, parse_here)
 
-    def find(self, url: str = PAGE) -> Found:
+    def find(self, url: str = PAGE) -> FoundFeed:
         found = self.successResultOf(Deferred.fromCoroutine(self.discovery.find(url)))
-        assert isinstance(found, Found)
+        assert isinstance(found, FoundFeed)
         return found
 
     def error(self, *kinds: type[Exception]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river.feeds_page import MAX_OPML
-from rsscloud_broker.apps.river.model import Imported, InvalidFeed
+from rsscloud_broker.apps.river.model import ImportedFeeds, InvalidFeed
 from rsscloud_broker.errors import TooMany
 from rsscloud_broker.wire.times import iso_time
 from tests.apps.river.page_site import RiverSite, feed
@@ -146,7 +146,7 @@ class FormTests(FeedsCase):
 
 class ImportTests(FeedsCase):
     def test_a_file(self) -> None:
-        self.river.imported = Imported(3)
+        self.river.imported = ImportedFeeds(3)
         answer = self.upload(self.csrf(), ("opml", "my.opml", OPML), ("text", "", b""))
         self.assertEqual((answer.status, self.river.documents), (200, [OPML]))
         self.assertIn("You follow 3 feeds more now", self.dave.said())
@@ -159,7 +159,7 @@ class ImportTests(FeedsCase):
 
     def test_what_could_not_be_followed(self) -> None:
         failed = tuple((f"http://{n}.example/<b>", "it is <i>no</i> feed") for n in range(60))
-        self.river.imported = Imported(0, failed)
+        self.river.imported = ImportedFeeds(0, failed)
         self.upload(self.csrf(), ("opml", "my.opml", OPML))
         self.assertIn("60 feeds could not be followed; the first 50 are:", self.dave.said())
         found = self.dave.page.xpath("//*[@role='status']//li")

@@ -9,7 +9,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.template import flattenString, tags
 
 from rsscloud_broker.apps.river.markup import MAX_DEPTH, elements, plain
-from rsscloud_broker.apps.river.model import Enclosure, Item, SubItem
+from rsscloud_broker.apps.river.model import Item, ItemEnclosure, SubItem
 from rsscloud_broker.apps.river.rendering import article, groups
 from tests.apps.river.page_site import feed
 from tests.xss_payloads import numbered
@@ -141,8 +141,8 @@ class StrangersTests(MarkupCase):
                 text_html=text,
                 link=text,
                 enclosures=(
-                    Enclosure(text, "image/png"),
-                    Enclosure(f"http://x.example/{text}", text),
+                    ItemEnclosure(text, "image/png"),
+                    ItemEnclosure(f"http://x.example/{text}", text),
                 ),
                 items=(SubItem(text, text, text, (SubItem(text, text),)),),
             )
@@ -171,5 +171,7 @@ class StrangersTests(MarkupCase):
             ("http://x.example/", "x.example"),
             ("http://[x/a.png", "http://[x/a.png"),
         ):
-            made = self.flat(article(Item(1, 1, "", "", enclosures=(Enclosure(url, "image/png"),))))
+            made = self.flat(
+                article(Item(1, 1, "", "", enclosures=(ItemEnclosure(url, "image/png"),)))
+            )
             self.assertIn(name.replace('"', "&quot;"), made.replace('"</bdi>', "&quot;</bdi>"))

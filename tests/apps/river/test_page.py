@@ -7,7 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river import page
-from rsscloud_broker.apps.river.model import Enclosure, Item, SubItem
+from rsscloud_broker.apps.river.model import Item, ItemEnclosure, SubItem
 from rsscloud_broker.apps.river.page import ON_PAGE
 from rsscloud_broker.apps.river.rendering import EXCERPT, LONG
 from rsscloud_broker.apps.river.visits import VISIT
@@ -89,7 +89,7 @@ class PageTests(PageCase):
 
     def test_enclosures(self) -> None:
         files = tuple(
-            Enclosure(f"http://files.example/{name}", media_type, size)
+            ItemEnclosure(f"http://files.example/{name}", media_type, size)
             for name, media_type, size in (
                 ("a%20picture.png", "image/png", 1500),
                 ("a.mp3", "audio/mpeg", 2_500_000),
@@ -97,7 +97,7 @@ class PageTests(PageCase):
                 ("a.pdf", "application/pdf", 12),
             )
         )
-        files += (Enclosure("javascript:x()", "image/png"),)
+        files += (ItemEnclosure("javascript:x()", "image/png"),)
         article = self.one(enclosures=files)
         found = article.xpath("figure")
         self.assertEqual(

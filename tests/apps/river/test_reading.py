@@ -9,9 +9,9 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river import reading, sub_items
 from rsscloud_broker.apps.river.cleaning import MAX_HTML
-from rsscloud_broker.apps.river.model import Enclosure, SubItem
+from rsscloud_broker.apps.river.model import ItemEnclosure, SubItem
 from rsscloud_broker.apps.river.reading import header_offers, read_document
-from rsscloud_broker.apps.river.records import Entry, Offer
+from rsscloud_broker.apps.river.records import Offer, ReadItem
 from rsscloud_broker.wire.feed import UnreadableFeed
 from rsscloud_broker.wire.text import legal
 from tests.xss_payloads import ACTIVE, INERT
@@ -28,7 +28,7 @@ def rss(items: str, head: str = "") -> bytes:
     ).encode()
 
 
-def entries(body: bytes, kind: str = "application/rss+xml") -> list[Entry]:
+def entries(body: bytes, kind: str = "application/rss+xml") -> list[ReadItem]:
     return list(read_document(body, kind, URL).entries)
 
 
@@ -51,7 +51,7 @@ class FormatTests(SynchronousTestCase):
         self.assertEqual(entry.text_html, "<p>All <b>of</b> it</p>")
         self.assertEqual(entry.published_at, 1_790_841_600.0)
         self.assertEqual(
-            entry.enclosures, (Enclosure("http://blog.example/a.mp3", "audio/mpeg", 1024),)
+            entry.enclosures, (ItemEnclosure("http://blog.example/a.mp3", "audio/mpeg", 1024),)
         )
 
     def test_atom(self) -> None:
@@ -148,7 +148,7 @@ class FormatTests(SynchronousTestCase):
         )
         self.assertEqual((first.text_html, first.published_at), ("<p>x</p>", 1_790_841_600.0))
         self.assertEqual(
-            first.enclosures, (Enclosure("http://blog.example/a.png", "image/png", 9),)
+            first.enclosures, (ItemEnclosure("http://blog.example/a.png", "image/png", 9),)
         )
         self.assertEqual((second.text_html, second.published_at), ("a &lt; b", None))
 
@@ -278,7 +278,7 @@ class BadDocumentTests(SynchronousTestCase):
             )
         )
         self.assertEqual(entry.link, "")
-        self.assertEqual(entry.enclosures, (Enclosure("http://a.example/b"),))
+        self.assertEqual(entry.enclosures, (ItemEnclosure("http://a.example/b"),))
 
     def test_refused(self) -> None:
         bomb = '<!DOCTYPE rss [<!ENTITY a "{}">]><rss><channel><title>&a;</title></channel></rss>'

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river import app
-from rsscloud_broker.apps.river.model import Arrival, Imported, InvalidFeed
+from rsscloud_broker.apps.river.model import Arrival, ImportedFeeds, InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_OUTLINES
 from rsscloud_broker.apps.river.options import RiverOptions
 from rsscloud_broker.apps.river.records import FeedRecord
@@ -344,11 +344,11 @@ class ListTests(SynchronousTestCase):
         for url in self.urls:
             self.house.topics.pages[url] = rss("one")
 
-    def load(self, body: str) -> Imported:
+    def load(self, body: str) -> ImportedFeeds:
         opml = f'<opml version="2.0"><head/><body>{body}</body></opml>'
         imported = self.house.result(self.river.import_opml(self.dave, opml.encode(), ""))
         self.house.pass_time(2)
-        assert isinstance(imported, Imported)
+        assert isinstance(imported, ImportedFeeds)
         return imported
 
     def refused(self, data: bytes) -> str:

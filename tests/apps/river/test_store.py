@@ -13,8 +13,15 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.apps.river import items_sql
-from rsscloud_broker.apps.river.model import Enclosure, Item, SubItem
-from rsscloud_broker.apps.river.records import Bounds, Document, Entry, FeedRecord, Offer, new_keys
+from rsscloud_broker.apps.river.model import Item, ItemEnclosure, SubItem
+from rsscloud_broker.apps.river.records import (
+    FeedRecord,
+    Offer,
+    ReadDocument,
+    ReadItem,
+    RiverBounds,
+    new_keys,
+)
 from rsscloud_broker.apps.river.schema import TABLES, item
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.database.threads import StoreThreads
@@ -24,13 +31,13 @@ from tests.postgresql import empty_database
 from tests.storage.test_plans import statements_of
 
 NOW = 1_790_683_200.5
-BOUNDS = Bounds(feeds=3, items=3, seconds=86_400.0)
-ENTRY = Entry(
+BOUNDS = RiverBounds(feeds=3, items=3, seconds=86_400.0)
+ENTRY = ReadItem(
     "guid",
     "A title \N{SNOWMAN}",
     "<p>text</p>",
     "http://blog.example/1",
-    (Enclosure("http://blog.example/a.mp3", "audio/mpeg", 12),),
+    (ItemEnclosure("http://blog.example/a.mp3", "audio/mpeg", 12),),
     (SubItem("one", items=(SubItem("two", "<b>x</b>", "http://blog.example/2"),)),),
     NOW - 60,
 )
@@ -63,8 +70,8 @@ class SQLiteTests(TestCase):
         assert isinstance(feed, FeedRecord)
         return feed
 
-    async def keep(self, feed: FeedRecord, *entries: Entry, way: str = "polled") -> Any:
-        document = Document("A blog", "http://blog.example/", (), entries)
+    async def keep(self, feed: FeedRecord, *entries: ReadItem, way: str = "polled") -> Any:
+        document = ReadDocument("A blog", "http://blog.example/", (), entries)
         return await self.store.store_document(
             feed.id, document, way, True, NOW, BOUNDS, {"title": document.title}
         )
@@ -124,8 +131,8 @@ class SQLiteTests(TestCase):
     async def test_bounds(self) -> None:
         feed, account = await self.add(), await self.account("dave")
         await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
-        await self.keep(feed, *(Entry(str(n)) for n in range(9)))
-        await self.keep(feed, Entry("new"))
+        await self.keep(feed, *(ReadItem(str(n)) for n in range(9)))
+        await self.keep(feed, ReadItem("new"))
         items = await self.store.items(account, None, 10)
         self.assertEqual([item.guid for item in items], ["new", "0", "1"])
         rows = [(f"http://x{n}.example/", "", *new_keys().values()) for n in range(4)]

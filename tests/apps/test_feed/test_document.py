@@ -8,19 +8,19 @@ from attrs import evolve
 from lxml import etree
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.test_feed.document import About, document_of, encode, in_words
-from rsscloud_broker.apps.test_feed.items import Item
+from rsscloud_broker.apps.test_feed.document import FeedInfo, document_of, encode, in_words
+from rsscloud_broker.apps.test_feed.items import TestItem
 from rsscloud_broker.wire.cloud import Cloud, clouds_of
 
 CLOUD = Cloud("broker.example", 5337, "/rsscloud/pleaseNotify", "", "http-post")
-ABOUT = About(
+ABOUT = FeedInfo(
     "http://broker.example/test/rss.xml",
     "http://broker.example/test",
     900,
     "http://broker.example/websub",
     CLOUD,
 )
-ITEMS = [Item(1_000_001_700, "urn:uuid:b"), Item(1_000_000_800, "urn:uuid:a")]
+ITEMS = [TestItem(1_000_001_700, "urn:uuid:b"), TestItem(1_000_000_800, "urn:uuid:a")]
 
 
 class DocumentTests(SynchronousTestCase):

@@ -14,7 +14,7 @@ from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.testing import FakeCallers, app_parts, caller_of
 from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire.http_dates import http_date
 from tests.apps.site import AppSite
 from tests.front_doors.exchange import Answer
@@ -30,7 +30,7 @@ class DoorTestCase(SynchronousTestCase):
         self.clock = Clock(QUARTER + 60)
         self.callers = FakeCallers()
         given: dict[str, Any] = {
-            "pages": Pages(),
+            "pages": PageRenderer(),
             "callers": self.callers,
             "clock": self.clock,
             "running": frozenset({"topic_page"}),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.test_feed.items import TABLES, Item, add_item, newest_items
+from rsscloud_broker.apps.test_feed.items import TABLES, TestItem, add_item, newest_items
 from rsscloud_broker.storage import migrate, open_database
 from tests.postgresql import empty_database
 
@@ -21,12 +21,12 @@ class SQLiteTests(SynchronousTestCase):
         with open_database(url) as conn:
             self.assertEqual(newest_items(conn, 3), ((), 0.0))
             for number in (5, 6, 7, 2):  # the clock was set back
-                add_item(conn, Item(number, f"urn:uuid:{number}"), 3)
+                add_item(conn, TestItem(number, f"urn:uuid:{number}"), 3)
         with open_database(url, writes=False) as conn:
             items, _ = newest_items(conn, 3)
             self.assertEqual([each.slot for each in items], [2, 7, 6])
             items, _ = newest_items(conn, 1)
-            self.assertEqual(items, (Item(2, "urn:uuid:2"),))
+            self.assertEqual(items, (TestItem(2, "urn:uuid:2"),))
 
     def test_each_is_later_than_the_one_before_it(self) -> None:
         url = self.new_url()
@@ -34,7 +34,7 @@ class SQLiteTests(SynchronousTestCase):
         times: list[float] = []
         with open_database(url) as conn:
             for slot in (900, 1800, *range(9, 90, 9), 1800, 2700):  # it was set back once
-                add_item(conn, Item(slot, f"urn:uuid:{len(times)}"), 3)
+                add_item(conn, TestItem(slot, f"urn:uuid:{len(times)}"), 3)
                 items, modified_at = newest_items(conn, 3)
                 times.append(modified_at)
                 self.assertLessEqual(len(items), 3)

@@ -37,7 +37,7 @@ from rsscloud_broker.testing import (
 )
 from rsscloud_broker.testing.parsing import parse_here
 from rsscloud_broker.web.assets import AssetsDoor
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from tests.core.house import Bus, FakeDiskSpace, change_detector
 from tests.web.accounts_site import AccountSite, Browser
 
@@ -86,7 +86,7 @@ class WritingTestCase(SynchronousTestCase):
             "jobs": FakeJobs(),
             "accounts": None,
             "callers": None,
-            "pages": Pages(),
+            "pages": PageRenderer(),
             "topics": FakeTopicView(),
             "web": self.web,
             "outbound": FakeOutbound(),
@@ -164,7 +164,7 @@ class SiteTestCase(WritingTestCase):
         self.dave = self._caller("dave")
 
     def _site(self, doors: Sequence[Any]) -> Any:
-        limits, pages = HTTPLimits(Http(), self.clock), Pages()
+        limits, pages = HTTPLimits(Http(), self.clock), PageRenderer()
         root = Root(doors, BROKER)
         return bounded_site(root, limits, Counters(), pages.error)
 

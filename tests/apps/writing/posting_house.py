@@ -20,7 +20,7 @@ from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.web.callers import Callers
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from tests.accounts.fixture import PATIENT, AccountHouse
 from tests.apps.writing.house import BROKER, WritingTestCase
 from tests.front_doors.exchange import FORM, Answer, Exchange, address, request_bytes
@@ -54,7 +54,7 @@ class PostingTestCase(WritingTestCase):
         self.writing = door._writing
         root = Root(app.front_doors, BROKER)
         limits = HTTPLimits(Http(trusted_proxies=(PROXY,)), self.clock)
-        self.factory = bounded_site(root, limits, Counters(), Pages().error)
+        self.factory = bounded_site(root, limits, Counters(), PageRenderer().error)
         self.dave, self.anna = self.caller("dave"), self.caller("anna")
         self.token = self.token_of("dave", "publish")
 

@@ -9,8 +9,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.writing.markup import (
     MAX_HTML,
     MAX_LINKS,
-    Content,
-    Link,
+    MarkupContent,
+    MarkupLink,
     TooMuchMarkup,
     medium_of,
     read_html,
@@ -50,7 +50,7 @@ class ReadTests(SynchronousTestCase):
 
     def test_title(self) -> None:
         content = read_html("<title>My &amp; title</title><category>4</category>Some text")
-        self.assertEqual(content, Content("Some text", "My & title"))
+        self.assertEqual(content, MarkupContent("Some text", "My & title"))
 
     def test_links(self) -> None:
         html = (
@@ -63,7 +63,10 @@ class ReadTests(SynchronousTestCase):
         self.assertEqual(content.text, "See this page, https://a.example/2, again and x, y open")
         self.assertEqual(
             content.links,
-            (Link("https://a.example/1", "this page"), Link("https://a.example/3", "open")),
+            (
+                MarkupLink("https://a.example/1", "this page"),
+                MarkupLink("https://a.example/3", "open"),
+            ),
         )
 
     def test_media(self) -> None:
@@ -77,12 +80,12 @@ class ReadTests(SynchronousTestCase):
         self.assertEqual(
             content.media,
             (
-                Link("https://a.example/small.jpg", "A b"),
-                Link("https://a.example/2.png", "P"),
-                Link("https://a.example/v.mp4", ""),
+                MarkupLink("https://a.example/small.jpg", "A b"),
+                MarkupLink("https://a.example/2.png", "P"),
+                MarkupLink("https://a.example/v.mp4", ""),
             ),
         )
-        self.assertEqual(content.links, (Link("https://a.example/page", "P"),))
+        self.assertEqual(content.links, (MarkupLink("https://a.example/page", "P"),))
 
     def test_depth_and_number_do_not_matter(self) -> None:
         self.assert_text("<div>" * 40_000 + "deep", "deep")

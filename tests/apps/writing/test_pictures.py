@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.writing.markup import Link
+from rsscloud_broker.apps.writing.markup import MarkupLink
 from rsscloud_broker.apps.writing.model import Enclosure, NewPost, OutlineItem, Post
 from rsscloud_broker.apps.writing.pictures import html_of, media_of, with_html, with_media
 
@@ -24,42 +24,46 @@ def stored(new: NewPost, media_type: str = "image/jpeg") -> Post:
 class MediaTests(SynchronousTestCase):
     def test_the_first_is_the_enclosure_and_others_are_items(self) -> None:
         new = with_media(
-            NewPost("x", items=(POINT,)), [Link(ONE, "A"), Link(TWO, ""), Link(ONE, "")]
+            NewPost("x", items=(POINT,)),
+            [MarkupLink(ONE, "A"), MarkupLink(TWO, ""), MarkupLink(ONE, "")],
         )
         self.assertEqual(new.enclosure_url, ONE)
         self.assertEqual(new.items, (POINT, OutlineItem("Picture", link=TWO)))
         self.assertEqual(
-            media_of(stored(new)), [("image", Link(ONE, "")), ("image", Link(TWO, ""))]
+            media_of(stored(new)), [("image", MarkupLink(ONE, "")), ("image", MarkupLink(TWO, ""))]
         )
 
     def test_captions(self) -> None:
-        new = with_media(NewPost("x"), [Link(ONE, "Sunset"), Link(TWO, "City")], captioned=True)
+        new = with_media(
+            NewPost("x"), [MarkupLink(ONE, "Sunset"), MarkupLink(TWO, "City")], captioned=True
+        )
         self.assertEqual(
             new.items, (OutlineItem("Sunset", link=ONE), OutlineItem("City", link=TWO))
         )
         self.assertEqual(
-            media_of(stored(new)), [("image", Link(ONE, "Sunset")), ("image", Link(TWO, "City"))]
+            media_of(stored(new)),
+            [("image", MarkupLink(ONE, "Sunset")), ("image", MarkupLink(TWO, "City"))],
         )
 
     def test_others_replace_them(self) -> None:
-        new = with_media(NewPost("x", items=(POINT,)), [Link(ONE, ""), Link(TWO, "")])
+        new = with_media(NewPost("x", items=(POINT,)), [MarkupLink(ONE, ""), MarkupLink(TWO, "")])
         self.assertEqual(with_media(new, []), NewPost("x", items=(POINT,)))
-        self.assertEqual(with_media(new, [Link(TWO, "")]).enclosure_url, TWO)
+        self.assertEqual(with_media(new, [MarkupLink(TWO, "")]).enclosure_url, TWO)
 
     def test_a_file_of_unknown_kind(self) -> None:
         post = stored(NewPost("x", enclosure_url="https://a.example/f"), "application/pdf")
-        self.assertEqual(media_of(post), [("", Link("https://a.example/f", ""))])
+        self.assertEqual(media_of(post), [("", MarkupLink("https://a.example/f", ""))])
 
 
 class HtmlTests(SynchronousTestCase):
     def test_round_trip(self) -> None:
         new = NewPost('One & <two>\n\n"three"', "Title", "https://a.example/", items=(POINT,))
-        new = with_media(new, [Link(ONE, ""), Link(TWO, 'A "b"')])
+        new = with_media(new, [MarkupLink(ONE, ""), MarkupLink(TWO, 'A "b"')])
         post = stored(new)
         self.assertEqual(with_html(post.as_new(), html_of(post), media_of(post)), new)
 
     def test_an_editor_removes_a_picture(self) -> None:
-        post = stored(with_media(NewPost("x"), [Link(ONE, ""), Link(TWO, "")]))
+        post = stored(with_media(NewPost("x"), [MarkupLink(ONE, ""), MarkupLink(TWO, "")]))
         changed = with_html(post.as_new(), f'y <img src="{TWO}">', media_of(post))
         self.assertEqual(changed, NewPost("y", enclosure_url=TWO))
 

@@ -10,7 +10,7 @@ from attrs import evolve
 from twisted.internet import reactor
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.client.feed_requests import Answer
+from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.commands.doctor_checks import Patient, Result
 from rsscloud_broker.config import Config
@@ -30,7 +30,7 @@ class DoctorTestCase(TestCase):
         self.doors = frozenset({"doctor"})
         self.asked: list[tuple[str, Mapping[str, str]]] = []
 
-    async def ask(self, url: str, headers: Mapping[str, str]) -> Answer:
+    async def ask(self, url: str, headers: Mapping[str, str]) -> FeedAnswer:
         """Answer a request of the doctor; tests override it."""
         self.asked.append((url, headers))
         raise ClientError(f"{url}: no connection")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from email.utils import formatdate
 
-from rsscloud_broker.client.feed_requests import Answer
+from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.commands.doctor_checks import network
 from rsscloud_broker.config import Egress, Metrics
 from rsscloud_broker.outbound import resolver
@@ -18,10 +18,10 @@ THERE = "http://time.example/"
 class ClockTests(DoctorTestCase):
     headers: Mapping[str, str] | None = None
 
-    async def ask(self, url: str, headers: Mapping[str, str]) -> Answer:
+    async def ask(self, url: str, headers: Mapping[str, str]) -> FeedAnswer:
         if self.headers is None:
             return await super().ask(url, headers)
-        return Answer(url, 200, self.headers, at=self.clock.wall_seconds())
+        return FeedAnswer(url, 200, self.headers, at=self.clock.wall_seconds())
 
     async def test_differences(self) -> None:
         for seconds, expected in ((0, "ok"), (-60, "warn"), (60, "warn"), (4000, "fail")):

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from rsscloud_broker.client.feed_requests import Answer
+from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.commands.doctor_checks import outside
 from rsscloud_broker.config import Http, Metrics
@@ -50,7 +50,7 @@ class OutsideTestCase(DoctorTestCase):
                 filter(None, (headers.get("X-Forwarded-For"), "198.51.100.7"))
             ),
         }
-        self.answer: Answer | Exception | None = None
+        self.answer: FeedAnswer | Exception | None = None
         self.patch(outside, "_unreachable", lambda _: [])
 
     def through_nginx(self, headers: Mapping[str, str]) -> Mapping[str, str]:
@@ -58,7 +58,7 @@ class OutsideTestCase(DoctorTestCase):
         hops = ", ".join(filter(None, (headers.get("X-Forwarded-For"), "198.51.100.7")))
         return {**DIRECT, "client": "198.51.100.7", "forwarded_for": hops}
 
-    async def ask(self, url: str, headers: Mapping[str, str]) -> Answer:
+    async def ask(self, url: str, headers: Mapping[str, str]) -> FeedAnswer:
         self.asked.append((url, headers))
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -67,7 +67,7 @@ class OutsideTestCase(DoctorTestCase):
         parts = urlsplit(url)
         self.assertEqual(parts.path.removeprefix(urlsplit(self.config.address).path), PATH)
         body = self.service.answer(dict(parse_qsl(parts.query)), self.arrived(headers))
-        return Answer(url, 200 if body else 404, {}, body or b"")
+        return FeedAnswer(url, 200 if body else 404, {}, body or b"")
 
     async def through(self, **facts: str) -> list[tuple[str, str, str]]:
         """The results of both checks of a request that arrives in this way."""
@@ -96,13 +96,13 @@ class ArrivalTests(OutsideTestCase):
         nginx = {"server": "nginx"}
         url = f"https://broker.example{PATH}"
         for answer, reason in (
-            (Answer(url, 404, nginx), "status 404, by nginx, so another program"),
-            (Answer(url, 502, nginx), "the proxy cannot reach the broker"),
+            (FeedAnswer(url, 404, nginx), "status 404, by nginx, so another program"),
+            (FeedAnswer(url, 502, nginx), "the proxy cannot reach the broker"),
             (
-                Answer(url, 301, {"location": f"https://www.broker.example{PATH}?x=1"}),
+                FeedAnswer(url, 301, {"location": f"https://www.broker.example{PATH}?x=1"}),
                 "redirected to https://www.broker.example; if that is right, set public_url",
             ),
-            (Answer(url, 200, {}, b"<html>"), "not one of a broker's self-test"),
+            (FeedAnswer(url, 200, {}, b"<html>"), "not one of a broker's self-test"),
             (ClientError("certificate verify failed"), "certificate verify failed"),
         ):
             self.answer = answer

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.delivery.notifiers.calling import call
 from rsscloud_broker.delivery.notifiers.recording import MAX_HEADERS, MAX_VALUE
-from rsscloud_broker.delivery.notifiers.websub import WebSubNotifier, WebSubOptions
+from rsscloud_broker.delivery.notifiers.websub import WebSubNotifier, WebSubNotifierOptions
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.model import Callback, Content, Exchange, Notification
@@ -61,7 +61,7 @@ class RecordingTests(SynchronousTestCase):
 
     def test_secrets_are_hidden(self) -> None:
         answer = evolve(reply(500), headers={"set-cookie": "session=sesame", "server": "x"})
-        notifier = WebSubNotifier(FakeOutbound(otherwise=answer), WebSubOptions())
+        notifier = WebSubNotifier(FakeOutbound(otherwise=answer), WebSubNotifierOptions())
         notification = Notification(
             "http://feeds.example/rss.xml",
             Callback(URL, "websub"),

@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.delivery.notifiers import WebSubNotifier, WebSubOptions
+from rsscloud_broker.delivery.notifiers import WebSubNotifier, WebSubNotifierOptions
 from rsscloud_broker.delivery.notifiers.websub import RETRIES
 from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import INotifier, IOutbound, OutboundReply, OutboundRequest
@@ -33,7 +33,7 @@ def repeats(request: OutboundRequest) -> OutboundReply:
 
 
 def notifier(case: TestCase, outbound: IOutbound) -> INotifier:
-    return WebSubNotifier(outbound, WebSubOptions())
+    return WebSubNotifier(outbound, WebSubNotifierOptions())
 
 
 class WebSubContractTests(make_notifier_tests(notifier, repeats)):  # type: ignore[misc] # made at run time
@@ -43,7 +43,7 @@ class WebSubContractTests(make_notifier_tests(notifier, repeats)):  # type: igno
 class WebSubTestCase(SynchronousTestCase):
     def setUp(self) -> None:
         self.outbound = FakeOutbound(otherwise=repeats)
-        self.notifier = WebSubNotifier(self.outbound, WebSubOptions())
+        self.notifier = WebSubNotifier(self.outbound, WebSubNotifierOptions())
 
     @property
     def request(self) -> OutboundRequest:
@@ -228,7 +228,7 @@ class DeliveryTests(WebSubTestCase):
         for method in ("sha1", "sha256", "sha384", "sha512"):
             digest = hmac.new(b"s", BODY, method).hexdigest()
             self.notify(secret="s", method=method)
-            self.notifier = WebSubNotifier(self.outbound, WebSubOptions(signature=method))
+            self.notifier = WebSubNotifier(self.outbound, WebSubNotifierOptions(signature=method))
             self.notify(secret="s")
             for request in self.outbound.requests[-2:]:
                 self.assertEqual(request.headers["x-hub-signature"], f"{method}={digest}")
@@ -294,7 +294,7 @@ class DenialTests(WebSubTestCase):
 class ScheduleTests(SynchronousTestCase):
     def test_by_default(self) -> None:
         """Retries back off up to six hours, and failures never drop a subscription."""
-        notifier = WebSubNotifier(FakeOutbound(), WebSubOptions())
+        notifier = WebSubNotifier(FakeOutbound(), WebSubNotifierOptions())
         self.assertEqual(notifier.retries, (5, 30, 120, 600, 1800, 7200, 21600))
         self.assertEqual(notifier.retries, RETRIES)
         self.assertIsNone(notifier.drop_after_failures)

@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.errors import TopicEnded, TopicUnreadable, Unavailable
+from rsscloud_broker.errors import EndedTopic, TopicUnreadable, Unavailable
 from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.model import NO_VALIDATORS, Content, Need, Validators
 from rsscloud_broker.model.administration import Block
@@ -141,7 +141,7 @@ class RuleTests(ReadingTestCase):
             "/broken": page(503),
         }
         self.assertEqual((await self.fetch("/moved")).moved_to, self.url())
-        self.assertIsInstance(await self.refused("/gone"), TopicEnded)
+        self.assertIsInstance(await self.refused("/gone"), EndedTopic)
         self.assertTrue((await self.refused("/not")).lasting)
         self.assertFalse((await self.refused("/broken")).lasting)
 

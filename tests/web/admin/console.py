@@ -19,7 +19,7 @@ from rsscloud_broker.plugins import bundled
 from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.util.threads import Workers
 from rsscloud_broker.web.callers import Callers
-from rsscloud_broker.web.pages import Pages
+from rsscloud_broker.web.pages import PageRenderer
 from tests.accounts.fixture import PATIENT, AccountHouse
 from tests.core.house import DAY, FEED, NOW, BrokerTestCase
 from tests.front_doors.exchange import Answer
@@ -75,7 +75,7 @@ class ConsoleCase(BrokerTestCase):
         verbs.following.startService()
         self.addCleanup(verbs.following.stopService)
         self.people = AccountHouse(self, PATIENT)
-        pages = Pages(lambda: root.pages, verbs.following)
+        pages = PageRenderer(lambda: root.pages, verbs.following)
         parts = front_door_parts(
             broker=self.broker,
             pages=pages,
