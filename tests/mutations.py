@@ -490,10 +490,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A content that was read just before a change is sent for hours after it.",
     ),
     Mutation(
-        "delivery/contents.py",
-        "while self._size > self._cache_bytes:",
+        "util/caches.py",
+        "while self.size > self._most:",
         "while False:",
-        "delivery.test_contents",
+        "util.test_byte_limited_cache delivery.test_contents",
         "Contents fill the memory.",
     ),
     Mutation(

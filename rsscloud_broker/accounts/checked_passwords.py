@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 
 from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.interfaces import IClock, StoredPassword
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 
 #: Seconds for which a password is remembered that is kept elsewhere, since the broker does not
 #: learn when it changes.

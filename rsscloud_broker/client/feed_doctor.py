@@ -33,7 +33,7 @@ from rsscloud_broker.errors import DocumentFault, OwnAddress, Refused, TooMany, 
 from rsscloud_broker.interfaces import FeedReport, Finding, IClock, IFeedDoctor, Parsing
 from rsscloud_broker.model import host_of
 from rsscloud_broker.policy.addresses import bucket_of
-from rsscloud_broker.util.together import together
+from rsscloud_broker.util.deferreds import gather
 
 #: The deadlines in seconds: for all requests for the feed, and for each cloud or hub.
 FEED_SECONDS: Final = 20.0
@@ -91,7 +91,7 @@ class Examination:
             found += filter(None, own)
             found += stranger_findings(services, own, self.broker)
             others = [service for service, ours in zip(services, own, strict=True) if ours is None]
-        found += await together([self._asked(service) for service in others])
+        found += await gather([self._asked(service) for service in others])
         found += subscriber_findings(fetches, judgement, self.broker)
         return FeedReport(url, tuple(found))
 

@@ -51,6 +51,7 @@ from rsscloud_broker.sinks.mirror import Mirror
 from rsscloud_broker.storage import Pulse
 from rsscloud_broker.util.clock import WallClockWatch
 from rsscloud_broker.web.assets import AssetsDoor
+from rsscloud_broker.web.pages import PageRenderer
 
 #: What the mirror uses of a broker; see ``SinkParts``.
 _NEEDS_OF_MIRROR = ("bus", "clock", "in_thread", "public_directory", "store")

@@ -13,7 +13,7 @@ from typing import Final
 from rsscloud_broker.core.waiting_checks import WaitingChecks
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model.work import FetchRecord
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
 
 #: Seconds until a topic is fetched that was asked for during each of two fetches.

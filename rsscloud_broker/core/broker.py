@@ -51,7 +51,7 @@ from rsscloud_broker.model.work import Told
 from rsscloud_broker.policy.access import Access
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.rate_limits import Admission
-from rsscloud_broker.util.together import together
+from rsscloud_broker.util.deferreds import gather
 from rsscloud_broker.util.urls import normal_form
 
 #: What a publisher is told when too many topics wait to be fetched, and for how many seconds.
@@ -224,7 +224,7 @@ class Broker:
             with self._refusals_of_ping(url, source):
                 self._admission.ping(source)
         topics = tuple(dict.fromkeys(map(normal_form, urls)))
-        found = await together([self._problem_of(url, source) for url in topics])
+        found = await gather([self._problem_of(url, source) for url in topics])
         problems = dict(zip(topics, found, strict=True))
         allowed = [url for url, problem in problems.items() if isinstance(problem, str)]
         for url, problem in problems.items():
@@ -233,7 +233,7 @@ class Broker:
         if not allowed:
             raise next(problem for problem in found if isinstance(problem, Refused))
         told = Told(Way.WEBSUB, origin)
-        stored = await together([self._announced(url, source, told) for url in allowed])
+        stored = await gather([self._announced(url, source, told) for url in allowed])
         if not any(stored):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
         notes = {url: note_of(url, problem) for url, problem in problems.items() if problem}

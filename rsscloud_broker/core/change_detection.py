@@ -40,7 +40,7 @@ from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import UNTOLD, Check, CheckState, FetchRecord, Told
 from rsscloud_broker.policy.addresses import bucket_of
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
 
 T = TypeVar("T")

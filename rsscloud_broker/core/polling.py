@@ -27,7 +27,7 @@ from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import TopicStatus, host_of
 from rsscloud_broker.model.work import PollPlan
 from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from rsscloud_broker.wire.feed_summary import hints_of

@@ -7,7 +7,7 @@ from typing import Final
 
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Ping
-from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.caches import TimedCache
 
 #: How many pings are shown.
 RECENT: Final = 10
@@ -22,7 +22,7 @@ class RecentPings:
     def __init__(self, store: IStore, clock: IClock) -> None:
         self._store = store
         self._clock = clock
-        self._newest: Remembering[None, Sequence[Ping]] = Remembering(self._read, clock, FRESH, 1)
+        self._newest: TimedCache[None, Sequence[Ping]] = TimedCache(self._read, clock, FRESH, 1)
 
     async def newest(self) -> Sequence[Ping]:
         """The newest pings, newest first; the same tuple until the store is read again.

@@ -24,7 +24,7 @@ from rsscloud_broker.model.ways import Way
 from rsscloud_broker.policy.access import refusal
 from rsscloud_broker.policy.host_limiter import HostQuota
 from rsscloud_broker.policy.limiter import FairLimiter, Turn
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.urls import normal_form
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IClock, IStore, ITopicView
 from rsscloud_broker.model import Ping, Topic, TopicOverview, TopicStatus, TopicSummary
-from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
 
 #: Seconds for which an overview of a topic and a page of pings are remembered.
@@ -32,9 +32,9 @@ class TopicView:
     def __init__(self, store: IStore, clock: IClock) -> None:
         self._store = store
         self._clock = clock
-        self._overviews = Remembering(self._read_overview, clock, FRESH, OVERVIEWS)
-        self._pages = Remembering(self._read_pings, clock, FRESH, PAGES)
-        self._parts = Remembering(self._read_part, clock, LIST_FRESH, PARTS)
+        self._overviews = TimedCache(self._read_overview, clock, FRESH, OVERVIEWS)
+        self._pages = TimedCache(self._read_pings, clock, FRESH, PAGES)
+        self._parts = TimedCache(self._read_part, clock, LIST_FRESH, PARTS)
         # The store reads one part of the list at a time, whatever parts strangers ask for.
         self._reading = DeferredLock()
 

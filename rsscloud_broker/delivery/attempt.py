@@ -11,7 +11,7 @@ from rsscloud_broker.delivery.dispatch import Job
 from rsscloud_broker.interfaces import IDirectNotifier, INotifier
 from rsscloud_broker.model import Content, Notification, Outcome, Subscription
 from rsscloud_broker.model.work import Delivery
-from rsscloud_broker.util.direct import BreakOff, nothing_to_break_off, tell
+from rsscloud_broker.util.deferreds import BreakOff, nothing_to_break_off, run_with_callback
 
 #: Called once, when an attempt is over, with what to store.  A delivery that has neither an
 #: outcome nor a ``retry_at`` changes nothing.
@@ -134,7 +134,7 @@ def begin_by(notifier: INotifier) -> Begin:
         outcome: Outcome = await notifier.notify(notification)
         return outcome
 
-    return lambda notification, done: tell(notify(notification), done)
+    return lambda notification, done: run_with_callback(notify(notification), done)
 
 
 def notification_of(subscription: Subscription, content: Content | None) -> Notification:

@@ -50,7 +50,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IBlocks, IClock, INotifier
 from rsscloud_broker.model import Callback, Content, Denial, Outcome, Subscription
 from rsscloud_broker.model.work import Delivery
-from rsscloud_broker.util.direct import BreakOff, tell
+from rsscloud_broker.util.deferreds import BreakOff, run_with_callback
 
 #: Seconds until an attempt that was not made, or was interrupted, is made again.
 SOON = 5.0
@@ -261,11 +261,11 @@ class Attempts:
         subscription, content = attempt.subscription, attempt.content
         protocol = subscription.callback.protocol
         if subscription.ended:
-            return tell(self._deny(self._notifiers[protocol], subscription), called)
+            return run_with_callback(self._deny(self._notifiers[protocol], subscription), called)
         if not subscription.wants_content:
             content = None
         elif content is None:
-            return tell(self._notify_of_newest(attempt), called)
+            return run_with_callback(self._notify_of_newest(attempt), called)
         else:
             self._count_sending(attempt, content)
         return self._beginner(protocol)(notification_of(subscription, content), called)

@@ -7,8 +7,6 @@ content of a topic, the topic is fetched again.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from attrs import define, field
 from twisted.internet.defer import Deferred, DeferredLock
 
@@ -16,7 +14,7 @@ from rsscloud_broker.delivery.carried import ContentsUnderWay
 from rsscloud_broker.events import ContentRequested
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model import Content
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict, ByteLimitedCache
 
 #: How many topics the time of the last request for a fetch is remembered of, and the seconds
 #: until another fetch of the same topic is requested.
@@ -36,12 +34,15 @@ class Contents:
     # How many bytes of contents are cached.
     _cache_bytes: int = 8 * 1024 * 1024
     under_way: ContentsUnderWay = field(factory=ContentsUnderWay)
-    _size: int = field(default=0, init=False)
-    _cached: OrderedDict[str, Content] = field(factory=OrderedDict, init=False)
+    _cached: ByteLimitedCache[str, Content] = field(init=False)
     _changes: int = field(default=0, init=False)
     # One read at a time: many contents on their way from the store would fill the memory.
     _read_lock: DeferredLock = field(factory=DeferredLock, init=False)
     _asked: BoundedDict[str, float] = field(factory=lambda: BoundedDict(MAX_ASKED), init=False)
+
+    def __attrs_post_init__(self) -> None:
+        most = self._cache_bytes
+        self._cached = ByteLimitedCache(most, most, lambda content: len(content.body))
 
     async def newest(self, topic: str) -> Content | None:
         """The newest content of a topic.
@@ -49,30 +50,24 @@ class Contents:
         :returns: None if the store does not keep it; the topic will be fetched then.
         :raises Unavailable: the store cannot be used.
         """
-        content = self._cached_content(topic)
+        content = self._cached.get(topic)
         if content is None:
             content = await self._read_lock.run(self._read, topic)
         if content is None:
             await self._request_fetch(topic)
         return content
 
-    def _cached_content(self, topic: str) -> Content | None:
-        content = self._cached.get(topic)
-        if content is not None:
-            self._cached.move_to_end(topic)
-        return content
-
     def _read(self, topic: str) -> Deferred[Content | None]:
         return Deferred.fromCoroutine(self._read_unless_cached(topic))
 
     async def _read_unless_cached(self, topic: str) -> Content | None:
-        content = self._cached_content(topic)  # another caller may have read it meanwhile
+        content = self._cached.get(topic)  # another caller may have read it meanwhile
         if content is not None:
             return content
         changes = self._changes
         content = await self._store.newest_content(topic)
         if content is not None and changes == self._changes:  # else it may be outdated
-            self._cache(topic, content)
+            self._cached.keep(topic, content)
         return content
 
     async def _request_fetch(self, topic: str) -> None:
@@ -93,18 +88,9 @@ class Contents:
     def forget(self, topic: str) -> None:
         """Remove a topic that has changed from the cache."""
         self._changes += 1
-        old = self._cached.pop(topic, None)
-        self._size -= 0 if old is None else len(old.body)
+        self._cached.drop(topic)
 
     def forget_all(self) -> None:
         """Empty the cache, since topics may have changed on other nodes."""
         self._changes += 1
         self._cached.clear()
-        self._size = 0
-
-    def _cache(self, topic: str, content: Content) -> None:
-        self._cached[topic] = content
-        self._size += len(content.body)
-        while self._size > self._cache_bytes:
-            _, oldest = self._cached.popitem(last=False)
-            self._size -= len(oldest.body)

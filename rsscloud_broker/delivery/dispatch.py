@@ -30,7 +30,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.delivery.pace import AdaptiveWindow
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 
 #: The most slots that one host can earn.
 MOST_PER_HOST = 16

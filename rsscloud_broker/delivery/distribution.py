@@ -53,7 +53,7 @@ from rsscloud_broker.events import (
 from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 from rsscloud_broker.model.work import Fanout
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 
 #: Seconds for which changes of circuit breakers are collected before they are stored; and until

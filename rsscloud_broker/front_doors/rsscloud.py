@@ -60,8 +60,8 @@ from rsscloud_broker.interfaces import (
     SoapService,
 )
 from rsscloud_broker.model import Intent
-from rsscloud_broker.util.bounded_dict import BoundedDict
-from rsscloud_broker.util.together import together
+from rsscloud_broker.util.caches import BoundedDict
+from rsscloud_broker.util.deferreds import gather
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.origin import BadOrigin
@@ -377,7 +377,7 @@ async def _any_of(attempts: Iterable[Coroutine[Any, Any, BadRegistration | None]
     :raises Limited: a limit on requests refused at least one attempt.
     :raises BadRegistration: none succeeded; this is the first error.
     """
-    problems = await together(attempts)
+    problems = await gather(attempts)
     limited = [problem for problem in problems if isinstance(problem, Limited)]
     if limited:
         raise limited[0]

@@ -14,7 +14,7 @@ from typing import Final
 
 from twisted.internet.interfaces import IReactorTime
 
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 
 #: How many names are kept; those go first that were not used for longest.
 KEPT: Final = 20_000

@@ -30,7 +30,7 @@ from twisted.internet.ssl import (
 from twisted.protocols.tls import TLSMemoryBIOProtocol
 from zope.interface import implementer
 
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.urls import is_address
 
 #: How many hosts the last session is kept of, some kilobytes each; and how many called hosts are

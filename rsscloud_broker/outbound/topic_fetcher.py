@@ -33,7 +33,7 @@ from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
 from rsscloud_broker.outbound.urls import check_circle, redirected
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.wire.feed import xml_redirect
 from rsscloud_broker.wire.http_dates import freshness, http_date
 from rsscloud_broker.wire.text import in_bytes

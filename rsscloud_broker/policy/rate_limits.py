@@ -35,7 +35,7 @@ from rsscloud_broker.errors import CallbackFailed, TooMany
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Intent, host_of
 from rsscloud_broker.policy.addresses import MAX_SOURCES, address_of, bucket_of
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 
 #: How many buckets that are not full a rate limit keeps.
 MAX_KEYS = 100_000

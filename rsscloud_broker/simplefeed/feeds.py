@@ -32,8 +32,7 @@ from rsscloud_broker.simplefeed.entries import EntryLink
 from rsscloud_broker.simplefeed.log import EntryRange, LogDocument, LogState
 from rsscloud_broker.simplefeed.markers import InThread
 from rsscloud_broker.simplefeed.pruning import Pruned
-from rsscloud_broker.util.bounded_dict import BoundedDict
-from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.caches import BoundedDict, TimedCache
 
 #: For so many seconds a recent document is served without a look at the log, unless somebody says
 #: that it has changed.  Another process may have appended to the log.
@@ -102,7 +101,7 @@ class Feeds:
         self._in_thread = in_thread
         self._urls = urls
         self._links = links
-        self._recent = Remembering(self._look, clock, FRESH, REMEMBERED)
+        self._recent = TimedCache(self._look, clock, FRESH, REMEMBERED)
         self._written: BoundedDict[str, Written | None] = BoundedDict(REMEMBERED)
         # Of how many logs it is known that they have changed.
         self._changed: BoundedDict[str, bool] = BoundedDict(1000)

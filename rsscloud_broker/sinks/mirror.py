@@ -35,7 +35,7 @@ from rsscloud_broker.sinks.files import records_in
 from rsscloud_broker.sinks.late_copies import FIRST_PAUSE, LONGEST_PAUSE, LateCopies
 from rsscloud_broker.util.atomic_files import Copy, Draft, is_version
 from rsscloud_broker.util.backoff import backoff
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
 
 #: How many documents are compared with the disk at a time.

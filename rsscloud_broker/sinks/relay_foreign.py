@@ -32,8 +32,8 @@ from rsscloud_broker.sinks.relay_calls import (
     message_of,
 )
 from rsscloud_broker.util.backoff import backoff
-from rsscloud_broker.util.bounded_dict import BoundedDict
-from rsscloud_broker.util.together import together
+from rsscloud_broker.util.caches import BoundedDict
+from rsscloud_broker.util.deferreds import gather
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.origin import has_passed
@@ -148,7 +148,7 @@ class ForeignClouds:
             if self._is_foreign(destination, ping)
         )
         # How many clouds and hubs of one feed are pinged.
-        await together(self._tell(each, ping, topic) for each in islice(foreign, 3))
+        await gather(self._tell(each, ping, topic) for each in islice(foreign, 3))
 
     def _is_foreign(self, destination: Destination, ping: Ping) -> bool:
         url = destination.url

@@ -35,7 +35,7 @@ from rsscloud_broker.model.shared import RelayProgress
 from rsscloud_broker.sinks.relay_calls import RelayAnswer
 from rsscloud_broker.sinks.relay_waiting import WaitingPings
 from rsscloud_broker.util.backoff import backoff
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 from rsscloud_broker.wire.origin import has_passed
 

@@ -21,7 +21,7 @@ from rsscloud_broker.interfaces import (
     RoutesOnly,
 )
 from rsscloud_broker.model import Ping
-from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import moment, strangers
@@ -87,7 +87,7 @@ class _FrontPage:
         self._shows_pings = options.recent_pings
         self._slots = slots
         # Seconds for which the page is remembered for strangers.
-        self._for_strangers = Remembering(self._rendered, parts.clock, 1.0, 1)
+        self._for_strangers = TimedCache(self._rendered, parts.clock, 1.0, 1)
 
     async def answer(self, request: Request) -> Answer:
         """The front page, for whoever looks at it."""

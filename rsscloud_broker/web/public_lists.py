@@ -40,7 +40,7 @@ from rsscloud_broker.interfaces import (
     RoutesOnly,
 )
 from rsscloud_broker.model import Ping, TopicSummary
-from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, dated, strangers
@@ -86,7 +86,7 @@ class PublicListsDoor(RoutesOnly):
         self._public_url = parts.public_url
         self._lists_topics = options.topics
         self._running = parts.running
-        self._changes = Remembering(self._changes_page, parts.clock, _FRESH, _PAGES)
+        self._changes = TimedCache(self._changes_page, parts.clock, _FRESH, _PAGES)
 
     def routes(self) -> Sequence[Route]:
         routes = [Route("/changes", "GET", Answers(self._show_changes))]

@@ -24,7 +24,7 @@ from rsscloud_broker.interfaces import (
     Route,
     RoutesOnly,
 )
-from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web import plots
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
@@ -55,9 +55,9 @@ class StatsDoor(RoutesOnly):
     def __init__(self, options: StatsOptions, parts: FrontDoorParts) -> None:
         self._shows_busiest = options.most_pinged
         self._parts = parts
-        self._drawn = Remembering(self._draw, parts.clock, KEPT, len(PERIODS))
-        self._page = Remembering(self._make_page, parts.clock, KEPT, len(PERIODS))
-        self._json = Remembering(self._make_json, parts.clock, KEPT, len(PERIODS))
+        self._drawn = TimedCache(self._draw, parts.clock, KEPT, len(PERIODS))
+        self._page = TimedCache(self._make_page, parts.clock, KEPT, len(PERIODS))
+        self._json = TimedCache(self._make_json, parts.clock, KEPT, len(PERIODS))
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -66,7 +66,7 @@ class StatsDoor(RoutesOnly):
         ]
 
     def _answer_with(
-        self, kept: Remembering[Period, Answer]
+        self, kept: TimedCache[Period, Answer]
     ) -> Callable[[Request], Awaitable[Answer]]:
         async def respond(request: Request) -> Answer:
             name = parameter(request, "period") or "day"

@@ -41,7 +41,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
 from rsscloud_broker.web.log_lines import line_of
@@ -105,7 +105,7 @@ class TopicPageDoor(RoutesOnly):
         self._topics = parts.topics
         self._log = parts.event_log
         self._disclosure = parts.disclosure
-        self._entries = Remembering(self._read_entries, parts.clock, _FRESH, _TOPICS)
+        self._entries = TimedCache(self._read_entries, parts.clock, _FRESH, _TOPICS)
         self._us = Us(parts.public_url, "rsscloud" in parts.running, parts.has_hub)
         self._has_log_page = "event_log" in parts.running
 

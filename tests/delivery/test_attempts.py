@@ -27,7 +27,7 @@ from rsscloud_broker.model import Callback, Content, Lease, Notification, Outcom
 from rsscloud_broker.model.work import Delivery, HostState
 from rsscloud_broker.testing import RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
-from rsscloud_broker.util.direct import BreakOff, Done
+from rsscloud_broker.util.deferreds import BreakOff, Done
 from tests.delivery.engine import FEED, NO_ANSWER, NOW, REFUSED, ScriptedNotifier
 
 HOST = "reader.example"

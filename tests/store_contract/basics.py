@@ -26,7 +26,7 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, Delivery, Fanout, Swept, SweptSubscription
-from rsscloud_broker.util.together import together
+from rsscloud_broker.util.deferreds import gather
 from tests.storage.waiting import waiting_checks
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ async def at_once(asked: Iterable[Awaitable[T]]) -> list[T]:
     async def waited(one: Awaitable[T]) -> T:
         return await one
 
-    return await together([waited(one) for one in list(asked)])
+    return await gather([waited(one) for one in list(asked)])
 
 
 class RecordsContract(TestCase):

@@ -39,8 +39,8 @@ from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.model.work import MAX_HISTORY_URL
 from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
 from rsscloud_broker.simplefeed.feeds import FRESH, DocumentGone, Feeds, Filed, Written
+from rsscloud_broker.util.caches import ByteLimitedCache
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web.kept_answers import KeptAnswers
 from rsscloud_broker.wire.links import hub_and_self
 from rsscloud_broker.wire.text import clean
 
@@ -175,7 +175,9 @@ class EventDocuments(Answers):
         self._in_thread = in_thread
         self._public_url = public_url
         self._has_hub = has_hub
-        self._cache: KeptAnswers[Key, ReadyDocument] = KeptAnswers(BYTES, LARGEST)
+        self._cache: ByteLimitedCache[Key, ReadyDocument] = ByteLimitedCache(
+            BYTES, LARGEST, lambda ready: ready.size
+        )
 
     def changed(self, names: Sequence[str]) -> None:
         """Say that logs have new entries."""

@@ -16,8 +16,8 @@ from attrs import frozen
 
 from rsscloud_broker.apps.hosting.rows import Served, StoredFile
 from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.util.caches import ByteLimitedCache
 from rsscloud_broker.web.feed_answers import FeedAnswers
-from rsscloud_broker.web.kept_answers import KeptAnswers
 
 #: How many bytes are kept, and the most of one file.
 BYTES, LARGEST = 32 * 1024 * 1024, 4 * 1024 * 1024
@@ -61,7 +61,9 @@ class Cache:
         self._present = present
         self._answers = answers
         self._clock = clock
-        self._entries: KeptAnswers[Key, CachedFile] = KeptAnswers(BYTES, LARGEST)
+        self._entries: ByteLimitedCache[Key, CachedFile] = ByteLimitedCache(
+            BYTES, LARGEST, lambda file: file.size
+        )
         self._changing: Counter[Key] = Counter()
         self._reads: dict[Key, object] = {}
 

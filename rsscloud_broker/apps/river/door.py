@@ -39,7 +39,7 @@ from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
 from rsscloud_broker.http.requests import body_of, client_address, header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
 from rsscloud_broker.interfaces.plugins import RoutesOnly
-from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.hub_calls import callback_key, confirmed, hub_call
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.websub import BadRequest
@@ -80,7 +80,7 @@ class RiverDoor(RoutesOnly):
         self._clock = parts.clock
         self._public_url = parts.public_url
         self._in_thread = parts.in_thread
-        self._public: Remembering[str, bytes] = Remembering(
+        self._public: TimedCache[str, bytes] = TimedCache(
             self._make_river_js, parts.clock, REMEMBERED_SECONDS, REMEMBERED
         )
 

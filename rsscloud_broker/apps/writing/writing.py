@@ -7,7 +7,6 @@ leaves all of it or nothing.  Two changes at the same moment are made one after 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -43,6 +42,7 @@ from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.uploads import Uploads
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.feed_answers import later_second
 
@@ -96,7 +96,9 @@ class Writing:
         self._changes = PerMinuteLimit(parts.clock, per_minute, "changes of messages")
         self._upload_pace = PerMinuteLimit(parts.clock, per_minute, "uploads")
         self._locks: dict[int, DeferredLock] = {}  # by account, of which there are never many
-        self._kept: OrderedDict[int, tuple[int, Mapping[str, WrittenFeed]]] = OrderedDict()
+        self._kept: BoundedDict[int, tuple[int, Mapping[str, WrittenFeed]]] = BoundedDict(
+            100  # How many authors' feeds are kept in memory.
+        )
 
     def feed_url(self, name: str) -> str:
         """The URL of the RSS feed of an account."""
@@ -166,10 +168,6 @@ class Writing:
 
     def _keep(self, author: Author, feeds: Mapping[str, WrittenFeed]) -> None:
         self._kept[author.account_id] = (author.version, feeds)
-        self._kept.move_to_end(author.account_id)
-        # How many authors' feeds are kept in memory.
-        if len(self._kept) > 100:
-            self._kept.popitem(last=False)
 
     # --- writing
 
@@ -370,7 +368,7 @@ class Writing:
             await self._publisher.remove(
                 feeds[-1], reason, lambda conn: forget(conn, account_id), ""
             )
-        self._kept.pop(account_id, None)
+        self._kept.pop(account_id, (-1, {}))
         self._locks.pop(account_id, None)
         await self.kept_files.sweep()
 

@@ -22,7 +22,7 @@ from rsscloud_broker.interfaces import (
     OutboundRequest,
 )
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
-from rsscloud_broker.util.direct import BreakOff, Done, tell, told
+from rsscloud_broker.util.deferreds import BreakOff, Done, from_callback, run_with_callback
 from rsscloud_broker.wire.http_dates import retry_after
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import REDIRECTS
@@ -59,7 +59,7 @@ class CallingNotifier(ABC):
 
     async def notify(self, notification: Notification) -> Outcome:
         """See ``INotifier.notify``."""
-        return await told(partial(self.begin, notification))
+        return await from_callback(partial(self.begin, notification))
 
     def _begin_call(
         self,
@@ -130,7 +130,7 @@ def _begin(outbound: IOutbound, done: Done[OutboundReply], request: OutboundRequ
         reply: OutboundReply = await outbound.request(request)
         return reply
 
-    return tell(make(), done)
+    return run_with_callback(make(), done)
 
 
 async def call(

@@ -23,7 +23,7 @@ from zope.interface import implementer
 from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import IDirectNotifier, IOutbound, OutboundRequest
 from rsscloud_broker.model import Notification, Outcome
-from rsscloud_broker.util.direct import BreakOff, Done
+from rsscloud_broker.util.deferreds import BreakOff, Done
 from rsscloud_broker.wire.web_address import REDIRECTS
 
 _FORM = {"content-type": "application/x-www-form-urlencoded"}

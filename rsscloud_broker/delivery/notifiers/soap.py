@@ -28,7 +28,7 @@ from zope.interface import implementer
 from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier, failed
 from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Notification, Outcome
-from rsscloud_broker.util.direct import BreakOff, Done, nothing_to_break_off
+from rsscloud_broker.util.deferreds import BreakOff, Done, nothing_to_break_off
 from rsscloud_broker.wire import soap
 from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.xml import MalformedXML, parse

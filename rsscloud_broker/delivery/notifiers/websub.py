@@ -39,7 +39,7 @@ from rsscloud_broker.interfaces import (
     Signing,
 )
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
-from rsscloud_broker.util.direct import BreakOff, Done, nothing_to_break_off
+from rsscloud_broker.util.deferreds import BreakOff, Done, nothing_to_break_off
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
 

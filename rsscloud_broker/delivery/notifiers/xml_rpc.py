@@ -20,7 +20,7 @@ from zope.interface import implementer
 from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply, OutboundRequest
 from rsscloud_broker.model import Notification, Outcome
-from rsscloud_broker.util.direct import BreakOff, Done
+from rsscloud_broker.util.deferreds import BreakOff, Done
 from rsscloud_broker.wire import xmlrpc
 from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.xml import MalformedXML

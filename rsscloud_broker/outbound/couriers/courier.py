@@ -44,7 +44,7 @@ from rsscloud_broker.outbound.couriers.pending import TO_CALL, TO_READ, Pending,
 from rsscloud_broker.outbound.couriers.spawning import Spawn, megabytes
 from rsscloud_broker.outbound.couriers.standard_error import StandardError
 from rsscloud_broker.util.clock import endless_call
-from rsscloud_broker.util.direct import BreakOff, Done, tell, told
+from rsscloud_broker.util.deferreds import BreakOff, Done, from_callback, run_with_callback
 from rsscloud_broker.wire.text import clean
 
 #: Seconds between two questions whether a courier is alive.
@@ -116,7 +116,7 @@ class Courier:
     async def request(self, request: OutboundRequest) -> OutboundReply:
         """See ``IOutbound.request``."""
         await self._ready()
-        return await told(lambda done: self.begin(done, request))
+        return await from_callback(lambda done: self.begin(done, request))
 
     async def read(self, make: Callable[[int], Read]) -> ReadDone | Unread:
         """Have a topic read.
@@ -128,7 +128,7 @@ class Courier:
         self.readings += 1
         try:
             await self._ready()
-            done: ReadDone | Unread = await told(lambda done: self._ask(done, make))
+            done: ReadDone | Unread = await from_callback(lambda done: self._ask(done, make))
             return done
         except OutboundError as error:  # it cannot be sent, or the courier ended meanwhile
             return Unread(0, str(error), ended=False, refused=False, lasting=False)
@@ -149,7 +149,7 @@ class Courier:
         """See ``IDirectOutbound.begin``."""
         link = self._link
         if link is None or link.is_full:
-            return tell(self.request(request), done)
+            return run_with_callback(self.request(request), done)
         send = partial(self._send_call, request)
         return partial(self._break_off, self._pending.begin(done, TO_CALL, send))
 

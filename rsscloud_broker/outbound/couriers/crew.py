@@ -32,7 +32,7 @@ from rsscloud_broker.outbound.couriers.messages import (
     TopicRules,
 )
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
-from rsscloud_broker.util.direct import BreakOff, Done, told
+from rsscloud_broker.util.deferreds import BreakOff, Done, from_callback
 
 #: How topics are read if nobody says so.
 DEFAULT_RULES: Final = TopicRules()
@@ -174,7 +174,7 @@ class Crew(Service):
             courier.send(message)
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
-        return await told(lambda done: self.begin(done, request))
+        return await from_callback(lambda done: self.begin(done, request))
 
     def begin(self, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
         return self.courier_of(request.url).begin(done, request)

@@ -30,7 +30,7 @@ from rsscloud_broker.outbound.couriers.parse_messages import (
     name_of,
 )
 from rsscloud_broker.outbound.couriers.parser import COMMAND, Parser
-from rsscloud_broker.util.bounded_dict import BoundedDict
+from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.clock import endless_call
 from rsscloud_broker.wire.text import clean
 

@@ -22,7 +22,7 @@ from rsscloud_broker.errors import (
 )
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.outbound.couriers.messages import Answered, Failed, ReadDone, Unread
-from rsscloud_broker.util.direct import Done
+from rsscloud_broker.util.deferreds import Done
 
 Answer: TypeAlias = Answered | Failed | ReadDone | Unread
 

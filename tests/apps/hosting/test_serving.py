@@ -12,7 +12,7 @@ from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.apps.hosting.rows import StoredFile
 from rsscloud_broker.apps.hosting.saving import AccountLimits, Save
 from rsscloud_broker.apps.hosting.store import HostingStore
-from rsscloud_broker.web.kept_answers import KeptAnswers
+from rsscloud_broker.util.caches import ByteLimitedCache
 from tests.apps.hosting.fixture import (
     BASE,
     PATH,
@@ -230,7 +230,7 @@ class CacheTests(HostingTestCase):
         self.assertEqual(self.house.get().body, a_feed("old"))
 
     def test_memory_is_limited(self) -> None:
-        self.cache._entries = KeptAnswers(20_000, 9_000)
+        self.cache._entries = ByteLimitedCache(20_000, 9_000, lambda file: file.size)
         for number in range(9):
             path = f"/feeds/dave/{number}.txt"
             self.house.put(bytes(range(256)) * 20, path)

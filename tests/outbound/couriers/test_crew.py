@@ -29,7 +29,7 @@ from rsscloud_broker.outbound.couriers import bodies
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.messages import Call
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, megabytes
-from rsscloud_broker.util.direct import BreakOff
+from rsscloud_broker.util.deferreds import BreakOff
 from tests.outbound.couriers.crashing import ANSWER
 from tests.outbound.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase
 

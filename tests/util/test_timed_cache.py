@@ -6,14 +6,14 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.testing import Clock
-from rsscloud_broker.util.remembering import Remembering
+from rsscloud_broker.util.caches import TimedCache
 
 
-class RememberingTests(SynchronousTestCase):
+class TimedCacheTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock(1000.0)
         self.reads: list[tuple[str, Deferred[str]]] = []
-        self.remembering = Remembering(self.read, self.clock, 1.0, 2)
+        self.remembering = TimedCache(self.read, self.clock, 1.0, 2)
 
     def read(self, key: str) -> Deferred[str]:
         self.reads.append((key, Deferred()))

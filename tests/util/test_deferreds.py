@@ -5,7 +5,13 @@ from __future__ import annotations
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.util.direct import BreakOff, Done, nothing_to_break_off, tell, told
+from rsscloud_broker.util.deferreds import (
+    BreakOff,
+    Done,
+    from_callback,
+    nothing_to_break_off,
+    run_with_callback,
+)
 
 
 class TellTests(SynchronousTestCase):
@@ -17,19 +23,19 @@ class TellTests(SynchronousTestCase):
         return await self.gate
 
     def test_result(self) -> None:
-        tell(self.wait(), self.ends.append)
+        run_with_callback(self.wait(), self.ends.append)
         self.assertEqual(self.ends, [])
         self.gate.callback(7)
         self.assertEqual(self.ends, [7])
 
     def test_exception(self) -> None:
-        tell(self.wait(), self.ends.append)
+        run_with_callback(self.wait(), self.ends.append)
         error = ZeroDivisionError()
         self.gate.errback(error)
         self.assertEqual(self.ends, [error])
 
     def test_broken_off(self) -> None:
-        break_off = tell(self.wait(), self.ends.append)
+        break_off = run_with_callback(self.wait(), self.ends.append)
         break_off()
         break_off()
         (end,) = self.ends
@@ -45,13 +51,13 @@ class ToldTests(SynchronousTestCase):
         return lambda: done(CancelledError())
 
     def test_result(self) -> None:
-        over = Deferred.fromCoroutine(told(self.begin))
+        over = Deferred.fromCoroutine(from_callback(self.begin))
         self.assertNoResult(over)
         self.waiting[0](7)
         self.assertEqual(self.successResultOf(over), 7)
 
     def test_exception(self) -> None:
-        over = Deferred.fromCoroutine(told(self.begin))
+        over = Deferred.fromCoroutine(from_callback(self.begin))
         self.waiting[0](ZeroDivisionError())
         self.failureResultOf(over, ZeroDivisionError)
 
@@ -60,9 +66,9 @@ class ToldTests(SynchronousTestCase):
             done(7)
             return nothing_to_break_off
 
-        self.assertEqual(self.successResultOf(Deferred.fromCoroutine(told(begin))), 7)
+        self.assertEqual(self.successResultOf(Deferred.fromCoroutine(from_callback(begin))), 7)
 
     def test_cancelled(self) -> None:
-        over = Deferred.fromCoroutine(told(self.begin))
+        over = Deferred.fromCoroutine(from_callback(self.begin))
         over.cancel()
         self.failureResultOf(over, CancelledError)

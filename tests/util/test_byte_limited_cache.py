@@ -5,7 +5,7 @@ from __future__ import annotations
 from attrs import frozen
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.web.kept_answers import KeptAnswers
+from rsscloud_broker.util.caches import ByteLimitedCache
 
 
 @frozen
@@ -13,9 +13,11 @@ class Answer:
     size: int
 
 
-class KeptAnswersTests(SynchronousTestCase):
+class ByteLimitedCacheTests(SynchronousTestCase):
     def setUp(self) -> None:
-        self.kept: KeptAnswers[str, Answer] = KeptAnswers(10, 6)
+        self.kept: ByteLimitedCache[str, Answer] = ByteLimitedCache(
+            10, 6, lambda answer: answer.size
+        )
 
     def keys(self) -> str:
         return "".join(key for key in "abcd" if key in self.kept._found)
