@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 from twisted.application.service import IService
 from twisted.internet.defer import Deferred
@@ -18,8 +18,12 @@ from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDiskSpace, IHealth, IStore, PartState
+from rsscloud_broker.outbound.resolver import Resolver
+from rsscloud_broker.runtime.measuring import LoopDelay
+from rsscloud_broker.storage import Store
 from rsscloud_broker.wire.node_states import CLOCK_TOLERANCE, clock_sentence
 from rsscloud_broker.wire.text import sentence
 
@@ -31,31 +35,6 @@ DATABASE_TIMEOUT: Final = 2.0
 STUCK_AFTER: Final = 10.0
 
 Check: TypeAlias = Callable[[], str | Awaitable[str]]
-
-
-class _Writer(Protocol):
-    def busy_for(self) -> float: ...
-    def writes_waiting(self) -> int: ...
-
-
-class _Follower(Protocol):
-    @property
-    def clock_ahead(self) -> float: ...
-
-
-class _Bus(Protocol):
-    def fill(self) -> Mapping[str, float]: ...
-
-
-class _Resolver(Protocol):
-    @property
-    def lookups(self) -> int: ...
-    def check(self) -> None: ...
-
-
-class _Loop(Protocol):
-    @property
-    def latest(self) -> float: ...
 
 
 @implementer(IHealth)
@@ -103,7 +82,7 @@ class Health:
         return PartState(part, False, sentence(str(error)))
 
 
-def event_loop(loop: _Loop) -> Callable[[], str]:
+def event_loop(loop: LoopDelay) -> Callable[[], str]:
     """A check that says how late the event loop is; that it answers at all shows that it works."""
     return lambda: f"The event loop answers; it was last late by {loop.latest:.3f} s."
 
@@ -150,7 +129,7 @@ class Database:
                 done.callback(None) if error is None else done.errback(error)
 
 
-def writer(store: _Writer) -> Callable[[], str]:
+def writer(store: Store) -> Callable[[], str]:
     """A check that the writer of the store is not stuck."""
 
     def check() -> str:
@@ -166,7 +145,7 @@ def writer(store: _Writer) -> Callable[[], str]:
     return check
 
 
-def clock(store: _Follower) -> Callable[[], str]:
+def clock(store: Store) -> Callable[[], str]:
     """A check of the computer's clock, which is in the broker's way no more: it always works."""
 
     def check() -> str:
@@ -188,7 +167,7 @@ def disk(space: IDiskSpace) -> Callable[[], str]:
     return check
 
 
-def bus(bus: _Bus) -> Callable[[], str]:
+def bus(bus: EventBus) -> Callable[[], str]:
     """A check that no sink is far behind."""
 
     def check() -> str:
@@ -205,7 +184,7 @@ def bus(bus: _Bus) -> Callable[[], str]:
     return check
 
 
-def names(resolver: _Resolver) -> Callable[[], str]:
+def names(resolver: Resolver) -> Callable[[], str]:
     """A check that host names can be looked up."""
 
     def check() -> str:

@@ -9,25 +9,17 @@ changes at all, and the log says what is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 from twisted.logger import Logger
 
 from rsscloud_broker.config import Config, ConfigError
+from rsscloud_broker.http.certificates import Certificate
 from rsscloud_broker.http.listening import check_endpoints
 
 #: Applies some keys of a new configuration to a part.
 Taker: TypeAlias = Callable[[Config], object]
-
-
-class Certificate(Protocol):
-    """A certificate of a listener: see ``front_doors.certificates``."""
-
-    description: str
-
-    def read_again(self, reactor: Any) -> Any: ...
-    def use(self, options: Any) -> str: ...
 
 
 def settings(config: Config) -> Iterator[tuple[str, Any]]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
-from typing import Final, Protocol, cast, runtime_checkable
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from twisted.web.server import Request
@@ -23,6 +23,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import ForgedForm, Unavailable
 from rsscloud_broker.http.requests import bearer_token, header, parameter
+from rsscloud_broker.http.tracing import TracedRequest
 from rsscloud_broker.interfaces import Caller, IAccounts, ICallers, SignedIn
 
 #: The characters of a path with a query on this broker; none that a browser would leave out, and
@@ -38,31 +39,13 @@ _TOKEN: Final = re.compile("[A-Za-z0-9_-]{32}")
 SESSION, FORM, KNOWN = "session", "form", "known"
 
 
-class _Traceable(Protocol):
-    """A request that knows how it came: see ``front_doors.limits``."""
-
-    def is_local(self) -> bool:
-        """Whether the client is a program on this machine."""
-
-    def sent_by(self) -> str:
-        """The scheme by which the client sent the request; empty if a proxy does not say."""
-
-
-@runtime_checkable
-class _KnowsItsOrigin(Protocol):
-    """A request of the broker's site, which limits and examines requests."""
-
-    def seems_local(self) -> bool:
-        """Whether a program on this machine made it, or a proxy there that hides for whom."""
-
-
 def seems_local(request: Request) -> bool:
     """Whether a program on this machine made a request, and no page of a stranger caused it.
 
     A proxy on this machine that hides for whom it asks passes for such a program, so this is only
     for requests that have a secret as well.  False if the request cannot tell.
     """
-    return isinstance(request, _KnowsItsOrigin) and request.seems_local()
+    return isinstance(request, TracedRequest) and request.seems_local()
 
 
 class Cookies:
@@ -130,12 +113,11 @@ class Callers:
             )
 
     def is_confidential(self, request: Request) -> bool:
-        if not hasattr(request, "sent_by"):  # asking the protocol would take much longer
+        if not isinstance(request, TracedRequest):
             return bool(request.isSecure())
-        traceable = cast(_Traceable, request)
         # A proxy that does not say how it was called is called by the broker's own URL.
-        sent_by = traceable.sent_by()
-        return sent_by == "https" or (not sent_by and self._is_secure) or traceable.is_local()
+        sent_by = request.sent_by()
+        return sent_by == "https" or (not sent_by and self._is_secure) or request.is_local()
 
     def sign_in_url(self, request: Request) -> str:
         target = request.uri if request.method in {b"GET", b"HEAD"} else request.path

@@ -44,6 +44,10 @@ class Part:
             raise Unavailable(self.problem)
 
 
+def part_with(fill: Mapping[str, float] | None = None) -> Any:
+    return Part(fill)
+
+
 class HangingStore:
     """A store whose writes end when the test ends them."""
 
@@ -99,10 +103,10 @@ class PartTests(SynchronousTestCase):
         return str(self.assertRaises(Unavailable, check))
 
     def test_event_loop(self) -> None:
-        self.assertIn("late by 0.250 s", health.event_loop(Part())())
+        self.assertIn("late by 0.250 s", health.event_loop(part_with())())
 
     def test_writer(self) -> None:
-        part = Part()
+        part: Any = Part()
         check = health.writer(part)
         part.seconds = STUCK_AFTER
         self.assertIn("7 operations wait", check())
@@ -117,13 +121,13 @@ class PartTests(SynchronousTestCase):
         self.assertEqual(self.fault(check), "it is full")
 
     def test_bus(self) -> None:
-        self.assertIn("is at 89%", health.bus(Part({"a": 0.89, "b": 0.0}))())
-        self.assertIn("is at 0%", health.bus(Part())())
-        said = self.fault(health.bus(Part({"b": 0.9, "c": 0.5, "a": 1.0})))
+        self.assertIn("is at 89%", health.bus(part_with({"a": 0.89, "b": 0.0}))())
+        self.assertIn("is at 0%", health.bus(part_with())())
+        said = self.fault(health.bus(part_with({"b": 0.9, "c": 0.5, "a": 1.0})))
         self.assertIn("nearly full: a, b;", said)
 
     def test_names(self) -> None:
-        part = Part()
+        part: Any = Part()
         check = health.names(part)
         self.assertIn("3 lookups", check())
         part.problem = "no name server can be reached"

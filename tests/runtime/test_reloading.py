@@ -75,7 +75,7 @@ class ReloadingTests(SynchronousTestCase):
     def setUp(self) -> None:
         names = ("topic_clients", "outbound", "limits", "admission", "access", "service")
         self.parts = {name: Recorder() for name in names}
-        self.certificate = Renewed()
+        self.certificate: Any = Renewed()
         self.running = Config()
         self._events = self.enterContext(capturedLogs())
         self._read = 0
