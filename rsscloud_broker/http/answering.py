@@ -139,7 +139,7 @@ def answer(request: Request, body: Awaitable[Answered], say: Say = requests.plai
         if isinstance(content, Answer):
             send(request, content)
             return
-        _finish(request, content)
+        _finish(request, request.code, content)
 
     writing = Deferred.fromCoroutine(write())
     if isinstance(request, BoundedRequest) and request.work_began():
@@ -174,11 +174,11 @@ def send(request: Request, answer: Answer) -> None:
         if request.setETag(etag) is CACHED:
             request.finish()
             return
-    _finish(request, answer.body)
+    _finish(request, answer.status, answer.body)
 
 
-def _finish(request: Request, body: bytes) -> None:
-    if request.code not in NO_BODY_CODES:  # such an answer must not have a Content-Length
+def _finish(request: Request, status: int, body: bytes) -> None:
+    if status not in NO_BODY_CODES:  # such an answer must not have a Content-Length
         request.setHeader("content-length", str(len(body)))
     request.write(body)
     request.finish()
