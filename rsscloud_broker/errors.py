@@ -160,6 +160,10 @@ class StoreUnavailable(Unavailable):
     told = "The broker cannot use its database right now, so it stores nothing."
 
 
+class StoreStopped(StoreUnavailable):
+    """The database is not open: the broker starts or stops."""
+
+
 class DiskFull(StoreUnavailable):
     """The disk has too little space for anything new.  Somebody must make room."""
 

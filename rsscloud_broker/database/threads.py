@@ -18,7 +18,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.operations import Operation
 from rsscloud_broker.database.readers import Readers
 from rsscloud_broker.database.writer import Writer
-from rsscloud_broker.errors import StoreUnavailable
+from rsscloud_broker.errors import StoreStopped, StoreUnavailable
 from rsscloud_broker.interfaces import IDatabase
 
 T = TypeVar("T")
@@ -80,14 +80,14 @@ class StoreThreads:
 
     def read(self, operation: Operation[T]) -> Deferred[T]:
         if not self._running:
-            return fail(StoreUnavailable("the store is not running"))
+            return fail(StoreStopped("the store is not running"))
         if self._given_up:
             return fail(StoreUnavailable(self._given_up))
         return self._readers.read(operation)
 
     def write(self, operation: Operation[T]) -> Deferred[T]:
         if not self._running:
-            return fail(StoreUnavailable("the store is not running"))
+            return fail(StoreStopped("the store is not running"))
         if self._given_up:
             return fail(StoreUnavailable(self._given_up))
         return self._writer.write(operation)

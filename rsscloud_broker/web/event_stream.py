@@ -32,7 +32,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.web.server import Request
 
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import StoreStopped, Unavailable
 from rsscloud_broker.interfaces import IClock, IEventLog
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.web.streams import HEARTBEAT, Places, Stream, in_turns
@@ -157,7 +157,7 @@ class LogWatchers:
                 await self._send_news()
                 self._failing = False
             except Unavailable as error:
-                if not self._failing:
+                if not self._failing and not isinstance(error, StoreStopped):
                     self._failing = True
                     self.log.error("The event log cannot be read: {error}", error=error)
             except Exception:  # log a bug, and try again

@@ -20,7 +20,7 @@ from tests.terminals import open_terminal
 PASSWORD = "correct horse"
 
 #: Hashing that takes little time.
-QUICK = "[accounts]\nhash_memory_kib = 8192\nhash_passes = 1\nhash_lanes = 1\n"
+QUICK = "[accounts]\nhash_memory_kib = 8192\n"
 
 
 class AccountTests(CommandTests):

@@ -39,12 +39,12 @@ STOPPED_ONE_IN = 4
 
 #: How many notifications are under way at the same time: these, half as many for hosts that answer
 #: quickly, and slow ones.
-IN_FLIGHT, SLOW = 20, 20
+IN_FLIGHT, SLOW = 4, 40
 UNDER_WAY = IN_FLIGHT * 3 // 2 + SLOW
 COURIERS = 8
 CONFIGURATION = (
     "[delivery]\nprocesses = {}\n"
-    f"[sinks.distribution]\nslice_size = 25\nin_flight = {IN_FLIGHT}\nmax_slow = {SLOW}\n"
+    f"[sinks.distribution]\nin_flight = {IN_FLIGHT}\n"
 )
 SUBSCRIBERS, HOSTS = 400, 24
 

@@ -33,15 +33,15 @@ class EventsTests(EndToEndTestCase):
         return [json.loads(line)["title"] for line in done.stdout.splitlines()]
 
     def test_followed_over_a_kill(self) -> None:
-        broker = self.own_broker("[front_doors.events]\nper_document = 4\n", options=())
+        broker = self.own_broker(options=())
         broker.start()
-        names = self.pinged(broker, *range(10))
+        names = self.pinged(broker, *range(105))  # a document has a hundred
         broker.kill()  # some are not in the feed yet
         broker.start()
-        names += self.pinged(broker, 10, 11)
+        names += self.pinged(broker, 105, 106)
         self.wait_for(broker, names[-1])
         self.assertEqual(self.followed(broker), names)
-        more = self.pinged(broker, *range(12, 20))
+        more = self.pinged(broker, *range(107, 220))
         self.wait_for(broker, more[-1])
         broker.restart()
         self.assertEqual(self.followed(broker), more)

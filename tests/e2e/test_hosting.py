@@ -176,7 +176,7 @@ def _drop_tables(url: str) -> None:
 
 class AtOnceTests(EndToEndTestCase):
     def test_saves_at_the_same_moment(self) -> None:
-        broker = with_account(self.own_broker("[apps.hosting]\nsaves_burst = 1000\n"))
+        broker = with_account(self.own_broker("[apps.hosting]\nsaves_per_account = 10\n"))
         feeds = [a_feed(str(number)) for number in range(40)]
         with ThreadPoolExecutor(8) as threads:
             urls = set(threads.map(lambda feed: save(broker, feed), feeds))
@@ -217,7 +217,7 @@ class Savers:
 class KilledWhileSavingTests(EndToEndTestCase):
     def test_nothing_acknowledged_is_lost_and_nothing_is_half_stored(self) -> None:
         names = [f"author-{number}" for number in range(6)]
-        configuration = "[apps.hosting]\nsaves_burst = 10000\n"
+        configuration = "[apps.hosting]\nsaves_per_account = 100\n"
         broker = with_account(self.own_broker(configuration), *names)
         for _ in range(2):
             savers = Savers(broker, names)

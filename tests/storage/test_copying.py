@@ -245,12 +245,6 @@ class RefusalTests(SynchronousTestCase):
         self.assertIn("brokers work on it: ", said)
         self.assertIn("stop them", said)
 
-    def test_source_from_before_heartbeats(self) -> None:
-        migrate(self.target)
-        with open_database(self.target) as conn:
-            conn.execute(text("ALTER TABLE node DROP COLUMN beat_at"))
-            self.assertEqual(nodes.living(conn), [])
-
     def test_file_that_is_in_use(self) -> None:
         file = self.source.removeprefix("sqlite:///")
         with closing(sqlite3.connect(file)) as other:

@@ -41,7 +41,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
 from rsscloud_broker.apps.events.names import CHANGES, PINGS
-from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.errors import StoreStopped, Unavailable
 from rsscloud_broker.http.answering import plain, send
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import IClock, IDatabase
@@ -255,7 +255,7 @@ class Watchers:
         self._pages.clear()
 
     def _fail(self, error: Unavailable) -> None:
-        if not self._failing:
+        if not self._failing and not isinstance(error, StoreStopped):
             self._failing = True
             self.log.error("The events cannot be read for those who watch: {error}", error=error)
 
