@@ -69,8 +69,9 @@ class RunTests(SynchronousTestCase):
         (self.times / "1").write_text("".join(lines) + "100.0 90.0 \n")
         (self.times / "2").write_text("0.0 0.0 other\n2.0 1.5 \n")
         done = subprocess.run(
-            [sys.executable, slowest.__file__, self.times],
+            [sys.executable, "-m", "tests.slowest", self.times.absolute()],
             check=True,
+            cwd=TOP,
             capture_output=True,
             text=True,
             timeout=TIMEOUT,

@@ -74,7 +74,7 @@ class PeopleTests(AccountTests):
         said = self.account("add", "dave", "--admin", "--password-stdin", stdin=f"{PASSWORD}\n")
         self.assertEqual(said, "dave is an administrator now\n")
         self.assertTrue(self.matches(PASSWORD))
-        self.assertIn("m=8192,t=1,p=1", self.stored())
+        self.assertIn("m=8192,t=3,p=4", self.stored())
 
     def test_password_is_the_first_line(self) -> None:
         for stdin in (f"{PASSWORD}\r\nmore\n", PASSWORD):
