@@ -69,7 +69,6 @@ class Distribution(Service):
     """The sink that runs the stored fan-outs and retries the pending notifications.
 
     :param max_slow: how many notifications without a quick answer may run; see the options.
-    :param slice_size: how many subscriptions of a topic are read at a time.
     :param max_walks: how many fan-outs run at the same time.
     """
 
@@ -93,9 +92,6 @@ class Distribution(Service):
         parts: SinkParts,
         *,
         max_slow: int | None = None,
-        # How many subscriptions of a topic are read at a time: few enough that others get their
-        # turn.
-        slice_size: int = 500,
         # How many fan-outs run at the same time; if there are more, they take turns.
         max_walks: int = 50,
     ) -> None:
@@ -155,7 +151,7 @@ class Distribution(Service):
             saved=self._retries.saved,
             others_wait=lambda: bool(self._queue),
             walk_budget=WalkBudget(),
-            slice_size=slice_size,
+            slice_size=options.slice_size,
         )
         # How many fan-outs are counted at the same time; of further ones the oldest begins anew.
         self._tallies: BoundedDict[int, Tally | None] = BoundedDict(10_000)

@@ -20,11 +20,13 @@ class DistributionOptions:
 
     :ivar in_flight: how many notifications run at the same time, in total.
     :ivar per_host: how many run at the same time to one host, which can earn more.
+    :ivar slice_size: how many subscriptions of a topic are read at a time, by one node.
     :ivar breaker_pause: seconds for which a circuit breaker is open at first.
     """
 
     in_flight: int = field(default=200, validator=ge(1))
     per_host: int = field(default=4, validator=ge(1))
+    slice_size: int = field(default=500, validator=ge(1))
     breaker_pause: float = field(default=FIRST_PAUSE, validator=[gt(0), le(LONGEST_PAUSE)])
 
     @property

@@ -26,7 +26,7 @@ from tests.e2e.servers import Origin
 from tests.postgresql import empty_database
 
 #: So few are under way that all nodes are still busy when one is killed.
-CONFIGURATION = 'database = "{}"\n[sinks.distribution]\nin_flight = {}\n'
+CONFIGURATION = 'database = "{}"\n[sinks.distribution]\nin_flight = {}\nslice_size = 100\n'
 
 PING = NAMED["weblogUpdates.extendedPing"]
 

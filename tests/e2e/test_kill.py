@@ -42,7 +42,7 @@ SEED = 20020901
 TWICE = SAVE_AT_OUTCOMES
 
 #: Options of the distribution: so few are under way that a kill is in the middle of a walk.
-CONFIGURATION = "[sinks.distribution]\nin_flight = 20\n"
+CONFIGURATION = "[sinks.distribution]\nslice_size = 25\nin_flight = 20\n"
 
 #: Subscribers of a feed that has many.
 MANY = 50
