@@ -12,17 +12,12 @@ import hmac
 import secrets
 import unicodedata
 from hashlib import blake2b
-from typing import Final
 
 from attrs import evolve, frozen
 
 from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.interfaces import IClock, StoredPassword
 from rsscloud_broker.util.caches import BoundedDict
-
-#: Seconds for which a password is remembered that is kept elsewhere, since the broker does not
-#: learn when it changes.
-ELSEWHERE: Final = 300.0
 
 
 @frozen
@@ -88,7 +83,8 @@ class CheckedPasswords:
 
     def _ends_at(self, found: _Checked) -> float:
         if not found.stored:
-            return found.at + ELSEWHERE
+            # The broker does not learn when a password changes that is kept elsewhere.
+            return found.at + 300.0
         options = self._options
         return min(found.at + options.session_life, found.used_at + options.session_idle)
 

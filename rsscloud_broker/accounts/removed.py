@@ -7,18 +7,11 @@ this service: it compares the ids in the tables of applications with those of th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from twisted.logger import Logger
 
 from rsscloud_broker.interfaces import AccountData, IAccountStore, IClock
 from rsscloud_broker.util.clock import EachPeriod
-
-#: Seconds between two looks.
-PERIOD: Final = 5.0
-
-#: Of how many accounts the data of one application is deleted in one look.
-PORTION: Final = 100
 
 
 class RemovedAccounts(EachPeriod):
@@ -34,7 +27,8 @@ class RemovedAccounts(EachPeriod):
     log = Logger()
 
     def __init__(self, store: IAccountStore, clock: IClock, data: Sequence[AccountData]) -> None:
-        super().__init__(clock, PERIOD, self.look, name="removed accounts", at_start=True)
+        # Seconds between two looks.
+        super().__init__(clock, 5.0, self.look, name="removed accounts", at_start=True)
         self._store = store
         self._data = data
         self._census: tuple[int, int] | None = None
@@ -52,7 +46,8 @@ class RemovedAccounts(EachPeriod):
         self._once_more = True  # even if this look fails
         found = 0
         for data in self._data:
-            for account in await self._store.ids_without_account(data.column, PORTION):
+            # The data of so many accounts is deleted in one look.
+            for account in await self._store.ids_without_account(data.column, 100):
                 found += 1
                 await self._delete(data, account)
         self._once_more = bool(found) or is_other

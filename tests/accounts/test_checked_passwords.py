@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rsscloud_broker.accounts.checked_passwords import ELSEWHERE, CheckedPasswords
+from rsscloud_broker.accounts.checked_passwords import CheckedPasswords
 from rsscloud_broker.errors import SignInFailed, TooMany
 from rsscloud_broker.interfaces import Account, Caller, StoredPassword
 from rsscloud_broker.testing import Clock
@@ -166,5 +166,5 @@ class CheckedPasswordsTests(AccountsTestCase):
         checked.add(PASSWORD, stored)
         for _ in range(2):
             self.assertTrue(checked.has(PASSWORD, stored))
-            clock.advance(ELSEWHERE / 2)
+            clock.advance(300.0 / 2)
         self.assertFalse(checked.has(PASSWORD, stored))

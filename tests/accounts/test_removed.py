@@ -7,7 +7,6 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.accounts import RemovedAccounts
-from rsscloud_broker.accounts.removed import PERIOD, PORTION
 from rsscloud_broker.database.columns import new_metadata
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import Account, AccountData, AppTables
@@ -64,7 +63,7 @@ class RemovedAccountsTests(SynchronousTestCase):
         )
 
     def let_it_look(self) -> None:
-        self.clock.pump([1.0] * int(PERIOD + 1))
+        self.clock.pump([1.0] * int(5.0 + 1))
 
     def test_account_that_is_removed_while_the_broker_runs(self) -> None:
         dave, anna = self.account("dave"), self.account("anna")
@@ -137,9 +136,9 @@ class RemovedAccountsTests(SynchronousTestCase):
         self.assertEqual(self.removed, [7])
 
     def test_many_accounts_in_portions(self) -> None:
-        for owner in range(1, PORTION + 2):
+        for owner in range(1, 100 + 2):
             self.add_note(owner)
         self.start()
-        self.assertEqual(len(self.removed), PORTION)
+        self.assertEqual(len(self.removed), 100)
         self.let_it_look()
         self.assertEqual(self.owners(), [])
