@@ -30,16 +30,10 @@ from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.entries import BYTES, EntryContent, content_of
 
-#: Seconds between two looks for new rows.
-PAUSE: Final = 0.5
-
 #: How many pings and how many changes are cut in a transaction, so that no other write waits long.
 #: Each change may be appended to three logs.
 PINGS_AT_ONCE: Final = 250
 CHANGES_AT_ONCE: Final = 50
-
-#: Seconds between two removals of what is too old.
-SWEEP: Final = 3600.0
 
 #: Seconds until the database is asked again when it could not be used.
 UNAVAILABLE: Final = 5.0
@@ -98,7 +92,7 @@ class Cutter(Service):
     async def _run(self) -> None:
         failing = False
         while self.running:
-            pause = PAUSE
+            pause = 0.5  # seconds between two looks for new rows
             try:
                 await self.cut()
                 if self._clock.seconds() >= self._sweep_at:
@@ -205,7 +199,8 @@ class Cutter(Service):
                 return  # another process appends; it is tried again after the pause
             after, removed = found
             await self._remove_files(removed)
-        self._sweep_at = self._clock.seconds() + SWEEP
+        # Seconds between two removals of what is too old.
+        self._sweep_at = self._clock.seconds() + 3600.0
 
     async def _remove_files(self, removed: Sequence[RemovedDocuments]) -> None:
         for each in removed:

@@ -51,14 +51,8 @@ from rsscloud_broker.web.streams import HEARTBEAT, Places, Stream, address_of, s
 from rsscloud_broker.wire.negotiation import preferred
 from rsscloud_broker.wire.text import clean
 
-#: Seconds between two looks for new entries.
-PAUSE: Final = 0.5
-
 #: How many entries of each log are read at a time.
 PAGE: Final = 200
-
-#: Seconds after which a watcher is cut off that does not read.
-PATIENCE: Final = 60.0
 
 #: How many watchers are served in one turn of the reactor.
 AT_ONCE: Final = 50
@@ -249,7 +243,8 @@ class Watchers:
                 self.log.failure("New events could not be looked up for those who watch them.")
             waiting, self._waiting = self._waiting, []
             await self._wake(waiting)
-            await deferLater(self._clock, PAUSE)
+            # Seconds between two looks for new entries.
+            await deferLater(self._clock, 0.5)
         self._running = False
         self._newest = None
         self._pages.clear()
@@ -345,7 +340,8 @@ class Watchers:
         drained = Deferred.fromCoroutine(watcher.drained())
         if drained.called:
             return
-        timer = self._clock.callLater(PATIENCE, watcher.cut_off)
+        # Seconds after which a watcher is cut off that does not read.
+        timer = self._clock.callLater(60.0, watcher.cut_off)
         with suppress(CancelledError):
             await drained
         if timer.active():

@@ -48,9 +48,6 @@ RENEW_AT, SHORTEST_PAUSE = 0.75, 300.0
 #: between two looks at what is due.
 VERIFY_WITHIN, ASK_AGAIN, LOOK = 600.0, 3600.0, 5.0
 
-#: Seconds between two reads that hubs cause.
-HINT_PAUSE: Final = 2.0
-
 
 class Pushed(Protocol):
     """What is followed, and can be pushed."""
@@ -218,7 +215,8 @@ class ListSubscriptions:
             return plain(410, "Nobody here has asked for this.")
         if subscription.hint is None or not subscription.hint.active():
             now = self._clock.seconds()
-            wait = max(subscription.hinted_at + HINT_PAUSE - now, 0.0)
+            # Seconds between two reads that hubs cause.
+            wait = max(subscription.hinted_at + 2.0 - now, 0.0)
             subscription.hint = self._clock.callLater(wait, self._hint, subscription)
         return Answer(b"", PLAIN, 202)
 

@@ -28,9 +28,6 @@ from rsscloud_broker.model import Content
 from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire.links import HUB_PATHS, encode
 
-#: How many files an account may have: people have a handful of feeds.
-MAX_FILES = 100
-
 
 @frozen
 class Usage:
@@ -58,7 +55,8 @@ class Hosting:
     def __init__(self, options: HostingOptions, parts: AppParts) -> None:
         self.base = options.base_url or f"{parts.public_url}{PREFIX}"
         self.max_bytes = options.max_feed_bytes
-        self._limits = AccountLimits(options.max_account_bytes, MAX_FILES)
+        # People have a handful of feeds.
+        self._limits = AccountLimits(options.max_account_bytes, 100)
         rate = options.saves_per_account
         # After a quiet time an account may save at once as often as in so many seconds.
         self._take = parts.rate_limit(rate, max(1, round(100 * rate)))

@@ -30,9 +30,6 @@ from rsscloud_broker.wire.text import clean, sentence
 
 PATH: Final = "/river/feeds"
 
-#: How many bytes an OPML document may have, with the rest of its form.
-MAX_OPML: Final = 4_000_000
-
 _TYPES: Final = frozenset({"multipart/form-data", "application/x-www-form-urlencoded"})
 
 #: How many of the feeds that an import could not follow are named.
@@ -73,7 +70,8 @@ class FeedsPage:
         """The routes of the page."""
         return [
             Route(PATH, "GET", Answers(self.show)),
-            Route(PATH, "POST", Answers(self.act), content_types=_TYPES, body_limit=MAX_OPML),
+            # An OPML document may be so large, with the rest of its form.
+            Route(PATH, "POST", Answers(self.act), content_types=_TYPES, body_limit=4_000_000),
         ]
 
     async def show(self, request: Request) -> Answer:

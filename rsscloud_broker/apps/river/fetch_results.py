@@ -17,9 +17,6 @@ from rsscloud_broker.wire.text import clean
 
 _FAILED: Final = "the last fetch failed: "
 
-#: How many characters of a reason are kept.
-_MAX_REASON: Final = 300
-
 
 @implementer(IEventSink)
 class FetchResults:
@@ -39,6 +36,7 @@ class FetchResults:
             return  # what is said of it is still true, whatever this fetch brought
         problem = ""
         if isinstance(event, TopicFetchFailed):
-            problem = f"{_FAILED}{clean(event.reason).rstrip('.')[:_MAX_REASON]}"
+            # Strangers write reasons; so many characters of one are kept.
+            problem = f"{_FAILED}{clean(event.reason).rstrip('.')[:300]}"
         if problem != feed.problem:
             await self._store.change_feed(feed.id, {"problem": problem})

@@ -19,9 +19,6 @@ from twisted.web.template import Tag, tags
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.wire.text import legal
 
-#: Elements deeper than this are left out; only their texts stay.
-MAX_DEPTH: Final = 30
-
 #: Elements that stay as they are, without attributes.
 _PLAIN: Final = frozenset(
     {
@@ -116,7 +113,8 @@ def _inside(element: Any, parent: str, depth: int, *, in_link: bool) -> list[Any
     found: list[Any] = [element.text or ""]
     for child in element:
         if isinstance(child.tag, str) and child.tag not in _SILENT:
-            if depth < MAX_DEPTH:
+            # Elements deeper than this are left out; only their texts stay.
+            if depth < 30:
                 found.append(_made(child, parent, depth + 1, in_link))
             else:
                 found += _texts(child)

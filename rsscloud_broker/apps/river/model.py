@@ -5,7 +5,7 @@ Times are seconds since the epoch (UTC) as floats.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from attrs import field, frozen
 
@@ -17,9 +17,6 @@ How: TypeAlias = Literal["websub", "rsscloud", "own", "polled"]
 
 #: How an item reached the river first.
 Way: TypeAlias = Literal["pushed", "polled"]
-
-#: The pause in seconds after which a hub or a cloud that failed is tried again.
-RETRY_AFTER: Final = 86_400.0
 
 
 class InvalidFeed(Refused, DocumentFault):

@@ -18,7 +18,6 @@ from attrs import evolve
 from twisted.logger import Logger
 
 from rsscloud_broker.apps.river.intake import RiverIntake
-from rsscloud_broker.apps.river.model import RETRY_AFTER
 from rsscloud_broker.apps.river.records import FeedRecord, Offer, new_keys
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.client.outbound import GuardedWeb
@@ -295,7 +294,8 @@ def _next_offer(feed: FeedRecord, now: float) -> Mapping[str, Any]:
     is_last = following >= len(feed.offers)
     values: dict[str, Any] = {
         "offer": 0 if is_last else following,
-        "push_due_at": now + RETRY_AFTER if is_last else now,
+        # A hub or a cloud that failed is tried again after a day.
+        "push_due_at": now + 86_400.0 if is_last else now,
         "pushes_until": None,
         "verified_at": None,
         "missed": 0,

@@ -16,7 +16,7 @@ A browser whose connection broke says which item it got last; only then the item
 read.  So nothing is lost, though an item may come twice, which the script notices by its id.
 
 Another process of the broker may store items, too.  So the id of the newest item is read every
-``CHECK`` seconds, and the items that nobody has announced by the next time are read and sent: see
+two seconds, and the items that nobody has announced by the next time are read and sent: see
 ``elsewhere``.
 
 A stream asks from time to time whether its session still goes on, and ends with it.
@@ -42,9 +42,6 @@ from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import Caller, ICallers, IClock
 from rsscloud_broker.web.streams import HEARTBEAT, MAX_BACKLOG, Places, Stream, in_turns
-
-#: Seconds between two looks at the id of the newest item.
-CHECK: Final = 2.0
 
 #: Seconds after which a stream asks whether its session still goes on, and how many of them ask
 #: after each look.
@@ -394,10 +391,10 @@ class RiverStreams:
         await in_turns(self._clock, lambda stream: stream.send(data), live)
 
     async def _rest(self) -> None:
-        """Wait for ``CHECK`` seconds, or until nobody watches any more."""
+        """Wait for two seconds, or until nobody watches any more."""
         if not self._streams:
             return
-        self._pause = deferLater(self._clock, CHECK)
+        self._pause = deferLater(self._clock, 2.0)
         with suppress(CancelledError):
             await self._pause
         self._pause = None

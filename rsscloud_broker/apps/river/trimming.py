@@ -48,7 +48,6 @@ _ABOUT: Final = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
 _HOLDERS: Final = frozenset(
     f"{{http://search.yahoo.com/mrss/}}{name}" for name in ("group", "content")
 )
-_MAX_DEPTH: Final = 3
 #: What prefixes mean that a malformed feed does not declare.
 _PREFIXES: Final = {
     "a10": "http://www.w3.org/2005/Atom",
@@ -93,7 +92,8 @@ def _add(new: etree._Element, item: etree._Element, depth: int = 1) -> None:
             break
         added = etree.SubElement(new, tag, _attributes(child))
         if tag in _HOLDERS:
-            if depth < _MAX_DEPTH:
+            # Media RSS nests a group, contents and what is in them.
+            if depth < 3:
                 _add(added, child, depth + 1)
             continue
         length = _LENGTHS[name]

@@ -7,7 +7,6 @@ from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.posting import PostingDoor
 from rsscloud_broker.apps.writing.schema import author, unsent, upload
 from rsscloud_broker.apps.writing.serving import FeedTopics
-from rsscloud_broker.apps.writing.uploads import SWEEP
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
 from rsscloud_broker.util.clock import OnOneNode
@@ -25,7 +24,7 @@ def make(options: WritingOptions, parts: AppParts) -> App:
         services=[
             OnOneNode(
                 parts.clock,
-                SWEEP,
+                600.0,  # seconds between two looks for what is left over
                 lambda due_at: writing.kept_files.sweep(),
                 parts.jobs,
                 name="leftovers of uploads",

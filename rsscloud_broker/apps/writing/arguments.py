@@ -17,19 +17,22 @@ from twisted.web.xmlrpc import Fault
 
 from rsscloud_broker.wire.text import text_of
 
-# The codes of faults.
-BAD_REQUEST: Final = 400
-FORBIDDEN: Final = 401
-WRONG_PASSWORD: Final = 403
-NOT_FOUND: Final = 404
-NEEDS_TLS: Final = 426
-TOO_MANY: Final = 429
-DISK_FULL: Final = 507
+
+class FaultCode:
+    """The codes of faults.  No enumeration, since ``xmlrpc.client`` writes none."""
+
+    BAD_REQUEST: Final = 400
+    FORBIDDEN: Final = 401
+    WRONG_PASSWORD: Final = 403
+    NOT_FOUND: Final = 404
+    NEEDS_TLS: Final = 426
+    TOO_MANY: Final = 429
+    DISK_FULL: Final = 507
 
 
 def no_such_post(number: Any) -> Fault:
     """The fault for a message that does not exist, or belongs to somebody else."""
-    return Fault(NOT_FOUND, f"You have no message with the id {str(number)[:40]}.")
+    return Fault(FaultCode.NOT_FOUND, f"You have no message with the id {str(number)[:40]}.")
 
 
 def text_in(value: Any, what: str) -> str:
@@ -39,14 +42,14 @@ def text_in(value: Any, what: str) -> str:
     """
     text = text_of(value)
     if text is None:
-        raise Fault(BAD_REQUEST, f"The type of {what} must be string.")
+        raise Fault(FaultCode.BAD_REQUEST, f"The type of {what} must be string.")
     return text
 
 
 def struct_in(value: Any, what: str) -> Mapping[str, Any]:
     """A struct that somebody sent."""
     if not isinstance(value, dict):
-        raise Fault(BAD_REQUEST, f"The type of {what} must be struct.")
+        raise Fault(FaultCode.BAD_REQUEST, f"The type of {what} must be struct.")
     return value
 
 
@@ -55,7 +58,7 @@ def texts_in(value: Any, what: str) -> list[str]:
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
-        raise Fault(BAD_REQUEST, f"The type of {what} must be array.")
+        raise Fault(FaultCode.BAD_REQUEST, f"The type of {what} must be array.")
     return [text_in(each, what) for each in value]
 
 
@@ -71,7 +74,7 @@ def count_in(value: Any, most: int) -> int:
     try:
         return min(max(int(value), 1), most)
     except (TypeError, ValueError):
-        raise Fault(BAD_REQUEST, "The number of messages must be an int.") from None
+        raise Fault(FaultCode.BAD_REQUEST, "The number of messages must be an int.") from None
 
 
 def id_in(value: Any) -> int:

@@ -22,12 +22,7 @@ from twisted.web.server import Request
 from twisted.web.xmlrpc import XMLRPC, Fault, withRequest
 
 from rsscloud_broker.apps.writing.arguments import (
-    BAD_REQUEST,
-    DISK_FULL,
-    FORBIDDEN,
-    NEEDS_TLS,
-    TOO_MANY,
-    WRONG_PASSWORD,
+    FaultCode,
     count_in,
     id_in,
     no_such_post,
@@ -60,9 +55,6 @@ Method: TypeAlias = Callable[..., Awaitable[T]]
 
 #: The id of the one blog of each account.
 BLOG_ID: Final = "1"
-
-#: How many messages a call returns at most.
-MAX_POSTS: Final = 100
 
 #: The scope that a token needs.
 SCOPE: Final = "publish"
@@ -139,7 +131,7 @@ class Editors:
         name, password = text_in(name, "the name"), text_in(password, "the password")
         if not (self._allow_plain_passwords or self.parts.callers.is_confidential(request)):
             raise Fault(
-                NEEDS_TLS,
+                FaultCode.NEEDS_TLS,
                 "Passwords must not be sent over http, where others can read them. Use the "
                 "https address of this server; or its operator sets allow_plain_passwords in "
                 "[apps.writing].",
@@ -152,7 +144,8 @@ class Editors:
             raise SignInFailed
         if SCOPE not in caller.scopes:
             raise Fault(
-                FORBIDDEN, f"This token lacks the scope {SCOPE}. Make another on the page /account."
+                FaultCode.FORBIDDEN,
+                f"This token lacks the scope {SCOPE}. Make another on the page /account.",
             )
         return caller
 
@@ -240,7 +233,8 @@ class EditorAPI(XMLRPC):
 
         :param count: how many the client wants.
         """
-        return await self._writing.posts(call.caller, count_in(count, MAX_POSTS))
+        # A call returns at most a hundred messages.
+        return await self._writing.posts(call.caller, count_in(count, 100))
 
     async def _categories(self, call: EditorCall) -> list[dict[str, Any]]:
         """The categories that were used, as structs."""
@@ -271,7 +265,9 @@ class EditorAPI(XMLRPC):
         file = struct_in(file, "the file")
         bits = file.get("bits")
         if not isinstance(bits, bytes):
-            raise Fault(BAD_REQUEST, "The struct of a file needs bits, of the type base64.")
+            raise Fault(
+                FaultCode.BAD_REQUEST, "The struct of a file needs bits, of the type base64."
+            )
         name = text_in(file.get("name", ""), "the name of the file")
         return file_of(await self._writing.upload(call.caller, name, bits, call.source))
 
@@ -358,12 +354,12 @@ def _as_faults() -> Iterator[None]:
     try:
         yield
     except SignInFailed as error:
-        raise Fault(WRONG_PASSWORD, sentence(str(error))) from error
+        raise Fault(FaultCode.WRONG_PASSWORD, sentence(str(error))) from error
     except TooMany as error:
-        raise Fault(TOO_MANY, sentence(str(error))) from error
+        raise Fault(FaultCode.TOO_MANY, sentence(str(error))) from error
     except Forbidden as error:
-        raise Fault(FORBIDDEN, sentence(str(error))) from error
+        raise Fault(FaultCode.FORBIDDEN, sentence(str(error))) from error
     except Refused as error:
-        raise Fault(BAD_REQUEST, sentence(str(error))) from error
+        raise Fault(FaultCode.BAD_REQUEST, sentence(str(error))) from error
     except DiskFull as error:
-        raise Fault(DISK_FULL, error.told) from error
+        raise Fault(FaultCode.DISK_FULL, error.told) from error

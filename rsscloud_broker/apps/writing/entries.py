@@ -15,7 +15,7 @@ from typing import Any, Final
 from attrs import evolve
 from twisted.web.xmlrpc import Fault
 
-from rsscloud_broker.apps.writing.arguments import BAD_REQUEST, struct_in, text_in, texts_in
+from rsscloud_broker.apps.writing.arguments import FaultCode, struct_in, text_in, texts_in
 from rsscloud_broker.apps.writing.editors import Editors
 from rsscloud_broker.apps.writing.model import NewPost, Post
 from rsscloud_broker.apps.writing.pictures import html_of
@@ -101,7 +101,9 @@ def is_draft(status: Any, publish: bool | None, otherwise: bool) -> bool:
             return otherwise if publish is None else not publish
         case "publish" | "draft" | "pending" | "auto-draft":
             return bool(status != "publish")
-    raise Fault(BAD_REQUEST, "Messages are public here: their post_status is publish or draft.")
+    raise Fault(
+        FaultCode.BAD_REQUEST, "Messages are public here: their post_status is publish or draft."
+    )
 
 
 def check_date(entry: Mapping[str, Any], now: float) -> None:
@@ -116,7 +118,7 @@ def check_date(entry: Mapping[str, Any], now: float) -> None:
             date = date if date.tzinfo else date.replace(tzinfo=UTC)
             if date - tolerance > today:
                 raise Fault(
-                    BAD_REQUEST,
+                    FaultCode.BAD_REQUEST,
                     f"Messages are published at once here, not later: {name} is in the future. "
                     "Save it as a draft.",
                 )

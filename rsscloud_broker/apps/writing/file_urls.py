@@ -18,7 +18,6 @@ from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.text import clean
 
 _PATH: Final = re.compile(r"/people/([a-z0-9-]{2,32})/files/([0-9a-f]{64})\.[a-z0-9]{1,5}")
-_MAX_NAME: Final = 100
 _NOT_IN_NAMES: Final = re.compile(r'[/\\:*?"<>|]')
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 
@@ -76,4 +75,5 @@ def shown_name(name: str) -> str:
     """
     last = re.split(r"[/\\]", clean(name)[-1000:])[-1]
     harmless = _NOT_IN_NAMES.sub("", last).strip(". ")
-    return harmless[-_MAX_NAME:] or "file"
+    # A longer name loses its beginning, since its end says what the file is.
+    return harmless[-100:] or "file"

@@ -16,7 +16,7 @@ from attrs import evolve
 from twisted.web.xmlrpc import Fault
 
 from rsscloud_broker.apps.writing.arguments import (
-    BAD_REQUEST,
+    FaultCode,
     flag_in,
     number_of,
     struct_in,
@@ -172,7 +172,7 @@ class MovableTypeAPI(EditorAPI):
     async def xmlrpc_setPostCategories(self, call: EditorCall, post: Post, chosen: Any) -> bool:
         """Set the categories of a message: postid, name, password, structs with categoryId."""
         if not isinstance(chosen, list):
-            raise Fault(BAD_REQUEST, "The categories must be an array of structs.")
+            raise Fault(FaultCode.BAD_REQUEST, "The categories must be an array of structs.")
         used = await self._writing.categories(call.caller)
         by_number = {str(number_of(each)): each for each in (*post.categories, *used)}
         names = [_category_in(each, by_number) for each in chosen]
@@ -189,7 +189,7 @@ def _category_in(value: Any, by_number: dict[str, str]) -> str:
     if sent in by_number:
         return by_number[sent]
     if not sent or sent.isdigit():
-        raise Fault(BAD_REQUEST, f"You have no category with the id {sent[:40]!r}.")
+        raise Fault(FaultCode.BAD_REQUEST, f"You have no category with the id {sent[:40]!r}.")
     return sent
 
 

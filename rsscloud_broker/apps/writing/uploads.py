@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any
 
 from rsscloud_broker.apps.writing.model import InvalidPost
 from rsscloud_broker.apps.writing.sniffing import media_type
@@ -12,12 +12,6 @@ from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import AT_ONCE, CHUNK, StoredUpload, UploadLost
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock
-
-#: Seconds after which an upload that is not whole is given up: its node has crashed.
-UNFINISHED: Final = 3600.0
-
-#: Seconds between two looks for what is left over.
-SWEEP: Final = 600.0
 
 
 class Uploads:
@@ -89,7 +83,8 @@ class Uploads:
         """Delete what is left over of uploads that a crash has interrupted, and of those that
         were removed with their accounts.
         """
-        await self._store.drop_unfinished(self._clock.wall_seconds() - UNFINISHED)
+        # An upload that is not whole after an hour is given up: its node has crashed.
+        await self._store.drop_unfinished(self._clock.wall_seconds() - 3600.0)
         # Of how many uploads one look takes care.
         for upload_id in await self._store.lost_uploads(1000):
             await self._drop(upload_id)

@@ -10,7 +10,6 @@ from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.events import names
-from rsscloud_broker.apps.events.cutter import PAUSE
 from rsscloud_broker.apps.events.door import EventsDoor
 from rsscloud_broker.apps.events.options import EventsOptions, history
 from rsscloud_broker.config import Http
@@ -99,7 +98,7 @@ class EventsHouse:
             self.door.stopService()
             self.wait(0)
 
-    def wait(self, seconds: float = PAUSE) -> None:
+    def wait(self, seconds: float = 0.5) -> None:
         """Let time pass, and then all turns that are due at once."""
         self.clock.advance(seconds)
         for _ in range(20):

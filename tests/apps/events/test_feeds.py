@@ -11,7 +11,6 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.events import cutter, rows
-from rsscloud_broker.apps.events.cutter import SWEEP
 from rsscloud_broker.apps.events.options import EventsOptions, KeptTopics
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Content, Ping
@@ -208,7 +207,7 @@ class BoundsTests(SynchronousTestCase):
         return house
 
     def sweep(self, house: EventsHouse) -> None:
-        house.wait(SWEEP)
+        house.wait(3600.0)
         house.wait()
 
     def test_old_entries_are_removed_in_whole_documents(self) -> None:

@@ -11,7 +11,6 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.events import stream
-from rsscloud_broker.apps.events.stream import PATIENCE, PAUSE
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.simplefeed import log, pruning
@@ -77,8 +76,8 @@ class StreamTests(SynchronousTestCase):
         self.house.wait()
         self.house.change("http://a.example/")
         self.house.ping("b")
-        self.house.wait(PAUSE)
-        self.house.wait(PAUSE)
+        self.house.wait(0.5)
+        self.house.wait(0.5)
         found = reader.lines()
         self.assertEqual([(one["kind"], one["position"]) for one in found], [
             ("change", "1-1"), ("ping", "1-2")
@@ -214,8 +213,8 @@ class StreamTests(SynchronousTestCase):
 
     def test_heartbeats(self) -> None:
         lines, events = self.watch(), self.watch("/events/stream")
-        for _ in range(int(HEARTBEAT / PAUSE) + 2):
-            self.house.wait(PAUSE)
+        for _ in range(int(2 * HEARTBEAT) + 2):
+            self.house.wait(0.5)
         self.assertEqual(lines.body, b"\n\n")
         self.assertEqual(events.body, b": the events\n\nid: 0-0\n\n")
 
@@ -246,7 +245,7 @@ class StreamTests(SynchronousTestCase):
         self.house.wait()
         self.house.wait()
         self.assertTrue(reader.exchange.open)
-        self.house.wait(PATIENCE)
+        self.house.wait(60.0)
         self.assertFalse(reader.exchange.open)
 
     def test_as_many_as_may(self) -> None:

@@ -9,7 +9,7 @@ from twisted.logger import capturedLogs
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river import page, rendering, stream
-from rsscloud_broker.apps.river.stream import CHECK, KEPT_EVENTS, MOST_MISSED, PART, SESSION_CHECK
+from rsscloud_broker.apps.river.stream import KEPT_EVENTS, MOST_MISSED, PART, SESSION_CHECK
 from rsscloud_broker.config import Http
 from rsscloud_broker.web import streams
 from rsscloud_broker.web.streams import HEARTBEAT, MAX_BACKLOG
@@ -36,7 +36,7 @@ class StreamCase(SynchronousTestCase):
     ) -> EventReader:
         return EventReader(self.site, browser, query, last, source)
 
-    def wait(self, seconds: float = CHECK) -> None:
+    def wait(self, seconds: float = 2.0) -> None:
         """Let time pass, and then all turns that are due at once."""
         self.site.clock.advance(seconds)
         for _ in range(50):
@@ -181,7 +181,7 @@ class StreamTests(StreamCase):
         self.river.store(item(7))
         anna = self.watch(self.anna)
         before = len(anna.text)
-        for _ in range(int(HEARTBEAT / CHECK) + 2):
+        for _ in range(int(HEARTBEAT / 2.0) + 2):
             self.wait()
         # It says up to where nothing was missed, though nothing of it was for this account.
         self.assertEqual(anna.text[before:], "id: 7\n\n")
@@ -190,7 +190,7 @@ class StreamTests(StreamCase):
         dave, anna = self.watch(self.dave), self.watch(self.anna)
         self.dave.get("/river/feeds")
         self.dave.send("Sign out")
-        self.wait(SESSION_CHECK + CHECK)
+        self.wait(SESSION_CHECK + 2.0)
         self.wait()
         self.assertEqual((dave.is_open, anna.is_open), (False, True))
         self.river.arrive(item(1, 2))

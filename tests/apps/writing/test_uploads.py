@@ -254,7 +254,7 @@ class InterruptedTests(UploadTestCase):
         self.assertEqual(self.kept(), [digest])
         self.result(self.writing.kept_files.sweep())
         self.assertEqual(self.kept(), [digest])  # another node may be at work
-        self.clock.advance(uploads.UNFINISHED + 1)
+        self.clock.advance(3601)
         self.result(self.writing.kept_files.sweep())
         self.assertEqual(self.kept(), [])
 
