@@ -35,16 +35,11 @@ from rsscloud_broker.model import host_of
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.util.deferreds import gather
 
-#: The deadlines in seconds: for all requests for the feed, and for each cloud or hub.
-FEED_SECONDS: Final = 20.0
-SERVICE_SECONDS: Final = 5.0
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: How many feeds are examined at the same time, and how many of them for one caller.
+#: How many feeds are examined at the same time.
 AT_A_TIME: Final = 20
-PER_SOURCE: Final = 2
 
 #: How many bytes of answers are in memory at the same time, for all examinations together.
 MAX_BYTES: Final = 32 * 1024 * 1024
@@ -73,7 +68,8 @@ class Examination:
     async def report(self, url: str) -> FeedReport:
         """Examine a feed.  A server that does not answer is a finding."""
         try:
-            fetches = await self._in_time(url, FEED_SECONDS, fetch_twice(self.ask, url, self.admit))
+            # Seconds for all requests for the feed.
+            fetches = await self._in_time(url, 20.0, fetch_twice(self.ask, url, self.admit))
         except ClientError as error:
             text = f"The feed cannot be fetched from here: {error}."
             return FeedReport(url, (Finding("wrong", "answer", text),))
@@ -104,7 +100,8 @@ class Examination:
             return Finding("missing", service.kind, text)
         try:
             asked = self.ask(service.url, {})
-            return answer_finding(service, await self._in_time(service.url, SERVICE_SECONDS, asked))
+            # Seconds for each cloud or hub.
+            return answer_finding(service, await self._in_time(service.url, 5.0, asked))
         except ClientError as error:
             if self.broker and isinstance(error.__cause__, OwnAddress):
                 return detour_finding(service, self.broker)
@@ -182,7 +179,8 @@ class FeedDoctor:
         :raises TooMany: as many are under way as may be.
         """
         own = self._under_way.get(source, 0)
-        if own >= PER_SOURCE:
+        # One caller has at most two feeds examined at the same time.
+        if own >= 2:
             raise TooMany(f"{own} feeds are being examined for your address already", _PAUSE)
         if sum(self._under_way.values()) >= AT_A_TIME:
             raise TooMany(f"{AT_A_TIME} feeds are being examined already", _PAUSE)

@@ -23,12 +23,8 @@ from rsscloud_broker.wire.web_address import fault_of_form
 
 #: A feed of more bytes than this should be shorter.
 LARGE_BYTES: Final = 512 * 1024
-#: A feed of fewer bytes than this need not be compressed.
-SMALL_BYTES: Final = 1024
 #: No feed should be fresh for longer than this, in seconds.
 LONG_SECONDS: Final = 7 * 86_400
-#: A clock may be wrong by so many seconds.
-_CLOCK_SECONDS = 60
 
 
 @frozen
@@ -169,7 +165,7 @@ def _validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Finding]
         if moment is None:
             text = f"{modified} is not an HTTP date, such as Sun, 06 Nov 1994 08:49:37 GMT."
             yield Finding("wrong", "Last-Modified", text)
-        elif moment > last.at + _CLOCK_SECONDS:
+        elif moment > last.at + 60:  # a clock may be wrong by a minute
             text = f"{modified} is in the future, so the feed never seems to have changed since."
             yield Finding("wrong", "Last-Modified", text)
 
@@ -236,7 +232,7 @@ def _caching(last: FeedAnswer) -> Iterator[Finding]:
 def _size(last: FeedAnswer) -> Iterator[Finding]:
     if last.compressed:
         yield Finding("good", "gzip", "The server compresses the feed for readers that accept it.")
-    elif len(last.body) >= SMALL_BYTES:
+    elif len(last.body) >= 1024:  # a smaller feed need not be compressed
         text = (
             f"The server sent all {_bytes(last.body)} uncompressed, though the reader accepts"
             " gzip, which makes a feed several times smaller. Turn gzip on for the feed's type."

@@ -30,9 +30,6 @@ _CLOUD_PATHS: Final = {
     "soap": (*rsscloud.SOAP_PATHS, *xmlrpc.CALL_PATHS),
 }
 
-#: The largest number of clouds and hubs of a feed that are asked.
-MAX_SERVICES: Final = 6
-
 #: The Content-Type of content whose server gave none, as the WebSub notifier sends it.
 _UNLABELLED: Final = "application/octet-stream"
 
@@ -65,13 +62,14 @@ class Service:
 
 
 def services_of(judgement: Judgement) -> list[Service]:
-    """The clouds and hubs that a feed names, at most ``MAX_SERVICES``."""
+    """The clouds and hubs that a feed names, at most six."""
     clouds = judgement.facts.clouds if judgement.facts else ()
     found = [
         *(Service("cloud", cloud.url, cloud.protocol) for cloud in clouds),
         *(Service("hub", hub) for hub in judgement.hubs),
     ]
-    return found[:MAX_SERVICES]
+    # Feeds have one or two; strangers write as many as they like.
+    return found[:6]
 
 
 def own_finding(service: Service, broker: OwnBroker) -> Finding | None:

@@ -16,7 +16,6 @@ from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.wire.text import clean
 
 _ORDER: tuple[Kind, ...] = ("wrong", "missing", "good")
-_WIDTH = 88
 
 
 async def examine(web: Web, url: str) -> FeedReport:
@@ -35,7 +34,7 @@ def render(report: FeedReport) -> str:
             head = f"{kind:<9}{finding.subject}: "
             paragraph = fill(
                 head + clean(finding.text),
-                _WIDTH,
+                88,  # characters
                 subsequent_indent=" " * 9,
                 break_long_words=False,  # so that URLs stay whole
                 break_on_hyphens=False,

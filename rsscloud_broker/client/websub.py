@@ -26,10 +26,6 @@ from rsscloud_broker.wire.text import clean, decode
 from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.websub import HubCall
 
-#: Seconds in which a hub has to verify the intent to unsubscribe.
-UNSUBSCRIBE_TIMEOUT: Final = 5.0
-#: Seconds for the last answer to be sent before the process ends.
-LINGER: Final = 0.1
 #: Seconds after which a renewal that failed is tried again.
 RETRY_AFTER: Final = 5 * 60
 
@@ -262,8 +258,10 @@ class HubSubscriber:
         subscription.mode = "unsubscribe"
         try:
             await self._send(subscription)
-            await subscription.unsubscribed.addTimeout(UNSUBSCRIBE_TIMEOUT, self._clock, timed_out)
-            await deferLater(self._clock, LINGER)
+            # Seconds in which a hub has to verify the intent to unsubscribe.
+            await subscription.unsubscribed.addTimeout(5.0, self._clock, timed_out)
+            # Seconds for the last answer to be sent before the process ends.
+            await deferLater(self._clock, 0.1)
         except ClientError as error:
             self._tell(f"{subscription.topic}: the subscription ends with its lease: {error}")
 

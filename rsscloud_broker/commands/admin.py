@@ -27,9 +27,6 @@ from rsscloud_broker.wire.text import clean
 #: The environment variable that may have the API token.
 TOKEN: Final = "RSSCLOUD_BROKER_ADMIN_TOKEN"  # noqa: S105 - the name of a variable
 
-#: The exit status if what the command concerns does not exist.
-NOT_THERE: Final = 3
-
 #: The columns of lists; ``--json`` shows everything.
 _COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     "subscriptions": ("id", "states", "protocol", "callback", "topic", "expires_at"),
@@ -74,7 +71,8 @@ def _command(operation: Operation) -> click.Command:
                 )
             except administration.NotThere as error:
                 click.ClickException(clean(str(error))).show()
-                raise SystemExit(NOT_THERE) from error
+                # The caller can tell this from other failures by the status.
+                raise SystemExit(3) from error
             _show(operation.name, answer, as_json)
 
         run(work)

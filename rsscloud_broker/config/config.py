@@ -178,10 +178,6 @@ class RateLimitOptions:
         return tuple(map(ip_network, self.exempt))
 
 
-#: More than the bytes of the largest content that is fetched, with what is stored beside it.
-_LARGEST_CONTENT = 68_000_000
-
-
 @frozen
 class Storage:
     """``[storage]``: how much the broker stores.
@@ -198,7 +194,8 @@ class Storage:
     """
 
     min_free_mb: int = field(default=100, validator=ge(0))
-    content_bytes: int = field(default=144 * 1024**2, validator=ge(2 * _LARGEST_CONTENT))
+    # At least two of the largest contents that are fetched, with what is stored beside them.
+    content_bytes: int = field(default=144 * 1024**2, validator=ge(2 * 68_000_000))
     failed_attempts: int = field(default=10_000, validator=ge(0))
 
     @property

@@ -16,8 +16,7 @@ from attrs import Attribute, field, frozen
 _GROUPS: Final = Path("/sys/fs/cgroup")
 _OWN_GROUP: Final = Path("/proc/self/cgroup")
 
-#: The most couriers that ``auto`` stands for, and the most at all.
-AUTO: Final = 8
+#: The most couriers.
 MOST: Final = 64
 
 
@@ -41,7 +40,8 @@ class DeliveryConfig:
     def couriers(self) -> int:
         """How many couriers that is on this machine."""
         if self.processes == "auto":
-            return min(AUTO, processors())
+            # More than eight couriers are started only if somebody asks for them.
+            return min(8, processors())
         return self.processes
 
 

@@ -10,9 +10,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.client.callbacks import HubCallbacks, own_address
 from rsscloud_broker.client.web import ClientError, Reply
 from rsscloud_broker.client.websub import (
-    LINGER,
     RETRY_AFTER,
-    UNSUBSCRIBE_TIMEOUT,
     HubSubscriber,
     ReceivedContent,
     find_hub,
@@ -261,7 +259,7 @@ class SubscriberTests(WebSubTestCase):
         self.assertNoResult(leaving)
         self.assertEqual(self.asked["hub.mode"], "unsubscribe")
         self.assertEqual(self.verify(callback, "unsubscribe").body, "<x91>é".encode())
-        self.clock.advance(LINGER)
+        self.clock.advance(0.1)
         self.successResultOf(leaving)
         self.assertEqual(self.clock.getDelayedCalls(), [])
 
@@ -269,7 +267,7 @@ class SubscriberTests(WebSubTestCase):
         callback = self.subscribe()
         self.verify(callback, lease_seconds="600")
         leaving = Deferred.fromCoroutine(self.subscriber.unsubscribe())
-        self.clock.advance(UNSUBSCRIBE_TIMEOUT)
+        self.clock.advance(5.0)
         self.successResultOf(leaving)
         self.assertIn("did not verify the intent within 5 seconds", self.told[-1])
 

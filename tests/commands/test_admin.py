@@ -12,7 +12,7 @@ from typing import Any
 from twisted.web.resource import Resource
 from twisted.web.server import Request
 
-from rsscloud_broker.commands.admin import NOT_THERE, TOKEN
+from rsscloud_broker.commands.admin import TOKEN
 from rsscloud_broker.web.admin.table import OPERATIONS
 from tests.commands.cases import Command, CommandTests, ProcessTests
 
@@ -120,7 +120,7 @@ class CallTests(ProcessTests):
 
     async def test_refusals(self) -> None:
         for code, body, expected, said in (
-            (404, {"detail": "There is no subscription 7."}, NOT_THERE, "no subscription 7"),
+            (404, {"detail": "There is no subscription 7."}, 3, "no subscription 7"),
             (404, b"<html>", 1, "HTTP status 404"),
             (422, {"detail": "It makes \x1bno sense."}, 1, "It makes no sense."),
             (200, b"<html>", 1, "not that of an administration API"),

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from playwright.sync_api import Page, expect
 
-from rsscloud_broker.commands.admin import NOT_THERE
 from tests.e2e.browser import DESK, PHONE, BrowserTestCase
 from tests.e2e.fixture import Broker, EndToEndTestCase, post_form, request, run, until
 from tests.e2e.servers import HttpPostReceiver, Origin
@@ -101,9 +100,7 @@ class ConsoleTests(ConsoleTestCase):
         self.admin(broker, "end", self.feed, "--reason", "it is gone", "--yes")
         self.admin(broker, "revive", self.feed)
         self.admin(broker, "move", self.feed, f"{self.feed}?2", "--yes")
-        self.assertEqual(
-            self.admin(broker, "remove", "999", "--yes", status=NOT_THERE)[:6], "Error:"
-        )
+        self.assertEqual(self.admin(broker, "remove", "999", "--yes", status=3)[:6], "Error:")
         self.assertIn("http://", self.admin(broker, "read", "feeds.example", status=1))
         self.assert_logged(broker)
 
