@@ -8,16 +8,12 @@ begun too early.  So the first fetch more follows at once, and further ones afte
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from rsscloud_broker.core.waiting_checks import WaitingChecks
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model.work import FetchRecord
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
-
-#: Seconds until a topic is fetched that was asked for during each of two fetches.
-PAUSE: Final = 1.0
 
 
 class Again:
@@ -52,7 +48,8 @@ class Again:
         if not is_second:
             self._waiting.take(check)
             return
-        until = self._clock.wall_seconds() + PAUSE
+        # Seconds until a topic is fetched that was asked for during each of two fetches.
+        until = self._clock.wall_seconds() + 1.0
         await self._store_retry(
             partial(self._store.put_off_check, url, 0, until), "topics that wait"
         )

@@ -25,9 +25,6 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventBus, IEventSink
 
-#: Seconds that a stopping broker gives to sinks for the events in their queues.
-DRAIN_TIMEOUT = 2.0
-
 
 @define(eq=False)
 class _Queue:
@@ -166,7 +163,8 @@ class EventBus(Service):
     async def _stop(self) -> None:
         draining = Deferred.fromCoroutine(self.drain())
         if self._clock:
-            draining.addTimeout(DRAIN_TIMEOUT, self._clock)
+            # Sinks have two seconds for the events in their queues.
+            draining.addTimeout(2.0, self._clock)
         try:
             await draining
         except TimedOut:

@@ -46,9 +46,6 @@ from rsscloud_broker.util.retry import StoreRetry
 T = TypeVar("T")
 _Pending: TypeAlias = PendingFetch[RecordedFetch]
 
-#: Seconds until checks are released that are claimed and that nobody handles, due to a bug.
-LOOK_AGAIN = 600.0
-
 
 class ChangeDetector(Service):
     """Fetches topics, records the results in the store and publishes changes on the bus.
@@ -314,12 +311,13 @@ class ChangeDetector(Service):
         self._waiting.wake()
 
     async def _look_through(self) -> None:
-        """Release, every ``LOOK_AGAIN`` seconds, the checks that are claimed and nobody handles."""
+        """Release, every ten minutes, the checks that are claimed and nobody handles."""
         with suppress(CancelledError):  # the service stops; the store keeps the checks
             while True:
                 await self._release()
                 self._waiting.start()
-                await deferLater(self._clock, LOOK_AGAIN)
+                # Due to a bug, checks may be claimed that nobody handles: they are released then.
+                await deferLater(self._clock, 600.0)
 
     async def _release(self) -> None:
         try:

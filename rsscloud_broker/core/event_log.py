@@ -10,10 +10,6 @@ from zope.interface import implementer
 from rsscloud_broker.interfaces import IEventLog, IStore
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 
-#: How many reads may run at the same time.  The store has few threads that read, and deliveries
-#: need them too; but anybody may read the log as often as they like.
-AT_A_TIME = 1
-
 
 @implementer(IEventLog)
 class EventLog:
@@ -24,7 +20,9 @@ class EventLog:
 
     def __init__(self, store: IStore) -> None:
         self._store = store
-        self._turns = DeferredSemaphore(AT_A_TIME)
+        # One read at a time.  The store has few threads that read, and deliveries need them too;
+        # but anybody may read the log as often as they like.
+        self._turns = DeferredSemaphore(1)
 
     async def entries(
         self, wanted: LogFilter, before: int | None, limit: int

@@ -29,10 +29,6 @@ AT_ONCE, AGAIN = 200, 50
 #: How many announcements there may be.
 MAX_ANNOUNCEMENTS: Final = 100
 
-#: Seconds for which, at a start, hosts that were freed before are freed once more: the process
-#: that was told may have ended before it made due what waited, which waits no longer than this.
-FREED_BEFORE: Final = 7200.0
-
 #: The verbs whose object is the URL of a topic; for ``move``, the URL that the topic has left.
 _OF_TOPICS: Final = frozenset({"revive", "end", "take down", "move"})
 
@@ -135,7 +131,9 @@ class Following(EachPeriod):
 
     def _follow_earlier(self, changes: Sequence[Change]) -> None:
         """Follow those changes from before the start that may have been followed by half."""
-        since = self._clock.wall_seconds() - FREED_BEFORE
+        # Hosts that were freed in the last two hours are freed once more: the process that was told
+        # may have ended before it made due what waited, which waits no longer than this.
+        since = self._clock.wall_seconds() - 7200.0
         for host in {_freed_by(change): None for change in changes if change.at >= since}:
             if host:
                 self._bus.publish(HostFreed(host, before_start=True))

@@ -51,9 +51,6 @@ FULL_PAUSE = 60
 #: Seconds before each further attempt to reach a callback.
 RETRIES = (5.0, 30.0, 120.0, 600.0)
 
-#: Seconds until the spare attempt after a last one that was interrupted.
-SPARE = 5.0
-
 #: The longest pause in seconds before an attempt, whatever a callback asks for, and whatever time
 #: the wall clock shows after a restart.
 LONGEST_PAUSE = 86_400.0
@@ -247,7 +244,8 @@ class IntentQueue(Service):
                 self._verifier.denied(pending.intent, failure.reason)
                 return
             asked = min(failure.retry_after or 0.0, LONGEST_PAUSE)
-            delay = max((*self._retries, SPARE)[attempts - 1], asked)
+            # The spare attempt after a last one that was interrupted comes five seconds later.
+            delay = max((*self._retries, 5.0)[attempts - 1], asked)
             retry_at = self._clock.wall_seconds() + delay
             postpone = partial(self._store.postpone_intent, pending.id, attempts, retry_at)
             await self._store_retry(postpone, about)

@@ -40,7 +40,6 @@ MAX_SPREAD_SECONDS: Final = 3600.0
 
 #: The part of a pause by which it may be longer or shorter, to spread topics.
 _SPREAD = 0.1
-_GROWTH = 1.5
 
 
 def _not_below_floor(pace: PollIntervals, attribute: Attribute[float], value: float) -> None:
@@ -150,7 +149,8 @@ def _interval(state: PollState, pace: PollIntervals) -> float:
         if changed_at is not None and changed_at >= polled_at:
             interval /= 2
         elif state.interval is not None:
-            interval *= _GROWTH
+            # It grows more slowly than it shrinks, so that changes are not missed for long.
+            interval *= 1.5
     return min(max(interval, pace.floor), pace.ceiling)
 
 

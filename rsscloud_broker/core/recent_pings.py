@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from rsscloud_broker.interfaces import IClock, IStore
 from rsscloud_broker.model import Ping
 from rsscloud_broker.util.caches import TimedCache
 
-#: How many pings are shown.
-RECENT: Final = 10
-
-#: Seconds until the store is read again.
-FRESH: Final = 1.0
-
 
 class RecentPings:
-    """Reads the newest pings from the store and remembers them for ``FRESH`` seconds."""
+    """Reads the newest ten pings from the store and remembers them for a second."""
 
     def __init__(self, store: IStore, clock: IClock) -> None:
         self._store = store
         self._clock = clock
-        self._newest: TimedCache[None, Sequence[Ping]] = TimedCache(self._read, clock, FRESH, 1)
+        self._newest: TimedCache[None, Sequence[Ping]] = TimedCache(self._read, clock, 1.0, 1)
 
     async def newest(self) -> Sequence[Ping]:
         """The newest pings, newest first; the same tuple until the store is read again.
@@ -34,4 +27,4 @@ class RecentPings:
     async def _read(self, key: None) -> Sequence[Ping]:
         # A second more, so that rounded times do not leave out a ping of this moment.
         until = self._clock.wall_seconds() + 1
-        return tuple(await self._store.pings(0, until, None, RECENT))
+        return tuple(await self._store.pings(0, until, None, 10))

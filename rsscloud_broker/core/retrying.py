@@ -31,9 +31,6 @@ from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 #: Seconds before each further attempt to fetch a topic.
 RETRIES = (5.0, 30.0, 120.0)
 
-#: Seconds after a failed fetch before a ping can cause the next fetch of the topic.
-SOONEST = 1.0
-
 
 @define(eq=False)
 class Retry:
@@ -223,7 +220,8 @@ class FetchRetries:
 
     def _retry_soon(self, retry: Retry) -> None:
         retry.delays = self.after(0)
-        self._wait(retry, max(retry.failed_at + SOONEST - self._clock.seconds(), 0.0))
+        # A ping can cause the next fetch one second after a failed one.
+        self._wait(retry, max(retry.failed_at + 1.0 - self._clock.seconds(), 0.0))
 
     def _wait(self, retry: Retry, delay: float) -> None:
         retry.timer = self._clock.callLater(delay, self._fetch, retry.url)

@@ -17,10 +17,6 @@ from rsscloud_broker.util.urls import normal_form
 #: Seconds for which an overview of a topic and a page of pings are remembered.
 FRESH: Final = 1.0
 
-#: Seconds for which a part of the list of topics is remembered.  To count the subscriptions of
-#: hundreds of topics takes a while.
-LIST_FRESH: Final = 60.0
-
 #: How many overviews, pages of pings and parts of the list are remembered.
 OVERVIEWS, PAGES, PARTS = 500, 50, 50
 
@@ -34,7 +30,8 @@ class TopicView:
         self._clock = clock
         self._overviews = TimedCache(self._read_overview, clock, FRESH, OVERVIEWS)
         self._pages = TimedCache(self._read_pings, clock, FRESH, PAGES)
-        self._parts = TimedCache(self._read_part, clock, LIST_FRESH, PARTS)
+        # To count the subscriptions of hundreds of topics takes a while: once a minute is enough.
+        self._parts = TimedCache(self._read_part, clock, 60.0, PARTS)
         # The store reads one part of the list at a time, whatever parts strangers ask for.
         self._reading = DeferredLock()
 

@@ -32,9 +32,6 @@ from rsscloud_broker.policy.limiter import FairLimiter, Turn
 #: A content with more bytes than this is not kept in memory while a callback is verified.
 LARGE = 64 * 1024
 
-#: How many callbacks at one host are verified at the same time.
-MAX_OF_HOST = 10
-
 
 class Verifier:
     """Verifies intents, and stores or removes the subscriptions that callbacks confirm.
@@ -171,7 +168,8 @@ class Verifier:
 
     def _slot(self, intent: Intent) -> AbstractAsyncContextManager[None]:
         """A slot of the limiter for a call of the callback."""
-        quota = HostQuota("verification", intent.callback.host, MAX_OF_HOST)
+        # Ten callbacks at one host are verified at the same time.
+        quota = HostQuota("verification", intent.callback.host, 10)
         return self._limiter.slot(Turn.of(intent.source), quota)
 
     async def _bring_content(self, intent: Intent) -> None:

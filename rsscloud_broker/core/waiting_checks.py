@@ -30,9 +30,6 @@ from rsscloud_broker.util.retry import StoreRetry
 #: more of them than are free for all others.
 WINDOW, WINDOW_OF_HOST = 2000, 200
 
-#: When fetches end, seconds until checks are claimed in their place.
-PAUSE = 0.05
-
 
 class WaitingChecks:
     """The checks that this process has claimed, and the loop that claims more of them.
@@ -162,7 +159,8 @@ class WaitingChecks:
                 del self._of[key]
                 self._behind.discard(key)
         if self._left:
-            self._wake_after(PAUSE)
+            # When fetches end, seconds until checks are claimed in their place.
+            self._wake_after(0.05)
 
     def left(self, url: str, source: str) -> None:
         """Say that a check waits in the store.

@@ -12,7 +12,7 @@ from zope.interface.verify import verifyObject
 
 from rsscloud_broker.core import Administration, Blocks
 from rsscloud_broker.core.administration import MAX_LIMIT
-from rsscloud_broker.core.following import AT_ONCE, FREED_BEFORE, MAX_ANNOUNCEMENTS
+from rsscloud_broker.core.following import AT_ONCE, MAX_ANNOUNCEMENTS
 from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable, Unavailable
 from rsscloud_broker.events import Administered, HostFreed, SubscriptionRemoved, TopicEnded
 from rsscloud_broker.interfaces import IAdministration, IAnnouncements, ServedTopics
@@ -392,7 +392,7 @@ class OtherProcessTests(AdministrationTestCase):
         """The process that was told may have crashed before it made due what waited."""
         now = self.clock.wall_seconds()
         for verb, what, at in (
-            ("unblock", "host long.example", now - FREED_BEFORE - 1),
+            ("unblock", "host long.example", now - 7200.0 - 1),
             ("unblock", "topic http://feeds.example/", now - 5),
             ("close breaker", "closed.example", now - 4),
             ("unblock", "host *.free.example", now - 3),

@@ -11,7 +11,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.core.bus import DRAIN_TIMEOUT, EventBus
+from rsscloud_broker.core.bus import EventBus
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
@@ -187,7 +187,7 @@ class EventBusTests(SynchronousTestCase):
         self.bus.publish(changed(1))
         with capturedLogs() as logged:
             stopped = self.bus.stopService()
-            clock.advance(DRAIN_TIMEOUT - 0.1)
+            clock.advance(2.0 - 0.1)
             self.assertNoResult(stopped)
             clock.advance(0.1)
             self.successResultOf(stopped)

@@ -9,7 +9,7 @@ from attrs import evolve
 from twisted.internet.defer import Deferred, fail
 
 from rsscloud_broker.core import IntentQueue
-from rsscloud_broker.core.intents import LOAD_PAUSE, LOADED, LONGEST_PAUSE, SPARE
+from rsscloud_broker.core.intents import LOAD_PAUSE, LOADED, LONGEST_PAUSE
 from rsscloud_broker.errors import (
     CallbackFailed,
     EndedTopic,
@@ -105,7 +105,7 @@ class AcceptTests(IntentsTestCase):
             if answers:
                 self.answer(Outcome(True))
             before = len(self.carrier.verified)
-            self.clock.pump([SPARE, 1000])
+            self.clock.pump([5.0, 1000])
             self.assertEqual((len(self.carrier.verified), self.waiting()), (before + 1, []))
             self.assertEqual(len(self.subscriptions()), int(answers))
             self.accept(GOODBYE)

@@ -9,7 +9,7 @@ from attrs import define, field
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.core.recent_pings import RECENT, RecentPings
+from rsscloud_broker.core.recent_pings import RecentPings
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Ping
 from rsscloud_broker.testing import Clock
@@ -45,7 +45,7 @@ class RecentPingsTests(SynchronousTestCase):
     def test_asks_for_the_newest(self) -> None:
         asking = self.ask()
         ((since, until, before, limit),) = self.store.asked
-        self.assertEqual((since, before, limit), (0, None, RECENT))
+        self.assertEqual((since, before, limit), (0, None, 10))
         self.assertGreater(until, 1000.0)
         self.store.answers[0].callback([B, A])
         self.assertEqual(self.successResultOf(asking), (B, A))

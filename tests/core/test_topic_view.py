@@ -10,7 +10,6 @@ from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.core import TopicView
-from rsscloud_broker.core.topic_view import LIST_FRESH
 from rsscloud_broker.interfaces import ITopicView
 from rsscloud_broker.model import Lease, Ping, Subscription
 from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
@@ -57,7 +56,7 @@ class TopicViewTests(BrokerTestCase):
         self.assertEqual(self.got(self.view.watched(summary.id, 10)), ())
         self.subscribed("http://other.example/feed")
         self.assertEqual(len(self.got(self.view.watched(0, 10))), 1)
-        self.clock.advance(LIST_FRESH + 1)
+        self.clock.advance(60.0 + 1)
         self.assertEqual(len(self.got(self.view.watched(0, 10))), 2)
 
     def test_parts_of_the_list_are_read_one_after_the_other(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.core.waiting_checks import PAUSE, WaitingChecks
+from rsscloud_broker.core.waiting_checks import WaitingChecks
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.work import Check, CheckState
 from rsscloud_broker.testing import memory_store
@@ -63,7 +63,7 @@ class WaitingChecksTests(SynchronousTestCase):
     def answer_all(self) -> None:
         while held := tuple(self.waiting):
             self.answer(*held)
-            self.clock.advance(PAUSE)
+            self.clock.advance(0.05)
 
     def by_host(self) -> Counter[str]:
         return Counter(host_of(url).removesuffix(".example") for url in self.waiting)
@@ -86,7 +86,7 @@ class WaitingChecksTests(SynchronousTestCase):
         self.assertEqual(self.by_host(), {"busy": 4, "other": 1})
         self.answer(feed("other"), feed("busy", 0), feed("busy", 1), feed("busy", 2))
         self.assertEqual(self.by_host(), {"busy": 1})
-        self.clock.advance(PAUSE)
+        self.clock.advance(0.05)
         self.assertEqual(self.by_host(), {"busy": 3})
         self.answer_all()
         self.assertEqual(len(self.taken), 51)
@@ -116,7 +116,7 @@ class WaitingChecksTests(SynchronousTestCase):
         self.clock.advance(29)
         self.assertEqual(len(self.taken), 1)
         self.clock.advance(1)
-        self.clock.advance(PAUSE)
+        self.clock.advance(0.05)
         self.assertEqual(self.taken[1:], [Check(feed("a"), True, ONE, 1)])
 
     def test_nothing_is_claimed_after_the_stop(self) -> None:
