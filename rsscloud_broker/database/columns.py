@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Integer, MetaData, Table
 
@@ -48,10 +48,6 @@ def new_metadata() -> MetaData:
     )
 
 
-#: Rows in one statement: SQLite allows 32,766 values in a statement.
-_ROWS: Final = 256
-
-
 def insert_on_sqlite(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows into a table of SQLite, many with each statement.
 
@@ -65,7 +61,8 @@ def insert_on_sqlite(conn: Connection, table: Table, rows: Sequence[Mapping[str,
     done = 0
     while done < len(rows):
         # Powers of two, since the driver caches each statement: there are nine, not hundreds.
-        size = min(1 << (len(rows) - done).bit_length() - 1, _ROWS)
+        # At most 256 rows: SQLite allows 32,766 values in a statement.
+        size = min(1 << (len(rows) - done).bit_length() - 1, 256)
         some = values[done * len(columns) : (done + size) * len(columns)]
         conn.exec_driver_sql(_insertion(table.name, columns, size), tuple(some))
         done += size

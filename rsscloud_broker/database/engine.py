@@ -40,7 +40,7 @@ def open_engine(
     """Make an engine for a database URL, without connecting.
 
     :param of_broker: True for the store of a running broker.  A PostgreSQL server then ends a
-        transaction in which nothing happens for ``postgresql.IDLE_TIMEOUT`` seconds, since it holds
+        transaction in which nothing happens for eight seconds, since it holds
         locks that others wait for.  The transaction of a command may be idle for as long as the
         reader of its output takes.
     :param silence: the broker gives up on a PostgreSQL server that does not answer for so many

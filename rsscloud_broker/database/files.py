@@ -26,9 +26,6 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import OperationalError
 from twisted.logger import Logger
 
-#: Seconds between two looks.
-INTERVAL: Final = 1.0
-
 #: Milliseconds for which a checkpoint waits for those who read, since they may need older pages.
 #: Nothing is written meanwhile.
 WAIT: Final = 20
@@ -92,7 +89,8 @@ class Files:
 
     def look_after(self) -> None:
         """Make a checkpoint if anything was committed, and look whether the files are in place."""
-        self._due_at = time.monotonic() + INTERVAL
+        # Seconds between two looks.
+        self._due_at = time.monotonic() + 1.0
         if self.is_changed:
             self._checkpoint()
         before = self._problem

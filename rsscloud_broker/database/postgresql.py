@@ -28,19 +28,6 @@ APPLICATION: Final = "rsscloud-broker"
 #: Seconds to wait for a free connection of the pool, and for a silent server.
 TIMEOUT: Final = 15
 
-#: Seconds to wait for a lock.
-LOCK_TIMEOUT: Final = 12
-
-#: The server ends a statement of the broker after this part of the time for which the broker waits.
-_OF_SILENCE: Final = 0.95
-
-#: Seconds to wait for a connection to one of the hosts in the URL; then the next one is tried.
-CONNECT_TIMEOUT: Final = 5
-
-#: Seconds after which the server ends a transaction of the broker in which nothing happens: its
-#: process stands still, and others wait for the rows that it has locked.
-IDLE_TIMEOUT: Final = 8
-
 #: The most operations in one transaction.  Each ping takes an advisory lock, and the server has
 #: room for 64 locks for each connection that it allows (``max_locks_per_transaction`` times
 #: ``max_connections``).  Each node has seven connections, so there is always room.
@@ -64,7 +51,7 @@ _log = Logger()
 #: Parameters of libpq, unless the URL sets them.
 _CONNECT_ARGS: Final[dict[str, Any]] = {
     "application_name": APPLICATION,
-    "connect_timeout": CONNECT_TIMEOUT,
+    "connect_timeout": 5,  # seconds; then the next of the hosts in the URL is tried
     "keepalives_idle": TIMEOUT,
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -120,11 +107,13 @@ def set_limits(engine: Engine, *, silence: float | None) -> None:
     :param silence: the seconds after which the broker gives up on a server that does not answer;
         None for a command, which waits as long as its statements take.
     """
-    limits = {"lock_timeout": f"{LOCK_TIMEOUT}s", "statement_timeout": "0"}
+    limits = {"lock_timeout": "12s", "statement_timeout": "0"}
     if silence is not None:
-        limits["idle_in_transaction_session_timeout"] = f"{IDLE_TIMEOUT}s"
-        # Not later, or the server would go on with a statement for which nobody waits any more.
-        limits["statement_timeout"] = f"{int(silence * _OF_SILENCE * 1000)}ms"
+        # The server ends a transaction in which nothing happens for so many seconds: its process
+        # stands still, and others wait for the rows that it has locked.
+        limits["idle_in_transaction_session_timeout"] = "8s"
+        # A little earlier, or the server would go on with a statement for which nobody waits.
+        limits["statement_timeout"] = f"{int(silence * 0.95 * 1000)}ms"
 
     def set_them(connection: DBAPIConnection, record: object) -> None:
         cursor = connection.cursor()

@@ -41,9 +41,6 @@ T = TypeVar("T")
 
 _Function: TypeAlias = Callable[[Connection, Sequence[Any]], Sequence[Any]]
 
-#: How many operations may read at the same time; each has a connection.
-READERS = 4
-
 #: The most operations in one batch, so that the first does not wait long.
 BATCH_LIMIT = 100
 
@@ -68,7 +65,8 @@ class Readers:
     ) -> None:
         self._reactor = reactor
         self._engine = engine
-        self._pool = Daemons(0, READERS, name="store readers")
+        # So many operations read at the same time; each has a connection.
+        self._pool = Daemons(0, 4, name="store readers")
         count_threads(self._pool, counters)
         self._ended = False
         self._hung_until = float("-inf")

@@ -40,9 +40,6 @@ from rsscloud_broker.database.files import Files
 
 DIALECT = "sqlite"
 
-#: Seconds to wait for another process that writes.
-TIMEOUT = 30.0
-
 
 def in_memory(url: URL) -> bool:
     """Whether a database is in memory, so that it ends with its connection."""
@@ -56,7 +53,8 @@ def engine_options(url: URL) -> dict[str, Any]:
     """
     if in_memory(url):
         return {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
-    return {} if "timeout" in url.query else {"connect_args": {"timeout": TIMEOUT}}
+    # Seconds to wait for another process that writes.
+    return {} if "timeout" in url.query else {"connect_args": {"timeout": 30.0}}
 
 
 def make_parent_directory(url: URL) -> None:

@@ -59,9 +59,6 @@ GROUP_LIMIT = 500
 #: How often a transaction is run at most that others get in the way of.
 TRIES = 3
 
-#: For how many more turns of the reactor operations are gathered, at most.
-TURNS = 3
-
 
 class Writer:
     """Runs operations that write, in a thread of its own, in the order in which they came.
@@ -110,7 +107,8 @@ class Writer:
             return fail(StoreUnavailable("the store is being shut down"))
         done: Deferred[T] = Deferred()
         if not self._gathered:
-            self._reactor.callFromThread(self._gather_on, 0, TURNS)
+            # Operations are gathered for three more turns of the reactor, at most.
+            self._reactor.callFromThread(self._gather_on, 0, 3)
         self._gathered.append(QueuedOperation(operation, done))
         if len(self._gathered) == GROUP_LIMIT:
             self._hand_over()  # a full group does not wait for the end of a long turn

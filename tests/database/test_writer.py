@@ -19,7 +19,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import writer as module
 from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.database.operations import Operation
-from rsscloud_broker.database.writer import GROUP_LIMIT, TURNS, Writer
+from rsscloud_broker.database.writer import GROUP_LIMIT, Writer
 from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.storage.schema import topic
 from tests.storage.databases import file_database
@@ -88,7 +88,7 @@ class WriterTests(TestCase):
     async def test_what_comes_in_turns_in_a_row_is_one_transaction(self) -> None:
         self.writer.start()
         written = []
-        for number in range(1 + TURNS):
+        for number in range(1 + 3):
             written.append(self.writer.write(add_topic(f"http://feeds.example/{number}")))
             await deferLater(self.clock, 0)
         await DeferredList(written)
@@ -99,7 +99,7 @@ class WriterTests(TestCase):
         written: list[Deferred[None]] = []
         while not self.writer._jobs.qsize():  # the thread that takes them has not started
             written.append(self.writer.write(lambda _conn: None))
-            self.assertLess(len(written), 3 + TURNS)
+            self.assertLess(len(written), 3 + 3)
             await deferLater(self.clock, 0)
         self.writer.start()
         await self.writer.stop()
