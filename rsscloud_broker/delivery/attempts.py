@@ -55,15 +55,6 @@ from rsscloud_broker.util.deferreds import BreakOff, run_with_callback
 #: Seconds until an attempt that was not made, or was interrupted, is made again.
 SOON = 5.0
 
-#: Seconds until a pushed content is tried again if an attempt for its subscriber is running.
-AFTER_ANOTHER = 1.0
-
-#: The longest pause in seconds between two looks whether a missing content is there.
-LONGEST_WAIT = 600.0
-
-#: Seconds until a notification to a blocked host is due again, unless the block is lifted.
-BLOCKED = 3600.0
-
 
 @define(eq=False)
 class Attempts:
@@ -161,7 +152,8 @@ class Attempts:
         earlier = subscription.id in self._under_way
         if content_id is not None:
             waits = earlier or (changed and subscription.attempts is not None)
-            pause = AFTER_ANOTHER if earlier else 0.0
+            # A pushed content is tried again a second after another attempt for its subscriber.
+            pause = 1.0 if earlier else 0.0
             return self._put_off(subscription, pause, content_id) if waits else None
         failing = subscription.attempts or subscription.failing_since is not None
         if changed and failing and not earlier:
@@ -356,7 +348,8 @@ class Attempts:
             return self._put_off(subscription, SOON)
         # The longer a subscriber has waited for a content, the longer the pause.
         age = self._clock.wall_seconds() - subscription.lease.granted_at
-        return self._put_off(subscription, min(max(age, SOON), LONGEST_WAIT))
+        # Ten minutes are the longest pause between two looks whether a missing content is there.
+        return self._put_off(subscription, min(max(age, SOON), 600.0))
 
     def _again(self, delivery: Delivery, outcome: Outcome) -> Delivery:
         """Schedule another notification for a change during the attempt, unless the attempt is
@@ -400,7 +393,8 @@ class Attempts:
         """Put a notification off if an administrator has blocked its host; else return None."""
         if self._blocks is None or not self._blocks.of_host(attempt.host):
             return None
-        pause = BLOCKED * self._outcomes.stretch()
+        # It is due again after an hour, or when the block is lifted.
+        pause = 3600.0 * self._outcomes.stretch()
         return self._put_off(attempt.subscription, pause, attempt.content_id)
 
     def _put_off(

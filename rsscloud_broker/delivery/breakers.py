@@ -38,9 +38,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 60.0, 3600.0
 #: How many hosts and ports that failed are remembered.
 REMEMBERED = 100_000
 
-#: At a start, states whose pause ended more than this many seconds ago are deleted.
-FORGOTTEN_AFTER = 86_400.0
-
 
 @define
 class _Breaker:
@@ -104,7 +101,8 @@ class Breakers:
             known = self._breakers.get(one.host)
             if known is not None and known.is_open:
                 continue
-            if one.retry_at < wall - FORGOTTEN_AFTER:
+            # Nobody needs a state whose pause ended a day ago.
+            if one.retry_at < wall - 86_400.0:
                 self._forget(one.host)
                 continue
             pause = one.retry_at - wall

@@ -60,9 +60,6 @@ from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 #: that is tried again, if the store could not take them.
 SAVE_BREAKERS, SAVE_AGAIN = 1.0, 10.0
 
-#: Seconds between two looks at the breakers of other nodes, in case a hint was lost.
-LOOK_AT_BREAKERS = 10.0
-
 
 @implementer(IEventSink)
 class Distribution(Service):
@@ -204,7 +201,8 @@ class Distribution(Service):
     async def _follow(self, kind: str) -> None:
         """Look for work that another node has made or left."""
         since = self._clock.seconds() - self._breakers_read_at
-        if kind == "host" or (self._live > 1 and since >= LOOK_AT_BREAKERS):
+        # A hint may be lost: so every ten seconds the breakers of other nodes are looked at.
+        if kind == "host" or (self._live > 1 and since >= 10.0):
             await self._follow_breakers()
         if kind == "host" or kind.startswith("job."):
             return

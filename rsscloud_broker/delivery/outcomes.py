@@ -18,17 +18,8 @@ from rsscloud_broker.interfaces import IClock, INotifier
 from rsscloud_broker.model import Outcome, Subscription
 from rsscloud_broker.model.work import Delivery
 
-#: A notification that gets fresh schedules may fail for this many times the length of one.
-OVERDUE = 1.5
-
 #: The part of a delay that is added at random at most, so that retries do not come together.
 JITTER = 0.2
-
-#: Seconds until the spare attempt after a last one that was interrupted.
-SPARE = 5.0
-
-#: Seconds for which the same want of the broker is not logged again.
-QUIET = 5.0
 
 
 @define(eq=False)
@@ -78,7 +69,8 @@ class Outcomes:
         last = outcome.success or outcome.gone or _is_used_up(notifier, subscription, now, spare)
         if not last:
             asked = outcome.retry_after
-            delay = max((*notifier.retries, SPARE)[tried - 1], asked or 0.0)
+            # The spare attempt after a last one that was interrupted comes five seconds later.
+            delay = max((*notifier.retries, 5.0)[tried - 1], asked or 0.0)
             delivery = evolve(
                 delivery,
                 retry_at=now + delay * self.stretch(),
@@ -125,11 +117,11 @@ class Outcomes:
     def unavailable(self, subscription: Subscription, error: Unavailable) -> None:
         """Count a notification that the broker could not make.
 
-        What the broker lacks is logged once in ``QUIET`` seconds and not for each subscriber.
+        What the broker lacks is logged once in five seconds and not for each subscriber.
         """
         self.count(subscription, "unavailable")
         now = self._clock.seconds()
-        if now >= self._logged_unavailable_at + QUIET:
+        if now >= self._logged_unavailable_at + 5.0:
             self._logged_unavailable_at = now
             self.log.error("Notifications are put off: {error}", error=error)
 
@@ -150,6 +142,7 @@ def _is_used_up(notifier: INotifier, subscription: Subscription, now: float, spa
     A further change starts a fresh schedule, so the time since the first failure counts too.
     """
     since = subscription.failing_since
-    longest = OVERDUE * sum(notifier.retries)
+    # A notification that gets fresh schedules may fail for this many times the length of one.
+    longest = 1.5 * sum(notifier.retries)
     overdue = since is not None and now - since > longest
     return overdue or (subscription.attempts or 0) >= len(notifier.retries) + spare

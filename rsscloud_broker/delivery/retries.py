@@ -43,10 +43,6 @@ OF_A_HOST = 100
 #: How many deliveries are saved in one transaction.
 AT_ONCE = 1000
 
-#: The shortest time in seconds between two looks, so that notifications that are due at about the
-#: same time are claimed together.
-LEAST_PAUSE = 0.2
-
 
 class Retries:
     """Submits the attempts that are due, and saves what came of them.
@@ -93,7 +89,8 @@ class Retries:
         """
         if self._store_retry.stopped:
             return
-        pause = max(LEAST_PAUSE, when - self._clock.wall_seconds())
+        # Notifications that are due at about the same time are claimed together.
+        pause = max(0.2, when - self._clock.wall_seconds())
         if self._alarm is not None:
             if self._alarm.getTime() <= self._clock.seconds() + pause:
                 return

@@ -11,8 +11,6 @@ from zope.interface import implementer
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.delivery.attempt import Attempt
 from rsscloud_broker.delivery.attempts import (
-    AFTER_ANOTHER,
-    LONGEST_WAIT,
     SOON,
     Attempts,
 )
@@ -20,7 +18,7 @@ from rsscloud_broker.delivery.breakers import FIRST_PAUSE, THRESHOLD, Breakers
 from rsscloud_broker.delivery.carried import UNDER_WAY
 from rsscloud_broker.delivery.contents import Contents
 from rsscloud_broker.delivery.dispatch import Dispatcher
-from rsscloud_broker.delivery.outcomes import JITTER, OVERDUE, SPARE
+from rsscloud_broker.delivery.outcomes import JITTER
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDirectNotifier
 from rsscloud_broker.model import Callback, Content, Lease, Notification, Outcome, Subscription
@@ -129,7 +127,7 @@ class OutcomeTests(AttemptsTestCase):
     def test_an_interrupted_attempt_is_not_the_last(self) -> None:
         """Its subscriber may be innocent; one that ends couriers each time is given up."""
         interrupted = evolve(REFUSED, port_only=False, answered=False, interrupted=True)
-        for tried, pause in ((None, 5.0), (2, 120.0), (3, SPARE)):
+        for tried, pause in ((None, 5.0), (2, 120.0), (3, 5.0)):
             self.assertEqual(self.outcome(interrupted, tried).retry_at, NOW + pause)
         self.assertIsNone(self.outcome(interrupted, 4).retry_at)
         self.assertIsNone(self.outcome(REFUSED, 4).retry_at)
@@ -140,7 +138,7 @@ class OutcomeTests(AttemptsTestCase):
 
     def test_given_up_after_failing_for_longer_than_its_schedules(self) -> None:
         self.notifier.outcomes[HOST] = REFUSED
-        longest = OVERDUE * sum(RETRIES)
+        longest = 1.5 * sum(RETRIES)
         for age, given_up in ((longest - 1, False), (longest + 1, True)):
             failing = evolve(subscription(), attempts=0, failing_since=NOW - age)
             self.submit(failing, changed=False)
@@ -243,7 +241,7 @@ class OutcomeTests(AttemptsTestCase):
             self.assertEqual((put_off.outcome, put_off.attempts), (None, 2))
             assert put_off.retry_at is not None
             pauses.append(put_off.retry_at - self.clock.wall_seconds())
-        self.assertEqual(pauses, [About(SOON), About(60), About(LONGEST_WAIT)])
+        self.assertEqual(pauses, [About(SOON), About(60), About(600.0)])
         self.assertEqual((self.notifier.calls, self.breakers.take_changes()), ([], []))
         self.assertEqual(
             (self.count("open_breakers"), self.count("notification_retries_total")), (1, 0)
@@ -507,7 +505,7 @@ class LeftTests(AttemptsTestCase):
                 eager, self.delivered.append, changed=True, content=Content(b"news"), content_id=key
             )
         (waits,) = self.delivered
-        self.assertEqual((waits.content_id, waits.retry_at), (8, NOW + AFTER_ANOTHER))
+        self.assertEqual((waits.content_id, waits.retry_at), (8, NOW + 1.0))
         self.notifier.end()
         told = self.delivered[-1]
         self.assertEqual((told.content_id, told.outcome, told.retry_at), (7, Outcome(True), None))

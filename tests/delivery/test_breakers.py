@@ -299,7 +299,7 @@ class StoredTests(BreakersTestCase):
         self.assertEqual(self.pause(), FIRST_PAUSE)
 
     def test_host_that_nobody_called_for_long_is_forgotten(self) -> None:
-        old = NOW - breakers.FORGOTTEN_AFTER + 0.5
+        old = NOW - 86_400.0 + 0.5
         self.breakers.restore([HostState("a", 9, old), HostState("b", 9, old - 1)])
         self.assertEqual((self.open_hosts(), self.told), (1, 1))
         self.assertEqual(self.breakers.take_changes(), [HostState("b", 0, 0.0)])

@@ -11,7 +11,6 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 
 from rsscloud_broker.delivery.distribution import Distribution
 from rsscloud_broker.delivery.options import STOP_TIMEOUT, DistributionOptions
-from rsscloud_broker.delivery.retries import LEAST_PAUSE
 from rsscloud_broker.delivery.walk import SAVE_WITHIN_SECONDS
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import TopicChanged
@@ -461,7 +460,7 @@ class StopTests(DistributionTestCase):
         self.clock.advance(STOP_TIMEOUT)
         self.notifier.held, self.notifier.notified = None, []
         distribution.startService()
-        self.clock.advance(LEAST_PAUSE)
+        self.clock.advance(0.2)
         self.assertEqual(self.told(), ["1", "2", "3", "4"])
         self.assertEqual((self.errors(), self.walks()), ([0] * 4, []))
 
@@ -501,7 +500,7 @@ class StopTests(DistributionTestCase):
         self.notifier.held, self.notifier.notified = None, []
         self.notifier.outcomes.clear()
         distribution.startService()
-        self.clock.advance(LEAST_PAUSE)
+        self.clock.advance(0.2)
         self.assertEqual(sorted(self.told()), ["1", "2", "3", "4"])
         self.assertEqual([one.attempts for one in self.subscriptions()], [None] * 4)
 

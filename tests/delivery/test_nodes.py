@@ -8,7 +8,7 @@ from attrs import evolve
 from sqlalchemy import Connection, update
 from twisted.internet.defer import Deferred, fail, succeed
 
-from rsscloud_broker.delivery.distribution import LOOK_AT_BREAKERS, SAVE_AGAIN
+from rsscloud_broker.delivery.distribution import SAVE_AGAIN
 from rsscloud_broker.events import ClaimsLost, NodesCounted, WorkHinted
 from rsscloud_broker.model import Content, FetchResult
 from rsscloud_broker.model.work import HostState
@@ -96,7 +96,7 @@ class OtherNodesTests(EngineTestCase):
         state = HostState("dead.example", 5, NOW + 600)
         for states, called in (([state], []), ([evolve(state, failures=0)], urls)):
             self.successResultOf(self.store.record_hosts(states))
-            for _ in range(int(LOOK_AT_BREAKERS) + 1):  # as with each heartbeat
+            for _ in range(int(10.0) + 1):  # as with each heartbeat
                 self.advance(1)
                 self.hint(WorkHinted())
             self.change()

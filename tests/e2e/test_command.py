@@ -10,7 +10,6 @@ from subprocess import CompletedProcess
 
 from sqlalchemy import update
 
-from rsscloud_broker.delivery.notifiers.options import DROP_AFTER_FAILURES
 from rsscloud_broker.storage import open_database
 from rsscloud_broker.storage.schema import subscription
 from tests import nursery
@@ -253,7 +252,7 @@ class DatabaseTests(CommandTestCase):
         feed, receiver = origin.feed(), self.served(HttpPostReceiver())
         broker = self.subscribed_broker(feed, receiver)
         with open_database(broker.database) as connection:  # as after three failed notifications
-            marked = {"consecutive_errors": DROP_AFTER_FAILURES, "dropping": True}
+            marked = {"consecutive_errors": 3, "dropping": True}
             connection.execute(update(subscription).values(marked))
         self.assertIn(
             "0 expired, 1 whose callbacks failed too often",

@@ -12,7 +12,7 @@ from secrets import token_urlsafe
 from typing import Any, TypeAlias
 from urllib.parse import urlencode
 
-from rsscloud_broker.delivery.notifiers.options import DROP_AFTER_FAILURES, RETRIES
+from rsscloud_broker.delivery.notifiers.options import RETRIES
 from rsscloud_broker.delivery.notifiers.recording import exchange_of
 from rsscloud_broker.errors import AddressRefused, Interrupted, OutboundError
 from rsscloud_broker.interfaces import (
@@ -100,7 +100,8 @@ class RssCloudNotifier(CallingNotifier):
     """
 
     carries_content = False
-    drop_after_failures = DROP_AFTER_FAILURES
+    # As the implementor's guide to rssCloud says.
+    drop_after_failures = 3
     retries = RETRIES
 
     async def verify(self, intent: Intent) -> Outcome:

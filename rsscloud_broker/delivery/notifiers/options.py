@@ -10,10 +10,6 @@ from attrs import frozen
 #: restarts or is busy for half an hour misses nothing.
 RETRIES: Final = (5.0, 30.0, 120.0, 600.0, 1800.0)
 
-#: After so many failed notifications in a row the broker drops a subscription, at the top of the
-#: hour, as the implementor's guide to rssCloud says.
-DROP_AFTER_FAILURES: Final = 3
-
 
 @frozen
 class RssCloudNotifierOptions:
