@@ -7,7 +7,7 @@ any time to answer.  So each such call waits for a slot:
   in turn.  A source is the address of whoever asked, or its network (see ``bucket_of``).  The
   calls that the broker makes on its own account count as one more source.
 - Urgent calls go first, but one slot in ``SHARE`` goes to a call that is not urgent.
-- A call that has no answer after ``SLOW_AFTER`` seconds gives its slot to the next call, and
+- A call that has no answer after a tenth of a second gives its slot to the next call, and
   goes on.
 - A source never has more calls under way than are free for all others (see ``HostLimiter``).  So
   a source whose calls take long waits for its own calls, and delays nobody else.
@@ -31,9 +31,6 @@ from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
 #: How many calls hold a slot at a time, and how many are under way in all.  Each call may hold a
 #: whole topic in memory.
 SLOTS, UNDER_WAY = 20, 200
-
-#: Seconds after which a call without an answer gives its slot to the next call.
-SLOW_AFTER = 0.1
 
 #: The shortest time in seconds until the limiter looks again, and how many calls give their slots
 #: away at each look.  When the process itself is slow, many answers may have arrived that it has
@@ -262,7 +259,7 @@ class FairLimiter:
         if len(self._holding) < self._slots:
             return True
         longest, since = next(iter(self._holding.items()))
-        left = since + SLOW_AFTER - self._clock.seconds()
+        left = since + 0.1 - self._clock.seconds()
         if left > 0 or not self._may_leave:
             self._wake_after(left)
             return False

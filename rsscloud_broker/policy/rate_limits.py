@@ -55,10 +55,6 @@ COUNT_PAUSE = 30.0
 #: wait, since by then some tokens have come back.
 DAY, DAY_PAUSE = 86_400, 3600
 
-#: Seconds that a caller is told to wait if the callback's host has too many subscriptions.
-#: Expired ones are deleted at the top of the hour.
-FULL_HOST_PAUSE = 3600
-
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -311,7 +307,8 @@ class Admission:
                 "subscriptions of a host",
                 f"the host {host} has {limit} subscriptions, those being verified among them, "
                 "as many as one may have",
-                FULL_HOST_PAUSE,
+                # Expired subscriptions are deleted at the top of the hour.
+                3600,
             )
         quota.left -= 1
         return quota

@@ -30,10 +30,6 @@ from rsscloud_broker.wire.text import sentence
 #: Seconds that a check of the database may take.
 DATABASE_TIMEOUT: Final = 2.0
 
-#: Seconds after which the writer of the store counts as stuck.  SQLite and PostgreSQL wait up to
-#: 30 seconds for a lock; a group of operations takes a fraction of a second.
-STUCK_AFTER: Final = 10.0
-
 Check: TypeAlias = Callable[[], str | Awaitable[str]]
 
 
@@ -134,7 +130,9 @@ def writer(store: Store) -> Callable[[], str]:
 
     def check() -> str:
         busy_for, waiting = store.busy_for(), store.writes_waiting()
-        if busy_for > STUCK_AFTER:
+        # Ten seconds: SQLite and PostgreSQL wait up to 30 for a lock, but a group of operations
+        # takes a fraction of a second.
+        if busy_for > 10.0:
             raise Unavailable(
                 f"the writer has worked on one transaction for {busy_for:.0f} seconds, and "
                 f"{waiting:,} operations wait: look for another process that holds a lock on the "

@@ -12,24 +12,15 @@ import gc
 from ctypes import CDLL
 from typing import Final
 
-#: The garbage collector runs when so many more objects were made than freed.  Python's default is
-#: about a few requests' worth of objects, all of them still in use.
-GARBAGE: Final = 10_000
-
-#: The same while the broker starts.  It makes a quarter of a million objects then, nearly all of
-#: which stay in use: with Python's default, looking for others takes a sixth of the time.
-GARBAGE_AT_START: Final = 500_000
-
-#: The number of ``M_MMAP_THRESHOLD``: larger blocks are requested from the system one by one.
-_MMAP_THRESHOLD: Final = -3
-
 #: The threshold in bytes.
 LARGE: Final = 256 * 1024
 
 
 def postpone_collections() -> None:
     """Have the garbage collector run rarely, until `freeze_existing_objects`."""
-    gc.set_threshold(GARBAGE_AT_START)
+    # A starting broker makes a quarter of a million objects, nearly all of which stay in use: with
+    # Python's default, looking for others takes a sixth of the time.
+    gc.set_threshold(500_000)
 
 
 def freeze_existing_objects() -> None:
@@ -38,7 +29,9 @@ def freeze_existing_objects() -> None:
     That takes no time.  To look for garbage before would take 80 ms, and free some 2 MB.
     """
     gc.freeze()
-    gc.set_threshold(GARBAGE)
+    # When so many more objects were made than freed.  Python's default is about a few requests'
+    # worth of objects, all of them still in use.
+    gc.set_threshold(10_000)
 
 
 def return_large_blocks() -> bool:
@@ -50,4 +43,5 @@ def return_large_blocks() -> bool:
         set_option = CDLL(None).mallopt
     except (AttributeError, OSError):  # another C library
         return False
-    return bool(set_option(_MMAP_THRESHOLD, LARGE))
+    # -3 is ``M_MMAP_THRESHOLD``: larger blocks are requested from the system one by one.
+    return bool(set_option(-3, LARGE))

@@ -39,7 +39,7 @@ from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model import Callback, Ping, host_of
 from rsscloud_broker.model.shared import RelayProgress
 from rsscloud_broker.sinks.relay_calls import Protocol, Sender, TargetCalls
-from rsscloud_broker.sinks.relay_foreign import AT_ONCE, LABEL, ForeignClouds
+from rsscloud_broker.sinks.relay_foreign import LABEL, ForeignClouds
 from rsscloud_broker.sinks.relay_worker import Rules, Worker
 from rsscloud_broker.util.leader import WhileHeld
 from rsscloud_broker.util.retry import StoreRetry
@@ -217,7 +217,8 @@ class _Targets(Service):
             rules = Rules(
                 # How many feeds a second have their clouds and hubs pinged, at most.
                 rate=20.0,
-                at_once=AT_ONCE,
+                # Of how many pings the calls may be under way at the same time.
+                at_once=100,
                 window=options.window,
             )
             nobody = Callback("", LABEL)

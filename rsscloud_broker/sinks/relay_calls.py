@@ -39,9 +39,6 @@ Protocol: TypeAlias = Literal["xml-rpc", "soap", "get", "rsscloud", "websub"]
 #: Statuses of 400 to 499 after which the same ping may be accepted later.
 PASSING: Final = frozenset({408, 425, 429})
 
-#: Seconds for which a server that does not know ``extendedPing`` is sent ``ping`` only.
-PLAIN_FOR: Final = 3600.0
-
 XML: Final = {"content-type": "text/xml; charset=utf-8"}
 _FORM: Final = {"content-type": "application/x-www-form-urlencoded"}
 _SOAP: Final = {**XML, "soapaction": '"/weblogUpdates"'}
@@ -235,7 +232,8 @@ class TargetCalls:
         if answer.unknown and falls_back:
             answer = await self._send(ping, plain=True)
             if answer.accepted:
-                self._plain_until = self._clock.seconds() + PLAIN_FOR
+                # For an hour a server that does not know ``extendedPing`` is sent ``ping`` only.
+                self._plain_until = self._clock.seconds() + 3600.0
         return answer
 
     async def _send(self, ping: Ping, *, plain: bool) -> RelayAnswer:

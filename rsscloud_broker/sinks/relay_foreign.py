@@ -39,9 +39,6 @@ from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.origin import has_passed
 from rsscloud_broker.wire.web_address import fault_of
 
-#: Of how many pings the calls may be under way at the same time.
-AT_ONCE: Final = 100
-
 #: Seconds between two calls to one host, and of how many hosts that is remembered.
 HOST_PAUSE, REMEMBERED = 1.0, 10_000
 

@@ -6,15 +6,11 @@ It has their ids only; the pings are in the store.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from attrs import define
 
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model.shared import WaitingPing
-
-#: How many pings of a target may wait; if there are more, newer ones stay in the store.
-MAX_WAITING: Final = 500
 
 
 @define
@@ -50,7 +46,8 @@ class WaitingPings:
     @property
     def is_full(self) -> bool:
         """Whether as many wait as may."""
-        return len(self._pings) >= MAX_WAITING
+        # Of more pings the newer ones stay in the store.
+        return len(self._pings) >= 500
 
     def due(self) -> int | None:
         """The id of a ping that is to be passed on again now; None if none is."""

@@ -60,7 +60,6 @@ MAX_CHANGES: Final = 1000
 
 _ARCHIVE: Final = re.compile(r"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}\.xml")
 _ARCHIVES: Final = "[0-9][0-9][0-9][0-9]/[0-9][0-9]/[0-9][0-9]/[0-9][0-9].xml"
-_ELEMENTS_OF_ENTRY: Final = 4
 _MEDIA_TYPE: Final = "text/xml"
 
 
@@ -241,7 +240,7 @@ class SourceFiles:
         try:
             document = codec.decode(
                 self.file(path).getContent(),
-                max_elements=_ELEMENTS_OF_ENTRY * (MAX_RESOURCES + 1),
+                max_elements=4 * (MAX_RESOURCES + 1),  # an entry has four
             )
         except (FileNotFoundError, codec.InvalidDocument):
             return None

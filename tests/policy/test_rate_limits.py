@@ -17,7 +17,6 @@ from rsscloud_broker.model import Callback, Intent, Lease, Subscription
 from rsscloud_broker.policy.rate_limits import (
     COUNT_PAUSE,
     FAILED_PAUSE,
-    FULL_HOST_PAUSE,
     MAX_FAILURES,
     MAX_KEYS,
     Admission,
@@ -403,7 +402,7 @@ class VerificationTests(AdmissionTestCase):
         kept = [self.put(number) for number in range(3)]
         new = Callback("https://reader.example:8443/new", "http-post")
         error = self.refusal(admission, self.intent(callback=new))
-        self.assertEqual(error.retry_after, FULL_HOST_PAUSE)
+        self.assertEqual(error.retry_after, 3600)
         self.assertEqual(
             error.reason,
             "the host reader.example has 3 subscriptions, those being verified among them, "

@@ -13,7 +13,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IDiskSpace, IHealth, IStore, PartState
 from rsscloud_broker.runtime import health
-from rsscloud_broker.runtime.health import DATABASE_TIMEOUT, STUCK_AFTER, Database, Health
+from rsscloud_broker.runtime.health import DATABASE_TIMEOUT, Database, Health
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.clock import Clock
 
@@ -108,9 +108,9 @@ class PartTests(SynchronousTestCase):
     def test_writer(self) -> None:
         part: Any = Part()
         check = health.writer(part)
-        part.seconds = STUCK_AFTER
+        part.seconds = 10.0
         self.assertIn("7 operations wait", check())
-        part.seconds = STUCK_AFTER + 1
+        part.seconds = 10.0 + 1
         self.assertIn("one transaction for 11 seconds, and 7 operations wait", self.fault(check))
 
     def test_disk(self) -> None:

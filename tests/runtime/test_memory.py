@@ -11,8 +11,6 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.composition.server import Server
 from rsscloud_broker.runtime import memory
 from rsscloud_broker.runtime.memory import (
-    GARBAGE,
-    GARBAGE_AT_START,
     LARGE,
     freeze_existing_objects,
     postpone_collections,
@@ -28,19 +26,19 @@ class CollectionsTests(SynchronousTestCase):
     def test_start_has_no_collections(self) -> None:
         postpone_collections()
         before = gc.get_stats()
-        made: list[list[int]] = [[] for _ in range(GARBAGE_AT_START // 10)]
+        made: list[list[int]] = [[] for _ in range(500_000 // 10)]
         self.assertEqual(gc.get_stats(), before, len(made))
 
     def test_objects_of_the_start_are_not_looked_at_again(self) -> None:
         mine = [self]
         freeze_existing_objects()
         self.assertFalse(any(each is mine for each in gc.get_objects()))
-        self.assertEqual(gc.get_threshold()[0], GARBAGE)
+        self.assertEqual(gc.get_threshold()[0], 10_000)
 
     def test_twistd_loads_the_broker_without_collections(self) -> None:
         gc.set_threshold(1)
         starting = importlib.reload(importlib.import_module("rsscloud_broker.tap"))
-        self.assertEqual(gc.get_threshold()[0], GARBAGE_AT_START)
+        self.assertEqual(gc.get_threshold()[0], 500_000)
         self.assertIs(starting.Server, Server)
 
 

@@ -26,7 +26,6 @@ from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.sinks import relay_worker
 from rsscloud_broker.sinks.relay import RelayOptions, RelaySink, RelayTarget
 from rsscloud_broker.sinks.relay_foreign import OF_HOST
-from rsscloud_broker.sinks.relay_waiting import MAX_WAITING
 from rsscloud_broker.sinks.relay_worker import MAX_AGE, RETRIES
 from rsscloud_broker.testing import (
     FakeOutbound,
@@ -294,7 +293,7 @@ class RelayTests(RelayTestCase):
             self.ping(number)
         with capturedLogs() as logs:
             self.pass_time(60)
-        self.assertIn(len(self.named()), range(2 * MAX_WAITING - 50, 2 * MAX_WAITING + 20))
+        self.assertIn(len(self.named()), range(2 * 500 - 50, 2 * 500 + 20))
         (line,) = [str(formatEvent(event)) for event in logs]
         self.assertIn(f"As many pings wait for {SINK} as may; newer ones are passed on when", line)
         self.refuse_for_now()

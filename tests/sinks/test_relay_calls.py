@@ -12,7 +12,6 @@ from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import OutboundRequest
 from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks.relay_calls import (
-    PLAIN_FOR,
     Protocol,
     RelayAnswer,
     Sender,
@@ -179,7 +178,7 @@ class CallTests(SynchronousTestCase):
         calls = TargetCalls(Sender(self.outbound, HERE), self.clock, "xml-rpc", URL)
         for _ in range(2):
             self.assertTrue(self.successResultOf(Deferred.fromCoroutine(calls(FEED))).accepted)
-        self.clock.advance(PLAIN_FOR)
+        self.clock.advance(3600.0)
         self.successResultOf(Deferred.fromCoroutine(calls(FEED)))
         self.assertEqual(methods, ["extendedPing", "ping", "ping", "extendedPing", "ping"])
 
