@@ -31,9 +31,6 @@ _CLASS: Final = 0x7273_7363
 #: The name of the cluster of all whose public URL leads nowhere on other machines.
 _OWN: Final = "(this machine)"
 
-#: Bytes of a connection's name; PostgreSQL cuts longer ones.
-_LONGEST: Final = 63
-
 _OTHERS: Final = text(
     "SELECT DISTINCT application_name FROM pg_locks LEFT JOIN pg_stat_activity USING (pid)"
     " WHERE locktype = 'advisory' AND objsubid = 2 AND classid = :class AND objid <> :number"
@@ -60,7 +57,8 @@ def join(connection: Connection, name: str) -> None:
     :param name: the name of the cluster.
     """
     called = text("SELECT set_config('application_name', :name, false)")
-    connection.execute(called, {"name": f"{APPLICATION} {name}"[:_LONGEST]})
+    # PostgreSQL cuts names of more than 63 bytes.
+    connection.execute(called, {"name": f"{APPLICATION} {name}"[:63]})
     lock = text("SELECT pg_advisory_lock_shared(CAST(:class AS int), CAST(:number AS int))")
     connection.execute(lock, {"class": _CLASS, "number": _number(name)})
 

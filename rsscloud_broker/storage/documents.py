@@ -71,8 +71,6 @@ _URL = re.compile(r"https?://[^\s\x00-\x1f\x7f\ud800-\udfff]+", re.IGNORECASE)
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
-#: After so many errors in a row rsscloud-server calls a callback no more.
-_SERVER_ERRORS = 3
 _LONGEST_LEASE_SECONDS = 10**9
 _MAX_ERRORS = 2**31 - 1
 
@@ -265,7 +263,7 @@ def _server_subscription(topic: str, item: _Value) -> Subscription:
         lease=Lease(item.member("whenExpires").time() - seconds, seconds),
         consecutive_errors=errors,
         last_error_at=last_error_at,
-        dropping=errors >= _SERVER_ERRORS,
+        dropping=errors >= 3,  # rsscloud-server calls no more then
         options={websub.SECRET: secret} if secret else {},
         wants_content=protocol == WEBSUB,
     )

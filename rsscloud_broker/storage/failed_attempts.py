@@ -39,9 +39,6 @@ from rsscloud_broker.storage.schema import (
     subscription,
 )
 
-#: How many failed attempts of one subscription are kept.
-OF_SUBSCRIPTION: Final = 3
-
 _PARAMETERS: Final[tuple[tuple[str, Any], ...]] = (
     ("at", BigInteger),
     ("attempt", Integer),
@@ -62,11 +59,12 @@ _ADD = insert(failed_attempt).from_select(
 _last = failed_attempt.alias("last")
 
 # The oldest of those that stay; null if there are not more than may stay.
+# Three failed attempts of a subscription are kept, with the one that is being added.
 _OLDEST_KEPT = (
     select(_last.c.id)
     .where(_last.c.subscription_id == bindparam("key"))
     .order_by(_last.c.id.desc())
-    .offset(OF_SUBSCRIPTION - 1)
+    .offset(2)
     .limit(1)
     .scalar_subquery()
 )

@@ -12,7 +12,7 @@ Each function runs in a transaction that the caller has begun, and may run again
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, false, func, select, update
 
@@ -22,9 +22,6 @@ from rsscloud_broker.database.conflicts import insert_into
 from rsscloud_broker.model.shared import JobTurn
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.shared_schema import job
-
-#: The advisory lock of PostgreSQL that a transaction takes to add jobs.
-_ADDING: Final = 0x72737363_6A6F6273
 
 
 def claim_job(conn: Connection, name: str, now: float, period: float, here: int) -> JobTurn:
@@ -51,7 +48,8 @@ def _row(conn: Connection, name: str) -> Row[Any] | None:
 def _add(conn: Connection, name: str) -> None:
     """Add a job that is due.  Nodes that start together wait for each other."""
     if not sqlite.serves(conn):
-        conn.execute(select(func.pg_advisory_xact_lock(_ADDING)))
+        # The advisory lock of PostgreSQL that a transaction takes to add jobs.
+        conn.execute(select(func.pg_advisory_xact_lock(0x72737363_6A6F6273)))
     conn.execute(insert_into(conn, job).values(name=name, due_at=0).on_conflict_do_nothing())
 
 

@@ -98,7 +98,7 @@ def migrate(url: str, apps: Mapping[str, AppTables] = NO_APPS) -> None:
 
     Blocks until done: call it before the reactor runs.  If two processes migrate at once, the
     second waits for the first, and then has nothing left to do.  On PostgreSQL it waits as long as
-    it takes; on SQLite it fails after ``sqlite.TIMEOUT`` seconds.
+    it takes; on SQLite it fails after 30 seconds.
 
     :param url: an SQLAlchemy database URL.
     :param apps: the tables of the applications that run, by their names.

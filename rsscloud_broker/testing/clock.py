@@ -7,15 +7,12 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import IClock
 
-#: Seconds that pass at each reading, since two readings of a real clock are never equal.
-TICK = 1e-6
-
 
 @implementer(IClock)
 class Clock(task.Clock):
     """Twisted's test clock, with a wall clock beside the monotonic one.
 
-    Each reading moves the time by ``TICK``, so code that needs two readings to be equal
+    Each reading moves the time by a microsecond, so code that needs two readings to be equal
     fails its tests.  The two clocks show different times, so code that mixes them up fails, too.
 
     :param wall: what the wall clock shows at first, in seconds since the epoch.
@@ -26,7 +23,7 @@ class Clock(task.Clock):
         self._wall = float(wall)
 
     def seconds(self) -> float:
-        self.rightNow += TICK
+        self.rightNow += 1e-6
         return self.rightNow
 
     def wall_seconds(self) -> float:
