@@ -25,11 +25,11 @@ from rsscloud_broker.errors import ForgedForm, Unavailable
 from rsscloud_broker.http.requests import bearer_token, header, parameter
 from rsscloud_broker.http.tracing import TracedRequest
 from rsscloud_broker.interfaces import Caller, IAccounts, ICallers, SignedIn
+from rsscloud_broker.wire.web_address import MAX_URL
 
 #: The characters of a path with a query on this broker; none that a browser would leave out, and
 #: no backslash, which browsers take for a slash.
 _LOCAL: Final = re.compile(r"/(?:[!-.0-\[\]-~][!-\[\]-~]*)?")
-_MAX_LOCAL: Final = 2048
 
 #: The token of the form to sign in, as ``form_token`` makes it.
 _TOKEN: Final = re.compile("[A-Za-z0-9_-]{32}")
@@ -206,7 +206,7 @@ def local_path(text: str, otherwise: str = "/") -> str:
 
     Nobody can use it to lead people to another site.
     """
-    is_local = len(text) <= _MAX_LOCAL and _LOCAL.fullmatch(text) is not None
+    is_local = len(text) <= MAX_URL and _LOCAL.fullmatch(text) is not None
     return text if is_local else otherwise
 
 

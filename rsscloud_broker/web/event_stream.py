@@ -37,18 +37,11 @@ from rsscloud_broker.interfaces import IClock, IEventLog
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
 from rsscloud_broker.web.streams import HEARTBEAT, Places, Stream, in_turns
 
-#: Seconds between two reads of the log.
-PAUSE: Final = 0.5
-
 #: How many entries are read at a time, and how many are kept in memory.
 READ, KEPT = 5000, 2000
 
 #: How many lines a watcher gets at a time; the others are counted.  Nobody reads more.
 LINES: Final = 25
-
-#: How many of those who have just come are admitted in one turn of the reactor, since for each of
-#: them all that is kept is searched.
-ADMITTED_AT_ONCE: Final = 10
 
 _EVERYTHING: Final = LogFilter()
 _GAP: Final = b"event: gap\ndata: 0\n\n"
@@ -166,10 +159,10 @@ class LogWatchers:
         self._running = self._has_read = False
 
     async def _rest(self) -> None:
-        """Wait for ``PAUSE`` seconds, or until nobody watches any more."""
+        """Wait for half a second, or until nobody watches any more."""
         if not self:
             return
-        self._pause = deferLater(self._clock, PAUSE)
+        self._pause = deferLater(self._clock, 0.5)
         with suppress(CancelledError):
             await self._pause
         self._pause = None
@@ -221,7 +214,8 @@ class LogWatchers:
         """
         missed: dict[tuple[LogFilter, int | None], bytes] = {}
         while self._joining:
-            for watcher, after in list(islice(self._joining.items(), ADMITTED_AT_ONCE)):
+            # Ten at a time: for each of them all that is kept is searched.
+            for watcher, after in list(islice(self._joining.items(), 10)):
                 if watcher not in self._joining:
                     continue  # it has gone away meanwhile
                 del self._joining[watcher]

@@ -12,10 +12,6 @@ from typing import Any, Final
 
 from lxml import etree
 
-#: The size of a plot in units of its own; a page scales it to the width that it has.
-WIDTH: Final = 760
-HEIGHT: Final = 230
-
 #: Positions with digits after the point look the same and make a page larger.
 _TOO_EXACT: Final = re.compile(r"(\d)\.\d+")
 
@@ -54,8 +50,9 @@ def _plot(
     import pygal  # noqa: PLC0415
 
     chart = getattr(pygal, kind)(
-        width=WIDTH,
-        height=HEIGHT,
+        # Units of its own: a page scales a plot to the width that it has.
+        width=760,
+        height=230,
         css=[],
         js=[],
         no_prefix=True,
