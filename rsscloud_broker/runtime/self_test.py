@@ -50,7 +50,7 @@ class SelfTest(Service):
 
     def startService(self) -> None:
         super().startService()
-        key = token_bytes(self_test.KEY_BYTES)
+        key = token_bytes(32)
         try:
             self._file.unlink(missing_ok=True)  # its permissions may be wrong
             descriptor = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -31,10 +31,6 @@ AHEAD: Final = 300.0
 
 _SECONDS_IN: Final[Mapping[Unit, float]] = {"minutes": 60.0, "seconds": 1.0}
 
-#: A list whose newest records reach back to some time, in steps of at most so many seconds, is
-#: taken to have all pings since then.  A record that is older by more than that may stand alone.
-LONGEST_STEP: Final = 600.0
-
 _AGE: Final = re.compile(r"[0-9]{1,9}")
 
 _Attributes: TypeAlias = Mapping[str, str]
@@ -166,7 +162,9 @@ def _reaches(made: float, times: Sequence[float]) -> float:
     """
     reached = made
     for at in times:
-        if reached - at > LONGEST_STEP:
+        # If no step between its newest records is longer than ten minutes, a list is taken to have
+        # all pings since then.  A record that is older by more than that may stand alone.
+        if reached - at > 600.0:
             break
         reached = min(reached, at)
     return reached

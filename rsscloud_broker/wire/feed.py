@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from rsscloud_broker.wire import xml
-from rsscloud_broker.wire.feed_facts import MAX_ENTRIES, FeedFacts
+from rsscloud_broker.wire.feed_facts import FeedFacts
 from rsscloud_broker.wire.feed_hints import Hints
 from rsscloud_broker.wire.feed_json import read_json
 from rsscloud_broker.wire.feed_tree import MAX_BYTES, UnreadableFeed, read_tree
@@ -24,7 +24,6 @@ from rsscloud_broker.wire.text import clean
 
 __all__ = [
     "MAX_BYTES",
-    "MAX_ENTRIES",
     "FeedFacts",
     "Hints",
     "UnreadableFeed",
@@ -35,9 +34,8 @@ __all__ = [
 
 _JSON = re.compile(rb"(\xef\xbb\xbf)?\s*\{")
 
-#: The largest redirect document, and how many of its bytes are searched for its root element.
+#: The largest redirect document, in bytes.
 _REDIRECT_BYTES = 16 * 1024
-_REDIRECT_BEGINNING = 1024
 _REDIRECT = re.compile(rb"<redirect[\s/>]")
 
 
@@ -97,5 +95,6 @@ def _first_element(document: bytes) -> bytes:
 
 def _beginning(body: bytes) -> bytes:
     """The first bytes of a body as ASCII, without byte order mark."""
-    beginning = body[:_REDIRECT_BEGINNING].lstrip(b"\xef\xbb\xbf\xff\xfe")
+    # The root element of a redirect is at its beginning.
+    beginning = body[:1024].lstrip(b"\xef\xbb\xbf\xff\xfe")
     return beginning.replace(b"\0", b"")  # UTF-16 has NULs between ASCII letters

@@ -11,8 +11,6 @@ from attrs import field, frozen
 from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.feed_hints import Hints
 
-#: The largest number of entries whose ids are read.
-MAX_ENTRIES: Final = 500
 #: Longer texts are cut to this many characters.
 MAX_TEXT: Final = 1000
 #: Longer links in a feed are ignored.  A page that a feed links to may have a longer URL than a
@@ -31,7 +29,7 @@ class FeedFacts:
     :ivar self_link: the URL that the feed gives as its own.
     :ivar hubs: the URLs of the WebSub hubs that the feed names.
     :ivar clouds: the valid clouds (rssCloud) that the feed names.
-    :ivar entry_ids: the ids of its first ``MAX_ENTRIES`` entries, or their URLs, each once.
+    :ivar entry_ids: the ids of its first 500 entries, or their URLs, each once.
     :ivar hints: the feed's hints for polling.
     :ivar problems: what is wrong with the feed, for its publisher; one sentence each, without the
         full stop.
@@ -54,5 +52,5 @@ def to_url(text: str) -> str:
 
 
 def unique(ids: Iterator[str]) -> tuple[str, ...]:
-    """The first ``MAX_ENTRIES`` ids of entries, each once."""
-    return tuple(dict.fromkeys(islice(ids, MAX_ENTRIES)))
+    """The first 500 ids of entries, each once."""
+    return tuple(dict.fromkeys(islice(ids, 500)))

@@ -28,7 +28,6 @@ from rsscloud_broker.wire.text import clean
 #: The names of the root elements of feeds, in lower case.
 ROOTS = frozenset({"rss", "rdf", "feed"})
 
-_MAX_PROBLEMS = 20
 _RSS_VERSIONS = frozenset({"0.90", "0.91", "0.92", "0.93", "0.94", "2.0"})
 _ATOM_NAMESPACES = frozenset({"http://www.w3.org/2005/Atom", "http://purl.org/atom/ns#"})
 _RSS_1_0 = "http://purl.org/rss/1.0/"
@@ -88,7 +87,7 @@ def read_xml(tree: Tree) -> FeedFacts:
         clouds=_clouds(head.any("cloud"), problems),
         entry_ids=unique(_entry_ids(tree, vocabulary)),
         hints=hints,
-        problems=tuple((problems + ignored)[:_MAX_PROBLEMS]),
+        problems=tuple((problems + ignored)[:20]),  # nobody reads more
     )
 
 

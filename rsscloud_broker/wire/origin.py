@@ -33,10 +33,6 @@ from rsscloud_broker.wire.web_address import fault_of
 #: The names of the headers.
 HEADER, TIME_HEADER = "Ping-Via", "Ping-Time"
 
-#: How old a ping may be, in seconds, for its sender to be believed.  An older one counts as made
-#: when it came.
-BELIEVED: Final = 3600.0
-
 #: By how many brokers a ping may have come.  Nobody has so many; a ping that says so goes round.
 MAX_BROKERS: Final = 16
 
@@ -68,7 +64,8 @@ class Passage:
         if not self.origin:
             return ping
         age = 0.0 if self.made_at is None else ping.received_at - self.made_at
-        believed = 0.0 < age <= BELIEVED
+        # The sender of an older ping is not believed: it counts as made when it came.
+        believed = 0.0 < age <= 3600.0
         made_at = ping.received_at - age if believed else ping.received_at
         return evolve(ping, origin=self.origin, received_at=made_at)
 

@@ -45,7 +45,6 @@ NO_TOPICS = "No resources specified."
 
 _HOST = re.compile(r"[^\s/?#@\[\]:]{1,255}")
 _PROCEDURE = re.compile(r"(?=.{1,255}\Z)([\w./:-]*[./:])?[A-Za-z_][\w-]*", re.ASCII)
-_SECURE_PORT = 443
 
 #: Hyphens that may not be in an XML comment.
 _NO_COMMENT = re.compile(r"-(?=-|$)")
@@ -229,7 +228,7 @@ def _callback_url(protocol: str, domain: str, port_text: str, path: str) -> str:
         raise BadRegistration(
             f"The domain must be called by http or https, not by {scheme[:80]!r}."
         )
-    secure = scheme.lower() == "https" or protocol == "https-post" or port == _SECURE_PORT
+    secure = scheme.lower() == "https" or protocol == "https-post" or port == 443
     joint = "" if path.startswith("/") else "/"
     url = f"{'https' if secure else 'http'}://{_host(host)}:{port}{joint}{path}"
     if len(url) > MAX_URL:

@@ -7,7 +7,6 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.model import Ping
 from rsscloud_broker.wire.origin import (
-    BELIEVED,
     MAX_BROKERS,
     BadOrigin,
     Passage,
@@ -79,7 +78,7 @@ class PassageTests(SynchronousTestCase):
         self.assertEqual(headers_of(self.PING, ""), {})
 
     def test_only_times_of_the_last_hour_are_believed(self) -> None:
-        for age, believed in ((-1, 0), (1, 1), (BELIEVED - 1, BELIEVED - 1), (BELIEVED + 1, 0)):
+        for age, believed in ((-1, 0), (1, 1), (3600.0 - 1, 3600.0 - 1), (3600.0 + 1, 0)):
             found = Passage(FIRST, NOON - age).of(self.PING)
             self.assertEqual(found.received_at, NOON - believed)
 
