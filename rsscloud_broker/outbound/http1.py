@@ -27,10 +27,8 @@ from rsscloud_broker.outbound.tls import HostTLS
 from rsscloud_broker.outbound.urls import Target
 from rsscloud_broker.util.twisted_overrides.tcp_client import PendingConnection
 
-#: How many bytes of an answer are read besides its body: of headers, trailers and interim answers,
-#: and for each byte of the body: the size of a chunk takes five, and a chunk may be one byte.
+#: How many bytes of an answer are read besides its body: of headers, trailers and interim answers.
 MAX_BESIDES_BODY = 64 * 1024
-MAX_BESIDES_BYTE = 5
 
 #: How many headers an answer may have, however short they are.
 MAX_FIELDS = 500
@@ -280,7 +278,8 @@ class Http1(Protocol):
         besides = self._received - self._size
         if self._whole:
             self._succeed()
-        elif besides > MAX_BESIDES_BODY + self._size * MAX_BESIDES_BYTE:
+        elif besides > MAX_BESIDES_BODY + self._size * 5:
+            # The size of a chunk takes five bytes, and a chunk may be one byte.
             self._fail(
                 OutboundError(f"the answer's headers are larger than {MAX_BESIDES_BODY} bytes")
             )

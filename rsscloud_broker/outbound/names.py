@@ -19,12 +19,6 @@ from rsscloud_broker.util.caches import BoundedDict
 #: How many names are kept; those go first that were not used for longest.
 KEPT: Final = 20_000
 
-#: Seconds for which a name is kept at most, however long its name server allows.
-LONGEST: Final = 300.0
-
-#: A name with more addresses is not kept: strangers choose how many there are.
-MOST_ADDRESSES: Final = 16
-
 #: When one of these files changes, all names are looked up again.
 SYSTEM: Final = ("/etc/hosts", "/etc/resolv.conf")
 
@@ -66,8 +60,10 @@ class Names:
 
         :param seconds: their time to live, as its name server says.
         """
-        if seconds > 0 and 0 < len(addresses) <= MOST_ADDRESSES:
-            self._kept[host] = self._clock.seconds() + min(seconds, LONGEST), addresses
+        # A name with more addresses is not kept: strangers choose how many there are.
+        if seconds > 0 and 0 < len(addresses) <= 16:
+            # A name is kept for five minutes at most, however long its name server allows.
+            self._kept[host] = self._clock.seconds() + min(seconds, 300.0), addresses
 
     def _look(self, now: float) -> None:
         """Forget all names if the system looks them up in another way than before."""

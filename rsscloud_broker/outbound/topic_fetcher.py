@@ -47,11 +47,6 @@ _REDIRECTING: Final = frozenset({*_PERMANENT, 302, 303, 307})
 #: Statuses from 400 to 499 that may pass; the others of them say that a retry would not help.
 PASSING: Final = frozenset({408, 425, 429})
 
-#: Validators are used only if the content was at least so many seconds old when it was sent.
-#: ``Last-Modified`` has whole seconds, and many ETags are made of it, so a content that changes
-#: twice in a second may keep its validators.
-_SETTLED: Final = 2.0
-
 #: The largest number of subscribers in a User-Agent, and how many topics are remembered as too
 #: large.
 _MANY: Final = 10_000
@@ -195,7 +190,10 @@ def _validators(headers: Mapping[str, str], now: float) -> Validators:
     modified = http_date(headers.get("last-modified", ""))
     if modified is not None:
         sent = http_date(headers.get("date", ""))
-        if (now if sent is None else sent) - modified < _SETTLED:
+        # Validators are used only if the content was at least so many seconds old when it was sent.
+        # ``Last-Modified`` has whole seconds, and many ETags are made of it, so a content that
+        # changes twice in a second may keep its validators.
+        if (now if sent is None else sent) - modified < 2.0:
             return NO_VALIDATORS  # the content may change again within the same second
     return Validators(
         etag=_usable(headers.get("etag", "")),

@@ -19,15 +19,12 @@ from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.urls import target_of
 from rsscloud_broker.util.urls import is_address
 
-#: Seconds that a check waits for the addresses of a host.
-LOOKUP_TIMEOUT = 3.0
-
 
 @implementer(IURLPolicy)
 class URLPolicy:
     """Checks the form of a URL and the addresses of its host; see ``IURLPolicy``.
 
-    A host that cannot be looked up within ``LOOKUP_TIMEOUT`` seconds is accepted.
+    A host that cannot be looked up within three seconds is accepted.
 
     :param resolve: looks host names up.
     """
@@ -43,7 +40,7 @@ class URLPolicy:
         if not is_address(target.host):
             try:
                 looking = self._resolve(target.host)
-                addresses = await looking.addTimeout(LOOKUP_TIMEOUT, self._clock)
+                addresses = await looking.addTimeout(3.0, self._clock)
             except (OSError, UnicodeError, DeadlineError, Unavailable):
                 return  # the host may have an address when it is called
         for address in addresses:

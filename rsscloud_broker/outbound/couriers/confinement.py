@@ -56,10 +56,6 @@ _READABLE: Final = (
 
 _READABLE_BELOW: Final = tuple(f"{path}/" for path in _READABLE)
 
-#: How much sooner than the broker the kernel ends a courier: as if it had used three tenths of all
-#: memory more.
-_SCORE: Final = 300
-
 
 class _Prctl:
     """What prctl(2) may be asked for."""
@@ -70,11 +66,6 @@ class _Prctl:
     NO_NEW_PRIVS = 38
     CAP_AMBIENT = 47
     CAP_AMBIENT_CLEAR_ALL = 4
-
-
-#: The version of the structures of capset(2), and how many capabilities they have room for.
-_CAPABILITIES_VERSION: Final = 0x20080522
-_CAPABILITIES: Final = 64
 
 
 class _Call:
@@ -177,7 +168,8 @@ def _offer_to_end() -> None:
     """Have the kernel end this process rather than the broker, if there is no memory left."""
     with suppress(OSError, ValueError):
         score = Path("/proc/self/oom_score_adj")
-        score.write_text(str(min(1000, int(score.read_text("utf-8")) + _SCORE)), "utf-8")
+        # As if the courier had used three tenths of all memory more: the kernel ends it first.
+        score.write_text(str(min(1000, int(score.read_text("utf-8")) + 300)), "utf-8")
 
 
 def _give_up_users(libc: Any) -> None:
@@ -209,12 +201,13 @@ def _give_up_capabilities(libc: Any) -> None:
         return
     with suppress(PermissionError):
         os.setgroups([])
-    for number in range(_CAPABILITIES):
+    for number in range(64):  # the structures of capset(2) have room for so many
         if libc.prctl(_Prctl.CAPBSET_READ, number, 0, 0, 0) == 1:
             libc.prctl(_Prctl.CAPBSET_DROP, number, 0, 0, 0)
     libc.prctl(_Prctl.CAP_AMBIENT, _Prctl.CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     _check(libc.prctl(_Prctl.NO_NEW_PRIVS, 1, 0, 0, 0))
-    header, none = (c_uint32 * 2)(_CAPABILITIES_VERSION, 0), (c_uint32 * 6)()
+    # The first number is the version of those structures.
+    header, none = (c_uint32 * 2)(0x20080522, 0), (c_uint32 * 6)()
     _check(libc.capset(header, none))
 
 

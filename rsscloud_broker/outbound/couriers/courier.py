@@ -51,13 +51,10 @@ from rsscloud_broker.wire.text import clean
 BEAT: Final = 1.0
 
 #: Seconds until a courier is started again that ended soon after its start; they double each time.
-#: A courier that has run for so many seconds is started again at once.
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 5.0
-RAN_WELL: Final = 10.0
 
-#: The longest line that a courier has logged, in characters; and how many lines in a beat.
-MAX_LINE: Final = 1000
+#: How many lines a courier has logged in a beat.
 MAX_LINES: Final = 10
 
 
@@ -218,7 +215,8 @@ class Courier:
         self._lines += 1
         if self._lines > MAX_LINES:
             return
-        said = clean(text[:MAX_LINE])
+        # Longer lines of a courier are cut.
+        said = clean(text[:1000])
         if self._lines == MAX_LINES:
             said += " (what it says until the next beat is left out)"
         self.log.warn("Courier {number}: {said}", number=self.number, said=said)
@@ -299,7 +297,8 @@ class Courier:
 
     def _next_pause(self, lived: float) -> float:
         """Seconds until the next start, after a process that lived for so many."""
-        if lived > RAN_WELL:
+        # A courier that has run for ten seconds is started again at once.
+        if lived > 10.0:
             self._pause = FIRST_PAUSE
             return 0.0
         seconds, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE)

@@ -30,15 +30,9 @@ from rsscloud_broker.wire.text import clean
 #: What a parser runs.
 COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.outbound.couriers.parser_process")
 
-#: After how many looks without a document a parser ends, to give its memory back.
-IDLE_LOOKS: Final = 120
-
 #: How many bytes an answer may have, beside twice those of the document.  It is decoded while
 #: everybody waits.
 ANSWER: Final = 16 * 2**20
-
-#: The longest line that is logged of a parser, in characters.
-_MAX_LINE: Final = 1000
 
 
 class Parser:
@@ -135,7 +129,8 @@ class Parser:
         self._answered(answer)
 
     def _log(self, text: str) -> None:
-        said = clean(text)[:_MAX_LINE]
+        # Longer lines of a parser are cut.
+        said = clean(text)[:1000]
         self.log.warn("Parser {number}: {said}", number=self._number, said=said)
 
     def _unlinked(self, why: str) -> None:
@@ -174,7 +169,8 @@ class Parser:
         # For how many looks a parser may work at a document.  The kernel limits its processor time;
         # this is for one that is stopped.  Looks count and not the time, for it may have been the
         # broker that stood still.
-        if self.is_up and self._looks > (60 if self.is_working else IDLE_LOOKS):
+        # Without a document it ends after 120 looks, to give its memory back.
+        if self.is_up and self._looks > (60 if self.is_working else 120):
             self.kill()
 
     def kill(self) -> None:

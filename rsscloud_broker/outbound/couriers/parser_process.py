@@ -39,9 +39,6 @@ from rsscloud_broker.outbound.couriers.parse_messages import (
     name_of_fault,
 )
 
-#: Seconds of processor time that a document may take.  The largest honest feeds take a third.
-SECONDS: Final = 2.0
-
 #: Bytes of memory that a document may take beside those that the process has already.
 MEMORY: Final = 256 * 2**20
 
@@ -89,8 +86,9 @@ class Memory:
 
 @contextmanager
 def _limited_time() -> Iterator[None]:
-    """End this process if something takes more than ``SECONDS`` of processor time."""
-    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    """End this process if something takes more than two seconds of processor time."""
+    # The largest honest feeds take a third of that.
+    signal.setitimer(signal.ITIMER_PROF, 2.0)
     try:
         yield
     finally:

@@ -45,17 +45,8 @@ OF_AN_OWNER: Final = WAITING_BYTES // 4
 WAITING: Final = 2000
 OF_AN_OWNER_TOO: Final = WAITING // 4
 
-#: Seconds between two looks at parsers.
-LOOK: Final = 1.0
-
-#: Seconds until a parser is started again after one that has ended before it was ready.
-PAUSE: Final = 1.0
-
-#: An owner whose document has taken so many seconds, or ended a parser, counts as slow for a while.
-#: So many slow owners are remembered.
-TAKES_LONG: Final = 0.5
+#: Seconds for which an owner counts as slow.
 SLOW_FOR: Final = 600.0
-SLOW_OWNERS: Final = 10_000
 
 TOO_COSTLY: Final = (
     "it takes more than two seconds of processor time or 256 MB of memory to read it"
@@ -111,7 +102,7 @@ class Parsers(Service):
         ]
         self._parsed: dict[int, _Document] = {}
         self._waiting: OrderedDict[str, deque[_Document]] = OrderedDict()
-        self._slow: BoundedDict[str, float] = BoundedDict(SLOW_OWNERS)
+        self._slow: BoundedDict[str, float] = BoundedDict(10_000)  # owners
         self._not_before = 0.0
         self._looking = endless_call(clock, self._look, "Looking after the parsers")
 
@@ -145,7 +136,7 @@ class Parsers(Service):
 
     def startService(self) -> None:
         super().startService()
-        self._looking.start(LOOK, now=False)
+        self._looking.start(1.0, now=False)
 
     def stopService(self) -> Deferred[Any]:
         super().stopService()
@@ -213,8 +204,10 @@ class Parsers(Service):
         """
         document, now = self._parsed.pop(number), self._clock.seconds()
         if isinstance(answer, ParsingUnavailable):
-            self._not_before = now + PAUSE
-        elif answer is None or now - document.began > TAKES_LONG:
+            # The next one is started a second after one that ended before it was ready.
+            self._not_before = now + 1.0
+        elif answer is None or now - document.began > 0.5:
+            # Its document has taken half a second, or ended a parser.
             self._slow[document.owner] = now
         result = self._result(document, answer)
         if not document.done.called:  # nobody has cancelled it

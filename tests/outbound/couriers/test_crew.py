@@ -427,7 +427,7 @@ class DeathTests(CrewTestCase):
                 await self.until_ended()
             self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
             await self.until_restarted()
-            self.clock.advance(module.RAN_WELL + 1)
+            self.clock.advance(10.0 + 1)
 
     async def test_no_room_for_its_connection(self) -> None:
         """The process that has no connection is ended, and another one is started later."""

@@ -131,7 +131,7 @@ class CostlyTests(ParsersTestCase):
         await self.parsers("a.example", parsed.upper, "x")  # so that the process has started
         document = self.parsers("evil.example", parsed.until_there, str(self.path()))
         while not document.called:
-            self.clock.advance(module.LOOK)
+            self.clock.advance(1.0)
             await deferLater(REACTOR, 0.01)
         await self.assertFailure(document, DocumentTooCostly)
 
@@ -196,8 +196,8 @@ class EndTests(ParsersTestCase):
 
     async def test_idle_processes_end(self) -> None:
         await self.parsers("a", parsed.upper, "x")
-        for _ in range(one_parser.IDLE_LOOKS + 1):
-            self.clock.advance(module.LOOK)
+        for _ in range(120 + 1):
+            self.clock.advance(1.0)
         await self.until_gone()
         self.assertEqual(await self.parsers("a", parsed.upper, "x"), "X")
 
@@ -207,7 +207,7 @@ class EndTests(ParsersTestCase):
         for _ in range(2):
             document = parsers("a", parsed.upper, "x")
             while not document.called:
-                self.clock.advance(module.PAUSE)
+                self.clock.advance(1.0)
                 await deferLater(REACTOR, 0.01)
             await self.assertFailure(document, ParsingUnavailable)
         self.assertFalse(parsers._is_slow("a"))

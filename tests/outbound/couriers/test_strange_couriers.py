@@ -78,7 +78,7 @@ class StrangeProgramTests(StrangeProgramTestCase):
             while not events:
                 await deferLater(REACTOR, 0.01)
         self.assertNoResult(answer)
-        self.assertEqual(formatEvent(events[0]), f"Courier 0: {'x' * module.MAX_LINE}")
+        self.assertEqual(formatEvent(events[0]), f"Courier 0: {'x' * 1000}")
         await courier.stop()
 
     async def test_answers_nothing_but_beats(self) -> None:
