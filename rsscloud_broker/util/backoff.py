@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-#: After so many doublings a second has become 34 years, and any limit is reached.
-_MAX_DOUBLINGS: Final = 30
-
 
 def backoff(first: float, failures: int, longest: float) -> float:
     """The seconds to wait: they double with each further failure.
@@ -15,4 +10,5 @@ def backoff(first: float, failures: int, longest: float) -> float:
     :param failures: how many failures came in a row before the last one.
     :param longest: what it is at most, in seconds.
     """
-    return min(first * 2.0 ** min(max(failures, 0), _MAX_DOUBLINGS), longest)
+    # After so many doublings a second has become 34 years, and any limit is reached.
+    return min(first * 2.0 ** min(max(failures, 0), 30), longest)

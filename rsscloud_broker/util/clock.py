@@ -35,9 +35,6 @@ from rsscloud_broker.interfaces import IClock, IJobs
 
 _log = Logger()
 
-#: Seconds between two looks at the wall clock, at most.
-LOOK = 5.0
-
 #: Seconds between two portions of long work, at least.  What they write until the next second must
 #: be little enough for SQLite's checkpoint.
 LEAST_PAUSE = 0.05
@@ -115,7 +112,7 @@ class EachPeriod(Service):
 
     If a run fails, the failure is logged, and the next run comes all the same.  If a run takes
     longer than the period, the runs that it overlaps are skipped.  If the wall clock is set to
-    another period, a run follows within ``LOOK`` seconds.
+    another period, a run follows within five seconds.
 
     :param period: seconds; runs fall on multiples of it since the epoch.
     :param job: an async function, called without arguments.
@@ -197,7 +194,7 @@ class EachPeriod(Service):
 
     def _wait(self) -> None:
         _, left = self._now()
-        self._timer = self._clock.callLater(min(left, LOOK), self._tick)
+        self._timer = self._clock.callLater(min(left, 5.0), self._tick)
 
     def _tick(self) -> None:
         """Begin a run if this is another period than the last time."""

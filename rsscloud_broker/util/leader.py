@@ -12,9 +12,6 @@ from twisted.logger import Logger
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, IJobs
 
-#: Seconds between two looks whether a job that never ends is still claimed, or is free.
-HELD = 2.0
-
 
 class WhileHeld(Service):
     """Runs a service on one node for as long as that node lives; then another node runs it.
@@ -73,7 +70,8 @@ class WhileHeld(Service):
             self._tell_available()
         self._looking = None
         if self.running:
-            self._timer = self._clock.callLater(HELD, self._begin)
+            # Every two seconds it asks whether the job is still claimed, or is free.
+            self._timer = self._clock.callLater(2.0, self._begin)
 
     def _tell_unavailable(self, error: Unavailable) -> None:
         """Log that the job cannot be claimed, once until it can be."""

@@ -17,9 +17,8 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.util.backoff import backoff
 
 #: Seconds until an operation is tried again after the store was unavailable, at most: the first
-#: pause takes ``FIRST_PAUSE``, and each further one twice as long as the one before.
+#: pause takes a second, and each further one twice as long as the one before.
 UNAVAILABLE_PAUSE = 10.0
-FIRST_PAUSE = 1.0
 
 T = TypeVar("T")
 
@@ -55,7 +54,7 @@ class StoreRetry:
                 if failures:
                     self._logged_at = float("-inf")  # the next want of the store is another one
                 return result
-            await self.pause(backoff(FIRST_PAUSE, failures, UNAVAILABLE_PAUSE))
+            await self.pause(backoff(1.0, failures, UNAVAILABLE_PAUSE))
             failures += 1
 
     async def until_done(self, operation: Callable[[], Awaitable[T]], what: str) -> T:

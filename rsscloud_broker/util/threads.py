@@ -23,9 +23,6 @@ from rsscloud_broker.counters import Counters
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Seconds that a stopping broker gives to work under way.
-STOP_TIMEOUT = 1.0
-
 
 class _Daemon(Thread):
     """A thread that does not keep the process alive, whatever it is doing."""
@@ -96,7 +93,8 @@ class Workers(Service):
 
         # Joining blocks, so another thread does it.
         Thread(target=join, name=f"end of {self.name}", daemon=True).start()
-        ended.addTimeout(STOP_TIMEOUT, IReactorTime(self._reactor))
+        # A stopping broker gives a second to work under way.
+        ended.addTimeout(1.0, IReactorTime(self._reactor))
         try:
             await ended
         except TimedOut:

@@ -15,7 +15,7 @@ from rsscloud_broker.model.shared import JobTurn
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.util.clock import ELSEWHERE, OnOneNode
-from rsscloud_broker.util.leader import HELD, WhileHeld
+from rsscloud_broker.util.leader import WhileHeld
 
 
 class Row:
@@ -270,15 +270,15 @@ class WhileHeldTests(JobsTestCase):
         return [bool(inner.running) for inner in self.inner]
 
     def test_one_node_runs_it(self) -> None:
-        self.clock.pump([HELD] * 3)
+        self.clock.pump([2.0] * 3)
         self.assertEqual(self.running(), [True, False])
 
     def test_other_takes_over(self) -> None:
         self.die("a")
-        self.clock.advance(HELD)
+        self.clock.advance(2.0)
         self.assertEqual(self.running(), [False, True])
         self.die("b")
-        self.clock.advance(HELD)
+        self.clock.advance(2.0)
         self.assertEqual(self.running(), [True, False])
 
     def test_stop_hands_it_over(self) -> None:
@@ -287,7 +287,7 @@ class WhileHeldTests(JobsTestCase):
         self.assertEqual(self.row.node, "a")
         self.inner[0].stopped.callback(None)
         self.successResultOf(stopped)
-        self.clock.advance(HELD)
+        self.clock.advance(2.0)
         self.assertEqual(self.running(), [False, True])
 
     def test_store_that_is_not_there(self) -> None:
@@ -296,9 +296,9 @@ class WhileHeldTests(JobsTestCase):
         with capturedLogs() as logged:
             for _ in range(2):
                 self.jobs[1].failure = Unavailable("the server is down")
-                self.clock.pump([HELD] * 10)
+                self.clock.pump([2.0] * 10)
                 self.jobs[1].failure = None
-                self.clock.pump([HELD] * 2)
+                self.clock.pump([2.0] * 2)
         self.assertEqual(self.running(), [False, True])
         begins, ends = "the server is down", "the database can be used again"
         lines = [formatEvent(event) for event in logged]

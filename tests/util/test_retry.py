@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.testing import Clock
-from rsscloud_broker.util.retry import FIRST_PAUSE, UNAVAILABLE_PAUSE, StoreRetry
+from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 
 
 class StoreRetryTests(SynchronousTestCase):
@@ -37,7 +37,7 @@ class StoreRetryTests(SynchronousTestCase):
         pauses = [b - a for a, b in zip(self.tries, self.tries[1:], strict=False)]
         self.assertEqual(
             [round(pause) for pause in pauses[:6]],
-            [FIRST_PAUSE, 2, 4, 8, UNAVAILABLE_PAUSE, UNAVAILABLE_PAUSE],
+            [1.0, 2, 4, 8, UNAVAILABLE_PAUSE, UNAVAILABLE_PAUSE],
         )
         self.retry.stop()
         self.failureResultOf(done, CancelledError)
