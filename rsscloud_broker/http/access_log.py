@@ -29,14 +29,8 @@ from twisted.web.http import Request, datetimeToLogString
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces import IClock
 
-#: Seconds after which a line is written at the latest.
-WRITE_AFTER: Final = 1.0
-
 #: The most lines that wait to be written; further lines are lost.
 MAX_LINES: Final = 20_000
-
-#: The most characters of a field.
-MAX_FIELD: Final = 1000
 
 _ESCAPES: Final = {
     **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0x100))},
@@ -69,7 +63,7 @@ def _header(request: Request, name: str) -> str:
 
 
 def _field(value: bytes) -> str:
-    return value[:MAX_FIELD].decode("latin-1").translate(_ESCAPES)
+    return value[:1000].decode("latin-1").translate(_ESCAPES)  # strangers write longer ones
 
 
 class AccessLog(Service):
@@ -138,7 +132,8 @@ class AccessLog(Service):
 
     def _write_later(self) -> None:
         if self._timer is None:
-            self._timer = self._clock.callLater(WRITE_AFTER, self._write_soon)
+            # Seconds after which a line is written at the latest.
+            self._timer = self._clock.callLater(1.0, self._write_soon)
 
     def _cancel(self) -> None:
         if self._timer is not None and self._timer.active():

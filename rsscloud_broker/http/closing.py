@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred
 from twisted.internet.task import deferLater
 
 from rsscloud_broker.http.connections import Connection, LimitedConnections
-
-#: For how many seconds an idle connection stays open after the broker has begun to stop.
-IDLE: Final = 1.0
 
 
 class Answering(Service):
@@ -19,7 +14,7 @@ class Answering(Service):
 
     When it stops, each answer says that it is the last one on its connection, so that clients and
     proxies go to another broker with their next request.  An idle connection stays open for a
-    moment (``IDLE``): its client may have sent a request that the broker has not read yet, and the
+    second: its client may have sent a request that the broker has not read yet, and the
     client's system would report a reset connection instead of an answer.  nginx has the same, as
     ``keepalive_min_timeout``.
 
@@ -47,7 +42,7 @@ class Answering(Service):
 
     async def _wait(self) -> None:
         now = self._clock.seconds()
-        until, idle_until = now + self._within, now + min(IDLE, self._within)
+        until, idle_until = now + self._within, now + min(1.0, self._within)
         while (idle := self._idle()) or self._unanswered():
             now = self._clock.seconds()
             if now >= idle_until:

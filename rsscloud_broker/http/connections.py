@@ -38,9 +38,6 @@ from rsscloud_broker.policy.addresses import within
 #: Seconds within which a whole request must arrive; and the first one of a connection begin.
 REQUEST_TIMEOUT = 30.0
 
-#: Seconds in which a refused client may read the answer while it still sends.
-LINGER = 2.0
-
 _REASONS = {
     400: b"Bad Request",
     408: b"Request Timeout",
@@ -196,7 +193,8 @@ class Connection(ProtocolWrapper):
             b"Content-Type: text/%s; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
             % (status, _REASONS[status], more, kind, len(body), body)
         )
-        self.factory.limits.clock.callLater(LINGER, self.transport.abortConnection)
+        # Seconds in which a refused client may read the answer while it still sends.
+        self.factory.limits.clock.callLater(2.0, self.transport.abortConnection)
 
     # what comes
 

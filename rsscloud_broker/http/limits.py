@@ -36,7 +36,6 @@ from rsscloud_broker.http.access_log import AccessLog
 from rsscloud_broker.http.bodies import SMALL, BodyRules
 from rsscloud_broker.http.channel import Channel
 from rsscloud_broker.http.connections import (
-    LINGER,
     PAUSE,
     REQUEST_TIMEOUT,
     HTTPLimits,
@@ -63,7 +62,7 @@ from rsscloud_broker.wire.codings import (
 )
 from rsscloud_broker.wire.negotiation import wants_page
 
-__all__ = ["LINGER", "MAX_FIELDS", "HTTPLimits", "bounded_site"]
+__all__ = ["MAX_FIELDS", "HTTPLimits", "bounded_site"]
 
 _ABSOLUTE = re.compile(rb"https?://([^/?#]*)(/.*)?", re.IGNORECASE | re.DOTALL)
 

@@ -12,16 +12,12 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
-from typing import Final
 
 from twisted.internet.interfaces import IAddress
 from twisted.logger import Logger
 
 from rsscloud_broker.policy.addresses import address_of, bucket_of, is_loopback, within
 from rsscloud_broker.util.urls import is_address, is_localhost
-
-#: At most so many networks are warned of, so that strangers cannot fill the log.
-MAX_WARNINGS: Final = 10
 
 #: The network for carriers, in which some hosting providers have load balancers (RFC 6598).
 _SHARED = ip_network("100.64.0.0/10")
@@ -91,7 +87,8 @@ class UnnamedProxies:
         """
         host = str(getattr(peer, "host", ""))
         network = _network_of(host)
-        if network in self._warned or len(self._warned) >= MAX_WARNINGS:
+        # So few networks are warned of, since strangers could fill the log.
+        if network in self._warned or len(self._warned) >= 10:
             return
         self._warned.add(network)
         self.log.warn(

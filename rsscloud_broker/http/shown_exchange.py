@@ -23,9 +23,6 @@ HIDDEN: Final = "NOT-SHOWN"
 #: A longer value is cut to this many characters; no value that the broker accepts is longer.
 MAX_VALUE: Final = 2048
 
-#: Of more fields only so many are shown.
-MAX_FIELDS: Final = 20
-
 
 @frozen
 class ShownAnswer:
@@ -59,9 +56,10 @@ def form_slots(
     :param fields: the names and values that the broker understood; empty values are left out.
     :param secrets: the names of fields whose values are not shown.
     """
+    # Of more fields only so many are shown.
     shown = [
         (name, HIDDEN if name in secrets else value[:MAX_VALUE]) for name, value in fields if value
-    ][:MAX_FIELDS]
+    ][:20]
     arguments = [_curl_argument(name, value) for name, value in shown]
     command = " \\\n     ".join([f"curl {shlex.quote(public_url + path)}", *arguments])
     return _slots(public_url, path, FORM, urlencode(shown), answer, command)

@@ -17,7 +17,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.http import access_log
-from rsscloud_broker.http.access_log import MAX_FIELD, WRITE_AFTER, AccessLog
+from rsscloud_broker.http.access_log import AccessLog
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.testing.clock import Clock
@@ -79,7 +79,7 @@ class AccessLogTestCase(SynchronousTestCase):
         exchange.send(b"\r\n".join([*lines, b"", b""]))
 
     def write(self) -> None:
-        self.clock.advance(WRITE_AFTER)
+        self.clock.advance(1.0)
 
     def lines(self, path: Path | None = None) -> list[str]:
         path = path or self.path
@@ -147,7 +147,7 @@ class LineTests(AccessLogTestCase):
 
     def test_fields_are_not_longer_than_they_may_be(self) -> None:
         *_, agent = self.line(headers={b"User-Agent": b"x" * 5000})
-        self.assertEqual(len(agent), MAX_FIELD)
+        self.assertEqual(len(agent), 1000)
 
     def test_the_client_behind_a_trusted_proxy(self) -> None:
         self.serve(str(self.path), Http(trusted_proxies=("127.0.0.1",)))

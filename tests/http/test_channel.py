@@ -11,7 +11,6 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.config import Http
 from rsscloud_broker.http import limits
-from rsscloud_broker.http.connections import LINGER
 from tests import examples
 from tests.front_doors.exchange import call
 from tests.front_doors.fixture import House
@@ -169,7 +168,7 @@ class ChannelTests(SynchronousTestCase):
             self.house.clock.advance(1.5)
             self.assertTrue(exchange.open)
             self.assertEqual([answer.status for answer in exchange.answers()], [status])
-            self.house.clock.advance(LINGER)
+            self.house.clock.advance(2.0)
             self.assertFalse(exchange.open)
 
     def test_one_answer_to_a_coding_and_a_large_body(self) -> None:
