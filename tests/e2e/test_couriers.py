@@ -42,10 +42,7 @@ STOPPED_ONE_IN = 4
 IN_FLIGHT, SLOW = 4, 40
 UNDER_WAY = IN_FLIGHT * 3 // 2 + SLOW
 COURIERS = 8
-CONFIGURATION = (
-    "[delivery]\nprocesses = {}\n"
-    f"[sinks.distribution]\nin_flight = {IN_FLIGHT}\n"
-)
+CONFIGURATION = f"[delivery]\nprocesses = {{}}\n[sinks.distribution]\nin_flight = {IN_FLIGHT}\n"
 SUBSCRIBERS, HOSTS = 400, 24
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
