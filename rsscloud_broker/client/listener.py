@@ -27,6 +27,7 @@ from rsscloud_broker.wire.text import decode
 from rsscloud_broker.wire.xml import MalformedXML
 
 DEFAULT_PROCEDURE: Final = "rssCloud.notify"
+#: Notifications are a few hundred bytes; larger bodies are refused.
 MAX_BODY_BYTES: Final = 64 * 1024
 
 _UNKNOWN = "not subscribed to that url here"

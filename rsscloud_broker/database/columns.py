@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, Connection, ForeignKey, Integer, MetaData, Table
 
+#: In a second: times are stored as whole numbers of them.
 MICROSECONDS = 1_000_000
 
 

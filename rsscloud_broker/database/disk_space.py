@@ -24,6 +24,7 @@ from rsscloud_broker.util.clock import endless_call
 #: Seconds between two measurements.
 PERIOD: Final = 3.0
 
+#: In bytes.
 MEGABYTE: Final = 1_000_000
 
 

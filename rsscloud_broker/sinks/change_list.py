@@ -19,7 +19,7 @@ from rsscloud_broker.sinks.files import publish_change_list
 from rsscloud_broker.util.clock import OnOneNode
 from rsscloud_broker.wire.change_list import Unit
 
-SHORT_SECONDS: Final = 5 * 60
+SHORT_SECONDS: Final = 5 * 60  # as weblogs.com had it
 
 
 @frozen

@@ -27,6 +27,7 @@ from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
 from rsscloud_broker.delivery.breakers import FIRST_PAUSE, LONGEST_PAUSE, THRESHOLD
+from rsscloud_broker.delivery.outcomes import JITTER
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import PingRelayed, RelayFailed, RelaySkipped
 from rsscloud_broker.interfaces import SinkParts
@@ -59,9 +60,6 @@ MAX_AGE: Final = 3600.0
 
 #: Seconds to wait before each further attempt to pass a ping on, all of them within ``MAX_AGE``.
 RETRIES: Final = (5.0, 30.0, 120.0, 600.0, 1800.0)
-
-#: A wait is longer by up to this part of it, at random.
-JITTER: Final = 0.2
 
 
 @frozen

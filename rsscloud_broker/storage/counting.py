@@ -12,6 +12,7 @@ from rsscloud_broker.model.work import MEASURED
 from rsscloud_broker.storage.schema import ping, subscription, topic
 from rsscloud_broker.storage.topic_urls import HAS_PUBLIC, IS_PUBLIC
 
+#: In microseconds.
 _HOUR = 3600 * MICROSECONDS
 
 #: How many pings and subscriptions one statement counts.

@@ -71,6 +71,7 @@ _URL = re.compile(r"https?://[^\s\x00-\x1f\x7f\ud800-\udfff]+", re.IGNORECASE)
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
+#: Leases of thirty years, and counts of 32 bits, which PostgreSQL stores.
 _LONGEST_LEASE_SECONDS = 10**9
 _MAX_ERRORS = 2**31 - 1
 

@@ -52,9 +52,7 @@ from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.storage import ping_counters, suspects
 from rsscloud_broker.storage.schema import CLAIMS, node, pending, slice_
 from rsscloud_broker.storage.shared_schema import job
-
-#: A node is dead when its last heartbeat is so many seconds old, by the clock of the database.
-DEAD_AFTER = 8.0
+from rsscloud_broker.wire.node_states import DEAD_AFTER
 
 #: How many claims of each kind one transaction frees at most.
 PORTION = 1000

@@ -43,6 +43,7 @@ from rsscloud_broker.storage.settled import announce, settled
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, named
 from rsscloud_broker.util.urls import normal_form
 
+#: In microseconds.
 _HOUR = 3600 * MICROSECONDS
 
 # The statements below are used most of all: they are made once, and run for many pings at once.

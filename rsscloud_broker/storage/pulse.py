@@ -46,7 +46,7 @@ from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.storage import clusters, nodes
 from rsscloud_broker.storage.hints import CHANNEL, FREED, hint
 from rsscloud_broker.storage.store import Store
-from rsscloud_broker.wire.node_states import CLOCK_TOLERANCE, clock_sentence
+from rsscloud_broker.wire.node_states import CLOCK_TOLERANCE, DEAD_AFTER, clock_sentence
 
 #: Seconds between two heartbeats, and between two looks for work without a hint.
 BEAT: Final = 1.0
@@ -172,7 +172,7 @@ class Pulse(Service):
             self.log.warn(
                 "This process stood still for more than {seconds:.0f} s, so that other nodes have "
                 "taken its work over. It goes on as a new node.",
-                seconds=nodes.DEAD_AFTER,
+                seconds=DEAD_AFTER,
             )
             self._publish(ClaimsLost())
             self._store.register()

@@ -55,6 +55,7 @@ PART: Final = 500
 #: Seconds for which a page of ``/changes`` is remembered, and how many pages are.
 _FRESH, _PAGES = 1.0, 50
 
+#: In a second: positions in the list are whole numbers.
 _MICROSECONDS: Final = 1_000_000
 _POSITION: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 _KEY: Final = re.compile(r"[0-9]{1,18}")

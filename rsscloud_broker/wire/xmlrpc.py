@@ -57,6 +57,7 @@ CALL_PATHS = frozenset(
     }
 )
 
+#: Strangers send calls; procedures have a handful of parameters and short names.
 MAX_PARAMETERS = 100
 MAX_METHOD_NAME = 255
 
@@ -74,6 +75,7 @@ _PLAIN_CALL = re.compile(
     ).encode()
 )
 _PLAIN_VALUE = re.compile(rf"<value>(?:<string>)?({_PLAIN})".encode())
+#: Longer calls are left to the parser, which releases the interpreter's lock.
 _MAX_PLAIN = 64 * 1024
 
 

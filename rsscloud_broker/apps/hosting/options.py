@@ -14,6 +14,7 @@ from rsscloud_broker.util.urls import normal_form
 #: The path below which the broker serves the files, whatever their public URLs are.
 PREFIX = "/feeds"
 
+#: In bytes.
 _MB = 1024 * 1024
 
 #: A call may have the feed as one text of base64, and the XML parser takes texts of up to ten

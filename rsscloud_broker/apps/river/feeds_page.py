@@ -35,6 +35,7 @@ _TYPES: Final = frozenset({"multipart/form-data", "application/x-www-form-urlenc
 #: How many of the feeds that an import could not follow are named.
 _NAMED: Final = 50
 
+#: Longer titles of feeds are cut to this many characters: strangers write them.
 _TITLE: Final = 200
 
 #: A time in the status of a feed.

@@ -15,13 +15,14 @@ from attrs import evolve
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, OutlineItem
 from rsscloud_broker.wire.links import is_absolute
 from rsscloud_broker.wire.text import clean, legal
+from rsscloud_broker.wire.web_address import MAX_URL
 
 #: How deep an outline may be, and how many items it may have.  Readers of XML refuse what is nested
 #: much deeper.
 MAX_DEPTH: Final = 64
 MAX_ITEMS: Final = 500
 
-MAX_URL: Final = 2048
+#: How many categories a message may have, and how long each: a page shows them in a line or two.
 MAX_CATEGORIES: Final = 20
 MAX_CATEGORY: Final = 60
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
 
 from twisted.web.server import Request
 from twisted.web.template import Flattenable
@@ -13,13 +12,10 @@ from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import Announcement
-from rsscloud_broker.web.admin.elements import button, further, path, table
+from rsscloud_broker.web.admin.elements import ON_PAGE, button, further, path, table
 from rsscloud_broker.web.admin.operations import seconds_of
 from rsscloud_broker.web.admin.page import Action, AdminPage, PageContent, number
 from rsscloud_broker.web.words import moment, strangers
-
-#: How many announcements a page shows.
-ON_PAGE: Final = 50
 
 
 class AnnouncementsPage(AdminPage):

@@ -20,6 +20,9 @@ MAX_URL, MAX_REASON = 200, 500
 #: Colours of states of subscriptions.
 _COLOURS: Final = {"active": "good", "failing": "bad", "dropping": "bad", "waiting": "waiting"}
 
+#: How many rows a page of the console shows; the others are behind a link.
+ON_PAGE: Final = 50
+
 
 def path(place: str, **query: object) -> str:
     """A path on this broker with a query; empty values are left out."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from twisted.web.server import Request
 from twisted.web.template import Flattenable
@@ -15,6 +14,7 @@ from rsscloud_broker.web.admin.elements import (
     BREAKER_COLUMNS,
     MAX_REASON,
     MAX_URL,
+    ON_PAGE,
     breaker_row,
     button,
     further,
@@ -24,9 +24,6 @@ from rsscloud_broker.web.admin.elements import (
 from rsscloud_broker.web.admin.page import Action, AdminPage, PageContent
 from rsscloud_broker.web.words import moment, strangers
 from rsscloud_broker.wire.text import clean
-
-#: How many breakers or blocks a page shows.
-ON_PAGE: Final = 50
 
 
 class HostsPage(AdminPage):

@@ -13,6 +13,7 @@ from rsscloud_broker.web.admin.elements import (
     BREAKER_COLUMNS,
     MAX_REASON,
     MAX_URL,
+    ON_PAGE,
     breaker_row,
     facts,
     further,
@@ -27,9 +28,6 @@ from rsscloud_broker.wire.node_states import claims_of, clock_of
 
 #: How many breakers, blocks and so on the overview shows.
 _SHOWN = 5
-
-#: How many changes a page shows.
-_ON_PAGE = 50
 
 #: The verbs whose object is a subscription, and those whose object is a topic.
 _OF_SUBSCRIPTIONS = frozenset({"redeliver", "mark", "unmark"})
@@ -95,8 +93,8 @@ class ChangesPage(AdminPage):
     template = "admin/changes.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
-        found = await self.verbs.changes(number(request, "after") or None, _ON_PAGE)
-        after = found[-1].id if len(found) == _ON_PAGE else None
+        found = await self.verbs.changes(number(request, "after") or None, ON_PAGE)
+        after = found[-1].id if len(found) == ON_PAGE else None
         slots = {
             "changes": changes_table(found, self.now()),
             "further": further(self.path, after=after),

@@ -22,6 +22,7 @@ from rsscloud_broker.web.admin.elements import (
     BREAKER_COLUMNS,
     MAX_REASON,
     MAX_URL,
+    ON_PAGE,
     badges,
     blocked,
     breaker_row,
@@ -37,9 +38,6 @@ from rsscloud_broker.web.admin.page import Action, AdminPage, PageContent, numbe
 from rsscloud_broker.web.admin.shapes import states_of
 from rsscloud_broker.web.words import counted, moment, strangers
 from rsscloud_broker.wire.text import clean, sentence
-
-#: How many subscriptions a page shows.
-ON_PAGE: Final = 50
 
 #: The words of the states that subscriptions are found by.
 _STATES: Final = " ".join(STATES)

@@ -9,8 +9,8 @@ from lxml import html
 from rsscloud_broker.model import Callback
 from rsscloud_broker.model.administration import SubscriptionFilter
 from rsscloud_broker.model.log_entry import LogEntry
+from rsscloud_broker.web.admin.elements import ON_PAGE
 from rsscloud_broker.web.admin.page import PLACES
-from rsscloud_broker.web.admin.subscriptions import ON_PAGE
 from tests.core.house import CALLBACK, FEED
 from tests.front_doors.exchange import Answer
 from tests.web.admin.console import BAD, ENDED, MOVING, OLD, ConsoleCase
