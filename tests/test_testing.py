@@ -18,10 +18,12 @@ from rsscloud_broker.interfaces import (
     IEventBus,
     IEventSink,
     IFrontDoor,
+    IFrontDoorMaker,
     INotifier,
     IOutbound,
     IPages,
     IPublisher,
+    ISinkMaker,
     ITopicFetcher,
     ITopicView,
     OutboundReply,
@@ -38,7 +40,7 @@ from rsscloud_broker.model import (
     Subscription,
     Validators,
 )
-from rsscloud_broker.plugins import bundled
+from rsscloud_broker.runtime.plugin_discovery import discover
 from rsscloud_broker.testing import (
     FakeBroker,
     FakeCallers,
@@ -65,8 +67,12 @@ CALLBACK = Callback("http://reader.example/notify", "http-post")
 
 # --- bundled parts --------------------------------------------------------------
 
+#: The front doors that offer nothing without a database, accounts or a list to follow; each has
+#: tests of its own that give it one.
+NEEDY = {"accounts", "administration", "event_log", "events", "follows"}
 
-def _sink(maker: bundled.SinkMaker) -> Callable[[TestCase], IEventSink]:
+
+def _sink(maker: ISinkMaker) -> Callable[[TestCase], IEventSink]:
     def make(case: TestCase) -> IEventSink:
         directory = FilePath(case.mktemp())
         directory.makedirs()
@@ -76,7 +82,7 @@ def _sink(maker: bundled.SinkMaker) -> Callable[[TestCase], IEventSink]:
     return make
 
 
-def _door(maker: bundled.FrontDoorMaker) -> Callable[[TestCase], IFrontDoor]:
+def _door(maker: IFrontDoorMaker) -> Callable[[TestCase], IFrontDoor]:
     def make(case: TestCase) -> IFrontDoor:
         door: IFrontDoor = maker.make(maker.options(), front_door_parts())
         return door
@@ -84,48 +90,27 @@ def _door(maker: bundled.FrontDoorMaker) -> Callable[[TestCase], IFrontDoor]:
     return make
 
 
-class DistributionTests(make_sink_tests(_sink(bundled.distribution))):  # type: ignore[misc] # made at run time
-    """As the configuration makes it."""
+def _add_contract_tests() -> None:
+    """Add a class of tests for each front door and each sink, as the configuration makes them."""
+    makers = discover()
+    for name, door in makers.front_doors.items():
+        if name not in NEEDY:
+            _add(f"{name}_door", make_front_door_tests(_door(door)))
+    for name, sink in makers.sinks.items():
+        _add(f"{name}_sink", make_sink_tests(_sink(sink)))
 
 
-class ChangeListTests(make_sink_tests(_sink(bundled.change_list))):  # type: ignore[misc] # made at run time
-    """As the configuration makes it."""
+def _add(name: str, made: type[TestCase]) -> None:
+    """Add the tests of a part under a name of their own, such as ``PingSinkDoorTests``."""
+    name = f"{name.title().replace('_', '')}Tests"
+    globals()[name] = type(name, (made,), {"__module__": __name__})
 
 
-class ArchiveTests(make_sink_tests(_sink(bundled.archive))):  # type: ignore[misc] # made at run time
-    """As the configuration makes it."""
+_add_contract_tests()
 
 
 class RecordingSinkTests(make_sink_tests(lambda case: RecordingSink())):  # type: ignore[misc] # made at run time
     """The fake keeps the contract too."""
-
-
-class RssCloudTests(make_front_door_tests(_door(bundled.rsscloud))):  # type: ignore[misc] # made at run time
-    """As the configuration makes it."""
-
-
-class PingSinkTests(make_front_door_tests(_door(bundled.ping_sink))):  # type: ignore[misc] # made at run time
-    """As the configuration makes it."""
-
-
-class ChangeListsTests(make_front_door_tests(_door(bundled.change_lists))):  # type: ignore[misc] # made at run time
-    """As the configuration makes it."""
-
-
-class TopicPageTests(make_front_door_tests(_door(bundled.topic_page))):  # type: ignore[misc] # made at run time
-    """As the configuration makes it."""
-
-
-class DoctorTests(make_front_door_tests(_door(bundled.doctor))):  # type: ignore[misc] # made at run time
-    """As the configuration makes it."""
-
-
-class PublicListsTests(make_front_door_tests(_door(bundled.public_lists))):  # type: ignore[misc] # made at run time
-    """As the configuration makes it."""
-
-
-class FrontPageTests(make_front_door_tests(_door(bundled.front_page))):  # type: ignore[misc] # made at run time
-    """As the configuration makes it."""
 
 
 # --- contracts find what is wrong -----------------------------------------------
