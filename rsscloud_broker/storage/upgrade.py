@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -41,8 +42,12 @@ from rsscloud_broker.interfaces import AppTables
 from rsscloud_broker.storage import nodes
 from rsscloud_broker.storage.schema import metadata
 
-#: The revision of the tables of this version.  Revisions are numbers of four digits.
-LATEST_REVISION = "0001"
+#: The steps of the broker's tables.  The name of each begins with its revision, a number of four
+#: digits.
+_STEPS: Final = Path(__file__).with_name("migrations") / "versions"
+
+#: The revision of the tables of this version.
+LATEST_REVISION: Final = max(step.name[:4] for step in _STEPS.glob("[0-9]*.py"))
 
 #: No applications.
 NO_APPS: Final[Mapping[str, AppTables]] = MappingProxyType({})

@@ -13,7 +13,7 @@ from rsscloud_broker.storage import examination, upgrade
 #: The steps to the tables of this version, and the one to those of the next.
 MIGRATIONS = f"{upgrade._OF_BROKER.migrations}\ntests.storage.next_version:migrations"
 
-REVISION = "0002"
+REVISION = f"{int(upgrade.LATEST_REVISION) + 1:04}"
 
 
 @contextmanager
