@@ -1,8 +1,9 @@
 """The table of all pages, and a broker that has something to show on each of them.
 
-Whoever adds a page to the broker adds a row to ``PAGES``: then the browser opens it in every test
-of `tests.e2e.test_every_page` and `tests.e2e.test_xss`.  A test fails if a page of the broker
-links to one that is not in the table.
+The browser opens each of ``PAGES`` in every test of `tests.e2e.test_every_page` and
+`tests.e2e.test_xss`.  The pages that the navigation lists are in it by themselves; any other page
+needs a row in ``_OTHERS``, and so does what a page shows for a query.  A test fails if a page of
+the broker links to one that is not in the table.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from urllib.parse import quote
 
 from attrs import frozen
 
+from rsscloud_broker.web.navigation import FOR_MEMBERS, PLACES
 from tests.e2e.fixture import Broker, post_form, request, run_here, until
 from tests.e2e.servers import DeafReceiver, HttpPostReceiver, Origin
 from tests.e2e.websub_servers import HubReceiver
@@ -56,30 +58,19 @@ class PageOfBroker:
         return broker.url + self.path.format(feed=quote(feed, safe=""))
 
 
-PAGES = (
+#: The pages that the navigation does not list, and further views of those that it lists.
+_OTHERS = (
     PageOfBroker("front", "/"),
-    PageOfBroker("docs", "/docs"),
-    PageOfBroker("ping", "/pingSiteForm"),
     PageOfBroker("ping_accepted", "/pingSiteForm?name=A+site&url=http://site.example/"),
     PageOfBroker("ping_refused", "/pingSiteForm?name=A+site&url=nonsense", 400),
-    PageOfBroker("rsscloud", "/rssCloud"),
-    PageOfBroker("websub", "/websub"),
-    PageOfBroker("topics", "/topic"),
-    PageOfBroker("topic", "/topic?url={feed}"),
-    PageOfBroker("changes", "/changes"),
+    PageOfBroker("known_topic", "/topic?url={feed}"),
     PageOfBroker("events", "/events"),
-    PageOfBroker("log", "/log"),
     PageOfBroker("log_of_topic", "/log?topic={feed}"),
-    PageOfBroker("stats", "/stats"),
     PageOfBroker("stats_of_hour", "/stats?period=hour"),
     PageOfBroker("stats_of_month", "/stats?period=month"),
-    PageOfBroker("doctor", "/doctor"),
     PageOfBroker("doctor_of_feed", "/doctor?url={feed}"),
-    PageOfBroker("test_feed", "/test"),
-    PageOfBroker("sign_in", "/signin"),
     PageOfBroker("sign_in_link", "/signin/once?key=used", 410),
     PageOfBroker("account", "/account", is_private=True),
-    PageOfBroker("feeds", "/feeds", is_private=True),
     PageOfBroker("feeds_versions", "/feeds?file=rss.xml", is_private=True),
     PageOfBroker("admin", "/admin", is_private=True),
     PageOfBroker("admin_subscriptions", "/admin/subscriptions", is_private=True),
@@ -89,16 +80,18 @@ PAGES = (
     PageOfBroker("admin_announcements", "/admin/announcements", is_private=True),
     PageOfBroker("admin_changes", "/admin/changes", is_private=True),
     PageOfBroker("admin_log", "/admin/log", is_private=True),
-    PageOfBroker("people", "/people"),
     PageOfBroker("author", "/people/dave"),
     PageOfBroker("message", "/people/dave/1"),
     PageOfBroker("message_with_link", "/people/dave/2"),
-    PageOfBroker("write", "/write", is_private=True),
     PageOfBroker("write_again", "/write?id=1", is_private=True),
-    PageOfBroker("river", "/river", is_private=True),
     PageOfBroker("river_feeds", "/river/feeds", is_private=True),
     PageOfBroker("not_found", "/nothing", 404),
     PageOfBroker("not_a_page", "/RPC2", 405),
+)
+
+PAGES = (
+    *(PageOfBroker(path[1:], path, is_private=path in FOR_MEMBERS) for path, _ in PLACES),
+    *_OTHERS,
 )
 
 
