@@ -12,7 +12,7 @@ project_copyright = "2026, the rsscloud-broker maintainers"
 release = version = __version__
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
-extensions = ["sphinx.ext.autodoc", "zope_interfaces"]
+extensions = ["sphinx.ext.autodoc", "bundled_plugins", "zope_interfaces"]
 exclude_patterns = ["_build", "examples"]
 html_theme = "furo"
 html_title = "rsscloud-broker"

@@ -27,7 +27,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
 from rsscloud_broker import config
-from rsscloud_broker.interfaces import IAppMaker, IPluginMaker
+from rsscloud_broker.interfaces import IAppMaker
 from rsscloud_broker.outbound.guard import DENIED
 from rsscloud_broker.plugins import bundled
 from tests.processes import BIN, LISTENS, TIMEOUT, Process, free_port, no_proxies
@@ -368,13 +368,6 @@ class ReferenceTests(SynchronousTestCase):
                     config.loads(text, str(document))  # or else it raises ConfigError
                     checked += 1
         self.assertGreater(checked, 5)
-
-    def test_bundled_plugins_are_described(self) -> None:
-        text = (TOP / "docs" / "configuration.rst").read_text(encoding="utf-8")
-        makers = [m for m in vars(bundled).values() if IPluginMaker.providedBy(m)]
-        self.assertGreater(len(makers), 10)
-        for maker in makers:
-            self.assertIn(f"``{maker.name}``", text)
 
     def test_pages_of_applications_have_the_same_order(self) -> None:
         order = ["A first run", "Settings", "What others see", "Limits"]

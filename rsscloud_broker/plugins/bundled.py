@@ -312,7 +312,7 @@ websub_delivery = NotifierMaker(
 
 distribution = SinkMaker(
     "distribution",
-    "carries changes of topics to their subscribers",
+    "notifies the subscribers of topics that have changed; without it nobody is",
     DistributionOptions,
     Distribution,
     needs=("blocks", "bus", "clock", "counters", "history", "notifiers", "store"),
@@ -333,7 +333,7 @@ event_log_sink = SinkMaker(
 )
 archive = SinkMaker(
     "archive",
-    "makes the hourly archives",
+    "makes the hourly archives and deletes old pings, which otherwise stay for ever",
     ArchiveOptions,
     ArchiveSink,
     needs=("bus", "clock", "in_thread", "public_directory", "store"),
@@ -347,7 +347,7 @@ relay = SinkMaker(
 )
 statistics = SinkMaker(
     "statistics",
-    "stores each minute how much the broker did",
+    "stores each minute how much the broker did; without it the statistics stay empty",
     StatisticsOptions,
     StatisticsSink,
     needs=("clock", "counters", "store"),
