@@ -270,20 +270,22 @@ class Change:
     id: int = 0
 
 
-#: What ``Change.verb`` and ``events.Administered.verb`` may be.
-VERBS: Final = (
-    "redeliver",
-    "remove",
-    "mark",
-    "unmark",
-    "read",
-    "revive",
-    "end",
-    "take down",
-    "move",
-    "close breaker",
-    "block",
-    "unblock",
-    "announce",
-    "withdraw",
-)
+#: What ``Change.verb`` and ``events.Administered.verb`` may be, each with what the event log says;
+#: ``{topic}`` stands for an object that is the URL of a topic, and ``{}`` for any other object.  Of
+#: ``move``, the object is the URL and the new one.
+VERBS: Final[Mapping[str, str]] = {
+    "redeliver": "had the subscription {} notified again",
+    "remove": "removed the subscription {}",
+    "mark": "marked the subscription {} for dropping",
+    "unmark": "took the mark for dropping from the subscription {}",
+    "read": "had {topic} fetched",
+    "revive": "revived {topic}",
+    "end": "ended {topic}",
+    "take down": "took down {topic}",
+    "move": "moved {topic}",
+    "close breaker": "closed the circuit breakers of {}",
+    "block": "blocked the {}",
+    "unblock": "lifted the block of the {}",
+    "announce": "announced: {}",
+    "withdraw": "withdrew the announcement {}",
+}

@@ -38,6 +38,7 @@ from rsscloud_broker.events import (
     TopicRevived,
 )
 from rsscloud_broker.model import Callback, Subscription, host_of
+from rsscloud_broker.model.administration import VERBS
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.text import clean
@@ -335,33 +336,13 @@ def _port(port: int | None) -> dict[str, float]:
     return {} if port is None else {"port": port}
 
 
-#: What administrators did, by the verb; ``{}`` stands for the object.
-_DONE: Final = {
-    "redeliver": "had the subscription {} notified again",
-    "remove": "removed the subscription {}",
-    "mark": "marked the subscription {} for dropping",
-    "unmark": "took the mark for dropping from the subscription {}",
-    "read": "had {} fetched",
-    "revive": "revived {}",
-    "end": "ended {}",
-    "take down": "took down {}",
-    "move": "moved {}",
-    "close breaker": "closed the circuit breakers of {}",
-    "block": "blocked the {}",
-    "unblock": "lifted the block of the {}",
-    "announce": "announced: {}",
-    "withdraw": "withdrew the announcement {}",
-}
-
-#: The verbs whose object is the URL of a topic; for ``move``, that URL and the new one.
-_OF_TOPICS: Final = frozenset({"read", "revive", "end", "take down", "move"})
-
-
 def _administered(event: Administered, now: float) -> Iterator[LogEntry]:
     """The reason of the entry is what the administrator did, and why."""
     what = event.object.replace(" ", " to ", 1) if event.verb == "move" else event.object
-    did = _DONE.get(event.verb, f"did {event.verb} {{}}").replace("{}", what)
-    topic = event.object.partition(" ")[0] if event.verb in _OF_TOPICS else ""
+    words = VERBS.get(event.verb, f"did {event.verb} {{}}")
+    is_of_topic = "{topic}" in words
+    did = words.replace("{topic}" if is_of_topic else "{}", what)
+    topic = event.object.partition(" ")[0] if is_of_topic else ""
     yield LogEntry(
         "administration",
         "done",
