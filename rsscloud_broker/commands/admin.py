@@ -20,8 +20,9 @@ import click
 from rsscloud_broker.client import administration, publisher
 from rsscloud_broker.commands.connected import cacert_option, run, web_client
 from rsscloud_broker.util.urls import is_address
+from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.openapi import BASE, fields_of
-from rsscloud_broker.web.admin.table import OPERATIONS, Operation
+from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.wire.text import clean
 
 #: The environment variable that may have the API token.

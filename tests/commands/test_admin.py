@@ -13,7 +13,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request
 
 from rsscloud_broker.commands.admin import TOKEN
-from rsscloud_broker.web.admin.table import OPERATIONS
+from rsscloud_broker.web.admin.operations import OPERATIONS
 from tests.commands.cases import Command, CommandTests, ProcessTests
 
 

@@ -19,8 +19,9 @@ from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import body_of, media_type, respond
 from rsscloud_broker.interfaces import Caller, IAdministration, ICallers, IClock, Route
 from rsscloud_broker.web.admin import shapes
+from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.openapi import BASE, document
-from rsscloud_broker.web.admin.table import OPERATIONS, Operation
+from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.wire.text import sentence
 
 #: The longest body, in bytes; the longest reasons and URLs fit into it many times.

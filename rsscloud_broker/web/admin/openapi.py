@@ -12,7 +12,8 @@ import msgspec
 
 from rsscloud_broker import __version__
 from rsscloud_broker.web.admin import shapes
-from rsscloud_broker.web.admin.table import OPERATIONS, Operation
+from rsscloud_broker.web.admin.api_operation import Operation
+from rsscloud_broker.web.admin.operations import OPERATIONS
 
 #: Where the API is.  A change that breaks clients gets another number.
 BASE: Final = "/api/v1"

@@ -1,7 +1,9 @@
-"""What each operation of the administration API takes, and what it does.
+"""The operations of the administration API: what each takes, and what it does.
 
 An operation takes an instance of an ``Asked`` class, calls the verbs of administrators, and returns
-a JSON object of ``shapes``.  ``table`` has all operations, with their names and paths.
+a JSON object of ``shapes``.  The API routes and checks requests by ``OPERATIONS``, ``openapi``
+makes the document at ``/api`` from it, and the commands ``rsscloud-broker admin`` are made from it
+too.  So they cannot differ.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.interfaces import IAdministration
 from rsscloud_broker.model.administration import SubscriptionFilter
 from rsscloud_broker.web.admin import shapes
+from rsscloud_broker.web.admin.api_operation import Asked, Operation, operation
 from rsscloud_broker.wire.text import clean
 
 #: The largest id that the databases can store.
@@ -23,10 +26,6 @@ MAX_ID: Final = 2**63 - 1
 #: Announcements begin and end between these times, which every database and program can write.
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an operation takes, from the path, and from the query or the body."""
 
 
 def _says(description: str, **more: Any) -> msgspec.Meta:
@@ -169,22 +168,35 @@ class Announce(Asked, frozen=True):
 
 # --- what they do
 
+_FEED: Final = "http://feeds.example/rss.xml"
 
-async def find(verbs: IAdministration, _: str, asked: Find, now: float) -> shapes.Subscriptions:
-    """Find subscriptions."""
+
+@operation("GET", "/state")
+async def state(verbs: IAdministration, _: str, asked: Nothing, now: float) -> shapes.State:
+    """Show how busy the broker is, and its processes."""
+    return shapes.state(await verbs.state())
+
+
+@operation("GET", "/subscriptions", topic=_FEED, state="active", limit=10)
+async def subscriptions(
+    verbs: IAdministration, _: str, asked: Find, now: float
+) -> shapes.Subscriptions:
+    """Find subscriptions by topic, host, protocol and state."""
     wanted = SubscriptionFilter(asked.topic, asked.host, clean(asked.protocol), asked.state)
     page = await verbs.find_subscriptions(wanted, asked.after, asked.limit)
     items = [shapes.subscription(one, now) for one in page.subscriptions]
     return shapes.Subscriptions(items=items, next=page.after)
 
 
+@operation("GET", "/subscriptions/{id}", id=1)
 async def subscription(
     verbs: IAdministration, _: str, asked: ById, now: float
 ) -> shapes.SubscriptionDetails:
-    """Return one subscription."""
+    """Show a subscription with its last failures."""
     return shapes.details(await verbs.subscription(asked.id), now)
 
 
+@operation("POST", "/subscriptions/{id}/redeliver", id=1, reason="its server is back")
 async def redeliver(
     verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
 ) -> shapes.SubscriptionDetails:
@@ -192,44 +204,68 @@ async def redeliver(
     return shapes.details(await verbs.redeliver(account, asked.id, asked.reason), now)
 
 
-async def remove(
-    verbs: IAdministration, account: str, asked: ByIdWithReason, _: float
-) -> shapes.Done:
-    """Remove a subscription."""
-    await verbs.remove_subscription(account, asked.id, asked.reason)
-    return shapes.Done()
-
-
+@operation("POST", "/subscriptions/{id}/mark", id=1)
 async def mark(
     verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
 ) -> shapes.SubscriptionDetails:
-    """Mark a subscription for dropping."""
+    """Mark a subscription: the next sweep, at the top of the hour, drops it."""
     await verbs.mark(account, asked.id, asked.reason)
     return shapes.details(await verbs.subscription(asked.id), now)
 
 
+@operation("POST", "/subscriptions/{id}/unmark", id=1)
 async def unmark(
     verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
 ) -> shapes.SubscriptionDetails:
-    """Take the mark for dropping from a subscription."""
+    """Take the mark for dropping from a subscription, and forget its failures."""
     await verbs.unmark(account, asked.id, asked.reason)
     return shapes.details(await verbs.subscription(asked.id), now)
 
 
+@operation("POST", "/subscriptions/{id}/remove", final=True, id=2, reason="a test")
+async def remove(
+    verbs: IAdministration, account: str, asked: ByIdWithReason, _: float
+) -> shapes.Done:
+    """Remove a subscription; the subscriber is not told."""
+    await verbs.remove_subscription(account, asked.id, asked.reason)
+    return shapes.Done()
+
+
+@operation("GET", "/topic", url=_FEED)
 async def topic(verbs: IAdministration, _: str, asked: ByUrl, now: float) -> shapes.Topic:
-    """Return one topic."""
+    """Show a topic: its fetches, its polls and what its feed says."""
     return shapes.topic(await verbs.topic(asked.url))
 
 
+@operation("POST", "/topic/read", url=_FEED)
 async def read(
     verbs: IAdministration, account: str, asked: ByUrlWithReason, _: float
 ) -> shapes.Reading:
-    """Fetch a topic now."""
+    """Fetch a topic now; its subscribers are notified if it has changed."""
     found = await verbs.read_topic(account, asked.url, asked.reason)
     status = None if found.status is None else shapes.status(found.status)
     return shapes.Reading(changed=found.changed, problem=found.problem, status=status)
 
 
+@operation(
+    "POST", "/topic/end", final=True, url="http://feeds.example/old.xml", reason="its site is gone"
+)
+async def end(verbs: IAdministration, account: str, asked: End, _: float) -> shapes.Topic:
+    """End a topic: its subscribers are told why, and it is fetched no more."""
+    await verbs.end_topic(account, asked.url, asked.reason)
+    return shapes.topic(await verbs.topic(asked.url))
+
+
+@operation(
+    "POST", "/topic/take-down", final=True, url="http://feeds.example/spam.xml", reason="it is spam"
+)
+async def take_down(verbs: IAdministration, account: str, asked: End, _: float) -> shapes.Done:
+    """Delete what somebody has published with an application of this broker."""
+    await verbs.take_down(account, asked.url, asked.reason)
+    return shapes.Done()
+
+
+@operation("POST", "/topic/revive", url="http://feeds.example/ended.xml")
 async def revive(
     verbs: IAdministration, account: str, asked: ByUrlWithReason, _: float
 ) -> shapes.Topic:
@@ -238,37 +274,37 @@ async def revive(
     return shapes.topic(await verbs.topic(asked.url))
 
 
-async def end(verbs: IAdministration, account: str, asked: End, _: float) -> shapes.Topic:
-    """End a topic."""
-    await verbs.end_topic(account, asked.url, asked.reason)
-    return shapes.topic(await verbs.topic(asked.url))
-
-
-async def take_down(verbs: IAdministration, account: str, asked: End, _: float) -> shapes.Done:
-    """Take down what an application has published."""
-    await verbs.take_down(account, asked.url, asked.reason)
-    return shapes.Done()
-
-
+@operation(
+    "POST",
+    "/topic/move",
+    final=True,
+    url="http://feeds.example/moving.xml",
+    to="http://feeds.example/moved.xml",
+)
 async def move(verbs: IAdministration, account: str, asked: Move, _: float) -> shapes.Topic:
-    """Move a topic."""
+    """Move a topic with its subscriptions to another URL."""
     await verbs.move_topic(account, asked.url, asked.to, asked.reason)
     return shapes.topic(await verbs.topic(asked.to))
 
 
+@operation("GET", "/hosts", limit=10)
 async def hosts(verbs: IAdministration, _: str, asked: HostPage, now: float) -> shapes.Breakers:
-    """List the open breakers."""
+    """List the hosts whose circuit breakers are open."""
     found = await verbs.hosts(clean(asked.after), asked.limit)
     following = found[-1].host if len(found) == asked.limit else None
     return shapes.Breakers(items=[shapes.breaker(one) for one in found], next=following)
 
 
-async def close(verbs: IAdministration, account: str, asked: CloseBreaker, _: float) -> shapes.Done:
-    """Close the breakers of a host."""
+@operation("POST", "/hosts/close-breaker", host="reader.example")
+async def close_breaker(
+    verbs: IAdministration, account: str, asked: CloseBreaker, _: float
+) -> shapes.Done:
+    """Close the circuit breakers of a host, so that it is called at once."""
     await verbs.close_breaker(account, asked.host, asked.reason)
     return shapes.Done()
 
 
+@operation("GET", "/blocks", kind="host")
 async def blocks(verbs: IAdministration, _: str, asked: BlockPage, now: float) -> shapes.Blocks:
     """List the blocks."""
     kind, _space, name = clean(asked.after).partition(" ")
@@ -278,22 +314,20 @@ async def blocks(verbs: IAdministration, _: str, asked: BlockPage, now: float) -
     return shapes.Blocks(items=[shapes.block(one) for one in found], next=following)
 
 
+@operation("POST", "/blocks", kind="host", object="spam.example", reason="it sends spam")
 async def block(verbs: IAdministration, account: str, asked: Shut, _: float) -> shapes.Block:
-    """Block something."""
+    """Block a host, a topic or a source, or replace the reason of a block."""
     return shapes.block(await verbs.block(account, asked.kind, asked.object, asked.reason))
 
 
+@operation("POST", "/blocks/lift", kind="source", object="192.0.2.0/24")
 async def unblock(verbs: IAdministration, account: str, asked: Open, _: float) -> shapes.Done:
     """Lift a block."""
     await verbs.unblock(account, asked.kind, asked.object, asked.reason)
     return shapes.Done()
 
 
-async def state(verbs: IAdministration, _: str, asked: Nothing, now: float) -> shapes.State:
-    """Return how busy the broker is."""
-    return shapes.state(await verbs.state())
-
-
+@operation("GET", "/announcements")
 async def announcements(
     verbs: IAdministration, _: str, asked: Page, now: float
 ) -> shapes.Announcements:
@@ -303,12 +337,32 @@ async def announcements(
     return shapes.Announcements(items=[shapes.announcement(one) for one in found], next=following)
 
 
+@operation(
+    "POST", "/announcements", text="The broker moves on Sunday.", until="2099-11-22T10:30:00Z"
+)
 async def announce(
     verbs: IAdministration, account: str, asked: Announce, _: float
 ) -> shapes.Announcement:
-    """Add an announcement."""
+    """Show a text on all pages."""
     times = (seconds_of(asked.since), seconds_of(asked.until))
     return shapes.announcement(await verbs.announce(account, asked.text, *times))
+
+
+@operation("POST", "/announcements/{id}/withdraw", id=1)
+async def withdraw(
+    verbs: IAdministration, account: str, asked: ByIdWithReason, _: float
+) -> shapes.Done:
+    """Remove an announcement."""
+    await verbs.withdraw(account, asked.id, asked.reason)
+    return shapes.Done()
+
+
+@operation("GET", "/changes", limit=10)
+async def changes(verbs: IAdministration, _: str, asked: Page, now: float) -> shapes.Changes:
+    """List what administrators did, the newest first."""
+    found = await verbs.changes(asked.after or None, asked.limit)
+    following = found[-1].id if len(found) == asked.limit else None
+    return shapes.Changes(items=[shapes.change(one) for one in found], next=following)
 
 
 def seconds_of(when: datetime | None) -> float | None:
@@ -325,16 +379,5 @@ def seconds_of(when: datetime | None) -> float | None:
     return when.timestamp()
 
 
-async def withdraw(
-    verbs: IAdministration, account: str, asked: ByIdWithReason, _: float
-) -> shapes.Done:
-    """Remove an announcement."""
-    await verbs.withdraw(account, asked.id, asked.reason)
-    return shapes.Done()
-
-
-async def changes(verbs: IAdministration, _: str, asked: Page, now: float) -> shapes.Changes:
-    """List what administrators did."""
-    found = await verbs.changes(asked.after or None, asked.limit)
-    following = found[-1].id if len(found) == asked.limit else None
-    return shapes.Changes(items=[shapes.change(one) for one in found], next=following)
+#: All operations, in the order of this module.
+OPERATIONS: Final = tuple(each for each in globals().copy().values() if isinstance(each, Operation))

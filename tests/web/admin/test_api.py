@@ -12,7 +12,7 @@ from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.model import Callback
 from rsscloud_broker.model.administration import VERBS, SubscriptionFilter
 from rsscloud_broker.web.admin.api import MAX_BODY
-from rsscloud_broker.web.admin.table import OPERATIONS
+from rsscloud_broker.web.admin.operations import OPERATIONS
 from tests.core.house import CALLBACK, FEED
 from tests.web.admin.console import BAD, ENDED, MOVING, OLD, ConsoleCase
 

@@ -10,7 +10,7 @@ from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
 from rsscloud_broker.interfaces import IAdministration
-from rsscloud_broker.web.admin.table import OPERATIONS
+from rsscloud_broker.web.admin.operations import OPERATIONS
 from tests.web.admin.console import PUBLIC_URL, ConsoleCase
 
 #: The verbs of ``IAdministration`` that have the name of no operation, with the one that calls it

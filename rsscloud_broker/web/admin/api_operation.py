@@ -1,0 +1,66 @@
+"""What an operation of the administration API is, and how a function becomes one.
+
+``operations`` has all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import getdoc
+from typing import Any, get_type_hints
+
+import msgspec
+from attrs import field, frozen
+
+from rsscloud_broker.interfaces import IAdministration
+from rsscloud_broker.web.admin import shapes
+
+#: Does an operation: takes the verbs, the name of the account, what is asked, and the time.
+Run = Callable[[IAdministration, str, Any, float], Awaitable[shapes.Shape]]
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an operation takes, from the path, and from the query or the body."""
+
+
+@frozen
+class Operation:
+    """Something that the API can do.
+
+    :ivar name: its name, which is also that of the command.
+    :ivar method: ``GET`` if it changes nothing, otherwise ``POST``.
+    :ivar path: below ``/api/v1``; ``{id}`` stands for the id in ``asks``.
+    :ivar help: what it does, in a sentence.
+    :ivar asks, answers: the classes of what it takes and what it answers.
+    :ivar example: an example of what it takes.
+    :ivar final: whether nobody can undo it, so that the command asks once more.
+    """
+
+    name: str
+    method: str
+    path: str
+    help: str
+    asks: type[Asked]
+    answers: type[shapes.Shape]
+    run: Run = field(repr=False)
+    example: Mapping[str, Any] = field(factory=dict)
+    final: bool = False
+
+
+def operation(
+    method: str, path: str, *, final: bool = False, **example: Any
+) -> Callable[[Run], Operation]:
+    """Make an operation of a function.
+
+    Its name is that of the function, its help is the docstring, and what it takes and answers are
+    the types of the third argument and of the result.
+
+    :param example: an example of what it takes.
+    """
+
+    def make(run: Run) -> Operation:
+        *_, asks, _now, answers = get_type_hints(run).values()
+        name = run.__name__.replace("_", "-")
+        return Operation(name, method, path, getdoc(run) or "", asks, answers, run, example, final)
+
+    return make
