@@ -340,7 +340,8 @@ class LinkTests(SynchronousTestCase):
     def test_files_that_are_named_exist(self) -> None:
         """``http/site.py`` and the like are files of the package, the tests or the top."""
         checked = 0
-        pattern = r"``([a-z_.-]+(?:/[A-Za-z0-9_.-]+)+\.(?:py|toml|rst|wsdl|tac|service|socket))``"
+        kinds = "py|html|toml|rst|wsdl|tac|service|socket"
+        pattern = rf"``([a-z_.-]+(?:/[A-Za-z0-9_.-]+)+\.(?:{kinds}))``"
         for document in documents():
             for name in re.findall(pattern, document.read_text(encoding="utf-8")):
                 checked += 1
@@ -350,6 +351,14 @@ class LinkTests(SynchronousTestCase):
                     f"{document.relative_to(TOP)} names {name}, which does not exist",
                 )
         self.assertGreater(checked, 20)
+
+    def test_walks_have_as_many_files_as_they_say(self) -> None:
+        text = (TOP / "CONTRIBUTING.rst").read_text(encoding="utf-8")
+        walks = re.findall(r"(?m)^(\w.*): (\d+) files\n~+\n((?:(?!.*\n[~-]+\n).*\n)*)", text)
+        self.assertEqual(len(walks), 4)
+        for what, number, walk in walks:
+            files = re.findall(r"(?m)^\d+\. ``[^`]+``:", walk)
+            self.assertEqual(len(files), int(number), what)
 
 
 class ReferenceTests(SynchronousTestCase):
