@@ -1,7 +1,7 @@
 """Lists the tests that took longest, after a run by several processes.
 
 Each process that runs tests writes into a directory when each of its tests began (`record`).
-Afterwards ``python -m tests.slowest DIRECTORY`` lists the slowest, with the seconds that each
+Afterwards ``main`` lists the slowest, with the seconds that each
 took and how many of them it and its own processes kept a processor busy::
 
     The slowest 20 of 3134 tests, which took 650 s (560 s busy) in all:
@@ -87,5 +87,6 @@ def report(directory: Path) -> str:
     return "\n".join(lines)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """List the slowest tests of the directory on the command line."""
     sys.stdout.write(report(Path(sys.argv[1])) + "\n")

@@ -69,7 +69,7 @@ class RunTests(SynchronousTestCase):
         (self.times / "1").write_text("".join(lines) + "100.0 90.0 \n")
         (self.times / "2").write_text("0.0 0.0 other\n2.0 1.5 \n")
         done = subprocess.run(
-            [sys.executable, "-m", "tests.slowest", self.times.absolute()],
+            [sys.executable, "-c", "from tests.slowest import main; main()", self.times.absolute()],
             check=True,
             cwd=TOP,
             capture_output=True,

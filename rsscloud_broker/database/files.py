@@ -109,7 +109,9 @@ class Files:
         trouble = ""
         try:
             self.is_changed = not self._copies_all()
-            self._opened.setdefault(self._log_path, _identity(self._log_path))
+            log = _identity(self._log_path)
+            if log is not None:  # else somebody has moved both away since the last look
+                self._opened.setdefault(self._log_path, log)
         except Exception as error:
             trouble = str(error)
         if trouble and not self._trouble:

@@ -102,6 +102,20 @@ class FilesTests(TestCase):
         self.assertIn("is back", self.logged())
         self.assertLessEqual(self.acknowledged, self.after_a_crash())
 
+    async def test_both_are_away_at_the_first_checkpoint(self) -> None:
+        names = {path: path.with_name(f"{path.name}.away") for path in (self.file, self.log)}
+        watch = self.watch()
+        await self.add("a")
+        for path, away in names.items():
+            path.rename(away)
+        watch.is_changed = True
+        watch._opened.pop(watch._log_path, None)
+        watch._checkpoint()
+        for path, away in names.items():
+            away.rename(path)
+        watch.look_after()
+        watch.check()
+
     async def test_main_file_is_replaced(self) -> None:
         await self.add("a")
         another = file_database(self).removeprefix("sqlite:///")

@@ -38,7 +38,7 @@ ROOMS = Path(rsscloud_broker.__file__).parent
 FROM = "from rsscloud_broker.outbound.couriers"
 
 #: The packages of the broker that a courier loads.
-_LOADED = {"couriers", "interfaces", "outbound", "twisted_overrides", "wire"}
+_LOADED = {"interfaces", "model", "outbound", "policy", "util", "wire"}
 
 # Confines a process, and says as JSON what came of some things that it tried then.
 _TRIES = """
