@@ -51,6 +51,9 @@ class Threads(Protocol):
     def is_given_up(self) -> bool:
         """Whether operations fail at once.  Any thread may ask."""
 
+    def in_doubt(self) -> int:
+        """See ``Writer``.  Any thread may ask."""
+
     def stop(self) -> Deferred[None]:
         """Accept no more operations.  Fires when all are done and the engine is closed."""
 
@@ -103,6 +106,9 @@ class StoreThreads:
 
     def is_given_up(self) -> bool:
         return bool(self._given_up)
+
+    def in_doubt(self) -> int:
+        return self._writer.in_doubt
 
     def stop(self) -> Deferred[None]:
         self._running = False

@@ -67,6 +67,8 @@ class Writer:
     :param engine: the database.
     :param at_end: a function that the thread calls after the last operation.
     :param counters: measure the transactions.
+    :ivar in_doubt: how many commits of a PostgreSQL were not answered, so that nobody knows whether
+        what they wrote is stored.
     """
 
     log = Logger()
@@ -86,6 +88,7 @@ class Writer:
         self._at_end = at_end
         counters = counters or Counters()
         self._group_sizes, self._durations = counters.group_sizes, counters.transactions
+        self.in_doubt = 0
         self._began_at: float | None = None
         self._gathered: list[QueuedOperation] = []
         self._jobs: SimpleQueue[QueuedOperation | None] = SimpleQueue()
@@ -250,17 +253,25 @@ class Writer:
 
     def _commit(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
         outcomes: list[Outcome] = []
-        with self._engine.begin() as connection:
-            for function, jobs in groupby(group, _batch_function):
-                if function is None:
-                    outcomes += [(job.done, job.operation(connection)) for job in jobs]
-                    continue
-                together = list(jobs)
-                results = function(
-                    connection,
-                    [cast(Batched[Any, Any], job.operation).argument for job in together],
-                )
-                outcomes += zip((job.done for job in together), results, strict=True)
+        is_done = False
+        try:
+            with self._engine.begin() as connection:
+                for function, jobs in groupby(group, _batch_function):
+                    if function is None:
+                        outcomes += [(job.done, job.operation(connection)) for job in jobs]
+                        continue
+                    together = list(jobs)
+                    results = function(
+                        connection,
+                        [cast(Batched[Any, Any], job.operation).argument for job in together],
+                    )
+                    outcomes += zip((job.done for job in together), results, strict=True)
+                is_done = True
+        except DBAPIError as error:
+            # On SQLite a commit that fails is none.
+            if is_done and error.connection_invalidated and self._files is None:
+                self.in_doubt += 1
+            raise
         if self._files is not None:
             self._files.is_changed = True
         return outcomes

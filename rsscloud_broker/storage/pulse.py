@@ -170,8 +170,8 @@ class Pulse(Service):
         self._compare_clocks(beat.ahead)
         if beat.lost:
             self.log.warn(
-                "This process stood still for more than {seconds:.0f} s, so that other nodes have "
-                "taken its work over. It goes on as a new node.",
+                "This process goes on as a new node, and others have its work: it stood still for "
+                "more than {seconds:.0f} s, or the server did not answer a commit.",
                 seconds=DEAD_AFTER,
             )
             self._publish(ClaimsLost())

@@ -109,6 +109,7 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
         self._bounds = bounds
         self._database = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
+        self._in_doubt = 0
         self.suspects = Trials(reactor, self._database, self._registered)
         self.trial = self.suspects
         self._claims = due.Claims(self._database, self._claiming)
@@ -156,8 +157,16 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
     def _registered(self, conn: Connection) -> int:
         """Return the node id of this process, and register it if need be.
 
+        If a commit is in doubt, it may have claimed work of which the process does not know.  So
+        the process gives all back, and goes on as a new node.
+
         Runs in the writer's thread.
         """
+        in_doubt = self._database.in_doubt()
+        if in_doubt != self._in_doubt:
+            self._in_doubt = in_doubt
+            nodes.leave(conn, self._node)
+            self._node = None
         self._node = nodes.registered(conn, self._node)
         return self._node
 

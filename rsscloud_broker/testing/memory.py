@@ -103,6 +103,9 @@ class CallersThread:
     def is_given_up(self) -> bool:
         return False
 
+    def in_doubt(self) -> int:
+        return 0
+
     def stop(self) -> Deferred[None]:
         self._engine.dispose()
         return succeed(None)

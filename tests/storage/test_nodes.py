@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import psycopg
 from sqlalchemy import select, text
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads, IReactorTime
@@ -16,7 +17,7 @@ from rsscloud_broker import __version__
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.conflicts import lock_rows
 from rsscloud_broker.database.engine import open_engine
-from rsscloud_broker.errors import ClaimLost
+from rsscloud_broker.errors import ClaimLost, StoreUnavailable
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Intent, Ping, Subscription
 from rsscloud_broker.model.administration import NodeState
@@ -223,6 +224,25 @@ class ClaimTests(NodesTestCase):
         self.assertTrue((await one.record_slice(walk, 3, late, True)).lost)
         self.assertFalse((await other.record_slice(again, 3, [], True)).lost)
         self.assertEqual(await other.fanouts(10), [])
+
+    async def test_claims_that_nobody_knows_of_are_given_back(self) -> None:
+        """The server commits a claim, and ends before it has answered."""
+        one, other = self.stores
+        subscriptions = [await one.put_subscription(a_subscription(number=n)) for n in range(3)]
+        await one.record_deliveries([waits(each, 3000) for each in subscriptions])
+        commit, key = psycopg.Connection.commit, one.node
+
+        def commit_unanswered(connection: Any) -> None:
+            commit(connection)
+            patched.restore()
+            connection.close()
+            raise psycopg.OperationalError("the connection is lost")
+
+        patched = self.patch(psycopg.Connection, "commit", commit_unanswered)
+        await self.assertFailure(one.claim_due(4000, 10, ()), StoreUnavailable)
+        self.assertEqual(await other.claim_due(4000, 10, ()), [])
+        self.assertEqual(len(await one.claim_due(4000, 10, ())), 3)
+        self.assertNotEqual(one.node, key)
 
     async def test_outcome_under_a_lost_claim_is_dropped(self) -> None:
         one, other = self.stores
