@@ -44,7 +44,6 @@ class CheckedPasswords:
     :param size: of how many accounts.
     """
 
-    # For how many accounts the last right password is remembered.
     def __init__(self, options: AccountOptions, clock: IClock, size: int = 50_000) -> None:
         self._options = options
         self._clock = clock

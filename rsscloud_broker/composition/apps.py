@@ -1,4 +1,4 @@
-"""Makes the applications; ``tap`` calls it."""
+"""Makes the applications."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Pages and protocols use it, so an error has the same status everywhere, in the f
 protocol:
 
 - 400, 403 and 429: the broker refuses the request (``Refused``, ``Forbidden``, ``TooMany``).
-- 507: its disk is nearly full.  503: it lacks something else, or it is stopping.
+- 503: it lacks something, such as room on its disk, or it is stopping.
 - 500: it has a bug, which is logged.
 """
 
@@ -22,7 +22,7 @@ from twisted.web.http import CACHED, NO_BODY_CODES
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
-from rsscloud_broker.errors import DiskFull, Forbidden, ForgedForm, Refused, TooMany, Unavailable
+from rsscloud_broker.errors import Forbidden, ForgedForm, Refused, TooMany, Unavailable
 from rsscloud_broker.http import requests
 from rsscloud_broker.http.limits import BoundedRequest
 
@@ -95,8 +95,8 @@ class Failure:
     def of(cls, error: Exception) -> Failure:
         """How an error is answered, whatever the protocol.
 
-        507 (RFC 4918, section 11.5) says that the disk is nearly full.  Clients that do not know
-        this status take it for 500, as RFC 9110 (section 15) asks, and try again later.
+        A nearly full disk is answered like everything else that is missing for a while, so that
+        clients try again, and a proxy before several nodes tries another one.
         """
         match error:
             case CancelledError():
@@ -107,8 +107,7 @@ class Failure:
                 is_forbidden = isinstance(error, (Forbidden, ForgedForm))
                 return cls(403 if is_forbidden else 400, f"This was not accepted: {error}.")
             case Unavailable():
-                status = 507 if isinstance(error, DiskFull) else 503
-                return cls(status, f"{error.told} Please try again later.", RETRY_AFTER)
+                return cls(503, f"{error.told} Please try again later.", RETRY_AFTER)
             case _:
                 return cls(500, "The broker made a mistake. It has been logged.")
 

@@ -1,6 +1,7 @@
 """Makes services that listen from Twisted's endpoint strings, such as ``tcp:5337``.
 
-``tap`` uses it at the start; ``start_checks`` tries the endpoints before that, without listening.
+``composition`` uses it at the start; ``start_checks`` tries the endpoints before that, without
+listening.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ _NOTHING: Set[str] = frozenset()
 
 
 class Root(Resource):
-    """The root resource of the broker; ``tap`` makes it from all front doors.
+    """The root resource of the broker; ``composition`` makes it from all front doors.
 
     :param doors: the front doors.
     :param public_url: the URL of the broker, without a slash at the end.

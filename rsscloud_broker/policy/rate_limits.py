@@ -31,7 +31,7 @@ from twisted.internet.interfaces import IReactorTime
 
 from rsscloud_broker.config import Network, RateLimitOptions
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.errors import CallbackFailed, TooMany
+from rsscloud_broker.errors import CallbackFailed, CallsUnavailable, TooMany
 from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Intent, host_of
 from rsscloud_broker.policy.addresses import MAX_SOURCES, address_of, bucket_of
@@ -257,7 +257,13 @@ class Admission:
         return unlimited if intent.unsubscribe else await self._quota_for(intent) or unlimited
 
     def failed(self, intent: Intent, error: CallbackFailed) -> None:
-        """Remember for ``FAILED_PAUSE`` seconds that a verification failed."""
+        """Remember for ``FAILED_PAUSE`` seconds that a verification failed.
+
+        :raises CallsUnavailable: the process that asked the callback has ended, which may have
+            nothing to do with the callback.
+        """
+        if error.interrupted:
+            raise CallsUnavailable(error.reason) from error
         self._failures[_identity(intent)] = _Failure(
             # How many characters of the reason of a failure are remembered.
             error.reason[:300],

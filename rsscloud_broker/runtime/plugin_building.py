@@ -1,6 +1,6 @@
 """Makes the parts that plugins provide, and explains failures to the operator.
 
-``tap`` calls it at the start.  A plugin may be anybody's code: its ``make`` may raise any
+``composition`` calls it at the start.  A plugin may be anybody's code: its ``make`` may raise any
 exception, or return an object that lacks a method.  The error then says which plugin of which
 package it is, and what the operator can do.
 

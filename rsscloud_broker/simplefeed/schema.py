@@ -87,5 +87,5 @@ document: Final = Table(
     sqlite_with_rowid=False,
 )
 
-#: The tables, for ``storage.migrate``.
+#: The tables, for ``storage.upgrade.migrate``.
 TABLES: Final = AppTables(metadata, "rsscloud_broker.simplefeed:migrations", "0001")

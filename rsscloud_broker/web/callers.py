@@ -147,7 +147,7 @@ def begin_session(request: Request, cookies: Cookies, signed_in: SignedIn, now: 
     """
     cookies.put(request, SESSION, signed_in.secret, signed_in.expires_at - now)
     if signed_in.known:
-        # Seconds for which a browser keeps the last of these.
+        # A browser keeps it for a year.
         cookies.put(request, KNOWN, signed_in.known, 365 * 86_400)
 
 

@@ -13,6 +13,7 @@ from rsscloud_broker.core.lookups import MAX_LOOKUPS
 from rsscloud_broker.core.verification import LARGE
 from rsscloud_broker.errors import (
     CallbackFailed,
+    CallsUnavailable,
     EndedTopic,
     Forbidden,
     InvalidPing,
@@ -125,6 +126,16 @@ class SubscribeTests(BrokerTestCase):
         error = self.refusal(self.broker.subscribe(self.intent), CallbackFailed)
         self.assertEqual(str(error), "it said no")
         self.assert_nothing_stored()
+
+    def test_courier_that_ends_says_nothing_of_the_callback(self) -> None:
+        """Whoever waits is asked to try again, and may do so at once."""
+        interrupted = Outcome(False, "the process has ended", answered=False, interrupted=True)
+        for verb in (self.broker.subscribe, self.broker.unsubscribe):
+            self.notifier.outcomes[CALLBACK.url] = interrupted
+            self.refusal(verb(self.intent), CallsUnavailable)
+            self.assert_nothing_stored()
+            del self.notifier.outcomes[CALLBACK.url]
+        self.successResultOf(Deferred.fromCoroutine(self.broker.subscribe(self.intent)))
 
     def test_notifier_with_a_bug_stores_nothing(self) -> None:
         self.notifier.outcomes[CALLBACK.url] = ZeroDivisionError()

@@ -3,7 +3,7 @@
 Behind the real doors are the real broker, a real store in memory, the real
 distribution and the real notifiers; only time, topics and other people's
 servers are made up.  Requests are bytes that go through the bounded HTTP of
-``front_doors.limits``, so a test can choose the caller's address and may also
+``http.limits``, so a test can choose the caller's address and may also
 send what no HTTP client would.
 """
 

@@ -172,7 +172,7 @@ class ResolverTests(TestCase):
             self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])
 
     async def test_nobody_waits_for_those_who_are_silent(self) -> None:
-        silent = [self.resolve(f"{number}.silent.example") for number in range(500)]
+        silent = [self.resolve(f"{number}.silent.example") for number in range(100)]
         self.assertEqual(await self.resolve("b.example"), ["192.0.2.2"])
         self.assertFalse(any(one.called for one in silent))
         for one in silent[1:]:

@@ -27,7 +27,6 @@ class FaultCode:
     NOT_FOUND: Final = 404
     NEEDS_TLS: Final = 426
     TOO_MANY: Final = 429
-    DISK_FULL: Final = 507
 
 
 def no_such_post(number: Any) -> Fault:

@@ -35,7 +35,6 @@ from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post, Uploa
 from rsscloud_broker.apps.writing.pictures import media_of, with_html
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.errors import (
-    DiskFull,
     DocumentUnread,
     Forbidden,
     Refused,
@@ -361,5 +360,3 @@ def _as_faults() -> Iterator[None]:
         raise Fault(FaultCode.FORBIDDEN, sentence(str(error))) from error
     except Refused as error:
         raise Fault(FaultCode.BAD_REQUEST, sentence(str(error))) from error
-    except DiskFull as error:
-        raise Fault(FaultCode.DISK_FULL, error.told) from error

@@ -66,7 +66,6 @@ _ERRORS: Final = {
     429: "too_many_requests",
     500: "server_error",
     503: "temporarily_unavailable",
-    507: "insufficient_storage",
 }
 
 #: The kinds of files that a message may come with.

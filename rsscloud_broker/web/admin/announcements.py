@@ -58,7 +58,7 @@ class AnnouncementsPage(AdminPage):
 
 def _row(one: Announcement, csrf: str, now: float) -> tuple[Flattenable, ...]:
     return (
-        # The longest announcement, in characters.
+        # No more characters of it are shown.
         strangers(one.text, 1000),
         moment(one.since, now),
         "it is withdrawn" if one.until is None else moment(one.until, now),

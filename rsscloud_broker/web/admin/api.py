@@ -43,7 +43,6 @@ _TITLES: Final = {
     429: "These are too many requests",
     500: "The broker made a mistake",
     503: "The broker cannot answer right now",
-    507: "The disk is nearly full",
 }
 
 #: The values that ``{id}`` in a path may have; ``msgspec`` checks how large it is.

@@ -27,7 +27,6 @@ _PROBLEMS: Final = {
     401: "There is no valid API token.",
     403: "The token lacks the scope admin, or its account is not an administrator's.",
     503: "The broker lacks what it needs, such as its database; the answer says what.",
-    507: "The disk of the broker is nearly full.",
 }
 _MISSING: Final = {404: "What it concerns does not exist."}
 _SENSELESS: Final = {422: "It makes no sense, or breaks a rule."}

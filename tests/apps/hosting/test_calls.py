@@ -111,7 +111,7 @@ class SaveRssTests(HostingTestCase):
         self.house.space.full = True
         document = xmlrpc.client.dumps(("dave", PASSWORD, a_feed().decode()), "rssCloud.saveRss")
         answer = self.house.ask("POST", "/RPC2", document.encode(), {"Content-Type": "text/xml"})
-        self.assertEqual(answer.status, 507)
+        self.assertEqual(answer.status, 503)
         self.house.space.full = False
         self.assert_nothing_stored()
 

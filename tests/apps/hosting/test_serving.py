@@ -226,7 +226,7 @@ class CacheTests(HostingTestCase):
     def test_failed_save_changes_nothing(self) -> None:
         self.house.put(a_feed("old"))
         self.house.space.full = True
-        self.assertEqual(self.house.put(a_feed("new")).status, 507)
+        self.assertEqual(self.house.put(a_feed("new")).status, 503)
         self.assertEqual(self.house.get().body, a_feed("old"))
 
     def test_memory_is_limited(self) -> None:

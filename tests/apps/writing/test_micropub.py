@@ -519,7 +519,7 @@ class BadInputTests(MicropubTestCase):
             self.form("h=entry&content=x"),
             self.files(("file", ("x", PNG)), path="/micropub/media"),
         ):
-            self.assert_error(answer, 507, "insufficient_storage", "tell the operator")
+            self.assert_error(answer, 503, "temporarily_unavailable", "tell the operator")
         self.assertEqual((self.posts(), self.uploads()), ([], []))
 
     def test_two_values_for_what_has_one(self) -> None:

@@ -85,7 +85,7 @@ class WritePageTests(SiteTestCase):
         self.disk.full = True
         for file in (None, ("a.gif", GIF)):
             answer = self.send(text="Keep me", file=file)
-            self.assertEqual(answer.status, 507)
+            self.assertEqual(answer.status, 503)
             self.assertIn("The disk of this server is nearly full", self.browser.said())
             typed = self.browser.page.xpath("string(//textarea[@name='text'])")
             self.assertEqual(typed, "Keep me")

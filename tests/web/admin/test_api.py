@@ -147,7 +147,7 @@ class RequestTests(ConsoleCase):
         return len(self.result(self.verbs.changes()))
 
     def test_the_store_is_unavailable(self) -> None:
-        for error, expected in ((Unavailable("/var"), 503), (DiskFull("/var"), 507)):
+        for error, expected in ((Unavailable("/var"), 503), (DiskFull("/var"), 503)):
             self.patch(self.store, "announcements", lambda *_, error=error: fail(error))
             answer = self.call("GET", "/announcements")
             status, said = self.problem(answer)
