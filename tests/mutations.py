@@ -549,10 +549,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     # --- storage
     Mutation(
         "database/writer.py",
-        "        with self._engine.begin() as connection:\n            for function",
-        "        with self._engine.connect() as connection:\n            for function",
+        "            with self._engine.begin() as connection:\n                for function",
+        "            with self._engine.connect() as connection:\n                for function",
         "database.test_writer database.test_sqlite",
         "What was acknowledged is not committed: it is gone after a restart.",
+    ),
+    Mutation(
+        "database/writer.py",
+        "self.in_doubt += 1",
+        "pass",
+        "storage.test_nodes",
+        "What is claimed as PostgreSQL ends is done by nobody.",
     ),
     Mutation(
         "database/sqlite.py",
