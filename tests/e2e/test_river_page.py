@@ -258,7 +258,9 @@ class MediaTests(RiverTestCase):
         policy = answer.headers["content-security-policy"]
         for part in ("default-src 'none';", "script-src 'self';", "connect-src 'self';"):
             self.assertIn(part, policy)
-        tab.wait_for_function("document.querySelector('.river-item img')?.naturalWidth === 1")
+        # Not wait_for_function, which the policy of the page forbids unless what is waited for is so at once.
+        width = "document.querySelector('.river-item img')?.naturalWidth"
+        until(lambda: tab.evaluate(width) == 1, "the picture")
         expect(tab.locator("audio")).to_have_count(1)
         self.assertEqual(origin.requests["/a.mp3"], 0)
         asked = [f"asked for {origin.url('/i.png')}"]
@@ -333,9 +335,8 @@ class StrangersTests(RiverTestCase, XSSTestCase):
         for feed, payloads in zip(feeds, groups, strict=True):
             publish(origin, feed, [hostile(payload, "new") for payload in payloads])
             broker.ping(feed)
-        self.tab.wait_for_function(
-            f"document.querySelectorAll('.river-item.new').length >= {number}"
-        )
+        count = "document.querySelectorAll('.river-item.new').length"
+        until(lambda: self.tab.evaluate(count) >= number, "all new items")
         self.inspect("the event stream")
         self.assertEqual(self.faults, [])
         self.assertIn("xss(", self.tab.inner_text("#river"))
