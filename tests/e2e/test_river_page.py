@@ -258,7 +258,7 @@ class MediaTests(RiverTestCase):
         policy = answer.headers["content-security-policy"]
         for part in ("default-src 'none';", "script-src 'self';", "connect-src 'self';"):
             self.assertIn(part, policy)
-        # Not wait_for_function, which the policy of the page forbids unless what is waited for is so at once.
+        # Not wait_for_function: the policy of the page forbids it to look more than once.
         width = "document.querySelector('.river-item img')?.naturalWidth"
         until(lambda: tab.evaluate(width) == 1, "the picture")
         expect(tab.locator("audio")).to_have_count(1)
