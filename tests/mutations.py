@@ -407,8 +407,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/outcomes.py",
-        "spare = int(outcome.interrupted)",
-        "spare = 0",
+        "interrupted=outcome.interrupted",
+        "interrupted=False",
         "delivery.test_attempts",
         "A courier that is killed at the last attempt takes a notification of an innocent with it.",
     ),
@@ -421,8 +421,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "delivery/outcomes.py",
-        "delay = max((*notifier.retries, 5.0)[tried - 1], asked or 0.0)",
-        "delay = (*notifier.retries, 5.0)[tried - 1]",
+        "delay = max(pause, asked or 0.0)",
+        "delay = pause",
         "delivery.test_attempts delivery.test_retries delivery.test_backlogs",
         "A callback that asks for a pause (Retry-After) is called sooner.",
     ),
@@ -1050,8 +1050,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/intents.py",
-        " + failure.interrupted",
-        "",
+        "interrupted=failure.interrupted",
+        "interrupted=False",
         "core.test_intents",
         "A courier that is killed at the last attempt takes a subscription of an innocent with it.",
     ),

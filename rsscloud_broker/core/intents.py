@@ -39,6 +39,7 @@ from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.model.work import PendingIntent
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
+from rsscloud_broker.util.backoff import scheduled_pause
 from rsscloud_broker.util.retry import StoreRetry
 
 #: How many waiting intents may have callbacks at one host, and how many may come from one source.
@@ -240,12 +241,12 @@ class IntentQueue(Service):
             if failure is None:
                 return
             # As for notifications: an attempt that was interrupted is not the last one.
-            if attempts > len(self._retries) + failure.interrupted:
+            scheduled = scheduled_pause(self._retries, attempts, interrupted=failure.interrupted)
+            if scheduled is None:
                 self._verifier.denied(pending.intent, failure.reason)
                 return
             asked = min(failure.retry_after or 0.0, LONGEST_PAUSE)
-            # The spare attempt after a last one that was interrupted comes five seconds later.
-            delay = max((*self._retries, 5.0)[attempts - 1], asked)
+            delay = max(scheduled, asked)
             retry_at = self._clock.wall_seconds() + delay
             postpone = partial(self._store.postpone_intent, pending.id, attempts, retry_at)
             await self._store_retry(postpone, about)

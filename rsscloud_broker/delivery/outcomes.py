@@ -17,6 +17,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import IClock, INotifier
 from rsscloud_broker.model import Outcome, Subscription
 from rsscloud_broker.model.work import Delivery
+from rsscloud_broker.util.backoff import scheduled_pause
 
 #: The part of a delay that is added at random at most, so that retries do not come together.
 JITTER = 0.2
@@ -64,13 +65,12 @@ class Outcomes:
             self.count(subscription, "delivered")
             self._delivered(subscription, now)
             return delivery
-        # Who was called by a process that ended may be innocent, so that was not the last attempt.
-        spare = int(outcome.interrupted)
-        last = outcome.success or outcome.gone or _is_used_up(notifier, subscription, now, spare)
-        if not last:
+        # A subscriber whose call was interrupted may be innocent: that was not the last attempt.
+        pause = scheduled_pause(notifier.retries, tried, interrupted=outcome.interrupted)
+        is_over = outcome.success or outcome.gone or _is_overdue(notifier, subscription, now)
+        if pause is not None and not is_over:
             asked = outcome.retry_after
-            # The spare attempt after a last one that was interrupted comes five seconds later.
-            delay = max((*notifier.retries, 5.0)[tried - 1], asked or 0.0)
+            delay = max(pause, asked or 0.0)
             delivery = evolve(
                 delivery,
                 retry_at=now + delay * self.stretch(),
@@ -134,15 +134,12 @@ class Outcomes:
         return 1.0 + JITTER * self._jitter()
 
 
-def _is_used_up(notifier: INotifier, subscription: Subscription, now: float, spare: int) -> bool:
-    """Whether a notification has no attempt left after this one.
-
-    :param spare: how many attempts it has beside those of the protocol.
+def _is_overdue(notifier: INotifier, subscription: Subscription, now: float) -> bool:
+    """Whether a notification has failed for so long that it has no attempt left.
 
     A further change starts a fresh schedule, so the time since the first failure counts too.
     """
     since = subscription.failing_since
     # A notification that gets fresh schedules may fail for this many times the length of one.
     longest = 1.5 * sum(notifier.retries)
-    overdue = since is not None and now - since > longest
-    return overdue or (subscription.attempts or 0) >= len(notifier.retries) + spare
+    return since is not None and now - since > longest

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-# Seconds.
 MINUTE: Final = 60
 HOUR: Final = 3600
 DAY: Final = 86_400
