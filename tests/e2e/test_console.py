@@ -135,7 +135,7 @@ class BrowserTests(ConsoleTestCase, BrowserTestCase):
         expect(tab).to_have_url(f"{broker.url}/admin/blocks")
         bad = "<script>document.title='bad'</script>"
         tab.select_option("form[aria-labelledby=block] [name=kind]", "topic")
-        fields = {"what": "http://spam.example/" + "a" * 200, "reason": bad}
+        fields = {"object": "http://spam.example/" + "a" * 200, "reason": bad}
         self.submit(tab, "form[aria-labelledby=block]", fields)
         expect(tab.get_by_role("status")).to_have_text("The block works.")
         self.assertNotEqual(tab.title(), "bad")

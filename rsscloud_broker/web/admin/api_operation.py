@@ -1,6 +1,7 @@
-"""What an operation of the administration API is, and how a function becomes one.
+"""What an operation of administrators is, and how a function becomes one.
 
-``operations`` has all of them.
+``operations`` has all of them.  The API, the document at ``/api``, the commands and the forms of
+the console are made from an ``Operation``.
 """
 
 from __future__ import annotations
@@ -24,8 +25,24 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 @frozen
+class OperationForm:
+    """How the console offers an operation.
+
+    :ivar page: the path of the page that has the form.
+    :ivar button: the text of its button.
+    :ivar done: what a page says when it is done.
+    :ivar question: what the page asks before, if nobody can undo it.
+    """
+
+    page: str
+    button: str
+    done: str
+    question: str = ""
+
+
+@frozen
 class Operation:
-    """Something that the API can do.
+    """Something that administrators can see or do.
 
     :ivar name: its name, which is also that of the command.
     :ivar method: ``GET`` if it changes nothing, otherwise ``POST``.
@@ -33,7 +50,7 @@ class Operation:
     :ivar help: what it does, in a sentence.
     :ivar asks, answers: the classes of what it takes and what it answers.
     :ivar example: an example of what it takes.
-    :ivar final: whether nobody can undo it, so that the command asks once more.
+    :ivar form: how the console offers it; None for what a page shows in its own way.
     """
 
     name: str
@@ -44,11 +61,16 @@ class Operation:
     answers: type[shapes.Shape]
     run: Run = field(repr=False)
     example: Mapping[str, Any] = field(factory=dict)
-    final: bool = False
+    form: OperationForm | None = None
+
+    @property
+    def final(self) -> bool:
+        """Whether nobody can undo it, so that pages and commands ask once more."""
+        return self.form is not None and bool(self.form.question)
 
 
 def operation(
-    method: str, path: str, *, final: bool = False, **example: Any
+    method: str, path: str, form: OperationForm | None = None, **example: Any
 ) -> Callable[[Run], Operation]:
     """Make an operation of a function.
 
@@ -61,6 +83,6 @@ def operation(
     def make(run: Run) -> Operation:
         *_, asks, _now, answers = get_type_hints(run).values()
         name = run.__name__.replace("_", "-")
-        return Operation(name, method, path, getdoc(run) or "", asks, answers, run, example, final)
+        return Operation(name, method, path, getdoc(run) or "", asks, answers, run, example, form)
 
     return make

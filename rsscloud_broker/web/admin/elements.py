@@ -111,7 +111,7 @@ def blocked(block: Block | None) -> Flattenable:
 
 def breaker_row(one: HostState, csrf: str, now: float) -> Sequence[Flattenable]:
     """A row of the table of open breakers."""
-    close = button("Close", "/admin/hosts", csrf, do="close", host=one.host)
+    close = button("Close", "/admin/hosts", csrf, do="close-breaker", host=one.host)
     return (strangers(one.host), f"{one.failures:,}", moment(one.retry_at, now), close)
 
 

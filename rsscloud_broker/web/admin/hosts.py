@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from twisted.web.server import Request
 from twisted.web.template import Flattenable
 
@@ -18,10 +16,10 @@ from rsscloud_broker.web.admin.elements import (
     breaker_row,
     button,
     further,
-    path,
     table,
 )
-from rsscloud_broker.web.admin.page import Action, AdminPage, PageContent
+from rsscloud_broker.web.admin.operations import block, close_breaker, unblock
+from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.words import moment, strangers
 from rsscloud_broker.wire.text import clean
 
@@ -31,17 +29,6 @@ class HostsPage(AdminPage):
 
     path = place = "/admin/hosts"
     template = "admin/hosts.html"
-    done: Mapping[str, str] = {
-        "close": "The breakers of the host are closed: what waits for it is due now."
-    }
-
-    def actions(self) -> Mapping[str, Action]:
-        return {"close": Action(self._close)}
-
-    async def _close(self, account: str, request: Request) -> str:
-        host, reason = parameter(request, "host"), parameter(request, "reason")
-        await self.verbs.close_breaker(account, host, reason)
-        return path(self.path, done="close")
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
         now = self.now()
@@ -54,8 +41,7 @@ class HostsPage(AdminPage):
                 "Every host is called.",
             ),
             "further": further(self.path, after=found[-1].host if len(found) == ON_PAGE else None),
-            "host": parameter(request, "host"),
-            "reason": parameter(request, "reason"),
+            "form": self.form(request, caller, "Close the breakers of a host", close_breaker),
         }
         return PageContent("Hosts", slots)
 
@@ -65,20 +51,6 @@ class BlocksPage(AdminPage):
 
     path = place = "/admin/blocks"
     template = "admin/blocks.html"
-    done: Mapping[str, str] = {"block": "The block works.", "unblock": "The block is lifted."}
-
-    def actions(self) -> Mapping[str, Action]:
-        return {"block": Action(self._block), "unblock": Action(self._unblock)}
-
-    async def _block(self, account: str, request: Request) -> str:
-        kind, what, reason = (parameter(request, name) for name in ("kind", "what", "reason"))
-        await self.verbs.block(account, kind, what, reason)
-        return path(self.path, done="block")
-
-    async def _unblock(self, account: str, request: Request) -> str:
-        kind, what = parameter(request, "kind"), parameter(request, "what")
-        await self.verbs.unblock(account, kind, what)
-        return path(self.path, done="unblock")
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
         now = self.now()
@@ -95,10 +67,7 @@ class BlocksPage(AdminPage):
                 "Nothing is blocked.",
             ),
             "further": further(self.path, kind=only, after=last),
-            "kinds": " ".join(BLOCK_KINDS),
-            "kind": kind,
-            "what": parameter(request, "what"),
-            "reason": parameter(request, "reason"),
+            "form": self.form(request, caller, "Block something", block),
         }
         return PageContent("Blocks", slots)
 
@@ -110,5 +79,5 @@ def _row(one: Block, csrf: str, now: float) -> tuple[Flattenable, ...]:
         strangers(one.reason, MAX_REASON),
         one.account,
         moment(one.at, now),
-        button("Lift", "/admin/blocks", csrf, do="unblock", kind=one.kind, what=one.object),
+        button("Lift", "/admin/blocks", csrf, do=unblock.name, kind=one.kind, object=one.object),
     )

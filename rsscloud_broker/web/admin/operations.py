@@ -1,169 +1,44 @@
-"""The operations of the administration API: what each takes, and what it does.
+"""The operations of administrators: what each takes, and what it does.
 
 An operation takes an instance of an ``Asked`` class, calls the verbs of administrators, and returns
-a JSON object of ``shapes``.  The API routes and checks requests by ``OPERATIONS``, ``openapi``
-makes the document at ``/api`` from it, and the commands ``rsscloud-broker admin`` are made from it
-too.  So they cannot differ.
+a JSON object of ``shapes``.  The API routes and checks requests by ``OPERATIONS``; the document at
+``/api``, the commands ``rsscloud-broker admin`` and the forms of the console are made from it too.
+So they cannot differ.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal
-
-import msgspec
+from typing import Final
 
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.interfaces import IAdministration
 from rsscloud_broker.model.administration import SubscriptionFilter
 from rsscloud_broker.web.admin import shapes
-from rsscloud_broker.web.admin.api_operation import Asked, Operation, operation
+from rsscloud_broker.web.admin.api_operation import OperationForm, Operation, operation
+from rsscloud_broker.web.admin.asked import (
+    Announce,
+    BlockPage,
+    ById,
+    ByIdWithReason,
+    ByUrl,
+    ByUrlWithReason,
+    CloseBreaker,
+    End,
+    Find,
+    HostPage,
+    Move,
+    Nothing,
+    Open,
+    Page,
+    Shut,
+)
+from rsscloud_broker.web.admin.shapes import shape_of
 from rsscloud_broker.wire.text import clean
-
-#: The largest id that the databases can store.
-MAX_ID: Final = 2**63 - 1
 
 #: Announcements begin and end between these times, which every database and program can write.
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
-
-
-def _says(description: str, **more: Any) -> msgspec.Meta:
-    return msgspec.Meta(description=description, **more)
-
-
-_Id = Annotated[int, _says("The id.", ge=0, le=MAX_ID)]
-_After = Annotated[int, _says("The `next` of the page before.", ge=0, le=MAX_ID)]
-_AfterText = Annotated[str, _says("The `next` of the page before.", max_length=4096)]
-_Limit = Annotated[int, _says("The most items of the page.", ge=1, le=500)]
-_Why = Annotated[str, _says("Why, for the event log.", max_length=500)]
-_Told = Annotated[str, _says("Why, for those who are told.", min_length=1, max_length=500)]
-_Url = Annotated[
-    str, _says("The URL of the topic, also an earlier one.", min_length=1, max_length=2048)
-]
-_Kind = Annotated[Literal["host", "topic", "source"], _says("What is blocked.")]
-_Object = Annotated[
-    str,
-    _says(
-        "A host such as `spam.example` or `*.spam.example`, the URL of a topic or the beginning "
-        "of URLs with a `*` at its end, or an address or a network such as `192.0.2.0/24`.",
-        min_length=1,
-        max_length=2048,
-    ),
-]
-
-
-class Nothing(Asked, frozen=True):
-    """Nothing."""
-
-
-class ById(Asked, frozen=True):
-    """An id."""
-
-    id: _Id
-
-
-class ByIdWithReason(Asked, frozen=True):
-    """An id, and why."""
-
-    id: _Id
-    reason: _Why = ""
-
-
-class Find(Asked, frozen=True):
-    """A filter of subscriptions, and which page."""
-
-    topic: Annotated[str, _says("The URL of a topic.", max_length=2048)] = ""
-    host: Annotated[str, _says("The host of the callbacks.", max_length=2048)] = ""
-    protocol: Annotated[str, _says("A protocol, such as `websub`.", max_length=64)] = ""
-    state: Annotated[
-        Literal["", "active", "failing", "dropping", "waiting", "expired"], _says("A state.")
-    ] = ""
-    after: _After = 0
-    limit: _Limit = 50
-
-
-class ByUrl(Asked, frozen=True):
-    """A topic."""
-
-    url: _Url
-
-
-class ByUrlWithReason(Asked, frozen=True):
-    """A topic, and why."""
-
-    url: _Url
-    reason: _Why = ""
-
-
-class End(Asked, frozen=True):
-    """A topic, and what its subscribers are told."""
-
-    url: _Url
-    reason: _Told
-
-
-class Move(Asked, frozen=True):
-    """A topic, and where it moves to."""
-
-    url: _Url
-    to: Annotated[str, _says("Its new URL.", min_length=1, max_length=2048)]
-    reason: _Why = ""
-
-
-class Page(Asked, frozen=True):
-    """Which page of a list by id."""
-
-    after: _After = 0
-    limit: _Limit = 50
-
-
-class HostPage(Asked, frozen=True):
-    """Which page of the breakers."""
-
-    after: _AfterText = ""
-    limit: _Limit = 50
-
-
-class CloseBreaker(Asked, frozen=True):
-    """A host, and why."""
-
-    host: Annotated[str, _says("Its name, with or without a port.", min_length=1, max_length=2048)]
-    reason: _Why = ""
-
-
-class BlockPage(Asked, frozen=True):
-    """Which blocks, and which page."""
-
-    kind: Annotated[Literal["", "host", "topic", "source"], _says("Only blocks of a kind.")] = ""
-    after: _AfterText = ""
-    limit: _Limit = 50
-
-
-class Shut(Asked, frozen=True):
-    """What to block, and why."""
-
-    kind: _Kind
-    object: _Object
-    reason: _Told
-
-
-class Open(Asked, frozen=True):
-    """Which block to lift, and why."""
-
-    kind: _Kind
-    object: _Object
-    reason: _Why = ""
-
-
-class Announce(Asked, frozen=True):
-    """A text, and when it is shown."""
-
-    text: Annotated[str, _says("Plain text.", min_length=1, max_length=1000)]
-    since: Annotated[
-        datetime | None, _says("When to begin, such as `2026-11-22T10:30:00Z`; null for now.")
-    ] = None
-    until: Annotated[datetime | None, _says("When to end; null for no end.")] = None
 
 
 # --- what they do
@@ -196,7 +71,18 @@ async def subscription(
     return shapes.details(await verbs.subscription(asked.id), now)
 
 
-@operation("POST", "/subscriptions/{id}/redeliver", id=1, reason="its server is back")
+@operation(
+    "POST",
+    "/subscriptions/{id}/redeliver",
+    OperationForm(
+        "/admin/subscription",
+        "Notify now",
+        "The notification is due: the attempt follows within two seconds, unless something below "
+        "holds it back.",
+    ),
+    id=1,
+    reason="its server is back",
+)
 async def redeliver(
     verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
 ) -> shapes.SubscriptionDetails:
@@ -204,7 +90,16 @@ async def redeliver(
     return shapes.details(await verbs.redeliver(account, asked.id, asked.reason), now)
 
 
-@operation("POST", "/subscriptions/{id}/mark", id=1)
+@operation(
+    "POST",
+    "/subscriptions/{id}/mark",
+    OperationForm(
+        "/admin/subscription",
+        "Mark for dropping",
+        "The subscription is marked: the next sweep, at the top of the hour, drops it.",
+    ),
+    id=1,
+)
 async def mark(
     verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
 ) -> shapes.SubscriptionDetails:
@@ -213,7 +108,16 @@ async def mark(
     return shapes.details(await verbs.subscription(asked.id), now)
 
 
-@operation("POST", "/subscriptions/{id}/unmark", id=1)
+@operation(
+    "POST",
+    "/subscriptions/{id}/unmark",
+    OperationForm(
+        "/admin/subscription",
+        "Take the mark away",
+        "The mark is taken away, and the failures are forgotten.",
+    ),
+    id=1,
+)
 async def unmark(
     verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
 ) -> shapes.SubscriptionDetails:
@@ -222,7 +126,18 @@ async def unmark(
     return shapes.details(await verbs.subscription(asked.id), now)
 
 
-@operation("POST", "/subscriptions/{id}/remove", final=True, id=2, reason="a test")
+@operation(
+    "POST",
+    "/subscriptions/{id}/remove",
+    OperationForm(
+        "/admin/subscription",
+        "Remove",
+        "The subscription has been removed.",
+        "The subscription is removed, and the subscriber is not notified.",
+    ),
+    id=2,
+    reason="a test",
+)
 async def remove(
     verbs: IAdministration, account: str, asked: ByIdWithReason, _: float
 ) -> shapes.Done:
@@ -237,18 +152,36 @@ async def topic(verbs: IAdministration, _: str, asked: ByUrl, now: float) -> sha
     return shapes.topic(await verbs.topic(asked.url))
 
 
-@operation("POST", "/topic/read", url=_FEED)
+@operation(
+    "POST",
+    "/topic/read",
+    OperationForm(
+        "/admin/topic",
+        "Fetch it now",
+        "The topic has been fetched.",
+    ),
+    url=_FEED,
+)
 async def read(
     verbs: IAdministration, account: str, asked: ByUrlWithReason, _: float
 ) -> shapes.Reading:
     """Fetch a topic now; its subscribers are notified if it has changed."""
     found = await verbs.read_topic(account, asked.url, asked.reason)
     status = None if found.status is None else shapes.status(found.status)
-    return shapes.Reading(changed=found.changed, problem=found.problem, status=status)
+    return shape_of(shapes.Reading, found, status=status)
 
 
 @operation(
-    "POST", "/topic/end", final=True, url="http://feeds.example/old.xml", reason="its site is gone"
+    "POST",
+    "/topic/end",
+    OperationForm(
+        "/admin/topic",
+        "End it",
+        "The topic has ended, and its subscribers are notified.",
+        "The topic ends: its subscribers are sent the reason and lose their subscriptions.",
+    ),
+    url="http://feeds.example/old.xml",
+    reason="its site is gone",
 )
 async def end(verbs: IAdministration, account: str, asked: End, _: float) -> shapes.Topic:
     """End a topic: its subscribers are told why, and it is fetched no more."""
@@ -257,7 +190,17 @@ async def end(verbs: IAdministration, account: str, asked: End, _: float) -> sha
 
 
 @operation(
-    "POST", "/topic/take-down", final=True, url="http://feeds.example/spam.xml", reason="it is spam"
+    "POST",
+    "/topic/take-down",
+    OperationForm(
+        "/admin/topic",
+        "Take it down",
+        "It is taken down: it is deleted, and nobody can read it any more.",
+        "What an account has published at this address is deleted, in all its versions. If it is "
+        "a topic, its subscribers are sent the reason.",
+    ),
+    url="http://feeds.example/spam.xml",
+    reason="it is spam",
 )
 async def take_down(verbs: IAdministration, account: str, asked: End, _: float) -> shapes.Done:
     """Delete what somebody has published with an application of this broker."""
@@ -265,7 +208,16 @@ async def take_down(verbs: IAdministration, account: str, asked: End, _: float) 
     return shapes.Done()
 
 
-@operation("POST", "/topic/revive", url="http://feeds.example/ended.xml")
+@operation(
+    "POST",
+    "/topic/revive",
+    OperationForm(
+        "/admin/topic",
+        "Revive it",
+        "The topic is revived, and fetched soon if it has subscriptions.",
+    ),
+    url="http://feeds.example/ended.xml",
+)
 async def revive(
     verbs: IAdministration, account: str, asked: ByUrlWithReason, _: float
 ) -> shapes.Topic:
@@ -277,7 +229,12 @@ async def revive(
 @operation(
     "POST",
     "/topic/move",
-    final=True,
+    OperationForm(
+        "/admin/topic",
+        "Move it",
+        "The topic has moved, with its subscriptions.",
+        "The topic moves from the first address to the second, with its subscriptions.",
+    ),
     url="http://feeds.example/moving.xml",
     to="http://feeds.example/moved.xml",
 )
@@ -292,10 +249,19 @@ async def hosts(verbs: IAdministration, _: str, asked: HostPage, now: float) -> 
     """List the hosts whose circuit breakers are open."""
     found = await verbs.hosts(clean(asked.after), asked.limit)
     following = found[-1].host if len(found) == asked.limit else None
-    return shapes.Breakers(items=[shapes.breaker(one) for one in found], next=following)
+    return shapes.Breakers(items=[shape_of(shapes.Breaker, one) for one in found], next=following)
 
 
-@operation("POST", "/hosts/close-breaker", host="reader.example")
+@operation(
+    "POST",
+    "/hosts/close-breaker",
+    OperationForm(
+        "/admin/hosts",
+        "Close them",
+        "The breakers of the host are closed: what waits for it is due now.",
+    ),
+    host="reader.example",
+)
 async def close_breaker(
     verbs: IAdministration, account: str, asked: CloseBreaker, _: float
 ) -> shapes.Done:
@@ -311,16 +277,39 @@ async def blocks(verbs: IAdministration, _: str, asked: BlockPage, now: float) -
     found = await verbs.blocks(asked.kind, (kind, name), asked.limit)
     last = found[-1] if len(found) == asked.limit else None
     following = None if last is None else f"{last.kind} {last.object}"
-    return shapes.Blocks(items=[shapes.block(one) for one in found], next=following)
+    return shapes.Blocks(items=[shape_of(shapes.Block, one) for one in found], next=following)
 
 
-@operation("POST", "/blocks", kind="host", object="spam.example", reason="it sends spam")
+@operation(
+    "POST",
+    "/blocks",
+    OperationForm(
+        "/admin/blocks",
+        "Block",
+        "The block works.",
+    ),
+    kind="host",
+    object="spam.example",
+    reason="it sends spam",
+)
 async def block(verbs: IAdministration, account: str, asked: Shut, _: float) -> shapes.Block:
     """Block a host, a topic or a source, or replace the reason of a block."""
-    return shapes.block(await verbs.block(account, asked.kind, asked.object, asked.reason))
+    return shape_of(
+        shapes.Block, await verbs.block(account, asked.kind, asked.object, asked.reason)
+    )
 
 
-@operation("POST", "/blocks/lift", kind="source", object="192.0.2.0/24")
+@operation(
+    "POST",
+    "/blocks/lift",
+    OperationForm(
+        "/admin/blocks",
+        "Lift",
+        "The block is lifted.",
+    ),
+    kind="source",
+    object="192.0.2.0/24",
+)
 async def unblock(verbs: IAdministration, account: str, asked: Open, _: float) -> shapes.Done:
     """Lift a block."""
     await verbs.unblock(account, asked.kind, asked.object, asked.reason)
@@ -334,21 +323,40 @@ async def announcements(
     """List the announcements."""
     found = await verbs.announcements(asked.after, asked.limit)
     following = found[-1].id if len(found) == asked.limit else None
-    return shapes.Announcements(items=[shapes.announcement(one) for one in found], next=following)
+    return shapes.Announcements(
+        items=[shape_of(shapes.Announcement, one) for one in found], next=following
+    )
 
 
 @operation(
-    "POST", "/announcements", text="The broker moves on Sunday.", until="2099-11-22T10:30:00Z"
+    "POST",
+    "/announcements",
+    OperationForm(
+        "/admin/announcements",
+        "Announce",
+        "The announcement is stored.",
+    ),
+    text="The broker moves on Sunday.",
+    until="2099-11-22T10:30:00Z",
 )
 async def announce(
     verbs: IAdministration, account: str, asked: Announce, _: float
 ) -> shapes.Announcement:
     """Show a text on all pages."""
     times = (seconds_of(asked.since), seconds_of(asked.until))
-    return shapes.announcement(await verbs.announce(account, asked.text, *times))
+    return shape_of(shapes.Announcement, await verbs.announce(account, asked.text, *times))
 
 
-@operation("POST", "/announcements/{id}/withdraw", id=1)
+@operation(
+    "POST",
+    "/announcements/{id}/withdraw",
+    OperationForm(
+        "/admin/announcements",
+        "Withdraw",
+        "The announcement is withdrawn.",
+    ),
+    id=1,
+)
 async def withdraw(
     verbs: IAdministration, account: str, asked: ByIdWithReason, _: float
 ) -> shapes.Done:
@@ -362,7 +370,7 @@ async def changes(verbs: IAdministration, _: str, asked: Page, now: float) -> sh
     """List what administrators did, the newest first."""
     found = await verbs.changes(asked.after or None, asked.limit)
     following = found[-1].id if len(found) == asked.limit else None
-    return shapes.Changes(items=[shapes.change(one) for one in found], next=following)
+    return shapes.Changes(items=[shape_of(shapes.Change, one) for one in found], next=following)
 
 
 def seconds_of(when: datetime | None) -> float | None:

@@ -1,16 +1,18 @@
 """What all pages of the console share: who may see them, forms, notices and questions.
 
-A page is a ``GET``.  A change is a ``POST`` to the same path, with ``csrf`` and ``do``, which says
-what to do; its answer leads back to a page (303), where a notice says that it was done.  What
+A page is a ``GET``.  A change is a ``POST`` to the same path, with ``csrf`` and ``do``, the name of
+an operation; its answer leads back to a page (303), where a notice says that it was done.  What
 nobody can undo is asked once more.  No cache keeps any of these pages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from attrs import frozen
+from msgspec import structs
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
@@ -27,7 +29,11 @@ from rsscloud_broker.interfaces import (
     Route,
 )
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
+from rsscloud_broker.web.admin.api_operation import Asked, Operation
 from rsscloud_broker.web.admin.elements import hidden, path
+from rsscloud_broker.web.admin.forms import asked_by, form, objects
+from rsscloud_broker.web.admin.operations import OPERATIONS
+from rsscloud_broker.web.admin.shapes import Shape
 from rsscloud_broker.wire.text import sentence
 
 #: The pages of the console, with the texts of the links to them.
@@ -43,8 +49,8 @@ PLACES: Final = {
 }
 
 
-#: The fields of a form that the question about it names, each with what it is.
-_NAMED: Final = {"id": "Subscription", "url": "Address", "to": "New address"}
+#: What pages say after an operation was done, by its name.
+_DONE: Final = {each.name: each.form.done for each in OPERATIONS if each.form}
 
 
 @frozen
@@ -62,20 +68,6 @@ class Console:
         if parts.administration is None or parts.callers is None:
             return None
         return cls(parts.administration, parts.callers, parts.clock, parts.pages)
-
-
-@frozen
-class Action:
-    """What a form asks for.
-
-    :ivar run: does it, given the name of the account and the request; returns the path to lead to.
-    :ivar question: what to ask once more before; empty for nothing.
-    :ivar fields: the names of the fields of the form, which the question repeats.
-    """
-
-    run: Callable[[str, Request], Awaitable[str]]
-    question: str = ""
-    fields: Sequence[str] = ()
 
 
 @frozen
@@ -98,7 +90,8 @@ class AdminPage:
     :cvar path: its path.
     :cvar place: the path of the page in the navigation to which it belongs.
     :cvar template: its template.
-    :cvar done: what the page says after something was done, by the word in its address.
+    :cvar done: what the page says after an operation, beside what the operation says itself, by
+        the word in its address.
     """
 
     path: str
@@ -111,6 +104,9 @@ class AdminPage:
         self._callers = console.callers
         self._clock = console.clock
         self._pages = console.pages
+        self._operations = {
+            each.name: each for each in OPERATIONS if each.form and each.form.page == self.path
+        }
 
     # what the pages say
 
@@ -121,16 +117,33 @@ class AdminPage:
         """
         raise NotImplementedError
 
-    def actions(self) -> Mapping[str, Action]:
-        """What the forms of the page ask for, by ``do``."""
-        return {}
+    def after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+        """The path to which an operation leads that was done.
+
+        :raises Unadministrable: the answer says that it was not done.
+        """
+        return path(self.path, done=operation.name)
+
+    def form(
+        self,
+        request: Request,
+        caller: Caller,
+        heading: str,
+        *operations: Operation,
+        **fixed: str,
+    ) -> Tag:
+        """A form of the page for operations that take the same.
+
+        :param fixed: the fields that the page knows; people fill in the others.
+        """
+        return form(heading, operations, caller.csrf, fixed, partial(parameter, request))
 
     # answering requests
 
     def routes(self) -> Sequence[Route]:
         """The routes of the page."""
         show = Route(self.path, "GET", Answers(self._show))
-        return [show, Route(self.path, "POST", Answers(self._act))] if self.actions() else [show]
+        return [show, Route(self.path, "POST", Answers(self._act))] if self._operations else [show]
 
     def now(self) -> float:
         """The time, in seconds since the epoch."""
@@ -147,7 +160,7 @@ class AdminPage:
         caller = await self._administrator(request)
         if isinstance(caller, Answer):
             return caller
-        success = self.done.get(parameter(request, "done"), "")
+        success = {**_DONE, **self.done}.get(parameter(request, "done"), "")
         return await self._page(request, caller, success=success)
 
     async def _act(self, request: Request) -> Answer:
@@ -162,14 +175,15 @@ class AdminPage:
 
     async def _done(self, request: Request, caller: Caller) -> Answer:
         """Do what a form asks for that has passed the check."""
-        do = parameter(request, "do")
-        action = self.actions().get(do)
-        if action is None:
+        operation = self._operations.get(parameter(request, "do"))
+        if operation is None:
             return await self._page(request, caller, "This form asks for nothing known here.", 400)
-        if action.question and parameter(request, "sure") != "yes":
-            return await self._question(request, caller, do, action)
         try:
-            return redirect(await action.run(caller.name, request))
+            asked = asked_by(operation, partial(parameter, request))
+            if operation.final and parameter(request, "sure") != "yes":
+                return await self._question(caller, operation, asked)
+            answer = await operation.run(self.verbs, caller.name, asked, self.now())
+            return redirect(self.after(operation, asked, answer))
         except Unadministrable as error:
             return await self._page(
                 request, caller, sentence(str(error)), 404 if error.missing else 400
@@ -197,16 +211,18 @@ class AdminPage:
             {"error": error, "success": success, **content.slots},
         )
 
-    async def _question(self, request: Request, caller: Caller, do: str, action: Action) -> Answer:
-        fields = {name: parameter(request, name) for name in action.fields}
-        named = [(_NAMED[name], value) for name, value in fields.items() if name in _NAMED]
+    async def _question(self, caller: Caller, operation: Operation, asked: Asked) -> Answer:
+        fields = {name: str(value) for name, value in structs.asdict(asked).items()}
+        assert operation.form is not None
         slots: dict[str, Flattenable] = {
             "error": "",
             "success": "",
-            "question": action.question,
-            "named": [tags.li(f"{label}: ", tags.bdi(value)) for label, value in named],
+            "question": operation.form.question,
+            "named": [
+                tags.li(f"{label}: ", tags.bdi(fields[name])) for name, label in objects(operation)
+            ],
             "action": self.path,
-            "fields": hidden({"csrf": caller.csrf, "do": do, "sure": "yes", **fields}),
+            "fields": hidden({"csrf": caller.csrf, "do": operation.name, "sure": "yes", **fields}),
             "back": path(self.path, id=fields.get("id", ""), url=fields.get("url", "")),
         }
         return await self._rendered("Are you sure?", "admin/question.html", caller, 200, slots)

@@ -7,20 +7,27 @@ replaced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from rsscloud_broker import model
 from rsscloud_broker.model import administration as records
-from rsscloud_broker.model.work import HostState
 from rsscloud_broker.wire import node_states, topic_status
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON object."""
+    """A JSON object.  Its times are whole seconds."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if isinstance(value := getattr(self, name), datetime):
+                structs.force_setattr(self, name, value.replace(microsecond=0))
+
+
+_Kind = TypeVar("_Kind", bound=Shape)
 
 
 class Block(Shape, frozen=True):
@@ -256,18 +263,19 @@ class Problem(Shape, frozen=True, omit_defaults=True):
 # --- making them
 
 
-def moment(at: float) -> datetime:
-    """A time, from seconds since the epoch."""
-    return datetime.fromtimestamp(int(at), UTC)
+def shape_of(kind: type[_Kind], record: object, **given: object) -> _Kind:
+    """An object of a kind, from the attributes of a record that have the same names.
 
+    Seconds since the epoch become times where the kind has a time.
 
-def moment_or_none(at: float | None) -> datetime | None:
-    """A time, or None."""
-    return None if at is None else moment(at)
+    :param given: what the record does not have, or not in this form.
+    """
+    same = {n: getattr(record, n) for n in kind.__struct_fields__ if n not in given}
+    return msgspec.convert(same | given, kind, strict=False, from_attributes=True)
 
 
 def states_of(one: model.Subscription, now: float) -> list[str]:
-    """The states that a subscription is in, of ``admin_records.STATES``."""
+    """The states that a subscription is in, of ``model.administration.STATES``."""
     expired = one.lease.expires_at <= now
     present = {
         "active": not expired and not one.dropping,
@@ -281,21 +289,17 @@ def states_of(one: model.Subscription, now: float) -> list[str]:
 
 def subscription(one: model.Subscription, now: float) -> Subscription:
     """The shape of a subscription."""
-    return Subscription(
-        id=one.id,
-        topic=one.topic,
+    return shape_of(
+        Subscription,
+        one,
         moved_to=one.moved_to or None,
         callback=one.callback.url,
         host=one.callback.host,
         protocol=one.callback.protocol,
         procedure=one.callback.procedure,
         states=states_of(one, now),
-        granted_at=moment(one.lease.granted_at),
-        expires_at=moment(one.lease.expires_at),
-        consecutive_errors=one.consecutive_errors,
-        last_error=one.last_error,
-        last_error_at=moment_or_none(one.last_error_at),
-        wants_content=one.wants_content,
+        granted_at=one.lease.granted_at,
+        expires_at=one.lease.expires_at,
         ended=one.ended or None,
         options={name: str(value) for name, value in one.options.items()},
     )
@@ -303,53 +307,22 @@ def subscription(one: model.Subscription, now: float) -> Subscription:
 
 def details(found: records.SubscriptionDetails, now: float) -> SubscriptionDetails:
     """The shape of the details of a subscription."""
-    return SubscriptionDetails(
+    return shape_of(
+        SubscriptionDetails,
+        found,
         subscription=subscription(found.subscription, now),
-        pending=None if found.pending is None else _pending(found.pending),
-        failures=[_failure(one) for one in found.failures],
-        breakers=[breaker(one) for one in found.breakers],
-        block=None if found.block is None else block(found.block),
+        failures=[
+            shape_of(Failure, one, exchange=_exchange(one.exchange)) for one in found.failures
+        ],
     )
 
 
-def _pending(one: records.PendingNotification) -> Pending:
-    return Pending(
-        attempts=one.attempts,
-        due_at=moment(one.due_at),
-        under_way=one.under_way,
-        failing_since=moment_or_none(one.failing_since),
-        not_before=moment_or_none(one.not_before),
-        queued=one.queued,
-    )
-
-
-def _failure(one: records.FailedAttempt) -> Failure:
-    found = one.exchange
-    exchange = Exchange(
-        method=found.method,
-        url=found.url,
-        request_headers=dict(found.request_headers),
+def _exchange(found: model.Exchange) -> Exchange:
+    return shape_of(
+        Exchange,
+        found,
         request_body=found.request_body.decode("utf-8", "replace"),
-        status=found.status,
-        answer_headers=dict(found.answer_headers),
         answer_body=found.answer_body.decode("utf-8", "replace"),
-    )
-    return Failure(at=moment(one.at), attempt=one.attempt, reason=one.reason, exchange=exchange)
-
-
-def breaker(one: HostState) -> Breaker:
-    """The shape of an open breaker."""
-    return Breaker(host=one.host, failures=one.failures, retry_at=moment(one.retry_at))
-
-
-def block(one: records.Block) -> Block:
-    """The shape of a block."""
-    return Block(
-        kind=one.kind,
-        object=one.object,
-        reason=one.reason,
-        account=one.account,
-        at=moment(one.at),
     )
 
 
@@ -360,61 +333,10 @@ def status(one: model.TopicStatus) -> TopicStatus:
 
 def topic(found: records.TopicDetails) -> Topic:
     """The shape of the details of a topic."""
-    return Topic(
-        status=status(found.status), block=None if found.block is None else block(found.block)
-    )
-
-
-def announcement(one: records.Announcement) -> Announcement:
-    """The shape of an announcement."""
-    return Announcement(
-        id=one.id,
-        text=one.text,
-        since=moment(one.since),
-        until=moment_or_none(one.until),
-        account=one.account,
-    )
-
-
-def change(one: records.Change) -> Change:
-    """The shape of a change."""
-    return Change(
-        id=one.id,
-        account=one.account,
-        verb=one.verb,
-        object=one.object,
-        reason=one.reason,
-        at=moment(one.at),
-    )
+    return shape_of(Topic, found, status=status(found.status))
 
 
 def state(found: records.BrokerState) -> State:
     """The shape of the state of the broker."""
-    return State(
-        numbers=dict(found.numbers),
-        queues=dict(found.queues),
-        workers=_workers(found.workers),
-        nodes=[
-            Node(
-                name=one.name,
-                here=one.here,
-                notifications=one.notifications,
-                slices=one.slices,
-                version=one.version,
-                started_at=moment(one.started_at),
-                silent_for=one.silent_for,
-                claims=node_states.claims_of(one),
-                jobs=list(one.jobs),
-                pings=one.pings,
-                notified=one.notified,
-                ping_rate=one.ping_rate,
-                notification_rate=one.notification_rate,
-                clock_ahead=one.clock_ahead,
-            )
-            for one in found.nodes
-        ],
-    )
-
-
-def _workers(found: Mapping[str, records.WorkerState]) -> dict[str, Workers]:
-    return {name: Workers(waiting=one.waiting, running=one.running) for name, one in found.items()}
+    nodes = [shape_of(Node, one, claims=node_states.claims_of(one)) for one in found.nodes]
+    return shape_of(State, found, nodes=nodes)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
@@ -18,6 +17,7 @@ from rsscloud_broker.model.administration import (
     SubscriptionFilter,
     SubscriptionPage,
 )
+from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.elements import (
     BREAKER_COLUMNS,
     MAX_REASON,
@@ -34,8 +34,9 @@ from rsscloud_broker.web.admin.elements import (
     table,
     topic_link,
 )
-from rsscloud_broker.web.admin.page import Action, AdminPage, PageContent, number
-from rsscloud_broker.web.admin.shapes import states_of
+from rsscloud_broker.web.admin.operations import mark, redeliver, remove, unmark
+from rsscloud_broker.web.admin.page import AdminPage, PageContent, number
+from rsscloud_broker.web.admin.shapes import Shape, states_of
 from rsscloud_broker.web.words import counted, moment, strangers
 from rsscloud_broker.wire.text import clean, sentence
 
@@ -48,7 +49,6 @@ class SubscriptionsPage(AdminPage):
 
     path = place = "/admin/subscriptions"
     template = "admin/subscriptions.html"
-    done: Mapping[str, str] = {"remove": "The subscription has been removed."}
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
         asked = {
@@ -98,52 +98,27 @@ class OneSubscriptionPage(AdminPage):
     path = "/admin/subscription"
     place = "/admin/subscriptions"
     template = "admin/subscription.html"
-    done: Mapping[str, str] = {
-        "redeliver": "The notification is due: the attempt follows within two seconds, unless "
-        "something below holds it back.",
-        "mark": "The subscription is marked: the next sweep, at the top of the hour, drops it.",
-        "unmark": "The mark is taken away, and the failures are forgotten.",
-    }
 
-    def actions(self) -> Mapping[str, Action]:
-        question = "The subscription is removed, and the subscriber is not told."
-        return {
-            "redeliver": Action(self._redeliver),
-            "mark": Action(self._mark),
-            "unmark": Action(self._unmark),
-            "remove": Action(self._remove, question, ("id", "reason")),
-        }
-
-    async def _redeliver(self, account: str, request: Request) -> str:
-        key, reason = _key_and_reason(request)
-        await self.verbs.redeliver(account, key, reason)
-        return path(self.path, id=key, done="redeliver")
-
-    async def _mark(self, account: str, request: Request) -> str:
-        key, reason = _key_and_reason(request)
-        await self.verbs.mark(account, key, reason)
-        return path(self.path, id=key, done="mark")
-
-    async def _unmark(self, account: str, request: Request) -> str:
-        key, reason = _key_and_reason(request)
-        await self.verbs.unmark(account, key, reason)
-        return path(self.path, id=key, done="unmark")
-
-    async def _remove(self, account: str, request: Request) -> str:
-        key, reason = _key_and_reason(request)
-        await self.verbs.remove_subscription(account, key, reason)
-        return path("/admin/subscriptions", done="remove")
+    def after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+        if operation is remove:
+            return path("/admin/subscriptions", done=operation.name)
+        return path(self.path, id=asked.id, done=operation.name)
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
         now = self.now()
         found = await self.verbs.subscription(number(request, "id"))
         one = found.subscription
         slots: dict[str, Flattenable] = {
-            "id": str(one.id),
             "facts": facts(_facts(found, now)),
-            "reason": parameter(request, "reason"),
-            "marked": "marked" if one.dropping else "",
-            "unmarked": "" if one.dropping else "unmarked",
+            "form": self.form(
+                request,
+                caller,
+                "What to do",
+                redeliver,
+                unmark if one.dropping else mark,
+                remove,
+                id=str(one.id),
+            ),
             "breakers": table(
                 "Open circuit breakers",
                 BREAKER_COLUMNS,
@@ -153,10 +128,6 @@ class OneSubscriptionPage(AdminPage):
             "failures": _failures(found, now),
         }
         return PageContent(f"Subscription {one.id}", slots)
-
-
-def _key_and_reason(request: Request) -> tuple[int, str]:
-    return number(request, "id"), parameter(request, "reason")
 
 
 def _facts(found: SubscriptionDetails, now: float) -> list[tuple[str, Flattenable]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, tags
@@ -11,8 +12,11 @@ from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import TopicDetails
+from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.elements import MAX_REASON, MAX_URL, blocked, facts, path
-from rsscloud_broker.web.admin.page import Action, AdminPage, PageContent
+from rsscloud_broker.web.admin.operations import end, move, read, revive, take_down
+from rsscloud_broker.web.admin.page import AdminPage, PageContent
+from rsscloud_broker.web.admin.shapes import Reading, Shape
 from rsscloud_broker.web.words import counted, moment, strangers
 from rsscloud_broker.wire.text import sentence
 
@@ -26,61 +30,15 @@ class TopicPage(AdminPage):
         "changed": "The topic has been fetched. It had changed: its subscribers are notified.",
         "unchanged": "The topic has been fetched. It had not changed.",
         "failed": "The topic could not be fetched; see the last fetch below.",
-        "revive": "The topic is revived, and fetched soon if it has subscriptions.",
-        "end": "The topic has ended, and its subscribers are told.",
-        "move": "The topic has moved, with its subscriptions.",
-        "taken-down": "It is taken down: it is deleted, and nobody can read it any more.",
     }
 
-    def actions(self) -> Mapping[str, Action]:
-        return {
-            "read": Action(self._read),
-            "revive": Action(self._revive),
-            "end": Action(
-                self._end,
-                "The topic ends: its subscribers are told the reason and lose their subscriptions.",
-                ("url", "reason"),
-            ),
-            "move": Action(
-                self._move,
-                "The topic moves from the first address to the second, with its subscriptions.",
-                ("url", "to", "reason"),
-            ),
-            "take-down": Action(
-                self._take_down,
-                "What an account has published at this address is deleted, in all its versions. If "
-                "it is a topic, its subscribers are told the reason.",
-                ("url", "reason"),
-            ),
-        }
-
-    async def _read(self, account: str, request: Request) -> str:
-        url = parameter(request, "url")
-        found = await self.verbs.read_topic(account, url, parameter(request, "reason"))
-        if found.problem and found.status is None:
-            raise Unadministrable(f"the topic could not be fetched: {found.problem}")
-        done = "failed" if found.problem else "changed" if found.changed else "unchanged"
-        return path(self.path, url=url, done=done)
-
-    async def _revive(self, account: str, request: Request) -> str:
-        url = parameter(request, "url")
-        await self.verbs.revive_topic(account, url, parameter(request, "reason"))
-        return path(self.path, url=url, done="revive")
-
-    async def _end(self, account: str, request: Request) -> str:
-        url = parameter(request, "url")
-        await self.verbs.end_topic(account, url, parameter(request, "reason"))
-        return path(self.path, url=url, done="end")
-
-    async def _move(self, account: str, request: Request) -> str:
-        url, to = parameter(request, "url"), parameter(request, "to")
-        await self.verbs.move_topic(account, url, to, parameter(request, "reason"))
-        return path(self.path, url=to, done="move")
-
-    async def _take_down(self, account: str, request: Request) -> str:
-        url = parameter(request, "url")
-        await self.verbs.take_down(account, url, parameter(request, "reason"))
-        return path(self.path, url=url, done="taken-down")
+    def after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+        done = operation.name
+        if isinstance(answer, Reading):
+            if answer.problem and answer.status is None:
+                raise Unadministrable(f"the topic could not be fetched: {answer.problem}")
+            done = "failed" if answer.problem else "changed" if answer.changed else "unchanged"
+        return path(self.path, url=getattr(asked, "to", asked.url), done=done)
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
         url = parameter(request, "url").strip()
@@ -92,17 +50,20 @@ class TopicPage(AdminPage):
             except Unadministrable as problem:
                 if not (problem.missing and is_published):  # a file is no topic
                     error, status = sentence(str(problem)), 404 if problem.missing else 400
-        ended = found is not None and bool(found.status.topic.ended)
+        offered: list[Operation] = []
+        if found is not None:
+            url = found.status.topic.url
+            offered = [read, revive] if found.status.topic.ended else [read, move, end]
+        if is_published:
+            offered.append(take_down)
         slots: dict[str, Flattenable] = {
-            "url": found.status.topic.url if found else url,
-            "known": "known" if found else "",
-            "unknown": "unknown" if error else "",
-            "ended": "ended" if ended else "",
-            "going": "going" if found and not ended else "",
-            "published": "published" if is_published else "",
+            "url": url,
             "facts": facts(_facts(found, self.now())) if found else "",
-            "to": parameter(request, "to"),
-            "reason": parameter(request, "reason"),
+            "forms": [
+                self.form(request, caller, each.form.button, each, url=url)
+                for each in offered
+                if each.form
+            ],
         }
         return PageContent("Topic" if found else "Topics", slots, error, status)
 

@@ -27,9 +27,9 @@ FORMS = (
     ("/admin/topic", {"do": "revive", "url": ENDED}),
     ("/admin/topic", {"do": "end", "url": OLD, "reason": "x", "sure": "yes"}),
     ("/admin/topic", {"do": "move", "url": MOVING, "to": f"{MOVING}2", "sure": "yes"}),
-    ("/admin/hosts", {"do": "close", "host": "reader.example"}),
-    ("/admin/blocks", {"do": "block", "kind": "host", "what": "a.example", "reason": "x"}),
-    ("/admin/blocks", {"do": "unblock", "kind": "source", "what": "192.0.2.0/24"}),
+    ("/admin/hosts", {"do": "close-breaker", "host": "reader.example"}),
+    ("/admin/blocks", {"do": "block", "kind": "host", "object": "a.example", "reason": "x"}),
+    ("/admin/blocks", {"do": "unblock", "kind": "source", "object": "192.0.2.0/24"}),
     ("/admin/announcements", {"do": "announce", "text": "x"}),
     ("/admin/announcements", {"do": "withdraw", "id": "1"}),
 )
@@ -317,12 +317,12 @@ class OtherPageTests(PagesCase):
 
     def test_block_and_lift(self) -> None:
         self.get("/admin/blocks")
-        answer = self.dave_browser.send("Block", kind="host", what="a b", reason="spam")
+        answer = self.dave_browser.send("Block", kind="host", object="a b", reason="x")
         self.assertEqual(answer.status, 400)
         self.assertIn("names no host", self.alert())
         values = self.dave_browser.page.xpath("//form//input[@maxlength]/@value")
-        self.assertEqual(values, ["a b", "spam"])
-        answer = self.dave_browser.send("Block", kind="host", what="*.spam.example", reason="spam")
+        self.assertEqual(values, ["a b", "x"])
+        answer = self.dave_browser.send("Block", kind="host", object="*.spam.example", reason="x")
         self.assertIn("works", self.done(answer))
         self.get("/admin/blocks?kind=host")
         rows = self.dave_browser.page.xpath("//tbody/tr/td[2]//text()")
@@ -333,7 +333,8 @@ class OtherPageTests(PagesCase):
         self.get("/admin/announcements")
         answer = self.dave_browser.send("Announce", text="Down", since="x", until="")
         self.assertEqual(answer.status, 400)
-        self.assertIn("is no time", self.alert())
+        self.assertIn("From", self.alert())
+        self.assertIn("such as 2026-11-22T10:30:00Z", self.alert())
         answer = self.dave_browser.send("Announce", text="Down", until="2099-01-01T10:30", since="")
         self.assertIn("is stored", self.done(answer))
         self.assertIn("Down", self.dave_browser.page.xpath("string(//aside)"))
@@ -397,7 +398,7 @@ class StrangersTextTests(PagesCase):
             self.assertEqual(document.xpath("//script | //@onerror | //@style"), [], page)
             shown += str(document.xpath("string(//body)")).count("<script>alert(1)")
         self.assertGreater(shown, 10)
-        fields = dict.fromkeys(("id", "url", "to", "reason", "host", "kind", "what", "text"), BAD)
+        fields = dict.fromkeys(("id", "url", "to", "reason", "host", "kind", "object", "text"), BAD)
         for path, sent in FORMS:
             answer = self.send(path, **{**fields, "do": sent["do"]})
             self.assertIn(answer.status, {200, 303, 400, 404})

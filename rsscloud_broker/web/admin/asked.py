@@ -1,0 +1,164 @@
+"""What the operations of administrators take.
+
+A ``title`` is the label of a field in the forms of the console.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from rsscloud_broker.web.admin.api_operation import Asked
+
+#: The largest id that the databases can store.
+MAX_ID: Final = 2**63 - 1
+
+
+def _says(description: str, title: str = "", **more: Any) -> msgspec.Meta:
+    """What a field is.
+
+    :param title: its label in the forms of the console.
+    """
+    return msgspec.Meta(description=description, title=title or None, **more)
+
+
+_Id = Annotated[int, _says("The id.", ge=0, le=MAX_ID)]
+_After = Annotated[int, _says("The `next` of the page before.", ge=0, le=MAX_ID)]
+_AfterText = Annotated[str, _says("The `next` of the page before.", max_length=4096)]
+_Limit = Annotated[int, _says("The most items of the page.", ge=1, le=500)]
+_Why = Annotated[str, _says("For the event log.", "Why", max_length=500)]
+_PublicReason = Annotated[
+    str, _says("Those whom it concerns read it.", "Why", min_length=1, max_length=500)
+]
+_Url = Annotated[
+    str, _says("The URL of the topic, also an earlier one.", min_length=1, max_length=2048)
+]
+_Kind = Annotated[Literal["host", "topic", "source"], _says("What is blocked.", "Kind")]
+_Object = Annotated[
+    str,
+    _says(
+        "A host such as `spam.example` or `*.spam.example`, the URL of a topic or the beginning "
+        "of URLs with a `*` at its end, or an address or a network such as `192.0.2.0/24`.",
+        "What",
+        min_length=1,
+        max_length=2048,
+    ),
+]
+
+
+class Nothing(Asked, frozen=True):
+    """Nothing."""
+
+
+class ById(Asked, frozen=True):
+    """An id."""
+
+    id: _Id
+
+
+class ByIdWithReason(Asked, frozen=True):
+    """An id, and why."""
+
+    id: _Id
+    reason: _Why = ""
+
+
+class Find(Asked, frozen=True):
+    """A filter of subscriptions, and which page."""
+
+    topic: Annotated[str, _says("The URL of a topic.", max_length=2048)] = ""
+    host: Annotated[str, _says("The host of the callbacks.", max_length=2048)] = ""
+    protocol: Annotated[str, _says("A protocol, such as `websub`.", max_length=64)] = ""
+    state: Annotated[
+        Literal["", "active", "failing", "dropping", "waiting", "expired"], _says("A state.")
+    ] = ""
+    after: _After = 0
+    limit: _Limit = 50
+
+
+class ByUrl(Asked, frozen=True):
+    """A topic."""
+
+    url: _Url
+
+
+class ByUrlWithReason(Asked, frozen=True):
+    """A topic, and why."""
+
+    url: _Url
+    reason: _Why = ""
+
+
+class End(Asked, frozen=True):
+    """A topic, and what its subscribers are told."""
+
+    url: _Url
+    reason: _PublicReason
+
+
+class Move(Asked, frozen=True):
+    """A topic, and where it moves to."""
+
+    url: _Url
+    to: Annotated[str, _says("Its new URL.", "New address", min_length=1, max_length=2048)]
+    reason: _Why = ""
+
+
+class Page(Asked, frozen=True):
+    """Which page of a list by id."""
+
+    after: _After = 0
+    limit: _Limit = 50
+
+
+class HostPage(Asked, frozen=True):
+    """Which page of the breakers."""
+
+    after: _AfterText = ""
+    limit: _Limit = 50
+
+
+class CloseBreaker(Asked, frozen=True):
+    """A host, and why."""
+
+    host: Annotated[
+        str, _says("Its name, with or without a port.", "Host", min_length=1, max_length=2048)
+    ]
+    reason: _Why = ""
+
+
+class BlockPage(Asked, frozen=True):
+    """Which blocks, and which page."""
+
+    kind: Annotated[Literal["", "host", "topic", "source"], _says("Only blocks of a kind.")] = ""
+    after: _AfterText = ""
+    limit: _Limit = 50
+
+
+class Shut(Asked, frozen=True):
+    """What to block, and why."""
+
+    kind: _Kind
+    object: _Object
+    reason: _PublicReason
+
+
+class Open(Asked, frozen=True):
+    """Which block to lift, and why."""
+
+    kind: _Kind
+    object: _Object
+    reason: _Why = ""
+
+
+class Announce(Asked, frozen=True):
+    """A text, and when it is shown."""
+
+    text: Annotated[str, _says("Plain text.", "Text", min_length=1, max_length=1000)]
+    since: Annotated[
+        datetime | None,
+        _says("In UTC, such as `2026-11-22T10:30:00Z`; without it, it begins now.", "From"),
+    ] = None
+    until: Annotated[datetime | None, _says("In UTC; without it, it has no end.", "Until")] = None

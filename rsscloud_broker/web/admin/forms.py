@@ -1,0 +1,123 @@
+"""The forms of the console, made from the operations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from twisted.web.template import Tag, tags
+
+from rsscloud_broker.errors import Unadministrable
+from rsscloud_broker.web.admin.api_operation import Asked, Operation
+from rsscloud_broker.web.admin.elements import hidden
+from rsscloud_broker.web.admin.openapi import fields_of
+
+
+def form(
+    heading: str,
+    operations: Sequence[Operation],
+    csrf: str,
+    fixed: Mapping[str, str],
+    given: Callable[[str], str],
+) -> Tag:
+    """A section with a form.
+
+    :param operations: what its buttons do; all take the same.
+    :param fixed: the values that people do not fill in.
+    :param given: what somebody has filled in before, by the name of the field.
+    """
+    first = operations[0]
+    where = first.name
+    fields, required = fields_of(first)
+    labels = [
+        _label(name, schema, name in required, given(name))
+        for name, schema in fields.items()
+        if name not in fixed
+    ]
+    # Of several buttons, the one that is pressed says what to do.
+    is_choice = len(operations) > 1
+    help_text = "" if is_choice else tags.p(first.help)
+    buttons = [
+        tags.button(
+            each.form.button if each.form else each.name,
+            **({"name": "do", "value": each.name} if is_choice else {}),
+            **({"class": "careful"} if each.final else {}),
+        )
+        for each in operations
+    ]
+    return tags.section(
+        tags.h2(heading, id=where),
+        help_text,
+        tags.form(
+            *hidden({"csrf": csrf, **({} if is_choice else {"do": where}), **fixed}),
+            *labels,
+            tags.div(*buttons, class_="actions"),
+            action=first.form.page if first.form else "",
+            method="post",
+            **{"aria-labelledby": where},
+        ),
+    )
+
+
+def asked_by(operation: Operation, given: Callable[[str], str]) -> Asked:
+    """What a form asks of an operation.
+
+    :param given: what somebody has filled in, by the name of the field.
+    :raises Unadministrable: a field cannot be used; says which, and the rule.
+    """
+    fields, required = fields_of(operation)
+    values = {
+        name: _value(schema, text)
+        for name, schema in fields.items()
+        if (text := given(name)) or name in required
+    }
+    try:
+        asked: Asked = msgspec.convert(values, operation.asks, strict=False)
+    except msgspec.ValidationError as error:
+        found = re.search(r"\$\.(\w+)", str(error))
+        schema = fields[found[1]] if found else {}
+        label = schema.get("title") or (found[1] if found else "form")
+        raise Unadministrable(
+            f"the field {label!r} cannot be used: {str(error).partition(' - at')[0]}. "
+            f"{schema.get('description', '')}".replace("`", "").strip()
+        ) from None
+    return asked
+
+
+def _value(schema: Mapping[str, Any], text: str) -> str | datetime:
+    """What somebody has filled in; browsers send times without seconds and without a zone."""
+    if "anyOf" in schema:
+        with suppress(ValueError):
+            return datetime.fromisoformat(text.strip())
+    return text
+
+
+def objects(operation: Operation) -> Iterator[tuple[str, str]]:
+    """The names and labels of the fields that say what an operation is about."""
+    labels = {"id": "Subscription", "url": "Address", "to": "New address"}
+    return ((name, labels[name]) for name in fields_of(operation)[0] if name in labels)
+
+
+def _label(name: str, schema: Mapping[str, Any], required: bool, value: str) -> Tag:
+    """A field with its label and its rule."""
+    more = {"required": "required"} if required else {}
+    field: Tag
+    if "enum" in schema:
+        field = tags.select(
+            *(
+                tags.option(word, **({"selected": "selected"} if word == value else {}))
+                for word in schema["enum"]
+            ),
+            name=name,
+        )
+    elif "anyOf" in schema:
+        field = tags.input(name=name, value=value, type="datetime-local", **more)
+    else:
+        length = str(schema["maxLength"])
+        field = tags.input(name=name, value=value, maxlength=length, **more)
+    rule = str(schema.get("description", "")).replace("`", "")
+    return tags.label(f"{schema.get('title', name)} ", field, " ", tags.small(rule))
