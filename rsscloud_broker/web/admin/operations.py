@@ -15,7 +15,7 @@ from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.interfaces import IAdministration
 from rsscloud_broker.model.administration import SubscriptionFilter
 from rsscloud_broker.web.admin import shapes
-from rsscloud_broker.web.admin.api_operation import OperationForm, Operation, operation
+from rsscloud_broker.web.admin.api_operation import Operation, OperationForm, operation
 from rsscloud_broker.web.admin.asked import (
     Announce,
     BlockPage,
