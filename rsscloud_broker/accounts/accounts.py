@@ -71,6 +71,8 @@ class Accounts:
     :param take_source: takes a token from the bucket of a source; returns 0, or the seconds to
         wait: see ``core.rate_limits.RateLimit.take``.
     :param take_name: the same for the name of an account, or for one browser of an account.
+    :param other_checkers: whether checkers of others know passwords too, so that an account without
+        a stored password may have one all the same.
     """
 
     log = Logger()
@@ -84,6 +86,8 @@ class Accounts:
         options: AccountOptions,
         take_source: Callable[[str], int],
         take_name: Callable[[str], int],
+        *,
+        other_checkers: bool = False,
     ) -> None:
         self._store = store
         self._portal = portal
@@ -92,6 +96,7 @@ class Accounts:
         self._options = options
         self._take_source = take_source
         self._take_name = take_name
+        self._other_checkers = other_checkers
         self._checked_passwords = CheckedPasswords(options, clock)
 
     # callers
@@ -271,16 +276,20 @@ class Accounts:
         name = caller.name
         check_password(new, name, self._options.min_password)
         stored = await self._store.stored_password(name)
-        if stored is None or not stored.hash:
+        if stored is None or (not stored.hash and self._other_checkers):
             raise InvalidAccount(
                 "the password of this account is not kept here; change it where it is kept"
             )
         keep = caller.session.id if caller.session else 0
         self._limit_in_session(caller, source)
-        if not await self._passwords.check(name, old):
+        if stored.hash and not await self._passwords.check(name, old):
             raise SignInFailed
         await self._store.set_password(name, await self._passwords.hash(new), keep)
         self.log.info("{name} has changed the password.", name=name)
+
+    async def lacks_password(self, caller: Caller) -> bool:
+        stored = await self._store.stored_password(caller.name)
+        return stored is not None and not stored.hash and not self._other_checkers
 
     def scopes_for(self, caller: Caller) -> Mapping[str, str]:
         allowed = _scopes_of(caller.account)
@@ -304,6 +313,10 @@ class Accounts:
         name = check_token(name, scopes, days, is_admin=account.is_admin)
         if withheld := sorted(set(scopes) - self.scopes_for(caller).keys()):
             raise InvalidAccount(f"tokens of this account cannot have the scope {withheld[0]!r}")
+        if await self.lacks_password(caller):
+            raise InvalidAccount(
+                "a token needs your password, and you have none yet: set one first"
+            )
         self._limit_in_session(caller, source)
         try:
             found = await self._account_of(account.name, password)

@@ -16,7 +16,14 @@ from twisted.logger import ILogObserver
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker import __version__
-from rsscloud_broker.accounts import AccountRealm, Accounts, AnyOf, Hasher, Passwords
+from rsscloud_broker.accounts import (
+    AccountRealm,
+    Accounts,
+    AnyOf,
+    Hasher,
+    PasswordChecker,
+    Passwords,
+)
 from rsscloud_broker.composition.apps import tables_of, tables_of_feeds
 from rsscloud_broker.composition.part import part
 from rsscloud_broker.config import Config
@@ -303,6 +310,7 @@ class Foundation:
             options,
             self.rate_limit(options.attempts_per_source, options.attempts_burst),
             self.rate_limit(options.attempts_per_name, options.attempts_burst),
+            other_checkers=not all(isinstance(each, PasswordChecker) for each in self.checkers),
         )
 
     @part

@@ -248,9 +248,16 @@ class IAccounts(Interface):
     def change_password(caller: Caller, old: str, new: str, source: str) -> Awaitable[None]:
         """Change the password of a caller's account, and end its other sessions.
 
+        :param old: the present password; it does not matter if the account lacks one.
         :raises SignInFailed: the old password is wrong.
         :raises InvalidAccount: the new password cannot be used.
         :raises TooMany: as for ``sign_in``.
+        """
+
+    def lacks_password(caller: Caller) -> Awaitable[bool]:
+        """Whether a caller's account has no password yet, and may get one here.
+
+        Somebody who signs in by a link may have none.
         """
 
     def scopes_for(caller: Caller) -> Mapping[str, str]:

@@ -27,7 +27,7 @@ NO_STORE: Final = {"cache-control": "no-store"}
 #: What the page says after something was done, by the word in the address to which it leads.
 _DONE: Final = {
     "session": "The session has ended.",
-    "password": "Your password has changed, and all your other sessions have ended.",
+    "password": "Your new password is set, and all your other sessions have ended.",
     "token": "The token has been removed: programs that have it get no access with it any more.",
 }
 
@@ -130,6 +130,7 @@ class AccountPage:
         sessions = await self._accounts.sessions(caller)
         tokens = await self._accounts.tokens(caller)
         scopes = self._accounts.scopes_for(caller)
+        lacks_password = await self._accounts.lacks_password(caller)
         page = await self._pages.render(
             "Your account",
             "account.html",
@@ -144,6 +145,8 @@ class AccountPage:
             sessions=[_session(each, caller) for each in sessions],
             tokens=[_token(each, caller) for each in tokens] or tags.li("There is none yet."),
             scopes=[_scope(*each) for each in scopes.items()],
+            has_password="" if lacks_password else "yes",
+            lacks_password="yes" if lacks_password else "",
         )
         return Answer(page, status=status if problem else 200, headers=NO_STORE)
 

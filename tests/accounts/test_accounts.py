@@ -330,9 +330,24 @@ class PasswordTests(AccountsTestCase):
         error = self.error(self.change(caller, new="short"), InvalidAccount)
         self.assertIn("at least 10 characters", str(error))
 
+    def test_first_password(self) -> None:
+        """Somebody who signed in by a link has no password, and sets one without an old one."""
+        caller = self.sign_in().caller
+        self.assertFalse(self.result(self.accounts.lacks_password(caller)))
+        self.successResultOf(self.house.store.rehash("dave", self.stored(), ""))
+        self.assertTrue(self.result(self.accounts.lacks_password(caller)))
+        add = self.accounts.add_token(caller, "x", {"publish"}, None, "", HOME)
+        self.assertIn("set one first", str(self.error(add, InvalidAccount)))
+        self.error(self.change(caller, old="", new="short"), InvalidAccount)
+        self.result(self.change(caller, old=""))
+        self.sign_in(password=self.NEW)
+        self.error(self.change(caller, old="", new="one more horse"), SignInFailed)
+
     def test_password_that_is_kept_elsewhere(self) -> None:
+        self.accounts._other_checkers = True
         caller = self.sign_in().caller
         self.successResultOf(self.house.store.rehash("dave", self.stored(), ""))
+        self.assertFalse(self.result(self.accounts.lacks_password(caller)))
         error = self.error(self.change(caller), InvalidAccount)
         self.assertIn("is not kept here", str(error))
 

@@ -125,7 +125,7 @@ class SigningInTests(BrowserTestCase):
         self.assert_fits(tab, "a token")
         fields = {"old": PASSWORD, "new": "another horse", "again": "another horse"}
         self.submit(tab, "form[aria-labelledby=password]", fields)
-        expect(tab.get_by_role("status")).to_contain_text("Your password has changed")
+        expect(tab.get_by_role("status")).to_contain_text("Your new password is set")
 
         # A page of another site sends the form to sign out: SameSite keeps the cookie back.
         forged = f"<form method=post action={broker.url}/signout><button></button></form>"

@@ -53,6 +53,19 @@ class AccountPageTests(SynchronousTestCase):
         self.browser.get("/account")
         self.assertEqual(len(self.rows("tokens")), 1)
 
+    def test_first_password(self) -> None:
+        store = self.site.store
+        stored = self.successResultOf(store.stored_password("dave"))
+        assert stored is not None
+        self.successResultOf(store.rehash("dave", stored.hash, ""))
+        self.browser.get("/account")
+        self.assertEqual(self.browser.page.xpath("//input[@name='old' or @name='scope']"), [])
+        self.assertIn("You have none yet", self.browser.said("//main"))
+        answer = self.browser.send("Set the password", new=NEW, again=NEW)
+        self.assertIn("new password is set", self.followed(answer))
+        self.assertEqual(len(self.browser.page.xpath("//input[@name='old']")), 1)
+        self.assertEqual(Browser(self.site).sign_in("dave", NEW).status, 303)
+
     def rows(self, heading: str) -> list[str]:
         """The items of the list after a heading."""
         items = self.browser.page.xpath(f"//h2[@id='{heading}']/following-sibling::ul[1]/li")
@@ -106,7 +119,7 @@ class AccountPageTests(SynchronousTestCase):
 
     def test_password(self) -> None:
         other = self.signed_in()
-        self.assertIn("Your password has changed", self.followed(self.change()))
+        self.assertIn("Your new password is set", self.followed(self.change()))
         self.assertEqual(other.get("/account").status, 303)
         self.assertEqual(Browser(self.site).sign_in().status, 403)
         self.assertEqual(Browser(self.site).sign_in(password=NEW).status, 303)
