@@ -1,4 +1,4 @@
-"""The navigation of the pages: links to what people can do at this broker.
+"""The navigation of the pages: what people can do at this broker, under a few headings.
 
 A page is in the navigation if there is a route to it.
 """
@@ -10,24 +10,38 @@ from typing import Final
 
 from twisted.web.template import Tag, tags
 
-#: The pages, in the order of the navigation: the path, and the text of the link.
-PLACES: Final = (
-    ("/write", "Write"),
-    ("/river", "River"),
-    ("/feeds", "Feeds"),
-    ("/people", "People"),
-    ("/pingSiteForm", "Ping"),
-    ("/rssCloud", "rssCloud"),
-    ("/websub", "WebSub"),
-    ("/topic", "Topics"),
-    ("/changes", "Changes"),
-    ("/log", "Log"),
-    ("/stats", "Statistics"),
-    ("/doctor", "Doctor"),
-    ("/test", "Test feed"),
-    ("/docs", "Help"),
-    ("/signin", "Sign in"),
+#: The headings in their order, each with the paths of its pages and the texts of the links.  A
+#: heading with one page is a link; the others are menus.
+HEADINGS: Final = (
+    ("Write", (("/write", "Write"),)),
+    ("River", (("/river", "River"),)),
+    (
+        "Publish",
+        (
+            ("/pingSiteForm", "Ping"),
+            ("/rssCloud", "rssCloud"),
+            ("/websub", "WebSub"),
+            ("/feeds", "Hosted feeds"),
+            ("/test", "Test feed"),
+            ("/doctor", "Check a feed"),
+        ),
+    ),
+    (
+        "Watch",
+        (
+            ("/changes", "Changes"),
+            ("/topic", "Topics"),
+            ("/log", "Log"),
+            ("/stats", "Statistics"),
+        ),
+    ),
+    ("People", (("/people", "People"),)),
+    ("Help", (("/docs", "Help"),)),
+    ("Sign in", (("/signin", "Sign in"),)),
 )
+
+#: The paths of all pages of the navigation.
+PLACES: Final = tuple(path for _, places in HEADINGS for path, _ in places)
 
 #: Those that only people who have signed in can use, and those that only others need.
 FOR_MEMBERS: Final = frozenset({"/feeds", "/river", "/write"})
@@ -39,9 +53,24 @@ def navigation(paths: Set[str], here: str = "") -> list[Tag]:
 
     :param paths: the paths that the broker serves.
     :param here: the path of the page that the navigation is for; its link is marked as the
-        current one for screen readers (``aria-current``).
+        current one for screen readers (``aria-current``), and its heading for all.
     """
-    return [_item(path, text, path == here) for path, text in PLACES if path in paths]
+    items = []
+    for heading, places in HEADINGS:
+        links = [_item(path, text, path == here) for path, text in places if path in paths]
+        if len(places) == 1:
+            items += links
+        elif links:
+            is_here = any(path == here for path, _ in places)
+            items.append(tags.li(menu(heading, links, is_here=is_here)))
+    return items
+
+
+def menu(heading: str, items: list[Tag], *, is_here: bool = False) -> Tag:
+    """A list that opens below its heading, without a script."""
+    marked = {"class": "here"} if is_here else {}
+    # Of all menus with one name, browsers keep one open.
+    return tags.details(tags.summary(heading, **marked), tags.ul(*items), name="menu")
 
 
 def _item(path: str, text: str, is_here: bool) -> Tag:

@@ -33,7 +33,7 @@ from twisted.web.template import (
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import Caller, IAnnouncements, IPages
-from rsscloud_broker.web.navigation import FOR_MEMBERS, FOR_STRANGERS, navigation
+from rsscloud_broker.web.navigation import FOR_MEMBERS, FOR_STRANGERS, menu, navigation
 
 _TEMPLATES = FilePath(__file__).parent()
 
@@ -116,13 +116,13 @@ def linked(url: str, *text: Flattenable) -> Tag:
 
 
 def _viewer(caller: Caller, paths: Set[str]) -> Tag:
-    """Who has signed in, with a form to sign out; administrators get a link to their pages."""
+    """A menu with the name of who has signed in; administrators get a link to their pages."""
     has_console = caller.is_admin and "/admin" in paths
-    console = tags.a("Administration", href="/admin") if has_console else ""
+    console = [tags.li(tags.a("Administration", href="/admin"))] if has_console else []
     token = tags.input(type="hidden", name="csrf", value=caller.csrf)
     sign_out = tags.form(token, tags.button("Sign out"), action="/signout", method="post")
-    name = tags.span("Signed in as ", tags.a(caller.name, href="/account"))
-    return tags.div(name, console, sign_out, class_="viewer")
+    account = tags.li(tags.a("Your account", href="/account"))
+    return tags.div(menu(caller.name, [account, *console, tags.li(sign_out)]), class_="viewer")
 
 
 @implementer(IPages)

@@ -90,7 +90,7 @@ _OTHERS = (
 )
 
 PAGES = (
-    *(PageOfBroker(path[1:], path, is_private=path in FOR_MEMBERS) for path, _ in PLACES),
+    *(PageOfBroker(path[1:], path, is_private=path in FOR_MEMBERS) for path in PLACES),
     *_OTHERS,
 )
 

@@ -132,4 +132,4 @@ class Browser:
 
     def viewer(self) -> str:
         """Who has signed in, as the frame of the page says."""
-        return str(self.page.xpath("string(//header//a[@href='/account'])"))
+        return str(self.page.xpath("string(//header//details[.//a[@href='/account']]/summary)"))

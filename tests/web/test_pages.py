@@ -96,9 +96,14 @@ class PagesTests(SynchronousTestCase):
         pages = PageRenderer(lambda: {"/", "/pingSiteForm", "/docs", "/log", "/no_page"})
         for here, current in (("/docs", ["/docs"]), ("", []), ("/elsewhere", [])):
             page = self.parsed(pages.render("t", "error.html", heading="h", message="m", here=here))
-            links = page.xpath("//header/nav/ul/li/a/@href")
+            links = page.xpath("//header/nav//a/@href")
             self.assertEqual(links, ["/pingSiteForm", "/log", "/docs"])
+            self.assertEqual(
+                page.xpath("//header/nav/ul/li/details/summary/text()"), ["Publish", "Watch"]
+            )
             self.assertEqual(page.xpath("//a[@aria-current='page']/@href"), current)
+        page = self.parsed(pages.render("t", "error.html", heading="h", message="m", here="/log"))
+        self.assertEqual(page.xpath("//summary[@class='here']/text()"), ["Watch"])
         nothing = self.parsed(PageRenderer().render("t", "error.html", heading="h", message="m"))
         self.assertEqual(nothing.xpath("//nav"), [])
         self.assertEqual(nothing.xpath("//header//a | //footer//a"), [])
@@ -113,7 +118,7 @@ class PagesTests(SynchronousTestCase):
             (frozenset({"event_log"}), {}),
         ):
             house = House(self, doors=doors, options=options)
-            paths = {path for path, _ in PLACES} | {"/"}
+            paths = {*PLACES, "/"}
             served = {path for path in paths if house.get(path).status == 200}
             for path in served:
                 page: Any = html.document_fromstring(house.get(path).text)
@@ -294,7 +299,7 @@ class ViewerTests(SynchronousTestCase):
     def test_who_has_signed_in(self) -> None:
         for path, answer in self.pages(EverybodySignedIn()).items():
             page: Any = html.document_fromstring(answer.text)
-            self.assertEqual(page.xpath("string(//header//a[@href='/account'])"), "dave", path)
+            self.assertEqual(page.xpath("string(//header/div/details/summary)"), "dave", path)
             self.assertEqual(page.xpath("//nav//a[@href='/signin']"), [], path)
             self.assertEqual(answer.headers["cache-control"], "no-store", path)
 
