@@ -7,8 +7,10 @@ Each start prints a new link, which works once, in a browser on this machine: se
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from twisted.application.service import Service
@@ -99,8 +101,20 @@ def invitation(link: str, name: str) -> str:
     return (
         f"\nSign in as {name} with this link, in a browser on this machine:\n\n    {link}\n\n"
         f"It works once, within {LINK_LIFE // 60} minutes.  To get another one: "
-        f"rsscloud-broker account link {name}\n\n"
+        f"{command()} account link {name}\n\n"
     )
+
+
+def command() -> str:
+    """How to call ``rsscloud-broker`` in this directory, for people to paste.
+
+    A virtual environment that is not active, as that of ``make run``, is not on the path.
+    """
+    beside = Path(sys.executable).with_name("rsscloud-broker")
+    if shutil.which(beside.name) or not beside.exists():
+        return beside.name
+    here = Path.cwd()
+    return str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
 
 
 def write_to_terminal(text: str) -> bool:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 from attrs import evolve
@@ -18,7 +19,7 @@ from rsscloud_broker.accounts import check_name, digest_of
 from rsscloud_broker.composition.server import Server
 from rsscloud_broker.config import Config
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.runtime.local_sign_in import LINK_LIFE, NAME, LocalSignIn
+from rsscloud_broker.runtime.local_sign_in import LINK_LIFE, NAME, LocalSignIn, command
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.memory import memory_accounts
 from tests.terminals import open_terminal
@@ -65,6 +66,20 @@ class LocalSignInTests(SynchronousTestCase):
         stored = self.successResultOf(self.store.stored_password(NAME))
         self.assertEqual(stored.hash, "")
         self.assertIn(f"account link {NAME}", self.said[0])
+
+    def test_the_command_can_be_pasted(self) -> None:
+        """Unless it is on the path, it is named by where it is."""
+        directory = Path(self.mktemp()).absolute() / ".venv" / "bin"
+        directory.mkdir(parents=True)
+        script = directory / "rsscloud-broker"
+        script.touch(0o755)
+        self.patch(sys, "executable", str(directory / "python3"))
+        self.patch(os, "environ", {**os.environ, "PATH": "/nowhere"})
+        self.assertEqual(command(), str(script.relative_to(Path.cwd())))
+        self.patch(os, "environ", {**os.environ, "PATH": str(directory)})
+        self.assertEqual(command(), "rsscloud-broker")
+        script.unlink()
+        self.assertEqual(command(), "rsscloud-broker")
 
     def test_each_start_prints_another_link(self) -> None:
         self.start()
