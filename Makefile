@@ -38,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 run: $(VENV)/run-ready
 	@echo "Starting a broker.  It says below at which address to look (http://localhost:5337/,"
 	@echo "unless ARGS says otherwise) when it is up, and prints a link to sign in; Ctrl-C ends it."
-	@trap : INT; $(BIN)/twistd -n --pidfile= rsscloud-broker --local $(ARGS); \
+	@trap : INT; $(BIN)/rsscloud-broker serve --local $(ARGS); \
 	    status=$$?; test $$status -eq 130 || exit $$status
 
 # The tests look at the built documentation.  While they run, so do the linters, which are heard

@@ -59,7 +59,7 @@ def tour() -> list[str]:
 def run_recipe() -> list[str]:
     """The command that ``make run`` ends with."""
     makefile = (TOP / "Makefile").read_text(encoding="utf-8")
-    found = re.search(r"(?m)\$\(BIN\)/(twistd .*) \$\(ARGS\);", makefile)
+    found = re.search(r"(?m)\$\(BIN\)/(rsscloud-broker serve .*) \$\(ARGS\);", makefile)
     assert found is not None, "the Makefile has no recipe for run"
     command, *arguments = found[1].split()
     return [str(BIN / command), *arguments]

@@ -1,7 +1,8 @@
-"""The ``rsscloud-broker`` command, with which people talk to a broker and look after one.
+"""The ``rsscloud-broker`` command, with which people start a broker, talk to one and look after it.
 
 It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the work.
 
+``serve``       starts a broker: serve
 ``talking``     talks to any broker: ping, publish, listen, feed-state, resourcesync
 ``following``   follows a Simplefeed: follow
 ``tending``     looks after a broker: export, import, nodes, sweep, topic
@@ -68,6 +69,7 @@ COMMANDS = {
         "talking:resourcesync",
         "Tell a hub what has changed in a ResourceSync source.",
     ),
+    "serve": ("serve:serve", "Start a broker in the foreground; Ctrl-C ends it."),
     "sweep": (
         "tending:sweep",
         "Drop expired and failing subscriptions and unused topics, as the broker does each hour.",
@@ -93,6 +95,14 @@ class LazyGroup(click.Group):
         assert isinstance(found, click.Command)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command.  No other one is suggested: it might be one that changes data."""
+        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            ctx.fail(f"There is no command {args[0]!r}.")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any."""
         click.Group(commands=self.commands).format_commands(ctx, formatter)
@@ -105,7 +115,4 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, prog_name="rsscloud-broker")
 def main() -> None:
-    """Talk to a broker, and look after one.
-
-    To start the broker itself: twistd -n rsscloud-broker
-    """
+    """Start a broker, talk to one, and look after it."""

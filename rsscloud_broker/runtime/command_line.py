@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from functools import partial
 from typing import Any, ClassVar
 
 from twisted.python import usage
 
+from rsscloud_broker import __version__
 from rsscloud_broker import config as configuration
 from rsscloud_broker.config import Config
 from rsscloud_broker.runtime.plugin_discovery import Makers, bundled, faults
@@ -41,6 +43,11 @@ class Options(usage.Options):
         self["listen"].append(endpoint)
 
     opt_l = opt_listen
+
+    def opt_version(self) -> None:
+        """Print the version of the broker."""
+        sys.stdout.write(f"rsscloud-broker {__version__}\n")
+        raise SystemExit(0)
 
     def configuration(self, makers: Makers | None = None) -> Config:
         """The configuration: the file, overridden by the command line.

@@ -42,7 +42,11 @@ class GroupTests(CommandTests):
         )
 
     def test_a_command_that_is_nearly_right(self) -> None:
-        self.assertIn("No such command 'pinf'.", self.run_command("pinf").stderr)
+        """No other one is suggested: ``sweep`` drops subscriptions."""
+        for wrong in ("pinf", "sweeep", "imprt"):
+            told = self.run_command(wrong).stderr
+            self.assertIn(f"There is no command '{wrong}'.", told)
+            self.assertNotIn("Did you mean", told)
 
     def test_only_what_is_needed_is_imported(self) -> None:
         for arguments, imported in (

@@ -1,0 +1,97 @@
+"""The command that starts a broker, beside ``twistd rsscloud-broker``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from twisted.scripts import twistd
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker import __version__
+from rsscloud_broker.commands.serve import serve
+from rsscloud_broker.runtime.command_line import Options
+from tests.commands.cases import CommandTests
+from tests.e2e.fixture import TIMEOUT, request, until
+from tests.processes import free_port
+
+
+class ServeOptionsTests(CommandTests):
+    def setUp(self) -> None:
+        super().setUp()
+        self.started: list[Options] = []
+        self.patch(twistd, "runApp", lambda options: self.started.append(options.subOptions))
+
+    def test_the_options_of_twistd(self) -> None:
+        self.output_of(
+            "serve",
+            *("--local", "--config", "b.toml", "-d", "place", "--couriers", "2"),
+            *("-l", "tcp:1", "--listen", "tcp:2", "--public-url", "https://broker.example"),
+        )
+        (options,) = self.started
+        self.assertEqual(
+            dict(options),
+            {
+                "local": 1,
+                "config": os.path.abspath("b.toml"),
+                "data": "place",
+                "couriers": "2",
+                "listen": ["tcp:1", "tcp:2"],
+                "public-url": "https://broker.example",
+            },
+        )
+
+    def test_each_option_is_explained(self) -> None:
+        text = self.output_of("serve", "--help")
+        for name in Options():
+            self.assertIn(f"--{name}", text)
+        self.assertTrue(all(getattr(each, "help", "") for each in serve.params))
+
+    def test_wrong_options(self) -> None:
+        self.assertEqual(self.run_command("serve", "--lokal").exit_code, 2)
+        self.assertEqual(self.run_command("serve", "file").exit_code, 2)
+        self.assertEqual(self.started, [])
+
+
+class ServeTests(SynchronousTestCase):
+    def test_a_broker_from_an_empty_directory(self) -> None:
+        directory = Path(self.mktemp())
+        directory.mkdir()
+        port = free_port()
+        listen = f"tcp:{port}:interface=127.0.0.1"
+        script = Path(sys.executable).with_name("rsscloud-broker")
+        command = [str(script), "serve", "--local"]
+        with (directory / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, "--listen", listen], cwd=directory, stdout=log, stderr=log
+            )
+        try:
+            until(lambda: _answers(port) or process.poll() is not None, "the broker to answer")
+            log_file = directory / "log"
+            until(lambda: "Sign in as myself" in log_file.read_text(), "a link to sign in")
+            self.assertEqual(request(f"http://127.0.0.1:{port}/").status, 200)
+            self.assertTrue((directory / "rsscloud-broker-data").is_dir())
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(TIMEOUT)
+
+
+def _answers(port: int) -> bool:
+    try:
+        return request(f"http://127.0.0.1:{port}/").status == 200
+    except OSError:
+        return False
+
+
+class VersionTests(CommandTests):
+    def test_version(self) -> None:
+        options: Any = twistd.ServerOptions()  # type: ignore[attr-defined]
+        said = StringIO()
+        self.patch(sys, "stdout", said)
+        self.assertRaises(SystemExit, options.parseOptions, ["rsscloud-broker", "--version"])
+        self.assertEqual(said.getvalue(), f"rsscloud-broker {__version__}\n")
