@@ -526,6 +526,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         "The option of how far changes.xml reaches back does nothing.",
     ),
     Mutation(
+        "sinks/change_list.py",
+        "        until = self.period_began()\n",
+        "        until = self._parts.clock.wall_seconds()\n",
+        "sinks.test_change_list",
+        "Each node makes other change lists, with other ETags.",
+    ),
+    Mutation(
         "sinks/archive.py",
         "if archived is None or archived < records:",
         "if archived is None:",

@@ -94,8 +94,11 @@ class IStore(
         :param before: the last ping of the previous call, to go on after it; None at first.
         """
 
-    def count_pings() -> Awaitable[int]:
-        """The number of pings ever recorded, including those pruned since."""
+    def count_pings(until: float = ...) -> Awaitable[int]:
+        """The number of pings ever recorded, including those pruned since.
+
+        :param until: those that were received at this time or later are not counted.
+        """
 
     def ping_hours(since: float, until: float) -> Awaitable[dict[int, int]]:
         """The number of pings in each hour that has any; the keys are hours since the epoch.

@@ -25,8 +25,14 @@ from zope.interface import implementer
 
 from rsscloud_broker.events import Event, PingsTakenIn
 from rsscloud_broker.interfaces import IEventSink, SinkParts
-from rsscloud_broker.sinks.documents import name_of, records_stored
-from rsscloud_broker.sinks.files import publish_change_list, records_in
+from rsscloud_broker.sinks.documents import (
+    drafted,
+    name_of,
+    publish_draft,
+    records_stored,
+    tell_published,
+)
+from rsscloud_broker.sinks.files import records_in, write_change_list
 from rsscloud_broker.util.clock import OnOneNode
 from rsscloud_broker.wire.change_list import Unit, archive_path
 from rsscloud_broker.wire.units import HOUR
@@ -121,15 +127,23 @@ class ArchiveSink(OnOneNode):
             if archived is None:
                 archived = await parts.in_thread(records_in, target)
             if archived is None or archived < records:
-                await publish_change_list(
-                    parts,
-                    target,
-                    hour * HOUR,
-                    (hour + 1) * HOUR,
-                    unit=self._options.unit,
-                    job=self.name,
-                    only_if_more=True,
-                )
+                await self._make(hour, target)
+
+    async def _make(self, hour: int, target: FilePath[str]) -> None:
+        parts = self._parts
+        async with drafted(parts, target) as draft:
+            listed = await write_change_list(
+                parts,
+                draft,
+                hour * HOUR,
+                (hour + 1) * HOUR,
+                unit=self._options.unit,
+                count=parts.store.count_pings,
+            )
+            await publish_draft(
+                parts, draft, target, job=self.name, records=listed, only_if_more=True
+            )
+        tell_published(parts, target)
 
     def _target(self, hour: int) -> FilePath[str]:
         return self._parts.public_directory.descendant(archive_path(hour))

@@ -9,7 +9,8 @@ On SQLite there are no other nodes, and nothing is stored: the file on the disk 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from twisted.python.filepath import FilePath
@@ -62,31 +63,23 @@ async def publish_document(
     parts: SinkParts, target: FilePath[str], content: bytes, *, job: str
 ) -> None:
     """Put a small file in its place, as ``publish_draft`` does."""
-    await publish_filled(parts, target, lambda draft: draft.write(content), job=job)
+    async with drafted(parts, target) as draft:
+        await parts.in_thread(draft.write, content)
+        await publish_draft(parts, draft, target, job=job)
 
 
-async def publish_filled(
-    parts: SinkParts,
-    target: FilePath[str],
-    fill: Callable[[Draft], object],
-    *,
-    job: str,
-    records: int = 0,
-    only_if_more: bool = False,
-    unfinished: str = PART_NAME,
-) -> None:
-    """Put a file in its place that a function writes at once, as ``publish_draft`` does.
+@asynccontextmanager
+async def drafted(
+    parts: SinkParts, target: FilePath[str], unfinished: str = PART_NAME
+) -> AsyncIterator[Draft]:
+    """A draft of a file, which has begun; it is discarded if it cannot be published.
 
-    :param fill: writes the content, in a thread.
     :param unfinished: see ``Draft``.
     """
     draft = Draft(target, unfinished)
     try:
         await parts.in_thread(draft.begin)
-        await parts.in_thread(fill, draft)
-        await publish_draft(
-            parts, draft, target, job=job, records=records, only_if_more=only_if_more
-        )
+        yield draft
     except Exception:
         await parts.in_thread(draft.discard)
         raise

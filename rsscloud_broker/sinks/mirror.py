@@ -30,7 +30,7 @@ from rsscloud_broker.errors import ClaimLost, Unavailable
 from rsscloud_broker.events import Event, FileCopied, WorkHinted
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model.shared import SharedDocument
-from rsscloud_broker.sinks.documents import publish_filled
+from rsscloud_broker.sinks.documents import drafted, publish_draft
 from rsscloud_broker.sinks.files import records_in
 from rsscloud_broker.sinks.late_copies import FIRST_PAUSE, LONGEST_PAUSE, LateCopies
 from rsscloud_broker.util.atomic_files import Copy, Draft, is_version
@@ -298,17 +298,12 @@ class Mirror(Service):
         records = await in_thread(records_in, file)
         if records is None or (known is not None and known.records >= records):
             return False
-        fill = partial(_read_into, file)
         try:
-            await publish_filled(
-                self._parts,
-                file,
-                fill,
-                job="",
-                records=records,
-                only_if_more=True,
-                unfinished=_UNFINISHED,
-            )
+            async with drafted(self._parts, file, _UNFINISHED) as draft:
+                await in_thread(_read_into, file, draft)
+                await publish_draft(
+                    self._parts, draft, file, job="", records=records, only_if_more=True
+                )
         except ClaimLost:  # another node has stored as much meanwhile
             return False
         return True

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, or_, select, update
 
+from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.conflicts import insert_missing
-from rsscloud_broker.storage.schema import counter
+from rsscloud_broker.storage.schema import counter, ping
 
 #: The name of the counter for all; that of a node has its id behind it.
 _ALL = "pings"
@@ -35,11 +36,16 @@ def add(conn: Connection, more: int, node: int | None) -> None:
         conn.execute(_ADD, added)
 
 
-def count_pings(conn: Connection) -> int:
+def count_pings(conn: Connection, until: float | None = None) -> int:
     """See ``IStore.count_pings``."""
     name = counter.c.name
     ours = or_(name == _ALL, name.startswith(f"{_ALL}/", autoescape=True))
-    return int(conn.execute(select(func.sum(counter.c.value)).where(ours)).scalar() or 0)
+    ever = select(func.sum(counter.c.value)).where(ours).scalar_subquery()
+    number: ColumnElement[int] = func.coalesce(ever, 0)
+    if until is not None:  # one statement, so that no ping is committed between the two sums
+        later = select(func.count()).where(ping.c.received_at >= to_micros(until))
+        number = number - later.scalar_subquery()
+    return int(conn.execute(select(number)).scalar_one())
 
 
 def fold(conn: Connection, nodes: Iterable[int]) -> None:

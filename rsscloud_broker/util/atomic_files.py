@@ -76,10 +76,13 @@ class Draft:
             file.seek(offset)
             return file.read(size)
 
-    def publish(self) -> None:
-        """Rename both files over the old ones; seal them before, if that was not done."""
+    def publish(self, modified_at: float | None = None) -> None:
+        """Rename both files over the old ones; seal them before, if that was not done.
+
+        :param modified_at: see ``seal``.
+        """
         if not self._is_sealed:
-            self.seal()
+            self.seal(modified_at)
         _rename(self._targets, self._unfinished)
 
     def discard(self) -> None:

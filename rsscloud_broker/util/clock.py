@@ -192,6 +192,11 @@ class EachPeriod(Service):
         turn, passed = divmod(self._clock.wall_seconds() - self._after, self._period)
         return int(turn), self._period - passed
 
+    def period_began(self) -> float:
+        """The last multiple of the period for which a run was due, in seconds since the epoch."""
+        turn, _ = self._now()
+        return turn * self._period
+
     def _wait(self) -> None:
         _, left = self._now()
         self._timer = self._clock.callLater(min(left, 5.0), self._tick)

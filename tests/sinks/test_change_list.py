@@ -66,7 +66,7 @@ class ChangeListSinkTests(SynchronousTestCase):
     def test_made_at_the_top_of_each_minute(self) -> None:
         self.start()
         self.store.add(NOON + 40)
-        self.clock.advance(29)
+        self.clock.advance(30)
         self.assertEqual(ages(self.changes), [])
         self.clock.advance(1)
         self.assertEqual(ages(self.changes), ["0"])
@@ -128,7 +128,7 @@ class ChangeListSinkTests(SynchronousTestCase):
             return function(*args)
 
         sink = self.start(in_thread=in_thread)
-        self.clock.advance(30)
+        self.clock.advance(31)
         self.assertEqual(len(waiting), 1)
         stopped = sink.stopService()
         assert stopped is not None
@@ -144,7 +144,7 @@ class ChangeListSinkTests(SynchronousTestCase):
         self.store.add(NOON + 31)
         self.store.failure = Unavailable("the database is locked")
         with capturedLogs() as logs:
-            self.clock.advance(30)
+            self.clock.advance(31)
         self.assertEqual(
             [formatEvent(line) for line in logs],
             ["change_list: the database is locked; it is tried again in its next turn."],
@@ -162,10 +162,68 @@ class ChangeListSinkTests(SynchronousTestCase):
             raise OSError(28, "No space left on device")
 
         patch = self.patch(os, "fsync", full)
-        self.clock.advance(30)
+        self.clock.advance(31)
         self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
         self.assertEqual(ages(self.changes), [], "the old file is gone")
         self.assertEqual(len(self.directory.listdir()), 4, "something was left behind")
         patch.restore()
         self.clock.advance(60)
         self.assertEqual(ages(self.changes), ["1"])
+
+
+class NodesTests(SynchronousTestCase):
+    """Several nodes on one database make the same lists, whatever their clocks show."""
+
+    def setUp(self) -> None:
+        self.store = PingStore(self)
+        self.patch(self.store.store, "shares_work", lambda: True)
+        self.store.add(NOON - 10, NOON + 20)
+        self.nodes = [self.node(NOON + 30), self.node(NOON + 45)]
+
+    def node(self, at: float) -> tuple[Clock, FilePath[str]]:
+        """A node that starts at a time: its clock and its directory."""
+        clock, directory = Clock(at), FilePath(self.mktemp())
+        ChangeListSink(ChangeListOptions(), make_parts(self.store, clock, directory)).startService()
+        return clock, directory
+
+    def made(self, name: str) -> bytes:
+        """A list that all nodes have made, and as many times as each file has."""
+        found = set[tuple[bytes, bytes, int, int]]()
+        for _, directory in self.nodes:
+            file = directory.child(name)
+            twin = file.siblingExtension(".gz")
+            time, of_twin = (os.stat(each.path).st_mtime_ns for each in (file, twin))
+            found.add((file.getContent(), twin.getContent(), time, of_twin))
+        self.assertEqual(len(found), 1)
+        (content, _, time, of_twin), *_ = found
+        self.assertEqual(time, of_twin)
+        self.assertEqual(time % 60_000_000_000, 0)
+        return content
+
+    def test_nodes_that_start_in_the_same_minute(self) -> None:
+        """They make the list of the last whole minute."""
+        for name in ("changes.xml", "shortChanges.xml"):
+            content = self.made(name)
+            self.assertIn(b'updated="Tue, 29 Sep 2026 12:00:00 GMT" count="1"', content)
+            self.assertEqual(content.count(b"<weblog "), 1)
+
+    def test_a_node_that_is_behind(self) -> None:
+        """It counts no ping of the new minute, though the other one has had some of them."""
+        (first, _), (second, _) = self.nodes
+        first.advance(31)
+        self.store.add(NOON + 60, NOON + 61)
+        second.advance(17)
+        for name in ("changes.xml", "shortChanges.xml"):
+            content = self.made(name)
+            self.assertIn(b'updated="Tue, 29 Sep 2026 12:01:00 GMT" count="2"', content)
+            self.assertEqual(content.count(b"<weblog "), 2)
+
+    def test_a_ping_that_is_committed_late(self) -> None:
+        """It is in the list of the next minute, and the nodes agree again."""
+        (first, _), (second, _) = self.nodes
+        first.advance(31)
+        self.store.add(NOON + 59)
+        second.advance(16)
+        for clock in (first, second):
+            clock.advance(60)
+        self.assertEqual(self.made("changes.xml").count(b"<weblog "), 3)

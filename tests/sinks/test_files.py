@@ -14,7 +14,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Ping
 from rsscloud_broker.sinks import files
-from rsscloud_broker.sinks.files import publish_change_list, records_in
+from rsscloud_broker.sinks.documents import drafted
+from rsscloud_broker.sinks.files import records_in, write_change_list
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.util.atomic_files import Draft, publish_file
 from tests.sinks.pings import NOON, PingStore, at_once, make_parts, read_list
@@ -95,16 +96,21 @@ class PublishTests(SynchronousTestCase):
         self.target = self.directory.descendant(["2026", "list.xml"])
 
     def publish(self, in_thread: Callable[..., Any] = at_once) -> Deferred[int]:
-        return Deferred.fromCoroutine(
-            publish_change_list(
-                make_parts(self.store, Clock(), self.directory, in_thread),
-                self.target,
+        return Deferred.fromCoroutine(self.published(in_thread))
+
+    async def published(self, in_thread: Callable[..., Any]) -> int:
+        parts = make_parts(self.store, Clock(), self.directory, in_thread)
+        async with drafted(parts, self.target) as draft:
+            listed = await write_change_list(
+                parts,
+                draft,
                 NOON - 100_000,
                 NOON,
                 unit="seconds",
-                job="a job",
+                count=self.store.store.count_pings,
             )
-        )
+            await parts.in_thread(draft.publish)
+        return listed
 
     def test_newest_first_and_all_of_the_window(self) -> None:
         self.store.add(NOON - 2, NOON - 1, NOON, NOON - 100_000, NOON - 100_001)

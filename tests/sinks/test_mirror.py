@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import os
 from errno import EACCES, ENOSPC
-from operator import methodcaller
 from typing import Any, cast
 
 from attrs import evolve
@@ -20,8 +19,7 @@ from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.sinks import documents
 from rsscloud_broker.sinks import mirror as mirror_module
 from rsscloud_broker.sinks.archive import ArchiveOptions, ArchiveSink
-from rsscloud_broker.sinks.change_list import ChangeListOptions, ChangeListSink
-from rsscloud_broker.sinks.documents import publish_document, publish_draft, publish_filled
+from rsscloud_broker.sinks.documents import drafted, publish_document, publish_draft
 from rsscloud_broker.sinks.files import records_in
 from rsscloud_broker.sinks.late_copies import LONGEST_PAUSE
 from rsscloud_broker.sinks.mirror import MISSING, Mirror
@@ -291,8 +289,7 @@ class MirrorTests(SynchronousTestCase):
         def made_meanwhile(name: str, made_at: float) -> Any:
             sealed.append(name)
             if len(sealed) == 1:
-                write = methodcaller("write", closing % 4)
-                self.wait(publish_filled(self.other, file, write, job="", records=4))
+                self.wait(self.make(file, closing % 4))
             return begin(name, made_at)
 
         self.patch(self.store.store, "begin_document", made_meanwhile)
@@ -302,6 +299,12 @@ class MirrorTests(SynchronousTestCase):
         self.assertEqual(self.records(), 4)
         self.assertEqual(len(file.parent().listdir()), 2, "and nothing unfinished is left")
         self.assertEqual(self.logged("could not be stored"), [], "neither is in the other's way")
+
+    async def make(self, file: FilePath[str], content: bytes) -> None:
+        """Put an archive of four pings in its place."""
+        async with drafted(self.other, file) as draft:
+            draft.write(content)
+            await publish_draft(self.other, draft, file, job="", records=4)
 
     def test_archives_of_an_earlier_version_are_stored(self) -> None:
         """They were made on each node, and listed perhaps not the same pings."""
@@ -335,13 +338,6 @@ class MirrorTests(SynchronousTestCase):
         self.failureResultOf(Deferred.fromCoroutine(work), ClaimLost)
         self.assertEqual(self.file(self.maker, LIST).getContent(), b"old")
         self.assertEqual(len(self.maker.public_directory.listdir()), 2)
-
-    def test_change_lists(self) -> None:
-        self.store.add(NOON, NOON + 1)
-        ChangeListSink(ChangeListOptions(), self.maker).startService()
-        self.start()
-        self.same(LIST)
-        self.assertEqual(ages(self.file(self.other, LIST)), ["0", "0"])
 
     def test_archive_is_made_again_if_it_lacks_pings(self) -> None:
         """Whether this node has the file or not."""

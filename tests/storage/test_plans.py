@@ -82,6 +82,7 @@ def _operate(conn: Connection) -> None:
     pings.known_pings(conn, [(ping, 60.0)])
     pings.pings_after(conn, 0, 10)
     ping_counters.count_pings(conn)
+    ping_counters.count_pings(conn, NOW)
     checks.request_checks(conn, [checks.AskedCheck(OTHER, 1, pinged=True)], Bounds(), node)
     check_claims.claim_checks(conn, WantedChecks(10, 5, NOW + 10), node)
     checks.drop_check(conn, OTHER, NOW)

@@ -234,6 +234,14 @@ class RecordsContract(TestCase):
         self.assertEqual(len(await self.store.pings(0, 9999, None, 10)), 1)
         self.assertEqual(await self.store.count_pings(), 3)
 
+    async def test_pings_until_a_time_are_counted(self) -> None:
+        """Those that were pruned are among them."""
+        for at in (1000, 2000, 3000):
+            await self.store.add_ping(a_ping(at), 0)
+        await self.store.prune_pings(2000, 1000)
+        counts = [await self.store.count_pings(until) for until in (2000.0, 2000.000001, 4000.0)]
+        self.assertEqual(counts, [1, 2, 3])
+
     async def test_ids_of_pings_only_ascend(self) -> None:
         first = (await self.store.add_ping(a_ping(1000), 0)).ping
         await self.store.prune_pings(9999, 1000)
