@@ -95,22 +95,18 @@ class ISharedWork(IJobs):
         :returns: False if it is dropped, by these conditions or by another node.
         """
 
-    def drop_document(key: int) -> Awaitable[None]:
-        """Drop an unfinished version."""
-
-    def shared_document(name: str) -> Awaitable[SharedDocument | None]:
-        """The present version of a document."""
-
     def shared_documents(names: Collection[str]) -> Awaitable[list[SharedDocument]]:
         """The present versions of some documents, in any order; none of one that is not stored."""
 
-    def documents_after(name: str, limit: int) -> Awaitable[list[SharedDocument]]:
-        """The present versions of documents with a greater name, by name."""
-
-    def documents_since(stored_at: float) -> Awaitable[list[SharedDocument]]:
-        """The present versions that were stored after a time, by the clock of the database.
+    def documents_since(
+        stored_at: float, after: str, limit: int
+    ) -> Awaitable[list[SharedDocument]]:
+        """The present versions that were stored after a time, by name.
 
         A version may appear some seconds late, behind one that was stored after it.
+
+        :param stored_at: by the clock of the database.
+        :param after: the name of the last document of the page before; empty at first.
         """
 
     def document_part(key: int, number: int) -> Awaitable[bytes | None]:

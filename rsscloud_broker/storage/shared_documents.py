@@ -64,7 +64,7 @@ def finish_document(
 
 
 def drop_document(conn: Connection, key: int) -> None:
-    """See ``ISharedWork.drop_document``."""
+    """Drop an unfinished version."""
     conn.execute(delete(document).where(document.c.id == key, document.c.whole == false()))
 
 
@@ -73,27 +73,18 @@ def _is_unfinished(conn: Connection, key: int) -> bool:
     return conn.execute(row.with_for_update()).first() is not None
 
 
-def shared_document(conn: Connection, name: str) -> SharedDocument | None:
-    """See ``ISharedWork.shared_document``."""
-    found = _read(conn, select(document).where(document.c.name == name, _WHOLE))
-    return found[0] if found else None
-
-
 def shared_documents(conn: Connection, names: Collection[str]) -> list[SharedDocument]:
     """See ``ISharedWork.shared_documents``."""
     return _read(conn, select(document).where(document.c.name.in_(names), _WHOLE))
 
 
-def documents_after(conn: Connection, name: str, limit: int) -> list[SharedDocument]:
-    """See ``ISharedWork.documents_after``."""
-    query = select(document).where(document.c.name > name, _WHOLE).order_by(document.c.name)
-    return _read(conn, query.limit(limit))
-
-
-def documents_since(conn: Connection, stored_at: float) -> list[SharedDocument]:
+def documents_since(
+    conn: Connection, stored_at: float, after: str, limit: int
+) -> list[SharedDocument]:
     """See ``ISharedWork.documents_since``."""
-    newer = document.c.stored_at > to_micros(stored_at)
-    return _read(conn, select(document).where(newer, _WHOLE).order_by(document.c.stored_at))
+    newer = and_(document.c.stored_at > to_micros(stored_at), document.c.name > after, _WHOLE)
+    query = select(document).where(newer).order_by(document.c.name)
+    return _read(conn, query.limit(limit))
 
 
 def document_part_body(conn: Connection, key: int, number: int) -> bytes | None:

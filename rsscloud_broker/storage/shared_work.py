@@ -87,11 +87,6 @@ class SharedWork:
             return False
         return rows.finish_document(conn, key, size, records, only_if_more=only_if_more)
 
-    def drop_document(self, key: int) -> Deferred[None]:
-        return self._database.write(lambda conn: rows.drop_document(conn, key))
-
-    shared_document = reading(rows.shared_document)
     shared_documents = reading(rows.shared_documents)
-    documents_after = reading(rows.documents_after)
     documents_since = reading(rows.documents_since)
     document_part = reading(rows.document_part_body)

@@ -704,7 +704,7 @@ class JobTests(NodesTestCase):
         await one.put_document_part(key, 0, b"late")
         await self.lose(one, other)
         self.assertFalse(await one.finish_document(key, 4, 0, "a"))
-        self.assertIsNone(await other.shared_document("/changes.xml"))
+        self.assertEqual(await other.shared_documents(["/changes.xml"]), [])
 
     async def test_node_that_leaves_hands_its_jobs_back(self) -> None:
         one, other = self.stores
