@@ -639,10 +639,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A process that stood still replaces newer files for crawlers by its own.",
     ),
     Mutation(
-        "util/clock.py",
+        "util/cluster_jobs.py",
         "        if turn.elsewhere:\n            self._look_again()\n",
         "",
-        "util.test_jobs",
+        "util.test_cluster_jobs",
         "If a node dies at a job, nobody does it before the next full minute or hour.",
     ),
     Mutation(

@@ -9,13 +9,13 @@ from typing import Final
 
 from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.interfaces import IAccountStore, IClock, IJobs
-from rsscloud_broker.util.clock import OnOneNode
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 
 #: How many sessions and how many tokens one transaction deletes.
 PORTION: Final = 500
 
 
-class AccountSweeper(OnOneNode):
+class AccountSweeper(PeriodicClusterJob):
     """Deletes sessions and API tokens that nobody can use any more.
 
     A service: it runs ``sweep`` each hour, a few minutes after the sweep of subscriptions.

@@ -15,13 +15,13 @@ from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
 from rsscloud_broker.interfaces import IClock, IEventBus, IStore
 from rsscloud_broker.model.work import Swept
 from rsscloud_broker.policy.access import NOT_ALLOWED, Access
-from rsscloud_broker.util.clock import OnOneNode
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 
 #: Seconds after its last fetch until a topic without subscribers is deleted.
 IDLE_TOPIC_SECONDS = 7 * 86_400
 
 
-class Sweeper(OnOneNode):
+class Sweeper(PeriodicClusterJob):
     """Deletes subscriptions that expired or keep failing, and topics without subscribers.
 
     A service: it runs ``sweep`` at the top of each hour.

@@ -12,7 +12,7 @@ from rsscloud_broker.model.shared import JobTurn, SharedDocument
 class IJobs(Interface):
     """Has one node at a time do a job for all nodes that work on a database.
 
-    ``timing.OnOneNode`` and ``while_held.WhileHeld`` use it.  Every method raises ``Unavailable``
+    ``util.cluster_jobs`` uses it.  Every method raises ``Unavailable``
     if the database cannot be used now.
     """
 
@@ -22,15 +22,14 @@ class IJobs(Interface):
     def claim_job(name: str, now: float, period: float) -> Awaitable[JobTurn]:
         """Claim a job, if it is due and no other node has claimed it.
 
+        A node that has claimed it, and has not lost the claim, claims it again.
+
         A job whose name is new is due.
 
         :param now: the time, in seconds since the epoch.
         :param period: in how many seconds it is due again, at most: a later time in the row was set
             by a clock that was wrong, and counts as due.
         """
-
-    def holds_job(name: str) -> Awaitable[bool]:
-        """Whether this process has claimed a job, and has not lost that claim."""
 
     def finish_job(name: str, due_at: float) -> Awaitable[bool]:
         """Note that a job is done, and end the claim of this process.

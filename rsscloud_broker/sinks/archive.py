@@ -33,7 +33,7 @@ from rsscloud_broker.sinks.documents import (
     tell_published,
 )
 from rsscloud_broker.sinks.files import records_in, write_change_list
-from rsscloud_broker.util.clock import OnOneNode
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 from rsscloud_broker.wire.change_list import Unit, archive_path
 from rsscloud_broker.wire.units import HOUR
 
@@ -58,7 +58,7 @@ class ArchiveOptions:
 
 
 @implementer(IEventSink)
-class ArchiveSink(OnOneNode):
+class ArchiveSink(PeriodicClusterJob):
     """Writes the archives that are missing, and deletes old pings that are archived.
 
     It works at its start and then each minute, so an hour that could not be archived, because

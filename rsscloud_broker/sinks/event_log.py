@@ -29,7 +29,8 @@ from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.sinks.log_of_events import LOGGED, entries_of
-from rsscloud_broker.util.clock import EachPeriod, OnOneNode
+from rsscloud_broker.util.clock import EachPeriod
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 from rsscloud_broker.util.retry import StoreRetry
 
 #: Seconds for which entries are gathered, and how many are written in one operation.
@@ -73,7 +74,7 @@ class EventLogSink(EachPeriod):
         self.handles = tuple(
             kind for kind in LOGGED if options.successes or kind is not NotificationDelivered
         )
-        self._pruning = OnOneNode(
+        self._pruning = PeriodicClusterJob(
             parts.clock, 60, self._prune, parts.store, name="event_log", at_start=True
         )
         self._store = parts.store

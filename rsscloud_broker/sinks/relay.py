@@ -41,7 +41,7 @@ from rsscloud_broker.model.shared import RelayProgress
 from rsscloud_broker.sinks.relay_calls import Protocol, Sender, TargetCalls
 from rsscloud_broker.sinks.relay_foreign import LABEL, ForeignClouds
 from rsscloud_broker.sinks.relay_worker import Rules, Worker
-from rsscloud_broker.util.leader import WhileHeld
+from rsscloud_broker.util.cluster_jobs import RunOnOneNode
 from rsscloud_broker.util.retry import StoreRetry
 from rsscloud_broker.util.urls import identity
 from rsscloud_broker.wire.web_address import fault_of
@@ -109,7 +109,7 @@ class RelayOptions:
 
 
 @implementer(IEventSink)
-class RelaySink(WhileHeld):
+class RelaySink(RunOnOneNode):
     """Passes pings on to the targets, on one of the nodes."""
 
     name = "relay"

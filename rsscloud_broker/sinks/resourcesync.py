@@ -47,7 +47,7 @@ from rsscloud_broker.outbound.own_topics import (
     RESOURCESYNC_DOCUMENTS,
 )
 from rsscloud_broker.sinks.documents import publish_document, tell_published
-from rsscloud_broker.util.clock import OnOneNode
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 from rsscloud_broker.wire import links
 from rsscloud_broker.wire import resourcesync as codec
 from rsscloud_broker.wire.resourcesync import ResourceDocument, ResourceEntry
@@ -76,7 +76,7 @@ def pushed_prefixes(
 
 
 @implementer(IEventSink)
-class ResourceSyncSink(OnOneNode):
+class ResourceSyncSink(PeriodicClusterJob):
     """Keeps the source's documents up to date, and pushes a notification when they change.
 
     Work that failed, because the disk was full for instance, is tried again each minute.

@@ -37,7 +37,7 @@ def claim_job(conn: Connection, name: str, now: float, period: float, here: int)
     due_at = to_seconds(row.due_at)
     # A time that is too far away was set by a clock that was wrong.
     is_due = due_at <= now or due_at > now + period
-    claimed = is_due and row.node_id in {None, here} and _claim(conn, row, here)
+    claimed = is_due and (row.node_id == here or (row.node_id is None and _claim(conn, row, here)))
     return JobTurn(due_at, claimed, elsewhere=is_due and not claimed)
 
 
@@ -61,18 +61,13 @@ def _claim(conn: Connection, row: Row[Any], here: int) -> bool:
     same = and_(
         job.c.name == row.name,
         job.c.due_at == row.due_at,
-        job.c.node_id.is_not_distinct_from(row.node_id),
+        job.c.node_id.is_(None),
     )
     locked = select(job.c.name).where(same).with_for_update(skip_locked=True)
     if conn.execute(locked).first() is None:
         return False
     conn.execute(update(job).where(same).values(node_id=here))
     return True
-
-
-def is_held(conn: Connection, name: str, here: int | None) -> bool:
-    """See ``ISharedWork.holds_job``."""
-    return conn.execute(select(job.c.name).where(_of(name, here))).first() is not None
 
 
 def finish_job(conn: Connection, name: str, due_at: float, here: int | None) -> bool:

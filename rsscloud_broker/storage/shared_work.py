@@ -47,9 +47,6 @@ class SharedWork:
             lambda conn: jobs.claim_job(conn, name, now, period, self._registered(conn))
         )
 
-    def holds_job(self, name: str) -> Deferred[bool]:
-        return self._database.read(lambda conn: jobs.is_held(conn, name, self._node))
-
     def finish_job(self, name: str, due_at: float) -> Deferred[bool]:
         return self._database.write(lambda conn: jobs.finish_job(conn, name, due_at, self._node))
 

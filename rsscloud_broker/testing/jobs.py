@@ -26,9 +26,6 @@ class FakeJobs:
     async def claim_job(self, name: str, now: float, period: float) -> JobTurn:
         return JobTurn(now, claimed=True, elsewhere=False)
 
-    async def holds_job(self, name: str) -> bool:
-        return True
-
     async def finish_job(self, name: str, due_at: float) -> bool:
         return True
 

@@ -1,8 +1,7 @@
 """The clocks of the process, jobs that are repeated, and a watch of the wall clock.
 
-Several nodes may work on one database.  ``EachPeriod`` runs a job on each of them, ``OnOneNode``
-on one.  ``while_held`` has what runs a service on one node for as long as that node lives.
-``endless_call`` repeats a job that is no service.
+Several nodes may work on one database.  ``EachPeriod`` runs a job on each of them; ``cluster_jobs``
+has what runs one on one of them.  ``endless_call`` repeats a job that is no service.
 
 The reactor's timers use a monotonic clock (``use_monotonic_timers``), since somebody may set the
 wall clock: if it is set back two hours, a timer of one minute would fire two hours late.  Times
@@ -20,7 +19,6 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from inspect import isawaitable
-from math import inf
 from typing import Any
 
 from twisted.application.service import Service
@@ -30,17 +28,14 @@ from twisted.internet.task import LoopingCall, deferLater
 from twisted.logger import Logger
 from zope.interface import implementer
 
-from rsscloud_broker.errors import ClaimLost, Unavailable
-from rsscloud_broker.interfaces import IClock, IJobs
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.interfaces import IClock
 
 _log = Logger()
 
 #: Seconds between two portions of long work, at least.  What they write until the next second must
 #: be little enough for SQLite's checkpoint.
 LEAST_PAUSE = 0.05
-
-#: Seconds until a node looks again at a job that another node is at.
-ELSEWHERE = 1.0
 
 
 @implementer(IClock)
@@ -110,9 +105,10 @@ def endless_call(clock: IReactorTime, job: Callable[[], object], what: str) -> L
 class EachPeriod(Service):
     """A service that calls a job at every multiple of a period: each full minute or hour.
 
-    If a run fails, the failure is logged, and the next run comes all the same.  If a run takes
-    longer than the period, the runs that it overlaps are skipped.  If the wall clock is set to
-    another period, a run follows within five seconds.
+    If a run fails, the failure is logged, and the next run comes all the same.  If the store cannot
+    be used for several runs, that is logged once.  If a run takes longer than the period, the runs
+    that it overlaps are skipped.  If the wall clock is set to another period, a run follows within
+    five seconds.
 
     :param period: seconds; runs fall on multiples of it since the epoch.
     :param job: an async function, called without arguments.
@@ -143,7 +139,7 @@ class EachPeriod(Service):
         self._run: Deferred[None] | None = None
         self._began_at = 0.0
         self._rest: Deferred[object] | None = None
-        self._stopped = False
+        self._stopped = self._is_unavailable = False
 
     def startService(self) -> None:
         super().startService()
@@ -226,126 +222,20 @@ class EachPeriod(Service):
         try:
             await self._job()
         except Unavailable as error:
-            self.log.error(
-                "{name}: {error}; it is tried again in its next turn.", name=self.name, error=error
-            )
+            if not self._is_unavailable:
+                self.log.error(
+                    "{name}: {error}; it is tried again in its next turn.",
+                    name=self.name,
+                    error=error,
+                )
+            self._is_unavailable = True
         except Exception:  # log a bug; the next run may succeed
             self.log.failure("{name} failed; it is tried again in its next turn.", name=self.name)
+        else:
+            if self._is_unavailable:
+                self.log.info("{name} goes on.", name=self.name)
+            self._is_unavailable = False
         self._run = None
-
-
-class OnOneNode(EachPeriod):
-    """As ``EachPeriod``, but one node does the job for all that work on the database.
-
-    At each multiple of the period all nodes try to claim the job, and one of them can.  The others
-    look again each second until it is done, so that one of them does it if that node dies.
-
-    :param job: an async function.  It is called with the time since when the job has not been done,
-        in seconds since the epoch; 0 if it was never done.
-    :param jobs: where the job is claimed, under its name.
-    :param at_start: whether the node tries to claim the job when the service starts, too.  If no
-        other node can work on the database, the job is done then even if it is not due.
-    """
-
-    def __init__(
-        self,
-        clock: IClock,
-        period: float,
-        job: Callable[[float], Awaitable[object]],
-        jobs: IJobs,
-        *,
-        name: str,
-        after: float = 0.0,
-        at_start: bool = False,
-    ) -> None:
-        super().__init__(
-            clock, period, self._claim_and_do, name=name, after=after, at_start=at_start
-        )
-        self._job_name = name
-        self._claimed_job = job
-        self._jobs = jobs
-        self._again: IDelayedCall | None = None
-        self._is_forced = self._soon = False
-        self._wanted = inf
-
-    def startService(self) -> None:
-        self._is_forced = self._at_start and not self._jobs.shares_work()
-        super().startService()
-
-    def stopService(self) -> Deferred[None] | None:
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
-        return super().stopService()
-
-    def want(self, since: float, *, soon: bool = False) -> None:
-        """Have the job done once more by one of the nodes, as there is work from an earlier time.
-
-        :param since: the earlier time.
-        :param soon: whether that is to be now; if not, it is at the next multiple of the period, so
-            that it may be wanted very often.
-        """
-        self._wanted = min(since, self._wanted)
-        if soon and self.running:
-            self._soon = self._run is not None
-            self._begin()
-
-    async def _claim_and_do(self) -> None:
-        await self._request()
-        period = 0.0 if self._is_forced else self._period
-        turn = await self._jobs.claim_job(self._job_name, self._clock.wall_seconds(), period)
-        if turn.elsewhere:
-            self._look_again()
-        if turn.claimed:
-            await self._do(turn.due_at)
-        if self._soon:
-            self._look_again()
-
-    async def _do(self, due_at: float) -> None:
-        """Do the job, which this node has claimed."""
-        next_due = self._next_due()
-        try:
-            if self.running:
-                await self._claimed_job(due_at)
-            if not self.running:  # it has not begun, or it may have been cut short
-                await self._jobs.release_job(self._job_name)
-            elif not await self._jobs.finish_job(self._job_name, next_due):
-                raise ClaimLost
-            else:
-                self._is_forced = False
-        except ClaimLost:  # another node does it, or there is more to do than when it began
-            self._look_again()
-        except Exception:
-            await self._release()
-            raise
-
-    async def _request(self) -> None:
-        """Have the job done once more, if that is wanted."""
-        wanted, self._wanted, self._soon = self._wanted, inf, False
-        if wanted == inf:
-            return
-        try:
-            await self._jobs.request_job(self._job_name, wanted)
-        except Exception:
-            self._wanted = min(wanted, self._wanted)
-            raise
-
-    def _look_again(self) -> None:
-        if self.running and self._again is None:
-            self._again = self._clock.callLater(ELSEWHERE, self._begin_again)
-
-    def _begin_again(self) -> None:
-        self._again = None
-        self._begin()
-
-    def _next_due(self) -> float:
-        """When the period ends that is now."""
-        turn, _ = self._now()
-        return (turn + 1) * self._period + self._after
-
-    async def _release(self) -> None:
-        with suppress(Unavailable):  # then this node claims it again in its next turn
-            await self._jobs.release_job(self._job_name)
 
 
 class WallClockWatch(Service):

@@ -381,9 +381,9 @@ class ChannelTests(ResourceSyncTestCase):
         sink = self.start()
         self.put(FIRST)
         self.failure = Unavailable("the database is locked")
-        self.successResultOf(Deferred.fromCoroutine(sink.handle(FilePublished(FIRST, NOON))))
-        self.assertEqual(self.changes(), [(FIRST, "created")])
         with capturedLogs() as logs:
+            self.successResultOf(Deferred.fromCoroutine(sink.handle(FilePublished(FIRST, NOON))))
+            self.assertEqual(self.changes(), [(FIRST, "created")])
             self.clock.advance(30)
         self.assertEqual(
             [formatEvent(line) for line in logs],

@@ -678,7 +678,7 @@ class JobTests(NodesTestCase):
         self.assertEqual((turn.claimed, turn.elsewhere), (False, True))
         await self.lose(one, other)
         self.assertTrue((await other.claim_job("a", 1000.0, 60.0)).claimed)
-        self.assertFalse(await one.holds_job("a"))
+        self.assertFalse((await one.claim_job("a", 1000.0, 60.0)).claimed)
         self.assertFalse(await one.finish_job("a", 1060.0))
         self.assertTrue(await other.finish_job("a", 1060.0))
         self.assertFalse((await one.claim_job("a", 1001.0, 60.0)).elsewhere, "it is done")

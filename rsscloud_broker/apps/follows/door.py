@@ -28,7 +28,7 @@ from rsscloud_broker.apps.follows.parts import FollowParts
 from rsscloud_broker.apps.follows.pushing import ListSubscriptions, Pushed
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.model.shared import FollowedList
-from rsscloud_broker.util.leader import WhileHeld
+from rsscloud_broker.util.cluster_jobs import RunOnOneNode
 from rsscloud_broker.util.retry import StoreRetry
 from rsscloud_broker.util.urls import identity
 
@@ -46,7 +46,7 @@ class FollowsDoor(RoutesOnly, MultiService):
             self._following = following = _Following(options, parts)
             held: IService = following
             if parts.jobs is not None:
-                held = WhileHeld(following, parts.jobs, parts.clock, name=self.name)
+                held = RunOnOneNode(following, parts.jobs, parts.clock, name=self.name)
             held.setServiceParent(self)
 
     def routes(self) -> Sequence[Route]:

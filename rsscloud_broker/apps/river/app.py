@@ -18,7 +18,7 @@ from rsscloud_broker.apps.river.tending import JOB, Tending
 from rsscloud_broker.apps.river.waking import Wake
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.interfaces import App, AppParts
-from rsscloud_broker.util.leader import WhileHeld
+from rsscloud_broker.util.cluster_jobs import RunOnOneNode
 
 #: How many items of each feed are read and kept: feeds rarely have more, and each costs a row.
 ITEMS_PER_FEED = 200
@@ -48,5 +48,5 @@ def make_river(options: RiverOptions, parts: AppParts) -> App:
         front_doors=[RiverDoor(river, pushing, parts), RiverPageDoor(parts, river)],
         sinks=[FetchResults(store), Wake(tending)],
         notifiers=[intake],
-        services=[WhileHeld(tending, parts.jobs, parts.clock, name=JOB)],
+        services=[RunOnOneNode(tending, parts.jobs, parts.clock, name=JOB)],
     )

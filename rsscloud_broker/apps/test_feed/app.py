@@ -10,7 +10,7 @@ from rsscloud_broker.apps.test_feed.door import FEED_PATH, PAGE_PATH, TestFeedDo
 from rsscloud_broker.apps.test_feed.feed import TestFeed
 from rsscloud_broker.apps.test_feed.options import TestFeedOptions
 from rsscloud_broker.interfaces import App, AppParts, ServedTopics
-from rsscloud_broker.util.clock import OnOneNode
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.cloud import from_url
 from rsscloud_broker.wire.links import HUB_PATHS
@@ -31,7 +31,7 @@ def make_test_feed(options: TestFeedOptions, parts: AppParts) -> App:
     )
     feed = TestFeed(about, parts)
     # It looks each minute at least, in case an item could not be published.
-    looks = OnOneNode(
+    looks = PeriodicClusterJob(
         parts.clock,
         # Seconds after which an item that could not be published is tried again, at most.
         gcd(options.every, 60),

@@ -9,7 +9,7 @@ from rsscloud_broker.apps.writing.schema import author, unsent, upload
 from rsscloud_broker.apps.writing.serving import FeedTopics
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
-from rsscloud_broker.util.clock import OnOneNode
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 
 
 def make(options: WritingOptions, parts: AppParts) -> App:
@@ -22,7 +22,7 @@ def make(options: WritingOptions, parts: AppParts) -> App:
             PostingDoor(writing, parts, options),
         ],
         services=[
-            OnOneNode(
+            PeriodicClusterJob(
                 parts.clock,
                 600.0,  # seconds between two looks for what is left over
                 lambda due_at: writing.kept_files.sweep(),

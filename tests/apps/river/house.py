@@ -33,7 +33,7 @@ from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import FakeCallers, FakeJobs, FakeOutbound, reply
 from rsscloud_broker.testing.parsing import parse_here
-from rsscloud_broker.util.leader import WhileHeld
+from rsscloud_broker.util.cluster_jobs import RunOnOneNode
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.wire import websub
 from tests.front_doors.exchange import Answer
@@ -145,7 +145,7 @@ class RiverHouse(House):
         for sink in app.sinks:
             self.bus.attach(sink)
         (door, _), (intake,), (held,) = app.front_doors, app.notifiers, app.services
-        assert isinstance(held, WhileHeld)
+        assert isinstance(held, RunOnOneNode)
         tending = held._service
         assert isinstance(door, RiverDoor)
         assert isinstance(intake, RiverIntake)

@@ -14,8 +14,7 @@ from rsscloud_broker.interfaces import IJobs
 from rsscloud_broker.model.shared import JobTurn
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.clock import About, Clock
-from rsscloud_broker.util.clock import ELSEWHERE, OnOneNode
-from rsscloud_broker.util.leader import WhileHeld
+from rsscloud_broker.util.cluster_jobs import PAUSE, PeriodicClusterJob, RunOnOneNode
 
 
 class Row:
@@ -49,11 +48,6 @@ class NodeJobs:
         if claimed:
             self.row.node = self.node
         return JobTurn(self.row.due_at, claimed, is_due and not claimed)
-
-    async def holds_job(self, name: str) -> bool:
-        if self.failure is not None:
-            raise self.failure
-        return self.row.node == self.node
 
     async def finish_job(self, name: str, due_at: float) -> bool:
         if self.row.node != self.node:
@@ -89,17 +83,17 @@ class JobsTestCase(SynchronousTestCase):
             self.row.node = ""
 
 
-class OnOneNodeTests(JobsTestCase):
+class PeriodicClusterJobTests(JobsTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.runs: list[tuple[str, float]] = []
         self.since: list[float] = []
         self.gates: dict[str, Deferred[None]] = {}
-        self.nodes: list[OnOneNode] = []
+        self.nodes: list[PeriodicClusterJob] = []
 
     def start(self, *, at_start: bool = False, after: float = 0.0) -> None:
         for jobs in self.jobs:
-            service = OnOneNode(
+            service = PeriodicClusterJob(
                 self.clock,
                 60.0,
                 self.job_of(jobs.node),
@@ -137,14 +131,14 @@ class OnOneNodeTests(JobsTestCase):
         self.gates["a"] = Deferred()
         self.start()
         self.clock.advance(50.0)
-        self.clock.pump([ELSEWHERE] * 8)
+        self.clock.pump([PAUSE] * 8)
         self.assertEqual([node for node, _ in self.runs], ["a"])
         self.die("a")
-        self.clock.advance(ELSEWHERE)
+        self.clock.advance(PAUSE)
         self.assertEqual([node for node, _ in self.runs], ["a", "b"])
         self.assertEqual(self.since, [0.0, 0.0])
         self.gates["a"].callback(None)  # it stood still, and goes on
-        self.clock.pump([ELSEWHERE] * 3)
+        self.clock.pump([PAUSE] * 3)
         self.assertEqual(len(self.runs), 2)
         self.assertEqual(self.row.due_at, 1_000_140.0)
 
@@ -165,7 +159,7 @@ class OnOneNodeTests(JobsTestCase):
         self.start()
         self.clock.advance(50.0)
         self.assertEqual(len(self.flushLoggedErrors(OSError)), 1)
-        self.clock.advance(ELSEWHERE)
+        self.clock.advance(PAUSE)
         self.assertEqual([node for node, _ in self.runs], ["a", "b"])
 
     def test_lost_claim_is_no_failure(self) -> None:
@@ -174,7 +168,7 @@ class OnOneNodeTests(JobsTestCase):
         self.clock.advance(50.0)
         self.die("a")
         self.gates["a"].errback(ClaimLost())
-        self.clock.advance(ELSEWHERE)
+        self.clock.advance(PAUSE)
         self.assertEqual(len(self.runs), 2)
 
     def test_wanted_soon(self) -> None:
@@ -212,7 +206,7 @@ class OnOneNodeTests(JobsTestCase):
         self.assertEqual(len(self.runs), 1)
         del self.gates["a"]
         gate.callback(None)
-        self.clock.pump([ELSEWHERE] * 2)
+        self.clock.pump([PAUSE] * 2)
         self.assertEqual(self.since, [0.0, 7.0])
         self.assertEqual(self.row.due_at, 1_000_140.0)
 
@@ -224,7 +218,7 @@ class OnOneNodeTests(JobsTestCase):
         store = memory_store()
         self.addCleanup(store.stopService)
         for _ in range(2):
-            service = OnOneNode(
+            service = PeriodicClusterJob(
                 self.clock, 60.0, self.job_of("only"), store, name="job", at_start=True
             )
             service.startService()
@@ -255,12 +249,12 @@ class Inner(Service):
         return self.stopped
 
 
-class WhileHeldTests(JobsTestCase):
+class RunOnOneNodeTests(JobsTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.inner = [Inner(), Inner()]
         self.services = [
-            WhileHeld(inner, jobs, self.clock, name="job")
+            RunOnOneNode(inner, jobs, self.clock, name="job")
             for inner, jobs in zip(self.inner, self.jobs, strict=True)
         ]
         for service in self.services:
@@ -300,13 +294,28 @@ class WhileHeldTests(JobsTestCase):
                 self.jobs[1].failure = None
                 self.clock.pump([2.0] * 2)
         self.assertEqual(self.running(), [False, True])
-        begins, ends = "the server is down", "the database can be used again"
+        begins, ends = "the server is down", "goes on"
         lines = [formatEvent(event) for event in logged]
         self.assertEqual(
             [next(text for text in (begins, ends) if text in line) for line in lines],
             [begins, ends] * 2,
             "an outage makes two lines",
         )
+
+    def test_store_that_does_not_answer(self) -> None:
+        """It is asked once, and nothing is logged."""
+        asked: list[Deferred[JobTurn]] = []
+
+        def claim(name: str, now: float, period: float) -> Deferred[JobTurn]:
+            asked.append(Deferred())
+            return asked[-1]
+
+        self.patch(self.jobs[1], "claim_job", claim)
+        with capturedLogs() as logged:
+            self.clock.pump([2.0] * 10)
+        self.assertEqual((len(asked), logged), (1, []))
+        asked[0].callback(JobTurn(0.0, claimed=True, elsewhere=False))
+        self.assertEqual(self.running(), [True, True])
 
     def test_stopping_ends_the_timers(self) -> None:
         for service in self.services:

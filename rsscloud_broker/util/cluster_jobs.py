@@ -1,0 +1,192 @@
+"""What one of the nodes does for all that work on one database.
+
+A node claims the job by its name, in the database (``IJobs``); if it dies, its claim is free for
+another node.  ``PeriodicClusterJob`` claims a job whenever it is due.  ``RunOnOneNode`` claims one
+that never ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from math import inf
+from typing import Final
+
+from twisted.application.service import IService
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.interfaces import IDelayedCall
+
+from rsscloud_broker.errors import ClaimLost, Unavailable
+from rsscloud_broker.interfaces import IClock, IJobs
+from rsscloud_broker.util.clock import EachPeriod
+
+#: Seconds until a node tries again to claim a job that another node has claimed.
+PAUSE: Final = 1.0
+
+
+class PeriodicClusterJob(EachPeriod):
+    """Does a job in each period, on one node for all that work on the database.
+
+    At each multiple of the period all nodes try to claim the job, and one of them can.  The others
+    look again each second until it is done, so that one of them does it if that node dies.
+
+    :param job: an async function.  It is called with the time since when the job has not been done,
+        in seconds since the epoch; 0 if it was never done.
+    :param jobs: where the job is claimed, under its name.
+    :param at_start: whether the node tries to claim the job when the service starts, too.  If no
+        other node can work on the database, the job is done then even if it is not due.
+    """
+
+    def __init__(
+        self,
+        clock: IClock,
+        period: float,
+        job: Callable[[float], Awaitable[object]],
+        jobs: IJobs,
+        *,
+        name: str,
+        after: float = 0.0,
+        at_start: bool = False,
+    ) -> None:
+        super().__init__(
+            clock, period, self._claim_and_do, name=name, after=after, at_start=at_start
+        )
+        self._job_name = name
+        self._claimed_job = job
+        self._jobs = jobs
+        self._again: IDelayedCall | None = None
+        self._is_forced = self._soon = False
+        self._wanted = inf
+
+    def startService(self) -> None:
+        self._is_forced = self._at_start and not self._jobs.shares_work()
+        super().startService()
+
+    def stopService(self) -> Deferred[None] | None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        return super().stopService()
+
+    def want(self, since: float, *, soon: bool = False) -> None:
+        """Have the job done once more by one of the nodes, as there is work from an earlier time.
+
+        :param since: the earlier time.
+        :param soon: whether that is to be now; if not, it is at the next multiple of the period, so
+            that it may be wanted very often.
+        """
+        self._wanted = min(since, self._wanted)
+        if soon and self.running:
+            self._soon = self._run is not None
+            self._begin()
+
+    async def _claim_and_do(self) -> None:
+        await self._request()
+        period = 0.0 if self._is_forced else self._period
+        turn = await self._jobs.claim_job(self._job_name, self._clock.wall_seconds(), period)
+        if turn.elsewhere:
+            self._look_again()
+        if turn.claimed:
+            await self._do(turn.due_at)
+        if self._soon:
+            self._look_again()
+
+    async def _do(self, due_at: float) -> None:
+        """Do the job, which this node has claimed."""
+        next_due = self._next_due()
+        try:
+            if self.running:
+                await self._claimed_job(due_at)
+            if not self.running:  # it has not begun, or it may have been cut short
+                await self._jobs.release_job(self._job_name)
+            elif not await self._jobs.finish_job(self._job_name, next_due):
+                raise ClaimLost
+            else:
+                self._is_forced = False
+        except ClaimLost:  # another node does it, or there is more to do than when it began
+            self._look_again()
+        except Exception:
+            await self._release()
+            raise
+
+    async def _request(self) -> None:
+        """Have the job done once more, if that is wanted."""
+        wanted, self._wanted, self._soon = self._wanted, inf, False
+        if wanted == inf:
+            return
+        try:
+            await self._jobs.request_job(self._job_name, wanted)
+        except Exception:
+            self._wanted = min(wanted, self._wanted)
+            raise
+
+    def _look_again(self) -> None:
+        if self.running and self._again is None:
+            self._again = self._clock.callLater(PAUSE, self._begin_again)
+
+    def _begin_again(self) -> None:
+        self._again = None
+        self._begin()
+
+    def _next_due(self) -> float:
+        """When the period ends that is now."""
+        turn, _ = self._now()
+        return (turn + 1) * self._period + self._after
+
+    async def _release(self) -> None:
+        with suppress(Unavailable):  # then this node claims it again in its next turn
+            await self._jobs.release_job(self._job_name)
+
+
+class RunOnOneNode(EachPeriod):
+    """Runs a service on one node for as long as that node lives; then another node runs it.
+
+    :param service: the service, which must not be among the parts of the broker itself.
+    :param name: the name of the job that is claimed for it.
+    """
+
+    def __init__(self, service: IService, jobs: IJobs, clock: IClock, *, name: str) -> None:
+        # Every two seconds it tries to claim the job, or asks whether its claim is still there.
+        super().__init__(clock, 2.0, self._claim, name=name, at_start=True)
+        self._job_name = name
+        self._service = service
+        self._jobs = jobs
+        self._is_claimed = False
+
+    def stopService(self) -> Deferred[None]:
+        """Stop; the Deferred fires when the service has stopped, and another node may run it."""
+        return Deferred.fromCoroutine(self._stop(super().stopService()))
+
+    def _begin(self) -> None:
+        if self._run is None:  # while the database does not answer, nothing is left out
+            super()._begin()
+
+    async def _stop(self, run: Deferred[None] | None) -> None:
+        if run is not None:
+            await run
+        if self._is_claimed:
+            await self._stop_running()
+            with suppress(Unavailable):  # then it is free when this node has ended
+                await self._jobs.release_job(self._job_name)
+
+    async def _claim(self) -> None:
+        if self._is_claimed and not self._jobs.shares_work():
+            return
+        now = self._clock.wall_seconds()
+        turn = await self._jobs.claim_job(self._job_name, now, now)
+        if not turn.claimed:
+            await self._stop_running()
+            return
+        self._is_claimed = True
+        if self.running and not self._service.running:
+            try:
+                self._service.startService()
+            except Exception:
+                self._is_claimed = False
+                await self._jobs.release_job(self._job_name)
+                raise
+
+    async def _stop_running(self) -> None:
+        self._is_claimed = False
+        if self._service.running:
+            await maybeDeferred(self._service.stopService)
