@@ -136,12 +136,17 @@ class Mirror(EachPeriod):
         """Copy the documents that were stored since the last time, or all at first."""
         # A document may appear in the database so many seconds behind one that was stored after it.
         since, name, newest = self._seen - 30.0, "", self._seen
-        is_done = True
+        differing: list[SharedDocument] = []
         while documents := await self._store.documents_since(since, name, AT_ONCE):
-            for one in await self._differing(documents):
-                is_done &= await self._attempt(self._copy(one), problem)
+            differing += await self._differing(documents)
             name = documents[-1].name
             newest = max(newest, *(one.stored_at for one in documents))
+        is_done = True
+        # The lists first, then the newest archives.
+        for one in sorted(differing, key=lambda one: one.name, reverse=True):
+            is_done &= await self._attempt(self._copy(one), problem)
+            if self._is_hinted or not self.running:
+                return
         if is_done:
             self._seen = newest
 
