@@ -55,16 +55,6 @@ class Archive:
         for each in (file, file.siblingExtension(".gz")):
             os.utime(each.path, (updated, updated))
 
-    def missing(self, feed_id: str, last: int) -> list[int]:
-        """The numbers of documents without a file, the newest first.
-
-        :param last: the number of the last document that should have one.
-        """
-        directory = self.file(feed_id, last).parent()
-        names = set(directory.listdir()) if directory.isdir() else set()
-        numbers = range(last, 0, -1)
-        return [n for n in numbers if not {f"{n}.atom", f"{n}.atom.gz"} <= names]
-
     def remove(self, feed_id: str, through: int | None) -> None:
         """Remove the files of documents, if they exist.
 

@@ -1,4 +1,4 @@
-"""Serves the documents of logs, and archives and prunes them.
+"""Serves the documents of logs.
 
 The recent document of a log is written at most once per change, however many ask for it.  Archived
 documents are files; a file that is missing is made again from the rows.
@@ -23,15 +23,14 @@ from attrs import field, frozen
 from twisted.internet.defer import DeferredLock
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker.database.methods import reading, writing
+from rsscloud_broker.database.methods import reading
 from rsscloud_broker.interfaces import IClock, IDatabase
-from rsscloud_broker.simplefeed import log, pruning
+from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.atom import FeedUrls, render
 from rsscloud_broker.simplefeed.entries import EntryLink
-from rsscloud_broker.simplefeed.log import EntryRange, LogDocument, LogState
+from rsscloud_broker.simplefeed.log import LogDocument, LogState
 from rsscloud_broker.simplefeed.markers import InThread
-from rsscloud_broker.simplefeed.pruning import Pruned
 from rsscloud_broker.util.caches import BoundedDict, TimedCache
 
 #: For so many seconds a recent document is served without a look at the log, unless somebody says
@@ -70,7 +69,7 @@ class Filed:
 
 
 class DocumentGone(LookupError):
-    """A document was removed from the archive, as somebody has asked for."""
+    """A document was removed from the archive, as it was too old."""
 
 
 def _no_links(name: str) -> Sequence[EntryLink]:
@@ -110,7 +109,6 @@ class Feeds:
 
     _find = reading(log.find_log)
     _read = reading(log.read_document)
-    _prune_rows = writing(pruning.prune)
 
     def changed(self, name: str) -> None:
         """Say that entries were appended to a log, so that the next caller gets them."""
@@ -152,63 +150,6 @@ class Feeds:
             return await self._write(document, recent=False)
         return await self._file(document)
 
-    async def archive(self, name: str, through: int | None = None) -> int:
-        """Make the missing files of archived documents.
-
-        :param through: the number of the last document to do; None for all.
-        :returns: how many files were made.
-        :raises OSError: a file cannot be made.
-        """
-        found: LogState | None = await self._find(name)
-        if found is None:
-            return 0
-        made = 0
-        last = found.document - 1 if through is None else min(through, found.document - 1)
-        for number in await self._in_thread(self._archive.missing, found.feed_id, last):
-            document: LogDocument | None = await self._read(name, number)
-            if document is None or document.kept is not EntryRange.ROWS:
-                break  # and so are those before it
-            await self._file(document)
-            made += 1
-        return made
-
-    async def prune(self, name: str, through: int) -> int:
-        """Delete the entries of archived documents from the database, once their files exist.
-
-        Do this only where the files are backed up, as they cannot be made again; and never if
-        several processes have a directory each.
-
-        :param through: the number of the last document to prune.
-        :returns: how many entries were deleted.
-        :raises OSError: a file cannot be made; then nothing was deleted.
-        """
-        await self.archive(name, through)
-        return await self._prune_all(name, through, EntryRange.FILE)
-
-    async def remove(self, name: str, through: int) -> int:
-        """Delete archived documents, rows and files, because they are old.
-
-        :param through: the number of the last document to remove.
-        :returns: how many entries were deleted from the database.
-        :raises OSError: a file cannot be removed; the documents are served no more all the same.
-        """
-        found: LogState | None = await self._find(name)
-        if found is None:
-            return 0
-        deleted = await self._prune_all(name, through, EntryRange.GONE)
-        last = min(through, found.document - 1)
-        await self._in_thread(self._archive.remove, found.feed_id, last)
-        return deleted
-
-    async def _prune_all(self, name: str, through: int, kept: EntryRange) -> int:
-        """Prune documents in portions; returns how many entries were deleted."""
-        deleted, more = 0, True
-        while more:
-            pruned: Pruned = await self._prune_rows(name, through, kept)
-            deleted += pruned.entries
-            more = pruned.more
-        return deleted
-
     async def _write(self, document: LogDocument, *, recent: bool) -> Written:
         name = document.log.name
         body: bytes = await self._in_thread(
@@ -224,14 +165,9 @@ class Feeds:
         """
         feed_id, number = document.log.feed_id, document.number
         file = self._archive.file(feed_id, number)
-        if document.kept is EntryRange.GONE:
+        if document.gone:
             raise DocumentGone(
                 f"document {number} of {document.log.name} was removed from the archive"
-            )
-        if document.kept is EntryRange.FILE:
-            raise DocumentGone(
-                f"document {number} of {document.log.name} was in the file {file.path}, which is "
-                "missing. Restore it from a backup."
             )
         await self._writing.acquire()
         try:

@@ -12,7 +12,6 @@ each other, and the database ends one: first to the log that most transactions a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
@@ -51,17 +50,6 @@ _decode: Final = msgspec.msgpack.Decoder(list[Entry]).decode
 
 class UnknownLog(LookupError):
     """There is no log with this name.  ``open_log`` makes one."""
-
-
-class EntryRange(StrEnum):
-    """Where the entries of an archived document are.
-
-    ``ROWS``: in the database.  ``FILE``: only in the file of the archive.  ``GONE``: nowhere.
-    """
-
-    ROWS = "rows"
-    FILE = "file"
-    GONE = "gone"
 
 
 @frozen
@@ -111,7 +99,7 @@ class LogDocument:
     :ivar number: its number; the first is 1.
     :ivar entries: its entries, newest first; empty if they are not in the database.
     :ivar archived: whether it is archived, so that it never changes.
-    :ivar kept: where the entries are.
+    :ivar gone: whether its entries were removed, as they were too old.
     :ivar updated: the time of its newest entry, in seconds since the epoch.
     """
 
@@ -119,7 +107,7 @@ class LogDocument:
     number: int
     entries: Sequence[Entry] = field(repr=False)
     archived: bool
-    kept: EntryRange
+    gone: bool
     updated: float
 
 
@@ -281,7 +269,7 @@ def append(
                     "first": first,
                     "last": number,
                     "updated_at": last,
-                    "kept": EntryRange.ROWS,
+                    "gone": False,
                 }
             )
             first, size = number + 1, 0
@@ -342,13 +330,12 @@ def read_document(conn: Connection, name: str, number: int | None = None) -> Log
     log = _log(row)
     if number is None or number == log.document:
         entries = _entries(conn, log.id, log.first, log.count)
-        return LogDocument(log, log.document, entries, False, EntryRange.ROWS, log.updated)
+        return LogDocument(log, log.document, entries, False, False, log.updated)
     found = conn.execute(_ARCHIVED, {"of": log.id, "number": number}).first()
     if found is None:
         return None
-    kept = EntryRange(found.kept)
-    entries = _entries(conn, log.id, found.first, found.last) if kept is EntryRange.ROWS else []
-    return LogDocument(log, number, entries, True, kept, to_seconds(found.updated_at))
+    entries = [] if found.gone else _entries(conn, log.id, found.first, found.last)
+    return LogDocument(log, number, entries, True, found.gone, to_seconds(found.updated_at))
 
 
 def entries_after(

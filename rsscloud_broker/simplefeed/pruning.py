@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Select, delete, func, select, 
 
 from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.simplefeed import schema
-from rsscloud_broker.simplefeed.log import EntryRange, locked
+from rsscloud_broker.simplefeed.log import locked
 
 #: How many rows with entries one transaction deletes at most.
 AT_ONCE: Final = 1000
@@ -32,14 +32,12 @@ class Pruned:
     more: bool
 
 
-def prune(conn: Connection, name: str, through: int, kept: EntryRange) -> Pruned:
+def prune(conn: Connection, name: str, through: int) -> Pruned:
     """Delete entries of archived documents from the database, the oldest first.
 
     From the first call on, none of the documents is read from the database any more.
 
     :param through: the number of the last document to prune.
-    :param kept: ``FILE`` if these documents are files already, of which the caller must be sure;
-        or ``GONE`` if they are to be nowhere.
     :raises UnknownLog: there is no such log.
     """
     row = locked(conn, name)
@@ -49,10 +47,7 @@ def prune(conn: Connection, name: str, through: int, kept: EntryRange) -> Pruned
     last = conn.execute(newest).scalar()
     if last is None:
         return Pruned(0, more=False)
-    earlier = [
-        each for each in EntryRange if list(EntryRange).index(each) < list(EntryRange).index(kept)
-    ]
-    conn.execute(update(table).where(*chosen, table.c.kept.in_(earlier)).values(kept=kept))
+    conn.execute(update(table).where(*chosen).values(gone=True))
     rows = schema.entries
     of_log = rows.c.log_id == row.id
     until = rows.c.last <= last

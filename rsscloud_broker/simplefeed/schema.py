@@ -13,6 +13,7 @@ from typing import Final
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     Column,
     ForeignKey,
     Integer,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 from rsscloud_broker.database.columns import Key, new_metadata
@@ -82,8 +84,8 @@ document: Final = Table(
     Column("last", BigInteger, nullable=False),
     # The time of its newest entry.
     Column("updated_at", BigInteger, nullable=False),
-    # Where its entries are: one of the values of ``log.Kept``.
-    Column("kept", Text, nullable=False),
+    # Whether its entries were removed.
+    Column("gone", Boolean, nullable=False, server_default=false()),
     sqlite_with_rowid=False,
 )
 

@@ -70,7 +70,7 @@ ENTRIES = st.builds(
 
 
 def document(*entries: Entry, number: int = 3, archived: bool = False) -> log.LogDocument:
-    return log.LogDocument(A_LOG, number, entries, archived, log.EntryRange.ROWS, NOON + 9)
+    return log.LogDocument(A_LOG, number, entries, archived, False, NOON + 9)
 
 
 def relations(body: bytes) -> dict[str, str]:

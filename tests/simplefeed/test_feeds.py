@@ -160,49 +160,14 @@ class FeedsTests(SynchronousTestCase):
         for name, number in (("events", 0), ("events", 3), ("events", -1), ("other", 1)):
             self.assertIsNone(self.successResultOf(self.asked(number, name)))
         self.assertIsNone(self.successResultOf(Deferred.fromCoroutine(self.feeds.recent("x"))))
-        for do in (self.feeds.archive, self.feeds.remove):
-            self.assertEqual(self.successResultOf(Deferred.fromCoroutine(do("x", 9))), 0)
-
-    def test_archive_and_prune(self) -> None:
-        self.append(10)
-        self.filed(2)
-        run = Deferred.fromCoroutine
-        self.assertEqual(self.successResultOf(run(self.feeds.archive("events"))), 2)
-        self.assertEqual(self.successResultOf(run(self.feeds.archive("events"))), 0)
-        bodies = [self.filed(number) for number in (1, 2, 3)]
-        self.assertEqual(self.successResultOf(run(self.feeds.prune("events", 2))), 6)
-        self.assertEqual([self.filed(number) for number in (1, 2, 3)], bodies)
-        self.append(3)
-        self.assertEqual(self.successResultOf(run(self.feeds.prune("events", 9))), 6)
-        self.assertEqual(self.titles(self.recent().body), ["13"])
-
-    def test_many_entries_are_pruned_in_portions(self) -> None:
-        self.patch(pruning, "AT_ONCE", 2)
-        self.append(20)
-        pruned = Deferred.fromCoroutine(self.feeds.prune("events", 9))
-        self.assertEqual(self.successResultOf(pruned), 18)
-
-    def test_nothing_is_pruned_without_a_file(self) -> None:
-        self.append(7)
-        self.directory.setContent(b"in the way")
-        failed = Deferred.fromCoroutine(self.feeds.prune("events", 2))
-        self.failureResultOf(failed, OSError)
-        self.directory.remove()
-        self.assertEqual(self.titles(self.filed(1)), ["1", "2", "3"])
-
-    def test_pruned_document_whose_file_is_lost(self) -> None:
-        self.append(4)
-        self.successResultOf(Deferred.fromCoroutine(self.feeds.prune("events", 1)))
-        self.archive.file(self.feed_id, 1).remove()
-        error = self.failureResultOf(self.asked(1), DocumentGone).value
-        self.assertIn("Restore it from a backup", str(error))
 
     def test_removed_documents(self) -> None:
         self.append(10)
         self.filed(1)
         self.filed(3)
-        removed = Deferred.fromCoroutine(self.feeds.remove("events", 2))
-        self.assertEqual(self.successResultOf(removed), 6)
+        with self.engine.begin() as conn:
+            self.assertEqual(pruning.prune(conn, "events", 2).entries, 6)
+        self.archive.remove(self.feed_id, 2)
         for number in (1, 2):
             self.failureResultOf(self.asked(number), DocumentGone)
         self.assertEqual(self.titles(self.filed(3)), ["7", "8", "9"])

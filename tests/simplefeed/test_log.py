@@ -127,18 +127,13 @@ class LogTests(SynchronousTestCase):
     def test_pruned_documents(self) -> None:
         self.append(*some(8))
         with self.engine.begin() as conn:
-            for through, kept, count in (
-                (1, "file", 3),
-                (2, "gone", 3),
-                (2, "file", 0),
-                (9, "file", 0),
-            ):
-                pruned = pruning.prune(conn, "events", through, log.EntryRange(kept))
+            for through, count in ((1, 3), (2, 3), (2, 0), (9, 0)):
+                pruned = pruning.prune(conn, "events", through)
                 self.assertEqual(pruned, pruning.Pruned(count, more=False))
             self.assertIsNone(log.entries_after(conn, "events", 5, 2))
             page = log.entries_after(conn, "events", 6, 2) or []
         self.assertEqual([number for number, _ in page], [7, 8])
-        self.assertEqual([self.document(n).kept for n in (1, 2, 3)], ["gone", "gone", "rows"])
+        self.assertEqual([self.document(n).gone for n in (1, 2, 3)], [True, True, False])
         self.assertEqual(self.append(*some(1, 9)), [9])
 
     def test_old_documents_are_found_by_time(self) -> None:
@@ -236,11 +231,11 @@ class LogTests(SynchronousTestCase):
         found: list[pruning.Pruned] = []
         with self.engine.begin() as conn:
             while not found or found[-1].more:
-                found.append(pruning.prune(conn, "events", 3, log.EntryRange.GONE))
+                found.append(pruning.prune(conn, "events", 3))
                 self.assertIsNone(log.entries_after(conn, "events", 0, 9))
                 of_first = log.read_document(conn, "events", 3)
                 assert of_first is not None
-                self.assertEqual((of_first.kept, of_first.entries), (log.EntryRange.GONE, []))
+                self.assertEqual((of_first.gone, of_first.entries), (True, []))
         self.assertEqual([each.entries for each in found], [6, 2, 1])
         self.assertEqual([each.title for each in self.document().entries], ["10"])
 
@@ -250,7 +245,7 @@ class LogTests(SynchronousTestCase):
             log.append(conn, "events", some(8))
             found = [pruning.archived_through(conn, "events", each) for each in (2, 3, 5, 6, 99)]
             self.assertEqual(found, [0, 1, 1, 2, 2])
-            pruning.prune(conn, "events", 1, log.EntryRange.GONE)
+            pruning.prune(conn, "events", 1)
             self.assertEqual(log.oldest_number(conn, "events"), 4)
 
 

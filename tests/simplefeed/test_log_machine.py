@@ -22,7 +22,7 @@ from twisted.python.failure import Failure
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.simplefeed import log
+from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.atom import FeedUrls
 from rsscloud_broker.simplefeed.documents import parse
@@ -67,7 +67,7 @@ class LogMachine(RuleBasedStateMachine):
         self.size = 2
         self.documents: list[list[str]] = [[]]
         self.bodies: dict[int, bytes] = {}
-        self.pruned = self.gone = 0
+        self.gone = 0
         self.count = 0
         self.latest = NOON
         self.describe()
@@ -121,48 +121,31 @@ class LogMachine(RuleBasedStateMachine):
                 self.documents.append([])
             self.documents[-1].append(str(number))
 
-    @rule(data=st.data(), steps=st.none() | st.integers(0, 5))
-    def prune(self, data: st.DataObject, steps: int | None) -> None:
-        through = data.draw(st.integers(0, len(self.documents)))
-        self.crash_in = steps
-        try:
-            result(self.feeds.prune("log", through))
-        except Crash:
-            self.restart()
-            return
-        self.crash_in = None
-        self.pruned = max(self.pruned, min(through, len(self.documents) - 1))
-
-    @rule(steps=st.none() | st.integers(0, 5))
-    def archive_all(self, steps: int | None) -> None:
-        self.crash_in = steps
-        try:
-            result(self.feeds.archive("log"))
-        except Crash:
-            self.restart()
-        self.crash_in = None
-
     @precondition(lambda self: len(self.documents) > 3)
     @rule(steps=st.none() | st.integers(0, 1))
     def remove_oldest(self, steps: int | None) -> None:
         self.gone = max(self.gone, 1)
+        with self.engine.begin() as conn:
+            pruning.prune(conn, "log", 1)
         self.crash_in = steps
         try:
-            result(self.feeds.remove("log", 1))
+            result(self.in_thread(self.archive.remove, self.feed_id(), 1))
         except Crash:
             self.restart()
         self.crash_in = None
 
+    def feed_id(self) -> str:
+        with self.engine.begin() as conn:
+            feed = log.find_log(conn, "log")
+        assert feed is not None
+        return feed.feed_id
+
     @rule(data=st.data())
     def lose_a_file(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(1, len(self.documents)))
-        if number > self.pruned:
-            with self.engine.begin() as conn:
-                feed = log.find_log(conn, "log")
-            assert feed is not None
-            file = self.archive.file(feed.feed_id, number)
-            if file.exists():
-                file.remove()
+        file = self.archive.file(self.feed_id(), number)
+        if file.exists():
+            file.remove()
 
     @invariant()
     def recent_document_is_the_last(self) -> None:
@@ -197,7 +180,7 @@ class LogMachine(RuleBasedStateMachine):
             found = log.entries_after(conn, "log", after, limit)
         expected = list(range(after + 1, min(self.count, after + limit) + 1))
         if found is None:
-            assert self.gone or self.pruned or expected
+            assert self.gone or expected
         else:
             assert [number for number, _ in found] == expected
             assert [entry.title for _, entry in found] == [str(n) for n in expected]

@@ -19,7 +19,7 @@ from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, TOPIC, descr
 from rsscloud_broker.apps.events.options import EventsOptions
 from rsscloud_broker.simplefeed import log, pruning
 from rsscloud_broker.simplefeed.entries import Entry
-from rsscloud_broker.simplefeed.log import EntryRange, LogState
+from rsscloud_broker.simplefeed.log import LogState
 
 #: Of how many hosts there are feeds, and for how many days those of quiet hosts are kept.
 MAX_HOSTS: Final = 10_000
@@ -137,7 +137,7 @@ def _remove(conn: Connection, found: LogState) -> bool:
 
     :returns: whether it was removed.
     """
-    if pruning.prune(conn, found.name, found.document - 1, EntryRange.GONE).more:
+    if pruning.prune(conn, found.name, found.document - 1).more:
         return False
     return log.remove_log(conn, found.name)
 
@@ -195,5 +195,5 @@ def _sweep(
         through = max(through, pruning.archived_through(conn, found.name, found.count - most))
     if not through:
         return None, False
-    pruned = pruning.prune(conn, found.name, through, EntryRange.GONE)
+    pruned = pruning.prune(conn, found.name, through)
     return (RemovedDocuments(found.feed_id, through) if pruned.entries else None), pruned.more

@@ -1,7 +1,16 @@
 """Logs, their entries and their documents."""
 
 from alembic import op
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Integer,
+    LargeBinary,
+    Text,
+    UniqueConstraint,
+    false,
+)
 
 from rsscloud_broker.database.columns import Key, cascade, required
 
@@ -36,6 +45,6 @@ def upgrade() -> None:
         Column("log_id", Key, cascade("simplefeed_log.id"), primary_key=True),
         Column("number", BigInteger, primary_key=True),
         *required(BigInteger, "first", "last", "updated_at"),
-        Column("kept", Text, nullable=False),
+        Column("gone", Boolean, nullable=False, server_default=false()),
         sqlite_with_rowid=False,
     )

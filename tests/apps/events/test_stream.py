@@ -13,7 +13,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.apps.events import stream
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.simplefeed import log, pruning
+from rsscloud_broker.simplefeed import pruning
 from rsscloud_broker.web.streams import HEARTBEAT
 from tests.apps.events.house import EventsHouse
 from tests.front_doors.exchange import Exchange
@@ -138,9 +138,7 @@ class StreamTests(SynchronousTestCase):
         self.house.ping("a", "b", "c", "d")
         self.house.wait()
         self.successResultOf(
-            self.house.database.write(
-                lambda conn: pruning.prune(conn, "pings", 1, log.EntryRange.GONE)
-            )
+            self.house.database.write(lambda conn: pruning.prune(conn, "pings", 1))
         )
         reader = self.watch(f"{LINES}?after=0-1")
         self.house.wait()

@@ -74,7 +74,7 @@ class PingFeed:
         number = None if recent else int(request.url.removeprefix(URLS.documents))
         with self._engine.begin() as conn:
             found = log.read_document(conn, "pings", number)
-        if found is None or (found.archived and found.kept is not log.EntryRange.ROWS):
+        if found is None or (found.archived and found.gone):
             return reply(404)
         tag = f'"{found.number}-{len(found.entries)}"'
         if request.headers.get("If-None-Match") == tag:
@@ -83,7 +83,7 @@ class PingFeed:
 
     def prune(self, through: int) -> None:
         with self._engine.begin() as conn:
-            pruning.prune(conn, "pings", through, log.EntryRange.GONE)
+            pruning.prune(conn, "pings", through)
 
 
 class FeedTestCase(SynchronousTestCase):
