@@ -33,13 +33,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import IO, Final
 
 from attrs import frozen
-from twisted.internet.defer import Deferred
-from twisted.logger import Logger
 from twisted.web import http
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
@@ -47,6 +45,7 @@ from twisted.web.static import File
 from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.http.answering import Answer, answer, plain, send
 from rsscloud_broker.http.requests import accepted_codings
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.wire.codings import allows_gzip
@@ -54,9 +53,7 @@ from rsscloud_broker.wire.conditional import has_version
 from rsscloud_broker.wire.links import hub_and_self
 from rsscloud_broker.wire.ranges import asked_part
 
-log = Logger()
-
-_ARCHIVE: Final = re.compile(rb"/([0-9]{4})/([0-9]{2})/([0-9]{2})/([0-9]{2}\.xml)")
+_ARCHIVE: Final = re.compile(rb"/[0-9]{4}/[0-9]{2}/[0-9]{2}/[0-9]{2}\.xml")
 
 # An archive changes only if a ping was committed late.
 _MINUTE: Final = b"public, max-age=60"
@@ -81,7 +78,7 @@ class ChangeListsDoor(RoutesOnly):
             for path, page in (
                 ("/changes.xml", PublishedFile(parts, "/changes.xml", _MINUTE)),
                 ("/shortChanges.xml", PublishedFile(parts, "/shortChanges.xml", _HALF_MINUTE)),
-                ("/*", _Archives(parts)),
+                ("/*", _Archives(parts, "/*", _DAY)),
             )
         )
 
@@ -98,10 +95,10 @@ def topic_link(parts: FrontDoorParts, path: str) -> bytes | None:
 
 
 class PublishedFile(Resource):
-    """Serves one file that a sink writes and never removes; 503 until it is written.
+    """Serves a file that a sink writes and never removes; 503 until it is written.
 
     :param path: the path at which it is served, which is also its path below the public
-        directory.
+        directory; with ``*`` for the path of the request.
     :param cache_control: the value of the Cache-Control header.
     """
 
@@ -109,118 +106,58 @@ class PublishedFile(Resource):
 
     def __init__(self, parts: FrontDoorParts, path: str, cache_control: bytes) -> None:
         super().__init__()
-        self._name = path
-        self._path = parts.public_directory.descendant(path[1:].split("/")).path
+        self._path = path
+        self._directory = parts.public_directory
         self._cache_control = cache_control
         self._link = topic_link(parts, path)
         self._copy_file = parts.copy_file
 
     def render_GET(self, request: Request) -> bytes | int:
+        return self._send(request, self._path)
+
+    def _send(self, request: Request, path: str) -> bytes | int:
         if self._link:
-            request.setHeader(b"link", self._link)
+            request.setHeader(b"link", self._link.replace(b"*", path[1:].encode("ascii")))
+        file = self._directory.descendant(path[1:].split("/")).path
         try:
-            return _serve(request, self._path, self._cache_control)
+            return _serve(request, file, self._cache_control)
         except FileNotFoundError:
-            copied = self._copy_file(self._name)
-            return _serve_copy(request, copied, self._path, self._cache_control, self._not_made)
+            return answer(request, self._copied(request, path, file))
 
-    def _not_made(self, request: Request) -> bytes:
-        request.setHeader(b"retry-after", b"60")
-        return _say(
-            request,
-            http.SERVICE_UNAVAILABLE,
-            b"This file has not been made yet. Please come again in a minute.\n",
-        )
+    async def _copied(self, request: Request, path: str, file: str) -> Answer | None:
+        """Answer with a file when it has been copied from the database.
+
+        :raises Unavailable: it cannot be copied.
+        """
+        try:
+            if not await self._copy_file(path):
+                return self._missing(request)
+            if request.channel is not None:  # the client has not hung up
+                body = _serve(request, file, self._cache_control)
+                if isinstance(body, bytes):
+                    request.finish()
+        except OSError as error:
+            raise Unavailable(str(error)) from error
+        return None
+
+    def _missing(self, request: Request) -> Answer:
+        text = "This file has not been made yet. Please come again in a minute."
+        return plain(http.SERVICE_UNAVAILABLE, text, {"retry-after": "60"})
 
 
-class _Archives(Resource):
+class _Archives(PublishedFile):
     """Serves the hourly archives; any path that is not an archive's is answered with 404."""
 
-    isLeaf = True
-
-    def __init__(self, parts: FrontDoorParts) -> None:
-        super().__init__()
-        self._directory = parts.public_directory
-        link = topic_link(parts, "/*")  # the parts around the path, which all archives share
-        self._link = link.split(b"*") if link else None
-        self._copy_file = parts.copy_file
-
     def render_GET(self, request: Request) -> bytes | int:
-        found = _ARCHIVE.fullmatch(request.path)
-        if found is None:
-            return _say(request, http.NOT_FOUND, b"There is no such page here.\n")
-        segments = [segment.decode("ascii") for segment in found.groups()]
-        if self._link:
-            request.setHeader(b"link", request.path[1:].join(self._link))
-        path = self._directory.descendant(segments).path
-        try:
-            return _serve(request, path, _DAY)
-        except FileNotFoundError:
-            copied = self._copy_file(request.path.decode("ascii"))
-            return _serve_copy(request, copied, path, _DAY, _no_archive)
+        if _ARCHIVE.fullmatch(request.path) is None:
+            send(request, plain(http.NOT_FOUND, "There is no such page here."))
+            return NOT_DONE_YET
+        return self._send(request, request.path.decode("ascii"))
 
-
-def _no_archive(request: Request) -> bytes:
-    request.responseHeaders.removeHeader(b"link")
-    return _say(
-        request,
-        http.NOT_FOUND,
-        b"There is no archive of that hour: it is not over yet, or had no pings.\n",
-    )
-
-
-def _serve_copy(
-    request: Request,
-    copied: Awaitable[bool],
-    path: str,
-    cache_control: bytes,
-    missing: Callable[[Request], bytes],
-) -> int:
-    """Answer with a file when it has been copied from the database.
-
-    :param copied: whether there is such a file.
-    :param missing: answers if there is none.
-    """
-    gone: list[object] = []
-    request.notifyFinish().addErrback(gone.append)
-    Deferred.fromCoroutine(_after_copy(request, copied, path, cache_control, missing, gone))
-    return NOT_DONE_YET
-
-
-async def _after_copy(
-    request: Request,
-    copied: Awaitable[bool],
-    path: str,
-    cache_control: bytes,
-    missing: Callable[[Request], bytes],
-    gone: Sequence[object],
-) -> None:
-    body: bytes | int
-    try:
-        there = await copied
-        if gone:
-            return
-        body = _serve(request, path, cache_control) if there else missing(request)
-    except (Unavailable, OSError) as error:
-        if gone:
-            return
-        log.error("A file for crawlers cannot be served: {error}", error=error)
-        request.setHeader(b"retry-after", b"30")
-        body = _say(
-            request,
-            http.SERVICE_UNAVAILABLE,
-            b"This file cannot be read now. Please come again in half a minute.\n",
-        )
-    if isinstance(body, bytes):
-        request.write(body)
-        request.finish()
-
-
-def _say(request: Request, status: int, sentence: bytes) -> bytes:
-    request.setResponseCode(status)
-    request.setHeader(b"content-type", b"text/plain; charset=utf-8")
-    request.setHeader(b"content-length", b"%d" % len(sentence))
-    return b"" if request.method == b"HEAD" else sentence
+    def _missing(self, request: Request) -> Answer:
+        request.responseHeaders.removeHeader(b"link")
+        text = "There is no archive of that hour: it is not over yet, or had no pings."
+        return plain(http.NOT_FOUND, text)
 
 
 @frozen

@@ -429,6 +429,12 @@ class CopiedFileTests(ChangeListsTestCase):
             head = await self.ask(path, method="HEAD")
             self.assertEqual((head.status, head.body), (status, b""))
 
+    async def test_head_of_a_file_that_is_copied(self) -> None:
+        self.stored = {self.ARCHIVE: None}
+        head = await self.ask(self.ARCHIVE, method="HEAD")
+        length = head.headers["content-length"]
+        self.assertEqual((head.status, head.body, length), (200, b"", str(len(CONTENT))))
+
     async def test_other_paths_are_not_looked_up(self) -> None:
         await self.ask("/2026/09/29/../12.xml")
         await self.ask("/broker.sqlite")
@@ -439,4 +445,4 @@ class CopiedFileTests(ChangeListsTestCase):
             self.stored = {self.ARCHIVE: failure}
             answer = await self.ask(self.ARCHIVE)
             self.assertEqual((answer.status, answer.headers["retry-after"]), (503, "30"))
-            self.assertIn(b"come again", answer.body)
+            self.assertIn(b"try again", answer.body)
