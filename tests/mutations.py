@@ -548,8 +548,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "util/atomic_files.py",
-        "        os.replace(target.siblingExtension(unfinished).path, target.path)",
-        "        target.setContent(target.siblingExtension(unfinished).getContent())",
+        "            os.replace(target.siblingExtension(self._unfinished).path, target.path)",
+        "            target.setContent(target.siblingExtension(self._unfinished).getContent())",
         "sinks.test_files sinks.test_change_list",
         "Crawlers see half a file.",
     ),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import IO, Final
 
@@ -24,7 +23,7 @@ PART: Final = ".part"
 _COPIED: Final = ".copy.part"
 
 
-class Draft:
+class _TwoFiles:
     """A file and its gzipped twin while they are written.
 
     Every method blocks, and raises ``OSError`` if the disk fails; after that the caller must
@@ -34,16 +33,12 @@ class Draft:
     :param unfinished: how the names of the unfinished files end.
     """
 
-    def __init__(self, target: FilePath[str], unfinished: str = PART) -> None:
+    def __init__(self, target: FilePath[str], unfinished: str) -> None:
         self._unfinished = unfinished
         # The twin is renamed first: after a crash between the two, a whole plain file (see
         # ``records_in``) has a whole twin.
         self._targets = (target.siblingExtension(".gz"), target)
         self._files: list[IO[bytes]] = []
-        # Unlike the gzip module this writes no time into the header, so the same content
-        # gives the same bytes.
-        self._compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
-        self._is_sealed = False
         #: How many bytes have been written to the file.
         self.size = 0
 
@@ -52,6 +47,42 @@ class Draft:
         self._targets[0].parent().makedirs(ignoreExistingDirectory=True)
         for target in self._targets:
             self._files.append(target.siblingExtension(self._unfinished).open("w"))
+
+    def discard(self) -> None:
+        """Close and delete the unfinished files.  Does not raise ``OSError``."""
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
+        for target in self._targets:
+            with suppress(OSError):
+                target.siblingExtension(self._unfinished).remove()
+
+    def _sync(self, modified_at: float | None) -> None:
+        """Sync both files to disk, with a time if there is one, and close them."""
+        for file in self._files:
+            file.flush()
+            if modified_at is not None:
+                time = round(modified_at * 1e6) * 1000
+                os.utime(file.fileno(), ns=(time, time))
+            os.fsync(file.fileno())
+            file.close()
+
+    def _rename(self) -> None:
+        """Rename both files over the old ones."""
+        for target in self._targets:
+            os.replace(target.siblingExtension(self._unfinished).path, target.path)
+        _sync_directory(self._targets[0].parent())
+
+
+class Draft(_TwoFiles):
+    """A file and its gzipped twin while they are written: see ``_TwoFiles``."""
+
+    def __init__(self, target: FilePath[str], unfinished: str = PART) -> None:
+        super().__init__(target, unfinished)
+        # Unlike the gzip module this writes no time into the header, so the same content
+        # gives the same bytes.
+        self._compressor = zlib.compressobj(wbits=_GZIP_WINDOW)
+        self._is_sealed = False
 
     def write(self, data: bytes) -> None:
         """Append to both files."""
@@ -67,7 +98,7 @@ class Draft:
             for now.
         """
         self._files[0].write(self._compressor.flush())
-        _seal(self._files, modified_at)
+        self._sync(modified_at)
         self._is_sealed = True
 
     def read_twin(self, offset: int, size: int) -> bytes:
@@ -83,33 +114,16 @@ class Draft:
         """
         if not self._is_sealed:
             self.seal(modified_at)
-        _rename(self._targets, self._unfinished)
-
-    def discard(self) -> None:
-        """Close and delete the unfinished files.  Does not raise ``OSError``."""
-        _discard(self._files, self._targets, self._unfinished)
+        self._rename()
 
 
-class Copy:
-    """A file and its gzipped twin while they are copied from the twin of another node.
-
-    Methods block, and raise ``OSError``, as those of ``Draft`` do.
-
-    :param target: as for ``Draft``.
-    """
+class Copy(_TwoFiles):
+    """A file and its gzipped twin while they are copied from the twin of another node."""
 
     def __init__(self, target: FilePath[str]) -> None:
-        self._targets = (target.siblingExtension(".gz"), target)
-        self._files: list[IO[bytes]] = []
+        super().__init__(target, _COPIED)
         self._decompressor = zlib.decompressobj(wbits=_GZIP_WINDOW)
-        self._size = 0
         self._is_damaged = False
-
-    def begin(self) -> None:
-        """Open both files, and create their directory if it is missing."""
-        self._targets[0].parent().makedirs(ignoreExistingDirectory=True)
-        for target in self._targets:
-            self._files.append(target.siblingExtension(_COPIED).open("w"))
 
     def write(self, gzipped: bytes) -> None:
         """Append bytes of the twin.  If they are damaged, the file does not become whole."""
@@ -122,7 +136,7 @@ class Copy:
             except zlib.error:
                 self._is_damaged = True
                 return
-            self._size += len(data)
+            self.size += len(data)
             plain.write(data)
             gzipped = self._decompressor.unconsumed_tail
 
@@ -133,15 +147,11 @@ class Copy:
         :param modified_at: the time that both files are to have, in seconds since the epoch.
         :returns: False, and nothing is renamed, if the file is not whole.
         """
-        if self._is_damaged or not self._decompressor.eof or self._size != size:
+        if self._is_damaged or not self._decompressor.eof or self.size != size:
             return False
-        _seal(self._files, modified_at)
-        _rename(self._targets, _COPIED)
+        self._sync(modified_at)
+        self._rename()
         return True
-
-    def discard(self) -> None:
-        """Close and delete the unfinished files.  Does not raise ``OSError``."""
-        _discard(self._files, self._targets, _COPIED)
 
 
 def is_version(target: FilePath[str], size: int, modified_at: float) -> bool:
@@ -187,38 +197,6 @@ def replace_file(target: FilePath[str], content: bytes) -> None:
             part.remove()
         raise
     _sync_directory(target.parent())
-
-
-def _seal(files: Iterable[IO[bytes]], modified_at: float | None) -> None:
-    """Sync files to disk, with a time if there is one, and close them."""
-    for file in files:
-        file.flush()
-        if modified_at is not None:
-            time = round(modified_at * 1e6) * 1000
-            os.utime(file.fileno(), ns=(time, time))
-        os.fsync(file.fileno())
-        file.close()
-
-
-def _rename(targets: Sequence[FilePath[str]], unfinished: str) -> None:
-    """Rename unfinished files over the old ones."""
-    for target in targets:
-        os.replace(target.siblingExtension(unfinished).path, target.path)
-    _sync_directory(targets[0].parent())
-
-
-def _discard(
-    files: Iterable[IO[bytes]],
-    targets: Iterable[FilePath[str]],
-    unfinished: str,
-) -> None:
-    """Close and delete unfinished files."""
-    for file in files:
-        with suppress(OSError):
-            file.close()
-    for target in targets:
-        with suppress(OSError):
-            target.siblingExtension(unfinished).remove()
 
 
 def _sync_directory(directory: FilePath[str]) -> None:
