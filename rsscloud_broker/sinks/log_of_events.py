@@ -88,76 +88,51 @@ def _clipped(entry: LogEntry) -> LogEntry:
 
 
 def _ping_accepted(event: PingAccepted) -> LogEntry:
-    topic = normal_form(event.url)
     outcome = "repeated" if event.repeated else "accepted"
     reason = f"it came from {event.origin.replace(' ', ', then ')}" if event.origin else ""
-    return LogEntry(
-        "ping", outcome, event.at, 0, topic, host_of(topic), source=event.source, reason=reason
-    )
+    return _of_topic("ping", outcome, normal_form(event.url), event.at, reason, event.source)
 
 
 def _relayed(event: PingRelayed, now: float) -> Iterator[LogEntry]:
     numbers = _milliseconds(event.seconds)
-    yield _of_callback(
-        "relay",
-        "delivered",
-        event.url,
-        event.target,
-        event.at,
-        reason=event.answer,
-        numbers=numbers,
-    )
+    yield _of_relay("delivered", event.url, event, event.answer, numbers)
 
 
 def _relay_failed(event: RelayFailed, now: float) -> Iterator[LogEntry]:
-    numbers = {} if event.retry_at is None else {"retry_at": round(event.retry_at, 3)}
-    yield _of_callback(
-        "relay", "failed", event.url, event.target, event.at, reason=event.reason, numbers=numbers
-    )
+    yield _of_relay("failed", event.url, event, event.reason, _retry_at(event.retry_at))
 
 
 def _relay_skipped(event: RelaySkipped, now: float) -> Iterator[LogEntry]:
-    numbers = {"pings": event.pings}
-    yield _of_callback(
-        "relay", "skipped", "", event.target, event.at, reason=event.reason, numbers=numbers
-    )
+    yield _of_relay("skipped", "", event, event.reason, {"pings": event.pings})
+
+
+def _of_relay(
+    outcome: str,
+    url: str,
+    event: PingRelayed | RelayFailed | RelaySkipped,
+    reason: str,
+    numbers: Mapping[str, float],
+) -> LogEntry:
+    return _of_callback("relay", outcome, url, event.target, event.at, "", reason, numbers)
+
+
+def _retry_at(at: float | None) -> dict[str, float]:
+    return {} if at is None else {"retry_at": round(at, 3)}
 
 
 def _ping_refused(event: PingRefused, now: float) -> Iterator[LogEntry]:
     topic = normal_form(clean(event.url))
-    yield LogEntry(
-        "ping",
-        "refused",
-        event.at,
-        topic=topic,
-        host=host_of(topic),
-        source=event.source,
-        reason=event.reason,
-    )
+    yield _of_topic("ping", "refused", topic, event.at, event.reason, event.source)
 
 
 def _fetched(event: TopicFetched, now: float) -> Iterator[LogEntry]:
-    yield LogEntry(
-        "fetch",
-        "changed" if event.changed else "unchanged",
-        event.at,
-        topic=event.topic,
-        host=host_of(event.topic),
-        reason=event.result,
-        numbers=_milliseconds(event.seconds),
-    )
+    outcome, numbers = "changed" if event.changed else "unchanged", _milliseconds(event.seconds)
+    yield _of_topic("fetch", outcome, event.topic, event.at, event.result, numbers=numbers)
 
 
 def _fetch_failed(event: TopicFetchFailed, now: float) -> Iterator[LogEntry]:
-    yield LogEntry(
-        "fetch",
-        "failed",
-        event.at,
-        topic=event.topic,
-        host=host_of(event.topic),
-        reason=event.reason,
-        numbers=_milliseconds(event.seconds),
-    )
+    numbers = _milliseconds(event.seconds)
+    yield _of_topic("fetch", "failed", event.topic, event.at, event.reason, numbers=numbers)
 
 
 def _milliseconds(seconds: float) -> dict[str, float]:
@@ -176,8 +151,25 @@ def _topic_moved(event: TopicMoved, now: float) -> Iterator[LogEntry]:
     yield _of_topic("topic", "moved", event.topic, event.at, event.to)
 
 
-def _of_topic(kind: str, outcome: str, topic: str, at: float, reason: str = "") -> LogEntry:
-    return LogEntry(kind, outcome, at, topic=topic, host=host_of(topic), reason=reason)
+def _of_topic(
+    kind: str,
+    outcome: str,
+    topic: str,
+    at: float,
+    reason: str = "",
+    source: str = "",
+    numbers: Mapping[str, float] | None = None,
+) -> LogEntry:
+    return LogEntry(
+        kind,
+        outcome,
+        at,
+        topic=topic,
+        host=host_of(topic),
+        source=source,
+        reason=reason,
+        numbers=numbers or {},
+    )
 
 
 def _requested(event: SubscriptionRequested, now: float) -> Iterator[LogEntry]:
@@ -268,7 +260,7 @@ def _ended(event: FanOutEnded, now: float) -> Iterator[LogEntry]:
     }
     if event.first is not None:
         numbers["first_seconds"] = round(event.first, 3)
-    yield evolve(_of_topic("fan-out", "ended", event.topic, event.at), numbers=numbers)
+    yield _of_topic("fan-out", "ended", event.topic, event.at, numbers=numbers)
 
 
 def _delivered(event: NotificationDelivered, now: float) -> Iterator[LogEntry]:
@@ -284,7 +276,7 @@ def _failed(event: NotificationFailed, now: float) -> Iterator[LogEntry]:
             subscription,
             event.at,
             event.reason,
-            {"retry_at": round(event.retry_at, 3)} if event.retry_at is not None else {},
+            _retry_at(event.retry_at),
         )
     if event.ends:
         why = f"the topic ended: {subscription.ended}" if subscription.ended else WANTS_NO_MORE
@@ -317,7 +309,7 @@ def _of_notification(
 
 
 def _unreachable(event: HostUnreachable, now: float) -> Iterator[LogEntry]:
-    numbers = {"failures": event.failures, "retry_at": round(event.retry_at, 3)}
+    numbers = {"failures": event.failures, **_retry_at(event.retry_at)}
     yield LogEntry(
         "host",
         "unreachable",
