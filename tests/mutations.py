@@ -640,7 +640,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "util/cluster_jobs.py",
-        "        if turn.elsewhere:\n            self._look_again()\n",
+        "        if turn.is_others:\n            self._claim_soon()\n",
         "",
         "util.test_cluster_jobs",
         "If a node dies at a job, nobody does it before the next full minute or hour.",

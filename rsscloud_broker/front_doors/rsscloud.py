@@ -70,7 +70,7 @@ from rsscloud_broker.wire.text import text_of
 from rsscloud_broker.wire.wsdl import RSSCLOUD, rsscloud_wsdl
 from rsscloud_broker.wire.xmlrpc import RSSCLOUD_FAULT
 
-#: For so many topics the door remembers the last ping, to enforce the pause between pings.
+#: Of how many topics the door remembers the last ping, to enforce the pause between pings.
 REMEMBERED_PINGS = 10_000
 
 

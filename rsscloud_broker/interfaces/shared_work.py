@@ -44,7 +44,7 @@ class IJobs(Interface):
     def request_job(name: str, since: float) -> Awaitable[None]:
         """Make a job due that has work from an earlier time to do.
 
-        A node that is at it loses its claim, so that the job is done once more after that.
+        A node that does it now loses its claim, so that the job is done once more after that.
 
         :param since: the earlier time.
         """
@@ -53,8 +53,8 @@ class IJobs(Interface):
         """Tell all nodes that the one that does a job has something to do now.
 
         Each publishes ``WorkHinted("job.NAME")`` on its bus, this one too.  The hint may be lost,
-        so whoever does the job also looks by itself.  Nothing happens where no other node can work
-        on the database.
+        so the node that does the job also looks by itself.  Nothing happens where no other node can
+        work on the database.
 
         :param name: the name of the job: letters, digits and underscores.
         """

@@ -69,13 +69,13 @@ class JobTurn:
 
     :ivar due_at: since when what the job does has not been done, or when it is due next; 0 if it
         was never done.
-    :ivar claimed: whether this process has claimed it now.
-    :ivar elsewhere: whether another node has claimed it and it is due.
+    :ivar claimed: whether this process has claimed it.
+    :ivar is_others: whether another node has claimed it and it is due.
     """
 
     due_at: float
     claimed: bool
-    elsewhere: bool
+    is_others: bool
 
 
 @frozen

@@ -7,7 +7,7 @@ The same entries can be in three documents::
     archived   self, current, prev-archive, next-archive     never changes
 
 A document is archived when the next one gets its first entry.  So the document that its
-``next-archive`` names exists when the link is written, and the link can be written once for ever:
+``next-archive`` names exists when the link is written, and the link is written once:
 the URL of a document depends on its number alone.  The first document has no ``prev-archive``.
 
 No document has ``fh:complete``: that would say that entries of other documents are no more (RFC

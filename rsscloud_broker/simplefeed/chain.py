@@ -163,7 +163,8 @@ async def walk_back(
         if previous in seen:
             raise FollowError(
                 f"the documents link in a circle: {document.url} names {previous} as the one "
-                "before it, which comes after it. The publisher must mend the links prev-archive."
+                "before it, which comes after it. The publisher must correct the links "
+                "prev-archive."
             )
         if len(seen) > most:
             raise FollowError(

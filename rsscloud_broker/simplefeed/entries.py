@@ -118,7 +118,7 @@ def content_of(body: bytes, media_type: str) -> EntryContent:
     with the media type application/octet-stream; so does XML with very many namespaces.
     ``interfaces.Parsing`` is for bodies of strangers.
 
-    :param media_type: the value of the Content-Type header; its charset is heeded.
+    :param media_type: the value of the Content-Type header; its charset is used.
     """
     charset = charset_of(media_type)
     kind = clean(media_type) or BYTES

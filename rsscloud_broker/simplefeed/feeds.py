@@ -33,7 +33,7 @@ from rsscloud_broker.simplefeed.log import LogDocument, LogState
 from rsscloud_broker.simplefeed.markers import InThread
 from rsscloud_broker.util.caches import BoundedDict, TimedCache
 
-#: For so many seconds a recent document is served without a look at the log, unless somebody says
+#: Seconds for which a recent document is served without reading the log, unless a caller says
 #: that it has changed.  Another process may have appended to the log.
 FRESH: Final = 1.0
 

@@ -280,7 +280,7 @@ class Follower:
             if following in seen:
                 raise FollowError(
                     f"the documents link in a circle: {document.url} names {following} as the one "
-                    "after it, which comes before it. The publisher must mend the links "
+                    "after it, which comes before it. The publisher must correct the links "
                     "next-archive."
                 )
             if len(seen) > self._limits.documents:

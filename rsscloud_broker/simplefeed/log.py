@@ -5,7 +5,7 @@ in the transaction of the fact that it tells: it is in the log if and only if th
 
 The numbers of a log's entries are 1, 2, 3 and so on, without gaps and in the order of the commits,
 even if several processes append.  For this, ``append`` locks the log until the transaction ends.
-Who appends to several logs in a transaction must do so in one order, or two transactions wait for
+A transaction that appends to several logs must do so in one order, or two transactions wait for
 each other, and the database ends one: first to the log that most transactions append to.
 """
 
@@ -36,8 +36,8 @@ from rsscloud_broker.simplefeed.entries import Entry, new_id
 #: How many entries a document has, unless the log says otherwise.
 PER_DOCUMENT: Final = 100
 
-#: A document whose entries have so many bytes is full, however many they are, since followers do
-#: not read documents of any size.
+#: The most bytes of entries in a document, however few they are, since followers do not fetch
+#: documents of any size.
 MAX_DOCUMENT_BYTES: Final = 2 * 1024 * 1024
 
 #: How many entries a row has at most.  A row has entries of one document that were appended

@@ -94,7 +94,7 @@ class Processing:
             await self._hand_on(some, document.url)
             self.position = Position(some[-1].id, some[-1].updated, permanent)
             self._unsaved += len(some)
-            # After so many seconds the position is saved, even if fewer entries were processed than
+            # After 0.2 seconds the position is saved, even if fewer entries were processed than
             # the handler allows, so that somebody who is often killed gets on.
             is_late = self._clock.seconds() - self._saved_at >= 0.2
             if self._unsaved >= batch or is_late:

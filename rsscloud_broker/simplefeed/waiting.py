@@ -40,7 +40,7 @@ class FollowerLimits:
     documents: int = 1_000_000
 
     def backoff(self, failures: int) -> float:
-        """Seconds to wait before a new attempt, after so many failures before this one."""
+        """Seconds to wait before a new attempt, after a number of failures."""
         return backoff(self.retry, failures, self.longest)
 
 

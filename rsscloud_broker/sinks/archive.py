@@ -10,8 +10,8 @@ again if pings of its hour were committed late, or were taken in later from anot
 archive is only ever replaced by one that holds more, so it stays when the pings of its hour are
 deleted from the store.
 
-If several nodes share a database, one of them writes an archive for all.  If it dies at that,
-another one goes on from the time since when the job was not done.
+If several nodes share a database, one of them writes an archive for all.  If it dies before
+it is done, another one continues from the time since when the job was not done.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ArchiveSink(PeriodicClusterJob):
             self._look,
             parts.store,
             name=self.name,
-            # The sink works so many seconds after each full minute: by then a ping that arrived at
+            # The sink works five seconds after each full minute: by then a ping that arrived at
             # the end of an hour is most likely committed.
             after=5,
             at_start=True,

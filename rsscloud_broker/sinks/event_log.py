@@ -7,7 +7,7 @@ The sink gathers entries for a quarter of a second, or until there are five hund
 them in one operation.  If the database cannot be used, up to ``MOST_WAITING`` entries wait; further
 ones are lost, and the log of the process says so.  Nothing else waits for the event log.
 
-Anybody can cause refused requests, as many as they like, and none of them is stored elsewhere.  So
+Anybody can cause refused requests, as many as they like, and nothing else stores them.  So
 that they do not push everything else out of the event log, only some of each minute get an entry
 of their own, for each caller and in all; one more entry counts the others.
 """

@@ -43,7 +43,7 @@ from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire.text import clean
 
-#: Longer texts are cut to so many characters: strangers write parts of them.
+#: The most characters of a text; longer ones are cut, as strangers write parts of them.
 MAX_URL, MAX_REASON = 2048, 500
 
 #: The reason of a subscription's entry if an administrator removed it.  It names nobody, since the

@@ -134,7 +134,7 @@ class Mirror(EachPeriod):
 
     async def _copy_new(self, problem: str) -> None:
         """Copy the documents that were stored since the last time, or all at first."""
-        # A document may appear in the database so many seconds behind one that was stored after it.
+        # A document may appear in the database 30 seconds behind one that was stored after it.
         since, name, newest = self._seen - 30.0, "", self._seen
         differing: list[SharedDocument] = []
         while documents := await self._store.documents_since(since, name, AT_ONCE):

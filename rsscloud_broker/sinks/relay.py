@@ -192,7 +192,7 @@ class _Targets(Service):
         options, now = self._options, self._parts.clock.wall_seconds()
         names = [target.name for target in options.targets]
         names += [LABEL] if options.foreign_clouds else []
-        # The progress of a target that the configuration does not name is kept for so many seconds.
+        # The progress of a target that the configuration does not name is kept for a week.
         return self._parts.store.begin_relay(names, now, now - (7 * 86_400.0))
 
     def _begin_workers(self, found: Sequence[RelayProgress]) -> None:

@@ -78,7 +78,7 @@ def message_of(protocol: Protocol, url: str, ping: Ping, *, plain: bool = False)
     """The request that passes a ping on.
 
     :param url: of the target.
-    :param plain: whether the target is not told the feed.
+    :param plain: whether the feed is left out.
     """
     topic = ping.rss_url or ping.url
     match protocol:

@@ -46,8 +46,8 @@ BATCH: Final = 200
 #: Seconds between two reads while there are pings; and at most, while there are none.
 PAUSE, LOOK = 0.1, 2.0
 
-#: A call may begin so many seconds early, so that no timer is needed for so little; and a target
-#: that was called late, since other work was done, is called more often for so many seconds.
+#: Seconds by which a call may begin early, so that no timer is needed for so little; and seconds
+#: for which a target is called more often that was called late, since other work was done.
 SOON, CREDIT = 0.001, 0.1
 
 #: If a timer is late by so many seconds, the process has too much to do, and notifications go
@@ -66,7 +66,7 @@ RETRIES: Final = (5.0, 30.0, 120.0, 600.0, 1800.0)
 class Rules:
     """Which pings are passed on to a target, and how.
 
-    :ivar wants: whether the target is to be told of a ping, by the patterns of the operator.
+    :ivar wants: whether the target is to get a ping, by the patterns of the operator.
     :ivar rate: calls a second, at most.
     :ivar at_once: how many calls may be under way.
     :ivar window: seconds within which a repeat of a ping is not passed on.
@@ -84,7 +84,7 @@ class Worker:
     :param progress: how far the pings were passed on.
     :param target: the URL that is called, and by which protocol, for logs and counters.
     :param label: the target in counters and logs.
-    :param call: passes one ping on; returns None if it has told itself what came of it.
+    :param call: passes one ping on; returns None if it has published what came of it.
     """
 
     log = Logger()

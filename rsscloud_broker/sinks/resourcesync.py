@@ -18,7 +18,7 @@ the change list first, so a crash between the two lists loses no change.  After 
 push, clients are notified when the next archive is written.
 
 If several nodes share a database, one of them does this for all.  Each learns which archives
-another one has made (``FileCopied``), and whoever makes the lists first copies the present ones.
+another one has made (``FileCopied``).  A node copies the present lists before it makes new ones.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class ResourceSyncSink(PeriodicClusterJob):
     async def _push(self, notification: bytes) -> None:
         if not self._source.has_channel:
             return
-        # The file first: rssCloud subscribers are told of a change only, and fetch the file.
+        # The file first: rssCloud subscribers are notified without the content, and fetch the file.
         await self._publish(CHANNEL, notification)
         now = self._parts.clock.wall_seconds()
         topic = self._source.url(CHANNEL)

@@ -148,7 +148,7 @@ class StatisticsSink(EachPeriod):
         if self._done.get(job) == now // period:
             return False
         turn = await self._statistics.claim_job(job, now, period)
-        if not (turn.claimed or turn.elsewhere):
+        if not (turn.claimed or turn.is_others):
             self._done[job] = now // period
         return turn.claimed
 

@@ -38,7 +38,7 @@ def claim_job(conn: Connection, name: str, now: float, period: float, here: int)
     # A time that is too far away was set by a clock that was wrong.
     is_due = due_at <= now or due_at > now + period
     claimed = is_due and (row.node_id == here or (row.node_id is None and _claim(conn, row, here)))
-    return JobTurn(due_at, claimed, elsewhere=is_due and not claimed)
+    return JobTurn(due_at, claimed, is_others=is_due and not claimed)
 
 
 def _row(conn: Connection, name: str) -> Row[Any] | None:

@@ -1,7 +1,7 @@
 """Keeps changes of topics until they are in the feeds of the broker.
 
-Each change is a row, written in the transaction that records the change.  Whoever makes the feeds
-reads the rows in the order of their ids, and then has them removed.
+Each change is a row, written in the transaction that records the change.  The feeds are
+made of the rows in the order of their ids, and then the rows are removed.
 
 Each function runs in a transaction that the caller has begun, and may run again after a
 rollback.

@@ -75,9 +75,9 @@ suspect = Table(
     Column("kind", Text, primary_key=True),
     # The id of the row of the work; of a notification, that of its subscription.
     Column("key", BigInteger, primary_key=True, autoincrement=False),
-    # How many nodes have ended: the first had claimed it, and the others were at it.
+    # How many nodes have ended: the first had claimed it, and the others were working on it.
     Column("ends", Integer, nullable=False),
-    # The node that is at it; null if none is.
+    # The node that works on it; null if none does.
     Column("node_id", Key, ForeignKey("node.id", ondelete="SET NULL"), index=True),
     # When the last one was found to have ended, by the clock of the database.
     Column("ended_at", BigInteger, nullable=False, index=True),

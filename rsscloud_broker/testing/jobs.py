@@ -13,7 +13,7 @@ class FakeJobs:
     """The jobs of the only node, which may do each whenever it wants to.
 
     :ivar shares: what ``shares_work`` returns.
-    :ivar hinted: the names of the jobs whose nodes were told that there is something to do.
+    :ivar hinted: the names of the jobs of which nodes were hinted that there is something to do.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class FakeJobs:
         return self.shares
 
     async def claim_job(self, name: str, now: float, period: float) -> JobTurn:
-        return JobTurn(now, claimed=True, elsewhere=False)
+        return JobTurn(now, claimed=True, is_others=False)
 
     async def finish_job(self, name: str, due_at: float) -> bool:
         return True

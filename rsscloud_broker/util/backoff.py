@@ -24,5 +24,5 @@ def backoff(first: float, failures: int, longest: float) -> float:
     :param failures: how many failures came in a row before the last one.
     :param longest: what it is at most, in seconds.
     """
-    # After so many doublings a second has become 34 years, and any limit is reached.
+    # After 30 doublings a second has become 34 years, and any limit is reached.
     return min(first * 2.0 ** min(max(failures, 0), 30), longest)

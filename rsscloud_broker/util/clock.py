@@ -278,7 +278,7 @@ class WallClockWatch(Service):
         before, self._difference = self._difference, self._measure()
         self._wait()
         jump = self._difference - before
-        # The wall clock counts as set if it differs from the expected time by so many seconds.
+        # The wall clock counts as set if it differs from the expected time by a second or more.
         # Smaller differences are normal: the system adjusts it all the time, and a busy process
         # reads the two clocks one after the other.
         if abs(jump) < 1.0:

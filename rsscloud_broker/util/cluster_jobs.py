@@ -28,7 +28,7 @@ class PeriodicClusterJob(EachPeriod):
     """Does a job in each period, on one node for all that work on the database.
 
     At each multiple of the period all nodes try to claim the job, and one of them can.  The others
-    look again each second until it is done, so that one of them does it if that node dies.
+    try again each second until it is done, so that one of them does it if that node dies.
 
     :param job: an async function.  It is called with the time since when the job has not been done,
         in seconds since the epoch; 0 if it was never done.
@@ -54,7 +54,7 @@ class PeriodicClusterJob(EachPeriod):
         self._job_name = name
         self._claimed_job = job
         self._jobs = jobs
-        self._again: IDelayedCall | None = None
+        self._retry: IDelayedCall | None = None
         self._is_forced = self._soon = False
         self._wanted = inf
 
@@ -63,9 +63,9 @@ class PeriodicClusterJob(EachPeriod):
         super().startService()
 
     def stopService(self) -> Deferred[None] | None:
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
         return super().stopService()
 
     def want(self, since: float, *, soon: bool = False) -> None:
@@ -84,12 +84,12 @@ class PeriodicClusterJob(EachPeriod):
         await self._request()
         period = 0.0 if self._is_forced else self._period
         turn = await self._jobs.claim_job(self._job_name, self._clock.wall_seconds(), period)
-        if turn.elsewhere:
-            self._look_again()
+        if turn.is_others:
+            self._claim_soon()
         if turn.claimed:
             await self._do(turn.due_at)
         if self._soon:
-            self._look_again()
+            self._claim_soon()
 
     async def _do(self, due_at: float) -> None:
         """Do the job, which this node has claimed."""
@@ -104,7 +104,7 @@ class PeriodicClusterJob(EachPeriod):
             else:
                 self._is_forced = False
         except ClaimLost:  # another node does it, or there is more to do than when it began
-            self._look_again()
+            self._claim_soon()
         except Exception:
             await self._release()
             raise
@@ -120,12 +120,12 @@ class PeriodicClusterJob(EachPeriod):
             self._wanted = min(wanted, self._wanted)
             raise
 
-    def _look_again(self) -> None:
-        if self.running and self._again is None:
-            self._again = self._clock.callLater(PAUSE, self._begin_again)
+    def _claim_soon(self) -> None:
+        if self.running and self._retry is None:
+            self._retry = self._clock.callLater(PAUSE, self._begin_retry)
 
-    def _begin_again(self) -> None:
-        self._again = None
+    def _begin_retry(self) -> None:
+        self._retry = None
         self._begin()
 
     def _next_due(self) -> float:

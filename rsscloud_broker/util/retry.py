@@ -52,7 +52,7 @@ class StoreRetry:
                 self._log(error, of)
             else:
                 if failures:
-                    self._logged_at = float("-inf")  # the next want of the store is another one
+                    self._logged_at = float("-inf")  # the next failure of the store is another one
                 return result
             await self.pause(backoff(1.0, failures, UNAVAILABLE_PAUSE))
             failures += 1

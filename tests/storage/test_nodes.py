@@ -675,13 +675,13 @@ class JobTests(NodesTestCase):
         self.assertTrue((await one.claim_job("a", 1000.0, 60.0)).claimed)
         self.assertTrue((await one.claim_job("a", 1000.0, 60.0)).claimed, "it has it already")
         turn = await other.claim_job("a", 1000.0, 60.0)
-        self.assertEqual((turn.claimed, turn.elsewhere), (False, True))
+        self.assertEqual((turn.claimed, turn.is_others), (False, True))
         await self.lose(one, other)
         self.assertTrue((await other.claim_job("a", 1000.0, 60.0)).claimed)
         self.assertFalse((await one.claim_job("a", 1000.0, 60.0)).claimed)
         self.assertFalse(await one.finish_job("a", 1060.0))
         self.assertTrue(await other.finish_job("a", 1060.0))
-        self.assertFalse((await one.claim_job("a", 1001.0, 60.0)).elsewhere, "it is done")
+        self.assertFalse((await one.claim_job("a", 1001.0, 60.0)).is_others, "it is done")
 
     async def test_nobody_waits_for_a_node_that_is_just_claiming(self) -> None:
         """Two nodes that claim the same jobs in another order would wait for each other."""
@@ -693,7 +693,7 @@ class JobTests(NodesTestCase):
         with self.engine.begin() as conn:
             self.assertTrue(jobs.claim_job(conn, "a", 1100.0, 60.0, one.node).claimed)
             turn = await other.claim_job("a", 1100.0, 60.0)
-            self.assertEqual((turn.claimed, turn.elsewhere), (False, True))
+            self.assertEqual((turn.claimed, turn.is_others), (False, True))
             self.assertTrue((await other.claim_job("b", 1100.0, 60.0)).claimed)
             self.assertFalse(jobs.claim_job(conn, "b", 1100.0, 60.0, one.node).claimed)
 

@@ -27,11 +27,11 @@ class SharedWorkContract(TestCase):
 
     async def test_job_is_due_until_it_is_done(self) -> None:
         turn = await self.store.claim_job("a", 1000.0, MINUTE)
-        self.assertEqual((turn.due_at, turn.claimed, turn.elsewhere), (0.0, True, False))
+        self.assertEqual((turn.due_at, turn.claimed, turn.is_others), (0.0, True, False))
         self.assertEqual(await self.store.claim_job("a", 1000.0, MINUTE), turn, "once more")
         self.assertTrue(await self.store.finish_job("a", NEXT))
         early = await self.store.claim_job("a", 1059.0, MINUTE)
-        self.assertEqual((early.claimed, early.elsewhere), (False, False))
+        self.assertEqual((early.claimed, early.is_others), (False, False))
         turn = await self.store.claim_job("a", 1300.0, MINUTE)
         self.assertEqual((turn.due_at, turn.claimed), (NEXT, True), "minutes were missed")
 

@@ -314,7 +314,7 @@ class RunOnOneNodeTests(JobsTestCase):
         with capturedLogs() as logged:
             self.clock.pump([2.0] * 10)
         self.assertEqual((len(asked), logged), (1, []))
-        asked[0].callback(JobTurn(0.0, claimed=True, elsewhere=False))
+        asked[0].callback(JobTurn(0.0, claimed=True, is_others=False))
         self.assertEqual(self.running(), [True, True])
 
     def test_stopping_ends_the_timers(self) -> None:
