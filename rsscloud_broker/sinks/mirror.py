@@ -199,7 +199,7 @@ class Mirror(EachPeriod):
     async def _store_archives(self, problem: str) -> bool:
         """Store the archives on the disk that are not in the database, or list more pings.
 
-        :returns: whether all of them could be read.
+        :returns: whether all of them could be read; False if the service stops.
         """
         base = Path(self._parts.public_directory.path)
         paths = await self._parts.in_thread(
@@ -212,6 +212,8 @@ class Mirror(EachPeriod):
             differing = {one.name for one in await self._differing(known)}
             stored = {one.name: one.records for one in known}
             for name in names:
+                if not self.running:
+                    return False
                 if name not in stored or name in differing:
                     work = self._store_archive(name, stored.get(name, -1))
                     is_done &= await self._attempt(work, problem)

@@ -100,6 +100,43 @@ class MirrorTests(SynchronousTestCase):
         self.clock.advance(30)
         self.same(LIST)  # although the hint was lost
 
+    def test_stop_while_files_are_copied(self) -> None:
+        """One of them is under way; the others are copied after the next start."""
+        gate: Deferred[None] = Deferred()
+        give = self.store.store.document_part
+
+        async def slow(key: int, number: int) -> Any:
+            await gate
+            return await give(key, number)
+
+        self.publish(b"list")
+        self.publish(b"archive", ARCHIVE)
+        mirror = self.start(document_part=slow)
+        stopped = mirror.stopService()
+        assert stopped is not None
+        self.assertNoResult(stopped)
+        gate.callback(None)
+        self.successResultOf(stopped)
+        self.assertEqual(len(self.bus.events), 1)
+
+    def test_stop_while_archives_are_stored(self) -> None:
+        gate: Deferred[None] = Deferred()
+        begin, stored = self.store.store.begin_document, list[str]()
+
+        async def slow(name: str, made_at: float) -> Any:
+            stored.append(name)
+            await gate
+            return await begin(name, made_at)
+
+        closing = b"<weblogUpdates>\n</weblogUpdates>\n<!-- records: 3 -->\n"
+        for hour in (11, 12):
+            publish_file(self.file(self.other, f"/2026/09/29/{hour}.xml"), closing)
+        stopped = self.start(begin_document=slow).stopService()
+        gate.callback(None)
+        assert stopped is not None
+        self.successResultOf(stopped)
+        self.assertEqual(len(stored), 1)
+
     def test_hint_while_files_are_copied(self) -> None:
         gates: list[Deferred[None]] = []
         give = self.store.store.document_part
