@@ -11,7 +11,7 @@ of latencies end in the upper bound of their bucket in seconds, as in ``first_la
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from attrs import field, frozen, validators
@@ -25,6 +25,7 @@ from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS
 from rsscloud_broker.util.clock import EachPeriod
+from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 from rsscloud_broker.wire.units import HOUR
 
 #: The values of labels of what was done for private followers, which is not in the statistics:
@@ -99,7 +100,13 @@ class StatisticsSink(EachPeriod):
         self._statistics = parts.store
         self._counters = parts.counters
         self._stored = dict.fromkeys(numbers(parts.counters), 0)
-        self._done: dict[str, float] = {}  # the last period in which each job was done, anywhere
+        self._jobs = [
+            PeriodicClusterJob(parts.clock, period, job, parts.store, name=name, at_start=True)
+            for period, job, name in (
+                (HOUR, self._each_hour, "statistics of hours"),
+                (MEASURE_EACH, self._measure, "measurements"),
+            )
+        ]
         self._minute: float | None = None  # when the minute began that is counted now
 
     async def handle(self, event: Event) -> None:
@@ -108,54 +115,41 @@ class StatisticsSink(EachPeriod):
     def startService(self) -> None:
         self._minute = self._clock.wall_seconds()
         super().startService()
+        for job in self._jobs:
+            job.startService()
 
     def stopService(self) -> Deferred[None]:
-        return Deferred.fromCoroutine(self._stop())
+        runs = [super().stopService(), *(job.stopService() for job in self._jobs)]
+        return Deferred.fromCoroutine(self._stop([run for run in runs if run is not None]))
 
-    async def _stop(self) -> None:
-        if (run := super().stopService()) is not None:
+    async def _stop(self, runs: Sequence[Deferred[None]]) -> None:
+        for run in runs:
             await run
         try:
-            await self._add({})
+            await self._add()
         except Unavailable as error:
             self.log.warn("The statistics of the last minute are lost: {error}", error=error)
 
     async def _store(self) -> None:
         now = self._clock.wall_seconds()
-        await self._add(await self._measured(now))
+        await self._add()
         self._minute = now
-        if await self._is_mine("statistics of hours", HOUR, now):
-            hour = int(now // HOUR) - 1
-            busiest = await self._statistics.pinged_topics(
-                # How many topics of each hour are remembered as its most pinged ones.
-                hour * HOUR,
-                (hour + 1) * HOUR,
-                100,
-            )
-            await self._statistics.put_busy_topics(hour, busiest)
-            await self._statistics.prune_statistics(now, self._options.days * 24)
-            await self._is_done("statistics of hours", HOUR, now)
 
-    async def _measured(self, now: float) -> dict[str, int]:
-        if not await self._is_mine("measurements", MEASURE_EACH, now):
-            return {}
-        measured = await self._statistics.measure()
-        await self._is_done("measurements", MEASURE_EACH, now)
-        return dict(measured)
+    async def _each_hour(self, due_at: float) -> None:
+        """Store which topics were pinged most in the last hour, and remove old numbers."""
+        now = self._clock.wall_seconds()
+        hour = int(now // HOUR) - 1
+        # How many topics of each hour are remembered as its most pinged ones.
+        busiest = await self._statistics.pinged_topics(hour * HOUR, (hour + 1) * HOUR, 100)
+        await self._statistics.put_busy_topics(hour, busiest)
+        await self._statistics.prune_statistics(now, self._options.days * 24)
 
-    async def _is_mine(self, job: str, period: int, now: float) -> bool:
-        """Whether this node is to do a job now for all, which is due once in each period."""
-        if self._done.get(job) == now // period:
-            return False
-        turn = await self._statistics.claim_job(job, now, period)
-        if not (turn.claimed or turn.is_others):
-            self._done[job] = now // period
-        return turn.claimed
+    async def _measure(self, due_at: float) -> None:
+        """Count all topics and subscriptions."""
+        measured = dict(await self._statistics.measure())
+        await self._statistics.add_statistics(self._clock.wall_seconds(), {}, measured)
 
-    async def _is_done(self, job: str, period: int, now: float) -> None:
-        await self._statistics.finish_job(job, (now // period + 1) * period)
-
-    async def _add(self, measured: dict[str, int]) -> None:
+    async def _add(self) -> None:
         """Add what was counted since the last time to the minute in which that was."""
         current = numbers(self._counters)
         grown = {
@@ -163,8 +157,8 @@ class StatisticsSink(EachPeriod):
             for name, value in current.items()
             if value != (before := self._stored.get(name, 0))
         }
-        if grown or measured:
+        if grown:
             at = self._clock.wall_seconds() if self._minute is None else self._minute
-            await self._statistics.add_statistics(at, grown, measured)
+            await self._statistics.add_statistics(at, grown, {})
         # Not before this point: what could not be stored is stored the next time.
         self._stored = current

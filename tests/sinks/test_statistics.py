@@ -115,7 +115,7 @@ class StatisticsSinkTests(SynchronousTestCase):
         self.patch(self.store, "measure", watched)
         self.start()
         self.clock.pump([60.0] * 25)
-        self.assertEqual([round(at - NOON) // 60 for at in measured], [1, 10, 20])
+        self.assertEqual([round(at - NOON) // 60 for at in measured], [0, 10, 20])
         found = self.successResultOf(self.store.statistics(NOON, NOON + HOUR, 60))
         self.assertEqual(len(found["number_of_topics"]), 3)
 
