@@ -69,7 +69,7 @@ class ISharedWork(IJobs):
     def begin_document(name: str, made_at: float) -> Awaitable[int]:
         """Begin to store a version of a document; an unfinished one of that name is dropped.
 
-        :param name: the path at which it is served, such as ``/changes.xml``.
+        :param name: the path at which it is served, such as ``/2026/09/29/12.xml``.
         :returns: the id of the version.
         """
 

@@ -82,7 +82,7 @@ class JobTurn:
 class SharedDocument:
     """A file for crawlers that one node has made, and that all nodes serve.
 
-    :ivar name: the path at which it is served, such as ``/changes.xml``.
+    :ivar name: the path at which it is served, such as ``/2026/09/29/12.xml``.
     :ivar id: names this version of it.
     :ivar made_at: when it was made, which is also the time of the file on each node.
     :ivar size: the bytes of the file.

@@ -1,4 +1,4 @@
-"""Puts files for crawlers in their places, here and on all nodes that share the database.
+"""Puts archives and ResourceSync documents in their places, on all nodes that share the database.
 
 The node that makes a file stores its gzipped bytes, some at a time; ``mirror`` copies them to the
 disks of the others.  The file has the same time on all nodes.  The ETag that crawlers get is made

@@ -34,12 +34,12 @@ job = Table(
 _is_claimed = job.c.node_id.is_not(None)
 Index("ix_job_node_id", job.c.node_id, sqlite_where=_is_claimed, postgresql_where=_is_claimed)
 
-#: The files for crawlers, for all nodes: at most one whole version of each.
+#: The archives and ResourceSync documents, for all nodes: at most one whole version of each.
 document = Table(
     "document",
     metadata,
     Column("id", Key, primary_key=True),
-    # The path at which it is served, such as ``/changes.xml``.
+    # The path at which it is served, such as ``/2026/09/29/12.xml``.
     Column("name", Text, nullable=False),
     # Whether all its parts are there; before that, nobody reads it.
     Column("whole", Boolean, nullable=False, server_default=false()),
