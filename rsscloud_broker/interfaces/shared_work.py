@@ -82,15 +82,13 @@ class ISharedWork(IJobs):
         :returns: False if the version was dropped.
         """
 
-    def finish_document(
-        key: int, size: int, records: int, job: str = ..., *, only_if_more: bool = ...
-    ) -> Awaitable[bool]:
+    def finish_document(key: int, size: int, records: int, job: str = ...) -> Awaitable[bool]:
         """Put a version in the place of the one before, if all its parts are there.
 
         :param size: the bytes of the document, not gzipped.
-        :param records: how many pings are listed in it.
+        :param records: how many pings are listed in it, which must be more than in the version
+            before; 0 if it is no list of pings.
         :param job: the job that made it, whose claim this process must still have; empty if none.
-        :param only_if_more: whether it must list more pings than the version before.
         :returns: False if it is dropped, by these conditions or by another node.
         """
 

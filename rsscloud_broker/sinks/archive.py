@@ -29,7 +29,6 @@ from rsscloud_broker.sinks.documents import (
     drafted,
     name_of,
     publish_draft,
-    records_stored,
     tell_published,
 )
 from rsscloud_broker.sinks.files import records_in, write_change_list
@@ -120,7 +119,8 @@ class ArchiveSink(PeriodicClusterJob):
         parts = self._parts
         stored = await parts.store.ping_hours(first * HOUR, end * HOUR)
         names = {hour: name_of(parts, self._target(hour)) for hour in stored}
-        shared = await records_stored(parts.store, list(names.values()))
+        documents = await parts.store.shared_documents(list(names.values()))
+        shared = {one.name: one.records for one in documents}
         for hour, records in sorted(stored.items()):
             target = self._target(hour)
             archived = shared.get(names[hour])
@@ -140,9 +140,7 @@ class ArchiveSink(PeriodicClusterJob):
                 unit=self._options.unit,
                 count=parts.store.count_pings,
             )
-            await publish_draft(
-                parts, draft, target, job=self.name, records=listed, only_if_more=True
-            )
+            await publish_draft(parts, draft, target, job=self.name, records=listed)
         tell_published(parts, target)
 
     def _target(self, hour: int) -> FilePath[str]:

@@ -17,7 +17,7 @@ from twisted.python.filepath import FilePath
 
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.events import FilePublished
-from rsscloud_broker.interfaces import ISharedWork, SinkParts
+from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.util.atomic_files import PART as PART_NAME
 from rsscloud_broker.util.atomic_files import Draft
 
@@ -26,18 +26,12 @@ PART: Final = 256 * 1024
 
 
 async def publish_draft(
-    parts: SinkParts,
-    draft: Draft,
-    target: FilePath[str],
-    *,
-    job: str,
-    records: int = 0,
-    only_if_more: bool = False,
+    parts: SinkParts, draft: Draft, target: FilePath[str], *, job: str, records: int = 0
 ) -> None:
     """Put a draft in the place of the file, on all nodes.
 
     :param target: the path of the file.
-    :param job, records, only_if_more: see ``ISharedWork.finish_document``.
+    :param job, records: see ``ISharedWork.finish_document``.
     :raises ClaimLost: this node has lost the claim of the job; the old file stays.
     :raises Unavailable: it cannot be stored for the other nodes.
     :raises OSError: the file cannot be written.
@@ -47,7 +41,7 @@ async def publish_draft(
         await parts.in_thread(draft.seal, made_at)
         key = await parts.store.begin_document(name_of(parts, target), made_at)
         whole = await _store(parts, draft, key) and await parts.store.finish_document(
-            key, draft.size, records, job, only_if_more=only_if_more
+            key, draft.size, records, job
         )
         if not whole:
             raise ClaimLost
@@ -93,11 +87,6 @@ async def _store(parts: SinkParts, draft: Draft, key: int) -> bool:
             return False
         number += 1
     return True
-
-
-async def records_stored(store: ISharedWork, names: list[str]) -> dict[str, int]:
-    """How many pings are listed in documents that are stored, by their names."""
-    return {one.name: one.records for one in await store.shared_documents(names)}
 
 
 def name_of(parts: SinkParts, target: FilePath[str]) -> str:

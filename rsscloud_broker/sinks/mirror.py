@@ -228,9 +228,7 @@ class Mirror(EachPeriod):
         with suppress(ClaimLost):  # another node has stored as much meanwhile
             async with drafted(self._parts, file, _UNFINISHED) as draft:
                 await in_thread(_read_into, file, draft)
-                await publish_draft(
-                    self._parts, draft, file, job="", records=records, only_if_more=True
-                )
+                await publish_draft(self._parts, draft, file, job="", records=records)
 
 
 def _read_into(file: FilePath[str], draft: Draft) -> None:

@@ -43,15 +43,13 @@ def put_document_part(conn: Connection, key: int, number: int, body: bytes) -> b
     return True
 
 
-def finish_document(
-    conn: Connection, key: int, size: int, records: int, *, only_if_more: bool
-) -> bool:
+def finish_document(conn: Connection, key: int, size: int, records: int) -> bool:
     """See ``ISharedWork.finish_document``.  The caller has checked the claim of the job."""
     if not _is_unfinished(conn, key):
         return False
     name = select(document.c.name).where(document.c.id == key).scalar_subquery()
     earlier = and_(document.c.name == name, _WHOLE)
-    if only_if_more:
+    if records:
         listed = conn.execute(select(document.c.records).where(earlier).with_for_update()).scalar()
         if listed is not None and listed >= records:
             drop_document(conn, key)

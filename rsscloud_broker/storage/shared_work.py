@@ -69,20 +69,18 @@ class SharedWork:
     def put_document_part(self, key: int, number: int, body: bytes) -> Deferred[bool]:
         return self._database.write(lambda conn: rows.put_document_part(conn, key, number, body))
 
-    def finish_document(
-        self, key: int, size: int, records: int, job: str = "", *, only_if_more: bool = False
-    ) -> Deferred[bool]:
+    def finish_document(self, key: int, size: int, records: int, job: str = "") -> Deferred[bool]:
         return self._database.write(
-            lambda conn: self._finish_document(conn, key, size, records, job, only_if_more)
+            lambda conn: self._finish_document(conn, key, size, records, job)
         )
 
     def _finish_document(
-        self, conn: Connection, key: int, size: int, records: int, job: str, only_if_more: bool
+        self, conn: Connection, key: int, size: int, records: int, job: str
     ) -> bool:
         if job and not jobs.lock_claim(conn, job, self._node):
             rows.drop_document(conn, key)
             return False
-        return rows.finish_document(conn, key, size, records, only_if_more=only_if_more)
+        return rows.finish_document(conn, key, size, records)
 
     shared_documents = reading(rows.shared_documents)
     documents_since = reading(rows.documents_since)

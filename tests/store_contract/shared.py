@@ -116,11 +116,11 @@ class SharedWorkContract(TestCase):
         self.assertFalse(await self.store.finish_document(key, 1, 1), "it is finished")
         self.assertEqual(await self.store.document_part(key, 0), b"whole")
 
-    async def test_only_a_longer_version_if_so_wanted(self) -> None:
+    async def test_only_a_version_with_more_pings(self) -> None:
         await self.make(CHANGES, records=5)
         for records, taken in ((5, False), (4, False), (6, True)):
             key = await self.store.begin_document(CHANGES, 2000.0)
-            done = await self.store.finish_document(key, 9, records, only_if_more=True)
+            done = await self.store.finish_document(key, 9, records)
             self.assertEqual(done, taken, records)
         (found,) = await self.stored()
         self.assertEqual(found.records, 6)
