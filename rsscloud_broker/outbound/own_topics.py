@@ -10,10 +10,13 @@ Applications serve topics too (``ServedTopics``), and tell `OwnTopics` how to re
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from email.utils import formatdate
+from typing import Any, Final
 
+from attrs import evolve
 from twisted.python.filepath import FilePath
 from zope.interface import implementer
 
@@ -30,6 +33,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.wire.http_dates import http_date
 from rsscloud_broker.wire.text import in_bytes
 
 #: Where the documents of the broker's own ResourceSync source are: the source description, at
@@ -57,7 +61,11 @@ _PATH: Final = re.compile(
 
 _NOTHING: Final = "this broker has no such file"
 
-InThread = Callable[[Callable[[], bytes]], Awaitable[bytes]]
+#: The most seconds by which one node is later than another with a list that both make.  A file that
+#: is older still was made after the clock was set back.
+LATE: Final = 300.0
+
+InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 @implementer(ITopicFetcher, IURLPolicy)
@@ -107,10 +115,17 @@ class OwnTopics:
         file = self._file(url)
         try:
             await self._copy_file(url.removeprefix(self._prefix.rstrip("/")))
-            body = await self._in_thread(file.getContent)
+            body, modified_at = await self._in_thread(lambda: _read(file))
         except OSError as error:
             raise TopicUnreadable(url, _NOTHING, lasting=True) from error
-        return _fetched(url, Content(body, "text/xml; charset=utf-8"))
+        newest = http_date(known.last_modified) or 0.0
+        # Each node makes the change lists, and another one may have fetched those of this minute.
+        if newest - LATE <= modified_at < newest:
+            return Fetched(None, known, result="another node has a newer version")
+        validators = Validators(last_modified=formatdate(modified_at, usegmt=True))
+        return evolve(
+            _fetched(url, Content(body, "text/xml; charset=utf-8")), validators=validators
+        )
 
     async def check(self, url: str) -> None:
         if not (url.startswith(self._prefix) or self._of_app(url)):
@@ -125,6 +140,12 @@ class OwnTopics:
             raise TopicUnreadable(url, _NOTHING, lasting=True)
         file: FilePath[str] = self._directory.descendant(path.lstrip("/").split("/"))
         return file
+
+
+def _read(file: FilePath[str]) -> tuple[bytes, int]:
+    """The content of a file, and the second in which it was modified."""
+    with file.open() as opened:
+        return opened.read(), int(os.fstat(opened.fileno()).st_mtime)
 
 
 def _fetched(url: str, content: Content | None) -> Fetched:

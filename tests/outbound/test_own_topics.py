@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from twisted.internet.defer import Deferred, execute
 from twisted.python.filepath import FilePath
 from twisted.trial.unittest import TestCase
@@ -77,6 +79,19 @@ class OwnTopicsTests(TestCase):
             self.assertEqual(fetched.content, Content(body, "text/xml; charset=utf-8"))
             self.assertEqual(fetched.result, f"a file of this broker, {len(body)} bytes")
         self.assertEqual(self.others.fetched, [])
+
+    async def test_list_that_another_node_has_made_before(self) -> None:
+        """Subscribers must not get an older list after a newer one."""
+        file = self.directory.child("changes.xml")
+        os.utime(file.path, (NOW, NOW))
+        newest = (await self.topics.fetch(LIST)).validators
+        again = await self.topics.fetch(LIST, newest)
+        self.assertEqual((again.content is None, again.validators), (False, newest))
+        os.utime(file.path, (NOW - 60, NOW - 60))
+        older = await self.topics.fetch(LIST, newest)
+        self.assertEqual((older.content, older.validators), (None, newest))
+        os.utime(file.path, (NOW - 7200, NOW - 7200))  # the clock was set back
+        self.assertIsNotNone((await self.topics.fetch(LIST, newest)).content)
 
     async def test_all_others_are_for_others(self) -> None:
         known = Validators('"a"')
