@@ -15,7 +15,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    ForeignKey,
     Integer,
     LargeBinary,
     Table,
@@ -24,16 +23,14 @@ from sqlalchemy import (
     false,
 )
 
-from rsscloud_broker.database.columns import Key, new_metadata
+from rsscloud_broker.database.columns import Key, cascade, new_metadata, required
 from rsscloud_broker.interfaces import AppTables
 
 metadata: Final = new_metadata()
 
 
 def _of_log() -> Column[int]:
-    return Column(
-        "log_id", Key, ForeignKey("simplefeed_log.id", ondelete="CASCADE"), primary_key=True
-    )
+    return Column("log_id", Key, cascade("simplefeed_log.id"), primary_key=True)
 
 
 log: Final = Table(
@@ -42,18 +39,13 @@ log: Final = Table(
     Column("id", Key, primary_key=True),
     Column("name", Text, nullable=False),
     # The atom:id of the feed.
-    Column("feed_id", Text, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("author", Text, nullable=False),
+    *required(Text, "feed_id", "title", "author"),
     # How many entries a document has that begins now.
     Column("per_document", Integer, nullable=False),
     # The number of the newest entry, which is also how many there ever were.
     Column("newest", BigInteger, nullable=False),
     # The current document: its number, that of its first entry, and the size of its entries.
-    Column("document", BigInteger, nullable=False),
-    Column("first", BigInteger, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
+    *required(BigInteger, "document", "first", "size", "created_at"),
     # The time of the newest entry; that of the log itself if there is none.
     Column("updated_at", BigInteger, nullable=False),
     # How far the rows were read that the entries are made of: see ``log.lock``.
@@ -80,8 +72,7 @@ document: Final = Table(
     _of_log(),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     # The numbers of its entries.
-    Column("first", BigInteger, nullable=False),
-    Column("last", BigInteger, nullable=False),
+    *required(BigInteger, "first", "last"),
     # The time of its newest entry.
     Column("updated_at", BigInteger, nullable=False),
     # Whether its entries were removed.

@@ -10,16 +10,13 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    ForeignKey,
     LargeBinary,
     Table,
     Text,
     UniqueConstraint,
 )
 
-from rsscloud_broker.database.columns import (
-    Key,
-)
+from rsscloud_broker.database.columns import Key, cascade, required
 from rsscloud_broker.storage.schema import (
     metadata,
 )
@@ -42,15 +39,12 @@ session = Table(
     "session",
     metadata,
     Column("id", Key, primary_key=True),
-    Column(
-        "account_id", Key, ForeignKey("account.id", ondelete="CASCADE"), nullable=False, index=True
-    ),
+    Column("account_id", Key, cascade("account.id"), nullable=False, index=True),
     Column("digest", LargeBinary, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("used_at", BigInteger, nullable=False, index=True),
     Column("expires_at", BigInteger, nullable=False, index=True),
-    Column("address", Text, nullable=False),
-    Column("browser", Text, nullable=False),
+    *required(Text, "address", "browser"),
     UniqueConstraint("digest"),
     sqlite_autoincrement=True,
 )
@@ -59,9 +53,7 @@ token = Table(
     "token",
     metadata,
     Column("id", Key, primary_key=True),
-    Column(
-        "account_id", Key, ForeignKey("account.id", ondelete="CASCADE"), nullable=False, index=True
-    ),
+    Column("account_id", Key, cascade("account.id"), nullable=False, index=True),
     Column("digest", LargeBinary, nullable=False),
     Column("name", Text, nullable=False),
     # The scopes, separated by spaces.
@@ -78,7 +70,7 @@ sign_in_link = Table(
     "sign_in_link",
     metadata,
     # An account has one link at most.
-    Column("account_id", Key, ForeignKey("account.id", ondelete="CASCADE"), primary_key=True),
+    Column("account_id", Key, cascade("account.id"), primary_key=True),
     Column("digest", LargeBinary, nullable=False),
     Column("expires_at", BigInteger, nullable=False, index=True),
     UniqueConstraint("digest"),

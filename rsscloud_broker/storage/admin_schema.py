@@ -6,7 +6,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -15,9 +14,7 @@ from sqlalchemy import (
     false,
 )
 
-from rsscloud_broker.database.columns import (
-    Key,
-)
+from rsscloud_broker.database.columns import Key, cascade, required
 from rsscloud_broker.storage.schema import (
     metadata,
 )
@@ -27,16 +24,13 @@ failed_attempt = Table(
     "failed_attempt",
     metadata,
     Column("id", Key, primary_key=True),
-    Column(
-        "subscription_id", Key, ForeignKey("subscription.id", ondelete="CASCADE"), nullable=False
-    ),
+    Column("subscription_id", Key, cascade("subscription.id"), nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("reason", Text, nullable=False),
     # All of the exchange but the bodies: a JSON object.
     Column("exchange", Text, nullable=False),
-    Column("request_body", LargeBinary, nullable=False),
-    Column("answer_body", LargeBinary, nullable=False),
+    *required(LargeBinary, "request_body", "answer_body"),
     Index("ix_failed_attempt_subscription_id", "subscription_id", "id"),
     sqlite_autoincrement=True,
 )
@@ -47,8 +41,7 @@ block = Table(
     metadata,
     Column("kind", Text, primary_key=True),
     Column("object", Text, primary_key=True),
-    Column("reason", Text, nullable=False),
-    Column("account", Text, nullable=False),
+    *required(Text, "reason", "account"),
     Column("at", BigInteger, nullable=False),
 )
 
@@ -69,10 +62,7 @@ admin_change = Table(
     "admin_change",
     metadata,
     Column("id", Key, primary_key=True),
-    Column("account", Text, nullable=False),
-    Column("verb", Text, nullable=False),
-    Column("object", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    *required(Text, "account", "verb", "object", "reason"),
     Column("at", BigInteger, nullable=False),
     # Whether some process has published it as an event.
     Column("published", Boolean, nullable=False, server_default=false()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, LargeBinary, Table, Text
 
-from rsscloud_broker.database.columns import Key
+from rsscloud_broker.database.columns import Key, required
 from rsscloud_broker.storage.schema import metadata
 
 #: Changes of topics that are not in the feeds yet: see ``kept_changes``.
@@ -15,9 +15,7 @@ kept_change = Table(
     Column("at", BigInteger, nullable=False),
     Column("url", Text, nullable=False),
     # How the broker learned of the change: one of ``records.Way``.
-    Column("way", Text, nullable=False),
-    Column("origin", Text, nullable=False),
-    Column("content_type", Text, nullable=False),
+    *required(Text, "way", "origin", "content_type"),
     # The bytes of the content.  They are last, since SQLite reads through them to what is behind.
     Column("size", BigInteger, nullable=False),
     Column("body", LargeBinary),

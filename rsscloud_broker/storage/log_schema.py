@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Table, Text, text
 
-from rsscloud_broker.database.columns import Key
+from rsscloud_broker.database.columns import Key, required
 from rsscloud_broker.storage.schema import metadata
 
 #: The event log: see ``log_entries``.
@@ -13,15 +13,8 @@ log_entry = Table(
     metadata,
     Column("id", Key, primary_key=True),
     Column("at", BigInteger, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("outcome", Text, nullable=False),
-    Column("topic", Text, nullable=False),
-    Column("host", Text, nullable=False),
-    Column("protocol", Text, nullable=False),
-    Column("callback", Text, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("account", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    *required(Text, "kind", "outcome", "topic", "host", "protocol", "callback"),
+    *required(Text, "source", "account", "reason"),
     # A JSON object, or empty if there are none.
     Column("numbers", Text, nullable=False),
     # Hashes of the topic and the host, which make small indexes; null if there is none.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Double, Integer, Table, Text
 
+from rsscloud_broker.database.columns import required
 from rsscloud_broker.storage.schema import metadata
 
 #: How far pings were passed on to a target of the relay: see ``relaying``.
@@ -25,8 +26,7 @@ followed_list = Table(
     "followed_list",
     metadata,
     Column("url", Text, primary_key=True),
-    Column("etag", Text, nullable=False),
-    Column("last_modified", Text, nullable=False),
+    *required(Text, "etag", "last_modified"),
     # All pings until then are here, but for those of the missing hours.
     Column("complete_until", BigInteger),
     # Hours since the epoch, whose archives are still to be read; the last one included.

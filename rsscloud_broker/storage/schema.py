@@ -34,7 +34,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ExcludeConstraint
 
-from rsscloud_broker.database.columns import Key, new_metadata
+from rsscloud_broker.database.columns import Key, cascade, new_metadata, required
 from rsscloud_broker.model import SubscriptionOptions
 
 
@@ -138,12 +138,10 @@ subscription = Table(
     metadata,
     Column("id", Key, primary_key=True),
     Column("topic_id", Key, ForeignKey("topic.id"), nullable=False),
-    Column("protocol", Text, nullable=False),
-    Column("callback_url", Text, nullable=False),
+    *required(Text, "protocol", "callback_url"),
     Column("host", Text, nullable=False, server_default=""),
     Column("procedure", Text, nullable=False, server_default=""),
-    Column("granted_at", BigInteger, nullable=False),
-    Column("lease_seconds", BigInteger, nullable=False),
+    *required(BigInteger, "granted_at", "lease_seconds"),
     Column("expires_at", BigInteger, nullable=False, index=True),
     Column("consecutive_errors", Integer, nullable=False),
     Column("last_error", Text, nullable=False),
@@ -210,11 +208,7 @@ ping = Table(
     metadata,
     Column("id", Key, primary_key=True),
     Column("received_at", BigInteger, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("url", Text, nullable=False),
-    Column("changes_url", Text, nullable=False),
-    Column("rss_url", Text, nullable=False),
-    Column("tags", Text, nullable=False),
+    *required(Text, "name", "url", "changes_url", "rss_url", "tags"),
     # A hash that repeats have in common, in 16 bytes: see ``pings.fingerprint``.
     Column("fingerprint", LargeBinary, nullable=False),
     # The brokers and lists by which the ping came; empty if it was made here.
@@ -233,9 +227,8 @@ content = Table(
     "content",
     metadata,
     Column("id", Key, primary_key=True),
-    Column("topic_id", Key, ForeignKey("topic.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("content_type", Text, nullable=False),
-    Column("link", Text, nullable=False),
+    Column("topic_id", Key, cascade("topic.id"), nullable=False, index=True),
+    *required(Text, "content_type", "link"),
     Column("body", LargeBinary, nullable=False),
     # The host that the content came from, and its size.  They are read from an index, since
     # SQLite would have to read through the body to reach columns behind it.
@@ -258,9 +251,8 @@ fanout = Table(
     "fanout",
     metadata,
     Column("id", Key, primary_key=True),
-    Column("topic_id", Key, ForeignKey("topic.id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("cursor", BigInteger, nullable=False),
-    Column("begun_at", BigInteger, nullable=False),
+    Column("topic_id", Key, cascade("topic.id"), nullable=False, index=True),
+    *required(BigInteger, "cursor", "begun_at"),
     Column("content_id", Key, ForeignKey("content.id", ondelete="SET NULL"), index=True),
     # Whether it carries pushed content.
     Column("pushed", Boolean, nullable=False, server_default=false()),
@@ -304,7 +296,7 @@ slice_ = Table(
     "slice",
     metadata,
     Column("id", Key, primary_key=True),
-    Column("fanout_id", Key, ForeignKey("fanout.id", ondelete="CASCADE"), nullable=False),
+    Column("fanout_id", Key, cascade("fanout.id"), nullable=False),
     # The node that has claimed the slice; null if it is free.
     Column("node_id", Key, ForeignKey("node.id", ondelete="SET NULL"), index=True),
     # A JSON array of ids.
@@ -320,7 +312,7 @@ pending = Table(
     Column(
         "subscription_id",
         Key,
-        ForeignKey("subscription.id", ondelete="CASCADE"),
+        cascade("subscription.id"),
         primary_key=True,
         autoincrement=False,
     ),
@@ -360,17 +352,11 @@ queued = Table(
     Column(
         "subscription_id",
         Key,
-        ForeignKey("subscription.id", ondelete="CASCADE"),
+        cascade("subscription.id"),
         primary_key=True,
         autoincrement=False,
     ),
-    Column(
-        "content_id",
-        Key,
-        ForeignKey("content.id", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    Column("content_id", Key, cascade("content.id"), primary_key=True, autoincrement=False),
     Index("ix_queued_content_id", "content_id"),
 )
 
@@ -382,14 +368,10 @@ intent = Table(
     "intent",
     metadata,
     Column("id", Key, primary_key=True),
-    Column("topic", Text, nullable=False),
-    Column("callback_url", Text, nullable=False),
-    Column("protocol", Text, nullable=False),
-    Column("procedure", Text, nullable=False),
+    *required(Text, "topic", "callback_url", "protocol", "procedure"),
     Column("lease_seconds", BigInteger, nullable=False),
     Column("challenge", Boolean, nullable=False),
-    Column("source", Text, nullable=False),
-    Column("options", Text, nullable=False),
+    *required(Text, "source", "options"),
     Column("unsubscribe", Boolean, nullable=False),
     Column("written_topic", Text, nullable=False, server_default=""),
     Column("attempts", Integer, nullable=False, server_default="0"),

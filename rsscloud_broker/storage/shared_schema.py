@@ -17,7 +17,7 @@ from sqlalchemy import (
     false,
 )
 
-from rsscloud_broker.database.columns import Key
+from rsscloud_broker.database.columns import Key, cascade
 from rsscloud_broker.storage.schema import metadata
 
 #: Jobs that one node does for all: those of each minute and hour, and those that never end.
@@ -57,13 +57,7 @@ Index("uq_document_name", document.c.name, document.c.whole, unique=True)
 document_part = Table(
     "document_part",
     metadata,
-    Column(
-        "document_id",
-        Key,
-        ForeignKey("document.id", ondelete="CASCADE"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    Column("document_id", Key, cascade("document.id"), primary_key=True, autoincrement=False),
     Column("number", BigInteger, primary_key=True, autoincrement=False),
     Column("body", LargeBinary, nullable=False),
 )

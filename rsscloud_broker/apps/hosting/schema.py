@@ -10,7 +10,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    ForeignKey,
     Integer,
     LargeBinary,
     Table,
@@ -18,7 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from rsscloud_broker.database.columns import Key, new_metadata
+from rsscloud_broker.database.columns import Key, cascade, new_metadata, required
 from rsscloud_broker.interfaces import AppTables
 
 metadata = new_metadata()
@@ -28,8 +27,7 @@ feed = Table(
     metadata,
     Column("id", Key, primary_key=True),
     # The name of the account, and the path below it.
-    Column("account", Text, nullable=False),
-    Column("path", Text, nullable=False),
+    *required(Text, "account", "path"),
     Column("account_id", BigInteger, nullable=False, index=True),
     # The present version; null if the file was deleted.
     Column("version_id", BigInteger),
@@ -47,21 +45,13 @@ version = Table(
     "hosting_version",
     metadata,
     Column("id", Key, primary_key=True),
-    Column(
-        "feed_id",
-        Key,
-        ForeignKey("hosting_feed.id", ondelete="CASCADE"),
-        nullable=False,
-        index=True,
-    ),
-    Column("account_id", BigInteger, nullable=False),
-    Column("saved_at", BigInteger, nullable=False),
+    Column("feed_id", Key, cascade("hosting_feed.id"), nullable=False, index=True),
+    *required(BigInteger, "account_id", "saved_at"),
     # What Last-Modified says, in whole seconds: each version has a later one than that before it.
     Column("modified_at", BigInteger, nullable=False),
     Column("size", Integer, nullable=False),
     Column("media_type", Text, nullable=False),
-    Column("digest", LargeBinary, nullable=False),
-    Column("body", LargeBinary, nullable=False),
+    *required(LargeBinary, "digest", "body"),
     # The body compressed by gzip; empty if that is no shorter.
     Column("packed", LargeBinary, nullable=False),
     sqlite_autoincrement=True,

@@ -11,7 +11,6 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
-    ForeignKey,
     Index,
     Integer,
     LargeBinary,
@@ -20,7 +19,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from rsscloud_broker.database.columns import Key, new_metadata, of_account
+from rsscloud_broker.database.columns import Key, cascade, new_metadata, of_account, required
 from rsscloud_broker.interfaces import AppTables
 
 metadata = new_metadata()
@@ -30,9 +29,7 @@ feed = Table(
     metadata,
     Column("id", Key, primary_key=True),
     # In normal form.
-    Column("url", Text, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("link", Text, nullable=False),
+    *required(Text, "url", "title", "link"),
     # Whether the URL has been found to be that of a feed, and not that of a page.
     Column("is_found", Boolean, nullable=False),
     # The hubs and clouds of the feed as JSON, and the position of the one in use.
@@ -40,8 +37,7 @@ feed = Table(
     Column("offer", Integer, nullable=False),
     # The last segment of the callbacks' paths, which only the hub knows, and the secret with which
     # it signs.
-    Column("key", Text, nullable=False),
-    Column("secret", Text, nullable=False),
+    *required(Text, "key", "secret"),
     # When the river last asked the hub or the cloud, when that last confirmed, until when it will
     # push, and when the river has to do something about it next.
     Column("asked_at", BigInteger),
@@ -52,17 +48,14 @@ feed = Table(
     Column("pinged_at", BigInteger),
     # How many items came by a push first, how many were found by a poll although there should have
     # been a push, and how many times in a row that happened.
-    Column("pushed", Integer, nullable=False),
-    Column("found_by_poll", Integer, nullable=False),
-    Column("missed", Integer, nullable=False),
+    *required(Integer, "pushed", "found_by_poll", "missed"),
     # Until when the broker itself reads the feed for the river; null if it does not.  And when the
     # river subscribes to it anew.
     Column("reads_until", BigInteger),
     Column("read_due_at", BigInteger, nullable=False, index=True),
     # How many attempts to begin that failed in a row, and what went wrong, for people.
     Column("failures", Integer, nullable=False),
-    Column("problem", Text, nullable=False),
-    Column("push_problem", Text, nullable=False),
+    *required(Text, "problem", "push_problem"),
     # How many documents of the feed were stored.
     Column("turn", Integer, nullable=False),
     UniqueConstraint("url"),
@@ -74,7 +67,7 @@ follow = Table(
     "river_follow",
     metadata,
     Column("account_id", Key, of_account(), primary_key=True),
-    Column("feed_id", Key, ForeignKey("river_feed.id", ondelete="CASCADE"), primary_key=True),
+    Column("feed_id", Key, cascade("river_feed.id"), primary_key=True),
     Column("added_at", BigInteger, nullable=False),
     Index("ix_river_follow_feed_id", "feed_id"),
 )
@@ -94,14 +87,11 @@ item = Table(
     "river_item",
     metadata,
     Column("id", Key, primary_key=True),
-    Column("feed_id", Key, ForeignKey("river_feed.id", ondelete="CASCADE"), nullable=False),
+    Column("feed_id", Key, cascade("river_feed.id"), nullable=False),
     Column("guid", Text, nullable=False),
     # SHA-256 of the guid, and of all that may be edited.
-    Column("guid_digest", LargeBinary, nullable=False),
-    Column("digest", LargeBinary, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("text_html", Text, nullable=False),
-    Column("link", Text, nullable=False),
+    *required(LargeBinary, "guid_digest", "digest"),
+    *required(Text, "title", "text_html", "link"),
     # Enclosures and items below it, as JSON.
     Column("more", Text, nullable=False),
     Column("published_at", BigInteger),

@@ -21,7 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from rsscloud_broker.database.columns import Key, new_metadata
+from rsscloud_broker.database.columns import Key, new_metadata, required
 from rsscloud_broker.interfaces import AppTables
 
 metadata = new_metadata()
@@ -35,8 +35,7 @@ author = Table(
     # so that they stay when the broker moves to another address.
     Column("base", Text, nullable=False),
     # Counts the changes.  Who changes something says on which version it is based.
-    Column("version", BigInteger, nullable=False),
-    Column("next_id", BigInteger, nullable=False),
+    *required(BigInteger, "version", "next_id"),
     # When something that is published last changed; 0 if nothing ever was.
     Column("changed_at", BigInteger, nullable=False),
     UniqueConstraint("name"),
@@ -45,21 +44,14 @@ author = Table(
 post = Table(
     "writing_post",
     metadata,
-    Column("account_id", BigInteger, nullable=False),
-    Column("id", BigInteger, nullable=False),
+    *required(BigInteger, "account_id", "id"),
     # The version that published it: the larger, the newer.  0 for a draft.
     Column("position", BigInteger, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("link", Text, nullable=False),
-    Column("enclosure_url", Text, nullable=False),
-    Column("enclosure_type", Text, nullable=False),
+    *required(Text, "text", "title", "link", "enclosure_url", "enclosure_type"),
     Column("enclosure_size", BigInteger, nullable=False),
     # JSON: an array of texts; and an array of [text, title, link, [items below]].
-    Column("categories", Text, nullable=False),
-    Column("items", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("changed_at", BigInteger, nullable=False),
+    *required(Text, "categories", "items"),
+    *required(BigInteger, "created_at", "changed_at"),
     PrimaryKeyConstraint("account_id", "id"),
 )
 Index("ix_writing_post_position", post.c.account_id, post.c.position)
@@ -92,11 +84,8 @@ upload = Table(
     Column("id", Key, primary_key=True),
     Column("account_id", BigInteger, nullable=False),
     # SHA-256 of the file, in hexadecimal.
-    Column("digest", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("media_type", Text, nullable=False),
-    Column("size", BigInteger, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
+    *required(Text, "digest", "name", "media_type"),
+    *required(BigInteger, "size", "created_at"),
     # Whether all of it is stored.
     Column("is_whole", Boolean, nullable=False),
     UniqueConstraint("account_id", "digest"),
@@ -121,8 +110,7 @@ former = Table(
     metadata,
     Column("name", Text, primary_key=True),
     Column("base", Text, nullable=False),
-    Column("version", BigInteger, nullable=False),
-    Column("next_id", BigInteger, nullable=False),
+    *required(BigInteger, "version", "next_id"),
 )
 
 TABLES: Final = AppTables(metadata, "rsscloud_broker.apps.writing:migrations", "0001")

@@ -1,13 +1,14 @@
 """Brings a database to the tables of ``storage/schema.py``.
 
-Each module in ``versions`` is one step, written by hand: a new one names the
-step before it as its ``down_revision``.  ``0001_baseline`` makes the tables of
-the first release: it changes together with the schema until then, and never
-afterwards.  No database runs it, since a new one gets the tables of the schema
-at once; it is what the tests of later steps begin with.  A test compares where the steps lead
-with the schema.  Write them with Alembic's operations, so that they run on
-every database; use ``op.batch_alter_table`` to change a table, as SQLite can
-do little else.
+Each module in ``versions`` is one step, written by hand: a new one names the step before it as its
+``down_revision``.  ``0001_baseline`` stands for the tables of the first release.  No database runs
+it, since a new one gets the tables of the schema at once; the tests of later steps begin with it.
+Until that release it makes the tables of the schema.  Whoever writes the first step after it first
+writes the tables of the release into the baseline, which never changes again.  A test compares
+where the steps lead with the schema.
+
+Write the steps with Alembic's operations, so that they run on every database; use
+``op.batch_alter_table`` to change a table, as SQLite can do little else.
 
 A step says ``FITS_OLDER_NODES = True`` if nodes of the version before it can work on while it runs
 and afterwards: it only adds tables, indexes, or columns that may be null or have a default, and

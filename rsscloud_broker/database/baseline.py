@@ -1,0 +1,10 @@
+"""The first step of migrations: see ``storage/migrations``."""
+
+from __future__ import annotations
+
+from alembic import context, op
+
+
+def make_tables() -> None:
+    """Make the tables as they are now, which are those of the first release until that is made."""
+    context.config.attributes["target_metadata"].create_all(op.get_bind(), checkfirst=False)
