@@ -3,7 +3,7 @@
 A front door takes a request in.  The broker stores a fact and publishes an event on
 the event bus.  Sinks react to events, and notifiers call the subscribers::
 
-    front_doors ──> core (IBroker) ──> storage (IStore)
+    front_doors ──> core (IBroker) ──> storage (Store)
                          │ after the fact is stored
                          ▼
                      bus (IEventBus) ──> sinks ──> notifiers ──> outbound

@@ -1,7 +1,7 @@
 """Accounts: who may do what, how people sign in, and with what programs prove who they are.
 
 The package knows neither HTTP nor SQL.  ``web.callers`` reads cookies and headers, and
-``IAccountStore`` keeps the data.
+``AccountStore`` keeps the data.
 
 ``names``      which names an account may have
 ``passwords``  hashes passwords with argon2id, and checks them

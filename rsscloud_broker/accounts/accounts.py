@@ -41,7 +41,6 @@ from rsscloud_broker.interfaces import (
     Caller,
     IAccount,
     IAccounts,
-    IAccountStore,
     IClock,
     Session,
     SignedIn,
@@ -51,6 +50,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.interfaces.accounts import OF_EVERYBODY, SCOPES
 from rsscloud_broker.policy.addresses import bucket_of
+from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.units import DAY
 
@@ -79,7 +79,7 @@ class Accounts:
 
     def __init__(
         self,
-        store: IAccountStore,
+        store: AccountStore,
         portal: Portal,
         passwords: Passwords,
         clock: IClock,
@@ -172,7 +172,7 @@ class Accounts:
     ) -> tuple[str, float, T]:
         """Begin a session.
 
-        :param begin: stores it, given what ``IAccountStore.add_session`` and ``redeem_link`` both
+        :param begin: stores it, given what ``AccountStore.add_session`` and ``redeem_link`` both
             take.
         :returns: the secret of the session, when it ends, and what ``begin`` returned.
         """

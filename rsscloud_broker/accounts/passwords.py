@@ -19,7 +19,8 @@ from zope.interface import implementer
 from rsscloud_broker.accounts.names import is_name
 from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
 from rsscloud_broker.errors import InvalidAccount, TooMany
-from rsscloud_broker.interfaces import IAccountStore, IPasswords
+from rsscloud_broker.interfaces import IPasswords
+from rsscloud_broker.storage import AccountStore
 
 #: The longest password in bytes.
 MAX_BYTES: Final = 1024
@@ -104,7 +105,7 @@ class Passwords:
     """
 
     def __init__(
-        self, store: IAccountStore, hasher: Hasher, in_thread: Callable[..., Awaitable[Any]]
+        self, store: AccountStore, hasher: Hasher, in_thread: Callable[..., Awaitable[Any]]
     ) -> None:
         self._store = store
         self._hasher = hasher

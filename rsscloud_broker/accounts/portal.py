@@ -19,7 +19,8 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from zope.interface import Interface, implementer
 
 from rsscloud_broker.accounts.names import is_name
-from rsscloud_broker.interfaces import CheckerParts, IAccount, IAccountStore
+from rsscloud_broker.interfaces import CheckerParts, IAccount
+from rsscloud_broker.storage import AccountStore
 
 #: What a checker returns: the name of an account.  ``()`` would be somebody without a name.
 AvatarId: TypeAlias = bytes | tuple[()]
@@ -84,7 +85,7 @@ class AnyOf:
 class AccountRealm:
     """The realm of accounts: an avatar is an ``Account`` in the store."""
 
-    def __init__(self, store: IAccountStore) -> None:
+    def __init__(self, store: AccountStore) -> None:
         self._store = store
 
     def requestAvatar(

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from twisted.logger import Logger
 
-from rsscloud_broker.interfaces import AccountData, IAccountStore, IClock
+from rsscloud_broker.interfaces import AccountData, IClock
+from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.util.clock import EachPeriod
 
 
@@ -26,7 +27,7 @@ class RemovedAccounts(EachPeriod):
 
     log = Logger()
 
-    def __init__(self, store: IAccountStore, clock: IClock, data: Sequence[AccountData]) -> None:
+    def __init__(self, store: AccountStore, clock: IClock, data: Sequence[AccountData]) -> None:
         # Seconds between two looks.
         super().__init__(clock, 5.0, self.look, name="removed accounts", at_start=True)
         self._store = store

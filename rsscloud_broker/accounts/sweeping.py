@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from rsscloud_broker.config.accounts import AccountsConfig as AccountOptions
-from rsscloud_broker.interfaces import IAccountStore, IClock, IJobs
+from rsscloud_broker.interfaces import IClock, IJobs
+from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 
 #: How many sessions and how many tokens one transaction deletes.
@@ -22,7 +23,7 @@ class AccountSweeper(PeriodicClusterJob):
     """
 
     def __init__(
-        self, store: IAccountStore, jobs: IJobs, clock: IClock, options: AccountOptions
+        self, store: AccountStore, jobs: IJobs, clock: IClock, options: AccountOptions
     ) -> None:
         super().__init__(clock, 3600.0, self.sweep, jobs, name="sweep of accounts", after=300.0)
         self._store = store

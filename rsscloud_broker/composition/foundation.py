@@ -253,7 +253,13 @@ class Foundation:
 
     @part
     def admission(self) -> Admission:
-        return Admission(self.config.limits, self.store, self.clock, self.counters)
+        return Admission(
+            self.config.limits,
+            self.store.has_subscription,
+            self.store.count_of_host,
+            self.clock,
+            self.counters,
+        )
 
     @part
     def limiter(self) -> FairLimiter:

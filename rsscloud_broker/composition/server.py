@@ -37,7 +37,6 @@ from rsscloud_broker.interfaces import (
     IFrontDoor,
     INotifier,
     IServesTopics,
-    IStore,
     ServedTopics,
 )
 from rsscloud_broker.outbound.own_topics import OwnTopics, OwnTopicsSink
@@ -48,7 +47,7 @@ from rsscloud_broker.runtime.plugin_building import Given, make_all
 from rsscloud_broker.runtime.reloading import Reloading, Taker
 from rsscloud_broker.runtime.service import BrokerService
 from rsscloud_broker.sinks.mirror import Mirror
-from rsscloud_broker.storage import Pulse
+from rsscloud_broker.storage import Pulse, Store
 from rsscloud_broker.util.clock import WallClockWatch
 from rsscloud_broker.web.assets import AssetsDoor
 from rsscloud_broker.web.pages import PageRenderer
@@ -421,7 +420,7 @@ class Server(Foundation):
         return service
 
 
-async def set_back(store: IStore, clock: IClock, seconds: float) -> None:
+async def set_back(store: Store, clock: IClock, seconds: float) -> None:
     """Move stored times along with the wall clock, unless they are those of other nodes too."""
     if not store.shares_work():
         await store.set_back(seconds, clock.wall_seconds())

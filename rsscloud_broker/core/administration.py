@@ -19,14 +19,7 @@ from rsscloud_broker.core.web_addresses import topic_of
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unadministrable
 from rsscloud_broker.events import SubscriptionRemoved, TopicEnded
-from rsscloud_broker.interfaces import (
-    IAdministration,
-    IAdministrationStore,
-    IClock,
-    IEventBus,
-    IStore,
-    ServedTopics,
-)
+from rsscloud_broker.interfaces import IAdministration, IClock, IEventBus, ServedTopics
 from rsscloud_broker.model import Subscription
 from rsscloud_broker.model.administration import (
     BLOCK_KINDS,
@@ -47,6 +40,7 @@ from rsscloud_broker.model.values import HIDDEN
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.policy.block_names import block_name, host_name
 from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.threads import Workers
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
@@ -75,8 +69,8 @@ class Administration:
 
     def __init__(
         self,
-        store: IStore,
-        rows: IAdministrationStore,
+        store: Store,
+        rows: Store,
         bus: IEventBus,
         detector: ChangeDetector,
         clock: IClock,

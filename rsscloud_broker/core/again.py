@@ -10,8 +10,9 @@ from __future__ import annotations
 from functools import partial
 
 from rsscloud_broker.core.waiting_checks import WaitingChecks
-from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model.work import FetchRecord
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
 
@@ -21,7 +22,7 @@ class Again:
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         clock: IClock,
         store_retry: StoreRetry,
         waiting: WaitingChecks,

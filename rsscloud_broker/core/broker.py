@@ -27,6 +27,7 @@ from rsscloud_broker.core.web_addresses import (
     topic_of,
 )
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.database.disk_space import DiskSpace
 from rsscloud_broker.errors import (
     AddressRefused,
     CallbackFailed,
@@ -44,13 +45,14 @@ from rsscloud_broker.events import (
     SubscriptionRequested,
     TopicChanged,
 )
-from rsscloud_broker.interfaces import IBroker, IClock, IDiskSpace, IEventBus, IStore, IURLPolicy
+from rsscloud_broker.interfaces import IBroker, IClock, IEventBus, IURLPolicy
 from rsscloud_broker.model import Content, Intent, Ping, Subscription
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Told
 from rsscloud_broker.policy.access import Access
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.rate_limits import Admission
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.deferreds import gather
 from rsscloud_broker.util.urls import normal_form
 
@@ -73,7 +75,7 @@ class Broker:
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         bus: IEventBus,
         detector: ChangeDetector,
         verifier: Verifier,
@@ -84,7 +86,7 @@ class Broker:
         topics: IURLPolicy,
         callbacks: IURLPolicy,
         counters: Counters,
-        space: IDiskSpace | None = None,
+        space: DiskSpace | None = None,
     ) -> None:
         self._store = store
         self._bus = bus

@@ -35,11 +35,12 @@ from rsscloud_broker.core.waiting_checks import WaitingChecks
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, TopicFetched
-from rsscloud_broker.interfaces import IClock, IEventBus, IStore
+from rsscloud_broker.interfaces import IClock, IEventBus
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import UNTOLD, Check, CheckState, FetchRecord, Told
 from rsscloud_broker.policy.addresses import bucket_of
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
 
@@ -60,7 +61,7 @@ class ChangeDetector(Service):
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         reader: TopicReader,
         feeds: FeedInspector,
         bus: IEventBus,
@@ -187,7 +188,7 @@ class ChangeDetector(Service):
     async def request(
         self, url: str, source: str, pinged: bool = False, told: Told = UNTOLD
     ) -> CheckState:
-        """Have the store request a check, for ``schedule``: see ``IStore.request_check``."""
+        """Have the store request a check, for ``schedule``: see ``Store.request_check``."""
         now, claim = self._clock.wall_seconds(), self.has_room(source, (url,))
         return await self._store.request_check(url, now, pinged, bucket_of(source), claim, told)
 
@@ -411,7 +412,7 @@ class ChangeDetector(Service):
     async def publish(self, fetched: Sequence[FetchResult], operation: Callable[[Any], T]) -> T:
         """Record the contents of topics that the broker itself serves, and publish the changes.
 
-        :param operation: see ``IStore.publish``.
+        :param operation: see ``Store.publish``.
         :returns: what the operation returned.
         """
         ping = self._ping_of(fetched[0])

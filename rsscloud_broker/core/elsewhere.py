@@ -21,9 +21,10 @@ from zope.interface import implementer
 from rsscloud_broker.core.sharing import PendingFetch
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import Event, WorkHinted
-from rsscloud_broker.interfaces import IClock, IEventSink, IStore
+from rsscloud_broker.interfaces import IClock, IEventSink
 from rsscloud_broker.model import FetchResult, TopicStatus
 from rsscloud_broker.model.work import FetchRecord
+from rsscloud_broker.storage import Store
 
 #: Seconds until the store is read although no hint came, and until this node fetches by itself.
 LOOK, LONGEST = 1.0, 10.0
@@ -58,7 +59,7 @@ class OtherNodes:
     name = "fetches of other nodes"
     handles = (WorkHinted,)
 
-    def __init__(self, store: IStore, clock: IClock) -> None:
+    def __init__(self, store: Store, clock: IClock) -> None:
         self._store = store
         self._clock = clock
         self._waiters: defaultdict[int, list[Deferred[None]]] = defaultdict(list)

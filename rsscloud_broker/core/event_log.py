@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from twisted.internet.defer import DeferredSemaphore
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IEventLog, IStore
+from rsscloud_broker.interfaces import IEventLog
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
+from rsscloud_broker.storage import Store
 
 
 @implementer(IEventLog)
@@ -18,7 +19,7 @@ class EventLog:
     Reads of pages run one after the other.
     """
 
-    def __init__(self, store: IStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         # One read at a time.  The store has few threads that read, and deliveries need them too;
         # but anybody may read the log as often as they like.

@@ -11,8 +11,9 @@ from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from rsscloud_broker.errors import DocumentFault, ParsingUnavailable, Unavailable
-from rsscloud_broker.interfaces import IStore, Parsing
+from rsscloud_broker.interfaces import Parsing
 from rsscloud_broker.model import Content, host_of
+from rsscloud_broker.storage import Store
 from rsscloud_broker.wire.feed_summary import facts_of, summary
 
 
@@ -24,7 +25,7 @@ class FeedInspector:
 
     log = Logger()
 
-    def __init__(self, store: IStore, parse: Parsing) -> None:
+    def __init__(self, store: Store, parse: Parsing) -> None:
         self._store = store
         self._parse = parse
 

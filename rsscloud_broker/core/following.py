@@ -17,9 +17,10 @@ from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Administered, HostFreed
-from rsscloud_broker.interfaces import IAdministrationStore, IAnnouncements, IClock, IEventBus
+from rsscloud_broker.interfaces import IAnnouncements, IClock, IEventBus
 from rsscloud_broker.model.administration import Announcement, Change
 from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.clock import EachPeriod
 
 #: How many changes are read at a time; and how many of the last ones are read again each time,
@@ -45,7 +46,7 @@ class Following(EachPeriod):
 
     def __init__(
         self,
-        store: IAdministrationStore,
+        store: Store,
         bus: IEventBus,
         clock: IClock,
         blocks: Blocks,

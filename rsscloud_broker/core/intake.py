@@ -15,19 +15,14 @@ from zope.interface import implementer
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.web_addresses import check_ping
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.database.disk_space import DiskSpace
 from rsscloud_broker.errors import Refused
 from rsscloud_broker.events import PingAccepted, PingReceived, PingsTakenIn
-from rsscloud_broker.interfaces import (
-    IClock,
-    IDiskSpace,
-    IEventBus,
-    Intake,
-    IPingIntake,
-    IStore,
-)
+from rsscloud_broker.interfaces import IClock, IEventBus, Intake, IPingIntake
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.policy.access import Access
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.urls import normal_form
 
 #: How many pings are recorded in one operation.
@@ -43,13 +38,13 @@ class PingIntake:
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         detector: ChangeDetector,
         bus: IEventBus,
         clock: IClock,
         access: Access,
         counters: Counters,
-        space: IDiskSpace | None = None,
+        space: DiskSpace | None = None,
     ) -> None:
         self._store = store
         self._detector = detector

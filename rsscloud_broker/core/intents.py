@@ -33,12 +33,13 @@ from rsscloud_broker.errors import (
     TooMany,
     UnsupportedProtocol,
 )
-from rsscloud_broker.interfaces import IClock, IStore
-from rsscloud_broker.interfaces.trials import Work, WorkKind
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Callback, Intent
+from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.model.work import PendingIntent
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.backoff import scheduled_pause
 from rsscloud_broker.util.retry import StoreRetry
 
@@ -73,7 +74,7 @@ class IntentQueue(Service):
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         verifier: Verifier,
         clock: IClock,
         *,

@@ -23,10 +23,11 @@ from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.polling_plan import PollIntervals, PollState, plan
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.errors import TopicUnreadable, Unavailable
-from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import TopicStatus, host_of
 from rsscloud_broker.model.work import PollPlan
 from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
@@ -49,7 +50,7 @@ class Poller(EachPeriod):
     """
 
     def __init__(
-        self, store: IStore, detector: ChangeDetector, clock: IClock, options: Polling
+        self, store: Store, detector: ChangeDetector, clock: IClock, options: Polling
     ) -> None:
         # Seconds between two looks.
         super().__init__(clock, 1.0, self.look, name="polling")

@@ -13,11 +13,13 @@ from zope.interface import implementer
 
 from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.web_addresses import topic_of
+from rsscloud_broker.database.disk_space import DiskSpace
 from rsscloud_broker.events import PingAccepted, TopicEnded
-from rsscloud_broker.interfaces import IClock, IDiskSpace, IEventBus, IPublisher, IStore
+from rsscloud_broker.interfaces import IClock, IEventBus, IPublisher
 from rsscloud_broker.model import Content, FetchResult
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.policy.access import Access
+from rsscloud_broker.storage import Store
 from rsscloud_broker.wire.text import in_bytes
 
 T = TypeVar("T")
@@ -32,12 +34,12 @@ class Publisher:
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         detector: ChangeDetector,
         bus: IEventBus,
         clock: IClock,
         access: Access,
-        space: IDiskSpace | None = None,
+        space: DiskSpace | None = None,
     ) -> None:
         self._store = store
         self._detector = detector

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Ping
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import TimedCache
 
 
 class RecentPings:
     """Reads the newest ten pings from the store and remembers them for a second."""
 
-    def __init__(self, store: IStore, clock: IClock) -> None:
+    def __init__(self, store: Store, clock: IClock) -> None:
         self._store = store
         self._clock = clock
         self._newest: TimedCache[None, Sequence[Ping]] = TimedCache(self._read, clock, 1.0, 1)

@@ -24,8 +24,9 @@ from twisted.logger import Logger
 
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.errors import EndedTopic, TopicUnreadable
-from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model.ways import Way
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 
 #: Seconds before each further attempt to fetch a topic.
@@ -70,7 +71,7 @@ class FetchRetries:
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         clock: IClock,
         store_retry: StoreRetry,
         fetch: Callable[[str], object],

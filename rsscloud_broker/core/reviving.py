@@ -7,8 +7,9 @@ from typing import TypeVar
 
 from rsscloud_broker.errors import EndedTopic
 from rsscloud_broker.events import TopicRevived
-from rsscloud_broker.interfaces import IClock, IEventBus, IStore
+from rsscloud_broker.interfaces import IClock, IEventBus
 from rsscloud_broker.policy.access import NOT_ALLOWED, Access
+from rsscloud_broker.storage import Store
 
 T = TypeVar("T")
 
@@ -20,7 +21,7 @@ class RevivesIfAllowed:
     the topic is revived, and the attempt is run once more.
     """
 
-    def __init__(self, store: IStore, bus: IEventBus, clock: IClock, access: Access) -> None:
+    def __init__(self, store: Store, bus: IEventBus, clock: IClock, access: Access) -> None:
         self._store = store
         self._bus = bus
         self._clock = clock

@@ -12,9 +12,10 @@ from attrs import evolve
 from twisted.logger import Logger
 
 from rsscloud_broker.events import SubscriptionsSwept, TopicEnded
-from rsscloud_broker.interfaces import IClock, IEventBus, IStore
+from rsscloud_broker.interfaces import IClock, IEventBus
 from rsscloud_broker.model.work import Swept
 from rsscloud_broker.policy.access import NOT_ALLOWED, Access
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 
 #: Seconds after its last fetch until a topic without subscribers is deleted.
@@ -29,7 +30,7 @@ class Sweeper(PeriodicClusterJob):
 
     log = Logger()
 
-    def __init__(self, store: IStore, bus: IEventBus, clock: IClock, access: Access) -> None:
+    def __init__(self, store: Store, bus: IEventBus, clock: IClock, access: Access) -> None:
         super().__init__(clock, 3600.0, self.sweep, store, name="sweep")
         self._store = store
         self._bus = bus

@@ -16,14 +16,15 @@ from twisted.logger import Logger
 from rsscloud_broker import events
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import EndedTopic, GivenUp, TopicUnreadable
-from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, IStore, ITopicFetcher
-from rsscloud_broker.interfaces.trials import Work, WorkKind
+from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, ITopicFetcher
 from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Topic, host_of
 from rsscloud_broker.model.fetching import Fetched, Wanted
+from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.policy.access import refusal
 from rsscloud_broker.policy.host_limiter import HostQuota
 from rsscloud_broker.policy.limiter import FairLimiter, Turn
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.urls import normal_form
 
@@ -75,7 +76,7 @@ class TopicReader:
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         fetcher: ITopicFetcher,
         bus: IEventBus,
         clock: IClock,

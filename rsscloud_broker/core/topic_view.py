@@ -9,8 +9,9 @@ from attrs import evolve
 from twisted.internet.defer import DeferredLock
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import IClock, IStore, ITopicView
+from rsscloud_broker.interfaces import IClock, ITopicView
 from rsscloud_broker.model import Ping, Topic, TopicOverview, TopicStatus, TopicSummary
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
 
@@ -25,7 +26,7 @@ OVERVIEWS, PAGES, PARTS = 500, 50, 50
 class TopicView:
     """Reads from the store what ``ITopicView`` offers, and remembers it for a moment."""
 
-    def __init__(self, store: IStore, clock: IClock) -> None:
+    def __init__(self, store: Store, clock: IClock) -> None:
         self._store = store
         self._clock = clock
         self._overviews = TimedCache(self._read_overview, clock, FRESH, OVERVIEWS)

@@ -23,11 +23,12 @@ from rsscloud_broker.errors import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.events import SubscriptionDenied, SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.interfaces import IClock, IEventBus, INotifier, IStore
+from rsscloud_broker.interfaces import IClock, IEventBus, INotifier
 from rsscloud_broker.model import Denial, FetchResult, Intent, Lease, Outcome, Subscription, Topic
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.policy.host_limiter import HostQuota
 from rsscloud_broker.policy.limiter import FairLimiter, Turn
+from rsscloud_broker.storage import Store
 
 #: A content with more bytes than this is not kept in memory while a callback is verified.
 LARGE = 64 * 1024
@@ -46,7 +47,7 @@ class Verifier:
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         bus: IEventBus,
         detector: ChangeDetector,
         notifiers: Callable[[], Mapping[str, INotifier]],

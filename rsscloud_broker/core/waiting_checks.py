@@ -19,11 +19,12 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.work import Check, ClaimedChecks, WantedChecks
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.host_limiter import HostLimiter, HostQuota
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.retry import StoreRetry
 
 #: How many claimed checks the process has in memory, and how many of one host.  A source never has
@@ -44,7 +45,7 @@ class WaitingChecks:
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         clock: IClock,
         store_retry: StoreRetry,
         take: Callable[[Check], object],

@@ -14,11 +14,9 @@ from typing import Any, Final
 from twisted.application.service import Service
 from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import DiskFull
-from rsscloud_broker.interfaces import IDiskSpace
 from rsscloud_broker.util.clock import endless_call
 
 #: Seconds between two measurements.
@@ -38,7 +36,6 @@ def required_space(min_free: int, size: int) -> int:
     return min(min_free, size // 10)
 
 
-@implementer(IDiskSpace)
 class DiskSpace(Service):
     """Measures the free space on a disk every few seconds.
 

@@ -12,8 +12,9 @@ from twisted.internet.defer import Deferred, DeferredLock
 
 from rsscloud_broker.delivery.carried import ContentsUnderWay
 from rsscloud_broker.events import ContentRequested
-from rsscloud_broker.interfaces import IClock, IEventBus, IStore
+from rsscloud_broker.interfaces import IClock, IEventBus
 from rsscloud_broker.model import Content
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict, ByteLimitedCache
 
 #: How many topics the time of the last request for a fetch is remembered of, and the seconds
@@ -28,7 +29,7 @@ class Contents:
     :ivar under_way: limits the bytes of contents that are being sent.
     """
 
-    _store: IStore
+    _store: Store
     _bus: IEventBus
     _clock: IClock
     # How many bytes of contents are cached.

@@ -50,9 +50,10 @@ from rsscloud_broker.events import (
     TopicEnded,
     WorkHinted,
 )
-from rsscloud_broker.interfaces import IClock, IEventSink, IStore, SinkParts
+from rsscloud_broker.interfaces import IClock, IEventSink, SinkParts
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 from rsscloud_broker.model.work import Fanout
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
 
@@ -92,7 +93,7 @@ class Distribution(Service):
         # How many fan-outs run at the same time; if there are more, they take turns.
         max_walks: int = 50,
     ) -> None:
-        self._store: IStore = parts.store
+        self._store: Store = parts.store
         self._clock: IClock = parts.clock
         self._bus = parts.bus
         self._counters = parts.counters

@@ -28,9 +28,10 @@ from rsscloud_broker.delivery.attempt import Attempt, put_off
 from rsscloud_broker.delivery.attempts import SOON, Attempts
 from rsscloud_broker.delivery.outdated import OutdatedSubscriptions
 from rsscloud_broker.events import Event, NotificationFailed
-from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Callback, Subscription, SubscriptionOptions
 from rsscloud_broker.model.work import MAX_QUEUED, Delivery, History, Recorded
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.retry import StoreRetry
 
 #: How many attempts that have not begun may be in memory, and how many are claimed at once.
@@ -55,7 +56,7 @@ class Retries:
 
     def __init__(
         self,
-        store: IStore,
+        store: Store,
         clock: IClock,
         attempts: Attempts,
         store_retry: StoreRetry,

@@ -37,9 +37,10 @@ from rsscloud_broker.delivery.late_outcomes import LateOutcomes
 from rsscloud_broker.delivery.outdated import OutdatedSubscriptions
 from rsscloud_broker.delivery.tally import Tally
 from rsscloud_broker.errors import ClaimLost
-from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Callback, Content, Subscription, SubscriptionOptions
 from rsscloud_broker.model.work import Delivery, Fanout, Recorded
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.retry import StoreRetry
 
 #: How long a walk waits before it goes on without some attempts: at its end for those that have
@@ -73,7 +74,7 @@ class Tools:
     :ivar saved: is called with deliveries that a walk saved, and what the store answered.
     """
 
-    store: IStore
+    store: Store
     clock: IClock
     attempts: Attempts
     tally: Callable[[Fanout], Tally]

@@ -4,14 +4,11 @@
 - ``plugins``: what front doors, notifiers and sinks implement, and what they are given
 - ``apps``: what applications implement, and what they are given
 - ``database``: the database, for those with tables of their own
-- ``store``: everything that the broker keeps, and the check for free disk space
 - ``feeds``: what the feeds of the broker are made of
 - ``relaying``: pings that travel between brokers
 - ``shared_work``: what one node does for all: jobs, and files for crawlers
-- ``trials``: work that may have ended a process
 - ``views``: what pages may read
 - ``accounts``: accounts, sessions and tokens, and who makes a request
-- ``account_store``: everything that is kept of accounts
 - ``administration``: what administrators see and do, and what is blocked
 - ``health``: whether the parts of the broker work
 - ``outbound``: HTTP requests to other servers, and which URLs the broker refuses to call
@@ -26,7 +23,6 @@ Every method that returns an ``Awaitable`` may be an ``async def`` or return a `
 
 from __future__ import annotations
 
-from rsscloud_broker.interfaces.account_store import IAccountStore
 from rsscloud_broker.interfaces.accounts import (
     Account,
     Caller,
@@ -43,7 +39,6 @@ from rsscloud_broker.interfaces.accounts import (
 )
 from rsscloud_broker.interfaces.administration import (
     IAdministration,
-    IAdministrationStore,
     IAnnouncements,
     IBlocks,
 )
@@ -92,11 +87,9 @@ from rsscloud_broker.interfaces.plugins import (
     SoapService,
     nothing_to_copy,
 )
-from rsscloud_broker.interfaces.relaying import IFollowStore, Intake, IPingIntake, IRelayStore
+from rsscloud_broker.interfaces.relaying import IFollowStore, Intake, IPingIntake
 from rsscloud_broker.interfaces.shared_work import IJobs, ISharedWork
 from rsscloud_broker.interfaces.simplefeed import IEntryHandler, IMarker, Position
-from rsscloud_broker.interfaces.store import IDiskSpace, IStore
-from rsscloud_broker.interfaces.trials import ITrials
 from rsscloud_broker.interfaces.views import (
     FeedReport,
     Finding,
@@ -119,10 +112,8 @@ __all__ = [
     "Finding",
     "FrontDoorParts",
     "IAccount",
-    "IAccountStore",
     "IAccounts",
     "IAdministration",
-    "IAdministrationStore",
     "IAnnouncements",
     "IApp",
     "IAppMaker",
@@ -135,7 +126,6 @@ __all__ = [
     "IDatabase",
     "IDirectNotifier",
     "IDirectOutbound",
-    "IDiskSpace",
     "IEntryHandler",
     "IEventBus",
     "IEventLog",
@@ -157,16 +147,13 @@ __all__ = [
     "IPluginMaker",
     "IPublisher",
     "IPushesContent",
-    "IRelayStore",
     "ISelfTest",
     "IServesTopics",
     "ISharedWork",
     "ISinkMaker",
     "IStatistics",
-    "IStore",
     "ITopicFetcher",
     "ITopicView",
-    "ITrials",
     "IURLPolicy",
     "Intake",
     "NotifierParts",

@@ -6,7 +6,7 @@ without a password.  A program sends an API *token*.  A *caller* is an account t
 made for, by a session or a token.
 
 Front doors find out who calls with ``ICallers``, which reads requests.  What accounts can do is in
-``IAccounts``, which knows no HTTP.  ``IAccountStore`` (``account_store``) keeps all of these.
+``IAccounts``, which knows no HTTP.  ``storage.AccountStore`` keeps all of these.
 """
 
 from __future__ import annotations

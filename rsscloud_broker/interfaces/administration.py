@@ -11,8 +11,7 @@ Callers check who may call: a method itself asks nobody.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Sequence
 
 from zope.interface import Interface
 
@@ -214,96 +213,4 @@ class IBlocks(Interface):
         """The block of a source.
 
         :param source: an address; empty for the broker itself, which nobody blocks.
-        """
-
-
-class IAdministrationStore(Interface):
-    """What the store does for administration.
-
-    ``IStore`` says what holds for every method.  A method with a ``Change`` stores the change
-    of the database and the ``Change`` in one transaction; if it returns False or None, it stored
-    neither, since the object of the change does not exist.
-    """
-
-    def find_subscriptions(
-        wanted: SubscriptionFilter, now: float, after: int, limit: int
-    ) -> Awaitable[SubscriptionPage]:
-        """See ``IAdministration``.  The topic of the filter is in normal form."""
-
-    def subscription_details(key: int) -> Awaitable[SubscriptionDetails | None]:
-        """One subscription with its pending notification, failures and breakers, without block."""
-
-    def redeliver(key: int, change: Change) -> Awaitable[bool]:
-        """Make the pending notification of a subscription due now, or add one.
-
-        If it is to carry content which the store does not have, a check of the topic is
-        requested.  A notification that a process works on is left alone.
-        """
-
-    def remove_subscription_by_id(key: int, change: Change) -> Awaitable[bool]:
-        """Remove a subscription."""
-
-    def set_dropping(key: int, dropping: bool, change: Change) -> Awaitable[bool]:
-        """Mark a subscription for dropping; or take the mark from it and clear its errors."""
-
-    def record_change(change: Change) -> Awaitable[Change]:
-        """Store a ``Change`` whose effect was stored before."""
-
-    def recording(change: Change) -> Callable[[Any], None]:
-        """An operation (see ``IDatabase``) that stores a ``Change`` together with its effect."""
-
-    def host_states(after: str, limit: int) -> Awaitable[list[HostState]]:
-        """The stored states of hosts, by name."""
-
-    def close_breaker(host: str, change: Change) -> Awaitable[bool]:
-        """Forget the states of a host and its ports.
-
-        Stores the ``Change`` in any case, since a breaker in memory may not be stored yet.  Who
-        learns of it calls ``make_due``.
-
-        :returns: whether there was a stored state.
-        """
-
-    def all_blocks() -> Awaitable[list[Block]]:
-        """All blocks."""
-
-    def blocks(kind: str, after: tuple[str, str], limit: int) -> Awaitable[list[Block]]:
-        """Blocks by kind and object, after a kind and an object."""
-
-    def put_block(block: Block, limit: int, change: Change) -> Awaitable[bool]:
-        """Store a block, in place of one with the same kind and object.
-
-        :returns: False if it would be a further block, and there are ``limit`` blocks.
-        """
-
-    def remove_block(kind: str, what: str, change: Change) -> Awaitable[bool]:
-        """Remove a block.  Who learns that a host is free calls ``make_due``."""
-
-    def announcements(after: int, limit: int) -> Awaitable[list[Announcement]]:
-        """Announcements with an id above ``after``, by id."""
-
-    def add_announcement(announcement: Announcement, change: Change) -> Awaitable[Announcement]:
-        """Store an announcement."""
-
-    def remove_announcement(key: int, change: Change) -> Awaitable[bool]:
-        """Remove an announcement."""
-
-    def nodes() -> Awaitable[BrokerState]:
-        """The processes that work on the database, and the numbers of what waits in it; nothing
-        else of the state is set.
-        """
-
-    def changes(before: int | None, limit: int) -> Awaitable[list[Change]]:
-        """The newest changes, newest first."""
-
-    def changes_after(after: int, limit: int) -> Awaitable[list[Change]]:
-        """The changes with an id above ``after``, by id."""
-
-    def last_change() -> Awaitable[int]:
-        """The id of the newest change; 0 if there is none."""
-
-    def claim_unpublished() -> Awaitable[list[Change]]:
-        """The changes that no process has published as an event yet, oldest first.
-
-        From now on they count as published, so that one process publishes each, once.
         """

@@ -34,7 +34,6 @@ from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.parsing import Parsing, not_parsed
 from rsscloud_broker.interfaces.relaying import IFollowStore, IPingIntake
 from rsscloud_broker.interfaces.shared_work import IJobs
-from rsscloud_broker.interfaces.store import IStore
 from rsscloud_broker.interfaces.views import (
     IEventLog,
     IFeedDoctor,
@@ -331,7 +330,7 @@ class FrontDoorParts:
 class SinkParts:
     """What a sink may need; see ``FrontDoorParts``.
 
-    :ivar store: the store.
+    :ivar store: the store, a ``storage.Store``.
     :ivar bus: the event bus.
     :ivar notifiers: the notifiers that run, by protocol.
     :ivar clock: the time.
@@ -348,7 +347,7 @@ class SinkParts:
     :ivar copy_file: as for front doors.
     """
 
-    store: IStore
+    store: Any
     bus: IEventBus
     notifiers: Mapping[str, INotifier]
     clock: IClock

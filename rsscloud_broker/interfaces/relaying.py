@@ -11,35 +11,7 @@ from zope.interface import Interface
 
 from rsscloud_broker.interfaces.simplefeed import Position
 from rsscloud_broker.model import Ping
-from rsscloud_broker.model.shared import FollowedList, RelayProgress
-
-
-class IRelayStore(Interface):
-    """The part of the store that relays use; each method as in ``IStore``."""
-
-    def pings_after(after: int, limit: int) -> Awaitable[list[Ping]]:
-        """The pings with a greater id, in the order of their ids.
-
-        Whoever goes on after the last one of one call misses no ping: a ping is returned only when
-        no ping with a smaller id can appear any more.
-        """
-
-    def pings_by_id(ids: Collection[int]) -> Awaitable[list[Ping]]:
-        """The pings with these ids, in any order.  Those that were deleted are left out."""
-
-    def begin_relay(
-        names: Collection[str], now: float, forget_before: float
-    ) -> Awaitable[list[RelayProgress]]:
-        """How far pings were passed on to each target, in this order.
-
-        A target that is unknown gets the pings that are recorded from now on.
-
-        :param forget_before: targets that are not named are forgotten if their progress was last
-            recorded before this time.
-        """
-
-    def record_relay(progress: RelayProgress, now: float) -> Awaitable[None]:
-        """Record how far pings were passed on to a target.  It never goes back."""
+from rsscloud_broker.model.shared import FollowedList
 
 
 class IFollowStore(Interface):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import NamedTuple
+
 from attrs import frozen
 
 from rsscloud_broker.model import NO_VALIDATORS, Validators
@@ -96,3 +99,20 @@ class SharedDocument:
     size: int
     records: int
     stored_at: float
+
+
+class WorkKind(StrEnum):
+    """The kinds of stored work that may end a process."""
+
+    TOPIC = "topic"
+    INTENT = "intent"
+
+
+class Work(NamedTuple):
+    """Stored work that may end a process.
+
+    :ivar name: the URL of a topic to be fetched; the id of an intent to be verified.
+    """
+
+    kind: WorkKind
+    name: int | str

@@ -1,6 +1,6 @@
 """The work that the store keeps (fan-outs, checks, poll plans), and the answers of its methods.
 
-The core and the sinks exchange these values with ``IStore``.  Every class here is frozen and holds
+The core and the sinks exchange these values with ``Store``.  Every class here is frozen and holds
 plain values.  Times are seconds since the epoch (UTC) as floats; durations are seconds.
 """
 

@@ -25,7 +25,6 @@ from rsscloud_broker.events import Event, FilePublished
 from rsscloud_broker.interfaces import (
     IClock,
     IEventSink,
-    IStore,
     ITopicFetcher,
     IURLPolicy,
     ServedTopics,
@@ -33,6 +32,7 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.storage import Store
 from rsscloud_broker.wire.http_dates import http_date
 from rsscloud_broker.wire.text import in_bytes
 
@@ -171,7 +171,7 @@ class OwnTopicsSink:
     handles = (FilePublished,)
 
     def __init__(
-        self, store: IStore, schedule: Callable[[str], None], clock: IClock, public_url: str
+        self, store: Store, schedule: Callable[[str], None], clock: IClock, public_url: str
     ) -> None:
         self._store = store
         self._schedule = schedule

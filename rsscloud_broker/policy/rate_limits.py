@@ -20,7 +20,7 @@ The buckets are in memory, and full after a start.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
 from math import ceil, inf
@@ -32,8 +32,7 @@ from twisted.internet.interfaces import IReactorTime
 from rsscloud_broker.config import Network, RateLimitOptions
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import CallbackFailed, CallsUnavailable, TooMany
-from rsscloud_broker.interfaces import IStore
-from rsscloud_broker.model import Intent, host_of
+from rsscloud_broker.model import Callback, Intent, host_of
 from rsscloud_broker.policy.addresses import MAX_SOURCES, address_of, bucket_of
 from rsscloud_broker.util.caches import BoundedDict
 
@@ -152,13 +151,20 @@ class Quota:
 class Admission:
     """Admits or refuses requests by the rate limits in the configuration.
 
-    :param store: says how many subscriptions a host has, and whether it has a certain one.
+    :param has_subscription: whether there is a subscription with a topic and a callback.
+    :param count_of_host: how many subscriptions a host has, counted up to a limit.
     """
 
     def __init__(
-        self, limits: RateLimitOptions, store: IStore, clock: IReactorTime, counters: Counters
+        self,
+        limits: RateLimitOptions,
+        has_subscription: Callable[[str, Callback], Awaitable[bool]],
+        count_of_host: Callable[[str, int], Awaitable[int]],
+        clock: IReactorTime,
+        counters: Counters,
     ) -> None:
-        self._store = store
+        self._has_subscription = has_subscription
+        self._count_of_host = count_of_host
         self._clock = clock
         self._counters = counters
         self._pings = RateLimit(0, 0, clock)
@@ -299,12 +305,12 @@ class Admission:
         :returns: the quota; None if there is no limit or the intent renews a subscription.
         """
         limit = self._limits.subscriptions_per_host
-        if not limit or await self._store.has_subscription(intent.topic, intent.callback):
+        if not limit or await self._has_subscription(intent.topic, intent.callback):
             return None
         host = intent.callback.host
         quota = self._quota_of(host)
         if quota is None:
-            counted = await self._store.count_of_host(host, limit)
+            counted = await self._count_of_host(host, limit)
             # Another call may have counted meanwhile, and others may have used its quota.
             quota = self._quota_of(host) or Quota(limit - counted, self._clock.seconds())
             self._quotas[host] = quota

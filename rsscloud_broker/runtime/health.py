@@ -19,8 +19,9 @@ from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.core.bus import EventBus
+from rsscloud_broker.database.disk_space import DiskSpace
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IDiskSpace, IHealth, IStore, PartState
+from rsscloud_broker.interfaces import IHealth, PartState
 from rsscloud_broker.outbound.resolver import Resolver
 from rsscloud_broker.runtime.measuring import LoopDelay
 from rsscloud_broker.storage import Store
@@ -90,7 +91,7 @@ class Database:
     queued.  So at most one such write is under way, and further checks wait for the same one.
     """
 
-    def __init__(self, store: IStore, clock: IReactorTime) -> None:
+    def __init__(self, store: Store, clock: IReactorTime) -> None:
         self._store = store
         self._clock = clock
         self._waiting: list[Deferred[None]] | None = None
@@ -155,7 +156,7 @@ def clock(store: Store) -> Callable[[], str]:
     return check
 
 
-def disk(space: IDiskSpace) -> Callable[[], str]:
+def disk(space: DiskSpace) -> Callable[[], str]:
     """A check that the disk of the data directory has room."""
 
     def check() -> str:

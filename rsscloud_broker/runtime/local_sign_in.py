@@ -19,7 +19,8 @@ from twisted.logger import Logger
 
 from rsscloud_broker.accounts import digest_of, new_secret
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import Account, IAccountStore, IClock
+from rsscloud_broker.interfaces import Account, IClock
+from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.web.sign_in_link import link_to
 
 #: The name of the account that is made.
@@ -42,7 +43,7 @@ class LocalSignIn(Service):
 
     def __init__(
         self,
-        store: IAccountStore,
+        store: AccountStore,
         clock: IClock,
         broker: str,
         next_path: str,

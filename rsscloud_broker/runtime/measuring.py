@@ -12,7 +12,8 @@ from twisted.internet.interfaces import IDelayedCall
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IClock, IStore
+from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.clock import EachPeriod
 
 #: Seconds between two measurements of the event loop.
@@ -77,7 +78,7 @@ class LoopDelay(Service):
         self._delays.observe(self.latest)
 
 
-def database_sizes(store: IStore, clock: IClock, counters: Counters) -> EachPeriod:
+def database_sizes(store: Store, clock: IClock, counters: Counters) -> EachPeriod:
     """A service that measures the size of the database, and what waits in it, once a minute."""
 
     async def measure() -> None:

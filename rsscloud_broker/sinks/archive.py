@@ -112,7 +112,8 @@ class ArchiveSink(PeriodicClusterJob):
 
     async def _prune(self, before: float) -> bool:
         """Delete some of the pings from before a time; returns whether there may be more."""
-        return await self._parts.store.prune_pings(before, _PORTION) == _PORTION
+        removed: int = await self._parts.store.prune_pings(before, _PORTION)
+        return removed == _PORTION
 
     async def _archive(self, first: int, end: int) -> None:
         """Write the missing archives of the hours from ``first`` to before ``end``."""

@@ -13,8 +13,9 @@ from typing import Final
 
 from twisted.python.filepath import FilePath
 
-from rsscloud_broker.interfaces import IStore, SinkParts
+from rsscloud_broker.interfaces import SinkParts
 from rsscloud_broker.model import Ping
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.atomic_files import Draft
 from rsscloud_broker.wire import change_list
 from rsscloud_broker.wire.change_list import Unit
@@ -81,7 +82,7 @@ def _write_pings(draft: Draft, pings: Sequence[Ping], at: float, unit: Unit) -> 
 
 
 async def _slices(
-    store: IStore, since: float, until: float, limit: int | None
+    store: Store, since: float, until: float, limit: int | None
 ) -> AsyncIterator[list[Ping]]:
     last: Ping | None = None
     left = sys.maxsize if limit is None else limit

@@ -41,6 +41,7 @@ from rsscloud_broker.model.shared import RelayProgress
 from rsscloud_broker.sinks.relay_calls import Protocol, Sender, TargetCalls
 from rsscloud_broker.sinks.relay_foreign import LABEL, ForeignClouds
 from rsscloud_broker.sinks.relay_worker import Rules, Worker
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.cluster_jobs import RunOnOneNode
 from rsscloud_broker.util.retry import StoreRetry
 from rsscloud_broker.util.urls import identity
@@ -193,7 +194,8 @@ class _Targets(Service):
         names = [target.name for target in options.targets]
         names += [LABEL] if options.foreign_clouds else []
         # The progress of a target that the configuration does not name is kept for a week.
-        return self._parts.store.begin_relay(names, now, now - (7 * 86_400.0))
+        store: Store = self._parts.store
+        return store.begin_relay(names, now, now - (7 * 86_400.0))
 
     def _begin_workers(self, found: Sequence[RelayProgress]) -> None:
         options, parts = self._options, self._parts

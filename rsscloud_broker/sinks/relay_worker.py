@@ -35,6 +35,7 @@ from rsscloud_broker.model import Callback, Ping
 from rsscloud_broker.model.shared import RelayProgress
 from rsscloud_broker.sinks.relay_calls import RelayAnswer
 from rsscloud_broker.sinks.relay_waiting import WaitingPings
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE, StoreRetry
@@ -102,7 +103,7 @@ class Worker:
         self._progress = progress
         self._call = call
         self._rules = rules
-        self._store = parts.store
+        self._store: Store = parts.store
         self._bus = parts.bus
         self._clock = parts.clock
         self._counted = partial(parts.counters.relays.labels, label)

@@ -24,6 +24,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Event
 from rsscloud_broker.interfaces import IEventSink, SinkParts
 from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 from rsscloud_broker.wire.units import HOUR
@@ -97,7 +98,7 @@ class StatisticsSink(EachPeriod):
     def __init__(self, options: StatisticsOptions, parts: SinkParts) -> None:
         super().__init__(parts.clock, 60, self._store, name="statistics")
         self._options = options
-        self._statistics = parts.store
+        self._statistics: Store = parts.store
         self._counters = parts.counters
         self._stored = dict.fromkeys(numbers(parts.counters), 0)
         self._jobs = [

@@ -1,6 +1,6 @@
 """The database of the broker: tables, the store with its writer thread, and migrations.
 
-``Store`` implements ``IStore`` for the core and the sinks; call ``migrate`` for its database
+``Store`` implements ``Store`` for the core and the sinks; call ``migrate`` for its database
 first.  Commands that work on the database beside a running broker use ``open_database``, and
 the functions here that take a connection.
 """

@@ -1,6 +1,6 @@
-"""The tables of accounts, sessions, API tokens and sign-in links: see ``schema``.
+"""The tables of accounts, and of their sessions, API tokens and sign-in links: see ``schema``.
 
-Secrets of sessions, tokens and links are not in the database, only their SHA-256 digests.  Ids are
+Secrets are not in the database, only their SHA-256 digests.  Ids are
 never used twice, so that nobody who knew an old one finds a new row by it.
 """
 
@@ -10,6 +10,7 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    Index,
     LargeBinary,
     Table,
     Text,
@@ -35,43 +36,33 @@ account = Table(
     sqlite_autoincrement=True,
 )
 
-session = Table(
-    "session",
+#: What whoever has it proves an account with, by the kind: ``session``, ``token`` or ``link``.
+secret = Table(
+    "secret",
     metadata,
     Column("id", Key, primary_key=True),
     Column("account_id", Key, cascade("account.id"), nullable=False, index=True),
+    Column("kind", Text, nullable=False),
     Column("digest", LargeBinary, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
-    Column("used_at", BigInteger, nullable=False, index=True),
-    Column("expires_at", BigInteger, nullable=False, index=True),
-    *required(Text, "address", "browser"),
-    UniqueConstraint("digest"),
-    sqlite_autoincrement=True,
-)
-
-token = Table(
-    "token",
-    metadata,
-    Column("id", Key, primary_key=True),
-    Column("account_id", Key, cascade("account.id"), nullable=False, index=True),
-    Column("digest", LargeBinary, nullable=False),
-    Column("name", Text, nullable=False),
-    # The scopes, separated by spaces.
-    Column("scopes", Text, nullable=False),
-    Column("created_at", BigInteger, nullable=False),
+    # Of a session and a token: when they were made and last used; null if never.
+    Column("created_at", BigInteger),
+    Column("used_at", BigInteger, index=True),
     # Null if it never expires.
     Column("expires_at", BigInteger, index=True),
-    Column("used_at", BigInteger),
-    UniqueConstraint("digest"),
+    # What the browser of a session called itself, or what a token is for.
+    Column("name", Text, nullable=False),
+    # Of a session: where the sign-in came from.  Of a token: the scopes, separated by spaces.
+    *required(Text, "address", "scopes"),
+    UniqueConstraint("kind", "digest"),
     sqlite_autoincrement=True,
 )
 
-sign_in_link = Table(
-    "sign_in_link",
-    metadata,
-    # An account has one link at most.
-    Column("account_id", Key, cascade("account.id"), primary_key=True),
-    Column("digest", LargeBinary, nullable=False),
-    Column("expires_at", BigInteger, nullable=False, index=True),
-    UniqueConstraint("digest"),
+# An account has one link at most.
+_is_link = secret.c.kind == "link"
+Index(
+    "uq_secret_link",
+    secret.c.account_id,
+    unique=True,
+    sqlite_where=_is_link,
+    postgresql_where=_is_link,
 )

@@ -6,17 +6,18 @@ Each method is one transaction on the database; the SQL is in ``accounts``.
 from __future__ import annotations
 
 from twisted.internet.defer import Deferred
-from zope.interface import implementer
 
 from rsscloud_broker.database.methods import Batched, reading, writing
 from rsscloud_broker.database.threads import Threads
-from rsscloud_broker.interfaces import IAccountStore, StoredPassword
+from rsscloud_broker.interfaces import StoredPassword
 from rsscloud_broker.storage import accounts as rows
 
 
-@implementer(IAccountStore)
 class AccountStore:
-    """Implements ``IAccountStore`` with the threads of a ``Store``.
+    """Keeps accounts, sessions, tokens and sign-in links, with the threads of a ``Store``.
+
+    Each method is one transaction, and raises ``Unavailable`` if the database cannot be used now.
+    Secrets are never stored, but their SHA-256 digests.
 
     :param threads: the threads that the store was made with, which it starts and stops.
     """
@@ -37,13 +38,13 @@ class AccountStore:
     ids_without_account = reading(rows.ids_without_account)
     add_session = writing(rows.add_session)
     session = reading(rows.session_of)
-    touch_session = writing(rows.touch_session)
+    touch_session = writing(rows.touch)
     sessions = reading(rows.sessions)
     end_session = writing(rows.end_session)
     end_sessions = writing(rows.end_sessions)
     add_token = writing(rows.add_token)
     token = reading(rows.token_of)
-    touch_token = writing(rows.touch_token)
+    touch_token = writing(rows.touch)
     tokens = reading(rows.tokens)
     remove_token = writing(rows.remove_token)
     remove_tokens = writing(rows.remove_tokens)

@@ -6,14 +6,14 @@ in the threads of the store, the commands with a connection of their own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
-    Table,
+    and_,
     bindparam,
     delete,
     func,
@@ -30,9 +30,12 @@ from rsscloud_broker.database.columns import (
     to_seconds_or_none,
 )
 from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
-from rsscloud_broker.storage.account_schema import account, session, sign_in_link, token
+from rsscloud_broker.storage.account_schema import account, secret
 
 _ACCOUNTS_BY_NAME = select(account).where(account.c.name.in_(bindparam("names", expanding=True)))
+
+#: The kinds of secrets.
+_SESSION, _TOKEN, _LINK = "session", "token", "link"
 
 # --- accounts ---------------------------------------------------------------
 
@@ -40,7 +43,11 @@ _ACCOUNTS_BY_NAME = select(account).where(account.c.name.in_(bindparam("names", 
 def add_account(
     conn: Connection, name: str, password: str, is_admin: bool, at: float
 ) -> Account | None:
-    """See ``IAccountStore.add_account``."""
+    """Store a new account.
+
+    :param password: the hash of its password; empty for none.
+    :returns: the account; None if the name is taken.
+    """
     if stored_password(conn, name) is not None:
         return None
     values = {"name": name, "password": password, "is_admin": is_admin}
@@ -50,54 +57,68 @@ def add_account(
 
 
 def stored_password(conn: Connection, name: str) -> StoredPassword | None:
-    """See ``IAccountStore.stored_password``."""
+    """An account and the hash of its password; None if there is no such account."""
     return stored_passwords(conn, [name])[0]
 
 
 def stored_passwords(conn: Connection, names: Sequence[str]) -> list[StoredPassword | None]:
-    """See ``IAccountStore.stored_password``, for several accounts."""
+    """See ``AccountStore.stored_password``, for several accounts."""
     rows = conn.execute(_ACCOUNTS_BY_NAME, {"names": names})
     found = {row.name: StoredPassword(_account(row), row.password) for row in rows}
     return [found.get(name) for name in names]
 
 
 def accounts(conn: Connection) -> list[Account]:
-    """See ``IAccountStore.accounts``."""
+    """All accounts, by name."""
     rows = conn.execute(select(account))
     return sorted(map(_account, rows), key=lambda each: each.name)
 
 
 def set_password(conn: Connection, name: str, password: str, keep: int = 0) -> bool:
-    """See ``IAccountStore.set_password``."""
+    """Store another hash of a password, and end the sessions of the account.
+
+    :param keep: the id of a session that goes on; 0 for none.
+    :returns: whether there is such an account.
+    """
     found = stored_password(conn, name)
     if found is None:
         return False
     conn.execute(update(account).where(account.c.name == name).values(password=password))
-    of_account = session.c.account_id == found.account.id
-    conn.execute(delete(session).where(of_account, session.c.id != keep))
-    conn.execute(delete(sign_in_link).where(sign_in_link.c.account_id == found.account.id))
+    ended = secret.c.kind.in_((_SESSION, _LINK)), secret.c.id != keep
+    conn.execute(delete(secret).where(secret.c.account_id == found.account.id, *ended))
     return True
 
 
 def rehash(conn: Connection, name: str, old: str, new: str) -> bool:
-    """See ``IAccountStore.rehash``."""
+    """Replace the hash of a password by another hash of the same password.
+
+    :returns: whether the hash was still the old one; otherwise nothing is changed.
+    """
     same = (account.c.name == name, account.c.password == old)
     return conn.execute(update(account).where(*same).values(password=new)).rowcount > 0
 
 
 def remove_account(conn: Connection, name: str) -> bool:
-    """See ``IAccountStore.remove_account``."""
+    """Delete an account with its sessions and tokens.  Returns whether there was one."""
     return conn.execute(delete(account).where(account.c.name == name)).rowcount > 0
 
 
 def census(conn: Connection) -> tuple[int, int]:
-    """See ``IAccountStore.census``."""
+    """How many accounts there are, and the largest id that one of them has; 0 for none.
+
+    After an account was removed, this is never what it was before, since ids are never used
+    twice.
+    """
     number, largest = conn.execute(select(func.count(), func.max(account.c.id))).one()
     return number, largest or 0
 
 
 def ids_without_account(conn: Connection, column: ColumnElement[int], limit: int) -> list[int]:
-    """See ``IAccountStore.ids_without_account``."""
+    """The ids in a column that belong to no account, each once.
+
+    :param column: an SQLAlchemy column.  Its rows with 0 or null are left out.
+    :param limit: how many ids there are at most.
+    """
     has_account = select(account.c.id).where(account.c.id == column).exists()
     found = select(column).where(column > 0, ~has_account).distinct().limit(limit)
     return list(conn.execute(found).scalars())
@@ -118,56 +139,54 @@ def add_session(
     former: bytes,
     limit: int,
 ) -> Session | None:
-    """See ``IAccountStore.add_session``."""
+    """Store a session that begins now, and when the account was signed in to.
+
+    Returns None if the account is gone, or has another password by now.
+
+    :param password: the hash of the password with which somebody signs in.
+    :param former: the digest of a session that ends now; empty for none.
+    :param limit: how many sessions an account may have.  If there are more, the ones that
+        were not used for the longest time end.
+    """
     now = to_micros(at)
     same = (account.c.id == account_id, account.c.password == password)
     if not conn.execute(update(account).where(*same).values(signed_in_at=now)).rowcount:
         return None
-    conn.execute(delete(session).where(session.c.digest == former))
-    others = select(session.c.id).where(session.c.account_id == account_id)
-    by_use = others.order_by(session.c.used_at.desc(), session.c.id.desc())
-    surplus = list(conn.execute(by_use.offset(limit - 1)).scalars())
-    conn.execute(delete(session).where(session.c.id.in_(surplus)))
-    values = {
-        "account_id": account_id,
-        "digest": digest,
-        "created_at": now,
-        "used_at": now,
-        "expires_at": to_micros(expires_at),
-        "address": address,
-        "browser": browser,
-    }
-    conn.execute(insert(session).values(values))
+    conn.execute(delete(secret).where(secret.c.kind == _SESSION, secret.c.digest == former))
+    others = select(secret.c.id).where(*_all(account_id, _SESSION))
+    surplus = list(conn.execute(others.order_by(*_BY_USE).offset(limit - 1)).scalars())
+    conn.execute(delete(secret).where(secret.c.id.in_(surplus)))
+    values = {"used_at": now, "name": browser, "address": address}
+    _insert(conn, account_id, _SESSION, digest, at, expires_at, values)
     found = session_of(conn, digest)
     return found[1] if found else None
 
 
 def session_of(conn: Connection, digest: bytes) -> tuple[Account, Session] | None:
-    """See ``IAccountStore.session``."""
-    found = _with_account(conn, session, digest)
+    """A session and its account, by the digest of its secret."""
+    found = _with_account(conn, _SESSION, digest)
     return None if found is None else (found[0], _session(found[1]))
 
 
-def touch_session(conn: Connection, session_id: int, at: float) -> None:
-    """See ``IAccountStore.touch_session``."""
-    conn.execute(update(session).where(session.c.id == session_id).values(used_at=to_micros(at)))
+def touch(conn: Connection, key: int, at: float) -> None:
+    """Store when a session or an API token was last used."""
+    conn.execute(update(secret).where(secret.c.id == key).values(used_at=to_micros(at)))
 
 
 def sessions(conn: Connection, account_id: int) -> list[Session]:
-    """See ``IAccountStore.sessions``."""
-    mine = select(session).where(session.c.account_id == account_id)
-    by_use = mine.order_by(session.c.used_at.desc(), session.c.id.desc())
-    return list(map(_session, conn.execute(by_use)))
+    """The sessions of an account, the last used one first."""
+    mine = select(secret).where(*_all(account_id, _SESSION)).order_by(*_BY_USE)
+    return list(map(_session, conn.execute(mine)))
 
 
 def end_session(conn: Connection, account_id: int, session_id: int) -> bool:
-    """See ``IAccountStore.end_session``."""
-    return _remove(conn, session, account_id, session_id)
+    """End a session of an account.  Returns whether the account had this session."""
+    return _remove(conn, account_id, _SESSION, session_id) > 0
 
 
 def end_sessions(conn: Connection, account_id: int) -> int:
-    """See ``IAccountStore.end_sessions``."""
-    return conn.execute(delete(session).where(session.c.account_id == account_id)).rowcount
+    """End all sessions of an account.  Returns how many there were."""
+    return _remove(conn, account_id, _SESSION)
 
 
 # --- tokens -----------------------------------------------------------------
@@ -183,68 +202,66 @@ def add_token(
     expires_at: float | None,
     limit: int,
 ) -> Token | None:
-    """See ``IAccountStore.add_token``."""
+    """Store an API token.
+
+    :param limit: how many tokens an account may have.
+    :returns: the token; None if the account has that many, or if it is gone.
+    """
     if not conn.execute(select(account.c.id).where(account.c.id == account_id)).first():
         return None
-    mine = token.c.account_id == account_id
-    if conn.execute(select(func.count()).where(mine)).scalar_one() >= limit:
+    mine = select(func.count()).where(*_all(account_id, _TOKEN))
+    if conn.execute(mine).scalar_one() >= limit:
         return None
-    values = {
-        "account_id": account_id,
-        "digest": digest,
-        "name": name,
-        "scopes": " ".join(sorted(scopes)),
-        "created_at": to_micros(at),
-        "expires_at": to_micros_or_none(expires_at),
-    }
-    conn.execute(insert(token).values(values))
+    values = {"name": name, "scopes": " ".join(sorted(scopes))}
+    _insert(conn, account_id, _TOKEN, digest, at, expires_at, values)
     found = token_of(conn, digest)
     return found[1] if found else None
 
 
 def token_of(conn: Connection, digest: bytes) -> tuple[Account, Token] | None:
-    """See ``IAccountStore.token``."""
-    found = _with_account(conn, token, digest)
+    """An API token and its account, by the digest of its secret."""
+    found = _with_account(conn, _TOKEN, digest)
     return None if found is None else (found[0], _token(found[1]))
 
 
-def touch_token(conn: Connection, token_id: int, at: float) -> None:
-    """See ``IAccountStore.touch_token``."""
-    conn.execute(update(token).where(token.c.id == token_id).values(used_at=to_micros(at)))
-
-
 def tokens(conn: Connection, account_id: int) -> list[Token]:
-    """See ``IAccountStore.tokens``."""
-    mine = select(token).where(token.c.account_id == account_id).order_by(token.c.id)
+    """The API tokens of an account, in the order in which they were made."""
+    mine = select(secret).where(*_all(account_id, _TOKEN)).order_by(secret.c.id)
     return list(map(_token, conn.execute(mine)))
 
 
 def remove_token(conn: Connection, account_id: int, token_id: int) -> bool:
-    """See ``IAccountStore.remove_token``."""
-    return _remove(conn, token, account_id, token_id)
+    """Delete an API token of an account.  Returns whether the account had this token."""
+    return _remove(conn, account_id, _TOKEN, token_id) > 0
 
 
 def remove_tokens(conn: Connection, account_id: int) -> int:
-    """See ``IAccountStore.remove_tokens``."""
-    return conn.execute(delete(token).where(token.c.account_id == account_id)).rowcount
+    """Delete all API tokens of an account.  Returns how many there were."""
+    return _remove(conn, account_id, _TOKEN)
 
 
 # --- sign-in links ----------------------------------------------------------
 
 
 def add_link(conn: Connection, account_id: int, digest: bytes, expires_at: float) -> bool:
-    """See ``IAccountStore.add_link``."""
+    """Store a sign-in link, in place of any other of the account.
+
+    :param digest: the digest of its secret.
+    :returns: whether there is such an account.
+    """
     if not conn.execute(select(account.c.id).where(account.c.id == account_id)).first():
         return False
-    conn.execute(delete(sign_in_link).where(sign_in_link.c.account_id == account_id))
-    values = {"account_id": account_id, "digest": digest, "expires_at": to_micros(expires_at)}
-    conn.execute(insert(sign_in_link).values(values))
+    _remove(conn, account_id, _LINK)
+    _insert(conn, account_id, _LINK, digest, None, expires_at, {})
     return True
 
 
 def account_of_link(conn: Connection, digest: bytes, at: float) -> Account | None:
-    """See ``IAccountStore.account_of_link``."""
-    owner = select(account).join(sign_in_link)
+    """The account that a sign-in link is for; None if there is no such link, or it has expired.
+
+    :param at: the present time.
+    """
+    owner = select(account).join(secret)
     row = conn.execute(owner.where(*_valid_link(digest, at))).first()
     return None if row is None else _account(row)
 
@@ -260,13 +277,17 @@ def redeem_link(
     former: bytes,
     limit: int,
 ) -> tuple[StoredPassword, Session] | None:
-    """See ``IAccountStore.redeem_link``."""
+    """Delete a sign-in link, and begin a session of its account.
+
+    Returns the account and the session; None if there is no such link, or it has expired.
+
+    :param link: the digest of the link's secret.
+    :param digest, at, expires_at, address, browser, former, limit: of the session: see
+        ``add_session``.
+    """
     owner = account_of_link(conn, link, at)
     # Another node may be redeeming it at the same time; only one of them deletes it.
-    if (
-        owner is None
-        or not conn.execute(delete(sign_in_link).where(*_valid_link(link, at))).rowcount
-    ):
+    if owner is None or not conn.execute(delete(secret).where(*_valid_link(link, at))).rowcount:
         return None
     stored = stored_password(conn, owner.name)
     if stored is None:
@@ -279,38 +300,68 @@ def redeem_link(
 
 def _valid_link(digest: bytes, at: float) -> tuple[ColumnElement[bool], ...]:
     """The condition for the link with a digest, if it has not expired."""
-    return sign_in_link.c.digest == digest, sign_in_link.c.expires_at > to_micros(at)
+    of_link = secret.c.kind == _LINK, secret.c.digest == digest
+    return *of_link, secret.c.expires_at > to_micros(at)
 
 
 # --- all --------------------------------------------------------------------
 
 
 def sweep_accounts(conn: Connection, now: float, used_before: float, limit: int) -> int:
-    """See ``IAccountStore.sweep_accounts``."""
-    ended = or_(session.c.expires_at <= to_micros(now), session.c.used_at < to_micros(used_before))
-    keys = (
-        (session.c.id, ended),
-        (token.c.id, token.c.expires_at <= to_micros(now)),
-        (sign_in_link.c.account_id, sign_in_link.c.expires_at <= to_micros(now)),
-    )
-    return sum(
-        conn.execute(delete(key.table).where(key.in_(select(key).where(due).limit(limit)))).rowcount
-        for key, due in keys
-    )
+    """Delete what has expired (sessions, API tokens, sign-in links), and sessions without use.
+
+    :param used_before: sessions that were last used before this time are deleted.
+    :param limit: how many are deleted at most.
+    :returns: how many were deleted.
+    """
+    unused = and_(secret.c.kind == _SESSION, secret.c.used_at < to_micros(used_before))
+    due = select(secret.c.id).where(or_(secret.c.expires_at <= to_micros(now), unused))
+    return conn.execute(delete(secret).where(secret.c.id.in_(due.limit(limit)))).rowcount
 
 
-def _with_account(conn: Connection, table: Table, digest: bytes) -> tuple[Account, Row[Any]] | None:
-    """A row of sessions or tokens by its digest, with its account; None if there is none."""
-    row = conn.execute(select(table).where(table.c.digest == digest)).first()
+#: Those that were used last come first.
+_BY_USE = secret.c.used_at.desc(), secret.c.id.desc()
+
+
+def _all(account_id: int, kind: str) -> tuple[ColumnElement[bool], ...]:
+    """The condition for the secrets of a kind that an account has."""
+    return secret.c.account_id == account_id, secret.c.kind == kind
+
+
+def _insert(
+    conn: Connection,
+    account_id: int,
+    kind: str,
+    digest: bytes,
+    at: float | None,
+    expires_at: float | None,
+    values: Mapping[str, Any],
+) -> None:
+    """Store a secret.
+
+    :param values: further values of its row.
+    """
+    row = {"name": "", "address": "", "scopes": "", "account_id": account_id, "kind": kind}
+    times = {"created_at": to_micros_or_none(at), "expires_at": to_micros_or_none(expires_at)}
+    conn.execute(insert(secret).values(row | times | {"digest": digest} | dict(values)))
+
+
+def _remove(conn: Connection, account_id: int, kind: str, key: int | None = None) -> int:
+    """Delete one secret of an account, or all of a kind; return how many there were."""
+    removed = delete(secret).where(*_all(account_id, kind))
+    if key is not None:
+        removed = removed.where(secret.c.id == key)
+    return conn.execute(removed).rowcount
+
+
+def _with_account(conn: Connection, kind: str, digest: bytes) -> tuple[Account, Row[Any]] | None:
+    """A session or a token by its digest, with its account; None if there is none."""
+    of_digest = secret.c.kind == kind, secret.c.digest == digest
+    row = conn.execute(select(secret).where(*of_digest)).first()
     if row is None:
         return None
     owner = conn.execute(select(account).where(account.c.id == row.account_id)).first()
     return None if owner is None else (_account(owner), row)
-
-
-def _remove(conn: Connection, table: Table, account_id: int, key: int) -> bool:
-    of_account = (table.c.account_id == account_id, table.c.id == key)
-    return conn.execute(delete(table).where(*of_account)).rowcount > 0
 
 
 def _account(row: Row[Any]) -> Account:
@@ -325,7 +376,7 @@ def _account(row: Row[Any]) -> Account:
 
 def _session(row: Row[Any]) -> Session:
     created, used, expires = map(to_seconds, (row.created_at, row.used_at, row.expires_at))
-    return Session(row.id, created, used, expires, row.address, row.browser)
+    return Session(row.id, created, used, expires, row.address, row.name)
 
 
 def _token(row: Row[Any]) -> Token:

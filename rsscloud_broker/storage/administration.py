@@ -62,7 +62,7 @@ _WAITS: Final = (
 def find_subscriptions(
     conn: Connection, wanted: SubscriptionFilter, now: float, after: int, limit: int
 ) -> SubscriptionPage:
-    """See ``IAdministrationStore.find_subscriptions``."""
+    """See ``IAdministration``.  The topic of the filter is in normal form."""
     candidates = _candidates(conn, wanted, now).subquery()
     some = select(candidates.c.id).where(candidates.c.id > after)
     looked_at = some.order_by(candidates.c.id).limit(LOOKED_AT).subquery()
@@ -141,7 +141,7 @@ def _state(state: str, now: float) -> ColumnElement[bool]:
 
 
 def subscription_details(conn: Connection, key: int) -> SubscriptionDetails | None:
-    """See ``IAdministrationStore.subscription_details``."""
+    """One subscription with its pending notification, failures and breakers, without block."""
     found = by_ids(conn, [key])
     if not found:
         return None
@@ -171,7 +171,11 @@ def _pending_notification(conn: Connection, key: int) -> PendingNotification | N
 
 
 def redeliver(conn: Connection, key: int, change: Change) -> bool:
-    """See ``IAdministrationStore.redeliver``."""
+    """Make the pending notification of a subscription due now, or add one.
+
+    If it is to carry content which the store does not have, a check of the topic is
+    requested.  A notification that a process works on is left alone.
+    """
     if not by_ids(conn, [key]):
         return False
     due_at = to_micros(change.at)
@@ -186,7 +190,7 @@ def redeliver(conn: Connection, key: int, change: Change) -> bool:
 
 
 def remove_subscription_by_id(conn: Connection, key: int, change: Change) -> bool:
-    """See ``IAdministrationStore.remove_subscription_by_id``."""
+    """Remove a subscription."""
     removed = conn.execute(delete(subscription).where(subscription.c.id == key))
     if removed.rowcount:
         record_change(conn, change)
@@ -194,7 +198,7 @@ def remove_subscription_by_id(conn: Connection, key: int, change: Change) -> boo
 
 
 def set_dropping(conn: Connection, key: int, dropping: bool, change: Change) -> bool:
-    """See ``IAdministrationStore.set_dropping``."""
+    """Mark a subscription for dropping; or take the mark from it and clear its errors."""
     values: dict[str, Any] = {"dropping": dropping}
     if not dropping:  # otherwise the next failure would mark it again
         values |= {"consecutive_errors": 0, "last_error": "", "last_error_at": None}
@@ -208,7 +212,7 @@ def set_dropping(conn: Connection, key: int, dropping: bool, change: Change) -> 
 
 
 def host_states(conn: Connection, after: str, limit: int) -> list[HostState]:
-    """See ``IAdministrationStore.host_states``."""
+    """The stored states of hosts, by name."""
     query = select(host_state).where(host_state.c.name > after).order_by(host_state.c.name)
     return _host_states(conn, query.limit(limit))
 
@@ -220,7 +224,13 @@ def _host_states(conn: Connection, query: Select[Any]) -> list[HostState]:
 
 
 def close_breaker(conn: Connection, host: str, change: Change) -> bool:
-    """See ``IAdministrationStore.close_breaker``."""
+    """Forget the states of a host and its ports.
+
+    Stores the ``Change`` in any case, since a breaker in memory may not be stored yet.  Who
+    learns of it calls ``make_due``.
+
+    :returns: whether there was a stored state.
+    """
     name = host_state.c.name
     of_ports = name.startswith(f"{host}:", autoescape=True)
     closed = conn.execute(delete(host_state).where(or_(name == host, of_ports)))

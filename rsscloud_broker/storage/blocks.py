@@ -25,18 +25,21 @@ _BY_KEY: Select[Any] = select(block).order_by(block.c.kind, block.c.object)
 
 
 def all_blocks(conn: Connection) -> list[Block]:
-    """See ``IAdministrationStore.all_blocks``."""
+    """All blocks."""
     return list(map(_block, conn.execute(_BY_KEY)))
 
 
 def blocks(conn: Connection, kind: str, after: tuple[str, str], limit: int) -> list[Block]:
-    """See ``IAdministrationStore.blocks``."""
+    """Blocks by kind and object, after a kind and an object."""
     query = _BY_KEY.where(tuple_(block.c.kind, block.c.object) > after).limit(limit)
     return list(map(_block, conn.execute(query.where(block.c.kind == kind) if kind else query)))
 
 
 def put_block(conn: Connection, new: Block, limit: int, change: Change) -> bool:
-    """See ``IAdministrationStore.put_block``."""
+    """Store a block, in place of one with the same kind and object.
+
+    :returns: False if it would be a further block, and there are ``limit`` blocks.
+    """
     if not _is_stored(conn, new) and count_blocks(conn) >= limit:
         return False
     _replace(conn, new)
@@ -88,7 +91,7 @@ def block_values(new: Block) -> dict[str, Any]:
 
 
 def remove_block(conn: Connection, kind: str, what: str, change: Change) -> bool:
-    """See ``IAdministrationStore.remove_block``."""
+    """Remove a block.  Who learns that a host is free calls ``make_due``."""
     removed = conn.execute(delete(block).where(block.c.kind == kind, block.c.object == what))
     if not removed.rowcount:
         return False
@@ -101,7 +104,7 @@ def _block(row: Row[Any]) -> Block:
 
 
 def announcements(conn: Connection, after: int, limit: int) -> list[Announcement]:
-    """See ``IAdministrationStore.announcements``."""
+    """Announcements with an id above ``after``, by id."""
     query = select(announcement).where(announcement.c.id > after).order_by(announcement.c.id)
     return [
         Announcement(
@@ -112,7 +115,7 @@ def announcements(conn: Connection, after: int, limit: int) -> list[Announcement
 
 
 def add_announcement(conn: Connection, new: Announcement, change: Change) -> Announcement:
-    """See ``IAdministrationStore.add_announcement``."""
+    """Store an announcement."""
     made = conn.execute(
         insert(announcement).values(
             text=new.text,
@@ -127,7 +130,7 @@ def add_announcement(conn: Connection, new: Announcement, change: Change) -> Ann
 
 
 def remove_announcement(conn: Connection, key: int, change: Change) -> bool:
-    """See ``IAdministrationStore.remove_announcement``."""
+    """Remove an announcement."""
     removed = conn.execute(delete(announcement).where(announcement.c.id == key))
     if removed.rowcount:
         record_change(conn, change)

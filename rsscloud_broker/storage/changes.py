@@ -27,7 +27,7 @@ _CHANGES: Final[Select[Any]] = select(admin_change)
 
 
 def record_change(conn: Connection, change: Change) -> Change:
-    """See ``IAdministrationStore.record_change``."""
+    """Store a ``Change`` whose effect was stored before."""
     made = conn.execute(
         insert(admin_change).values(
             account=change.account,
@@ -49,7 +49,7 @@ def record_change_if_any(conn: Connection, change: Change | None) -> None:
 
 
 def changes(conn: Connection, before: int | None, limit: int) -> list[Change]:
-    """See ``IAdministrationStore.changes``."""
+    """The newest changes, newest first."""
     query = _CHANGES.order_by(admin_change.c.id.desc()).limit(limit)
     if before is not None:
         query = query.where(admin_change.c.id < before)
@@ -57,18 +57,20 @@ def changes(conn: Connection, before: int | None, limit: int) -> list[Change]:
 
 
 def changes_after(conn: Connection, after: int, limit: int) -> list[Change]:
-    """See ``IAdministrationStore.changes_after``."""
+    """The changes with an id above ``after``, by id."""
     query = _CHANGES.where(admin_change.c.id > after)
     return list(map(_change, conn.execute(query.order_by(admin_change.c.id).limit(limit))))
 
 
 def last_change(conn: Connection) -> int:
-    """See ``IAdministrationStore.last_change``."""
+    """The id of the newest change; 0 if there is none."""
     return conn.execute(select(func.max(admin_change.c.id))).scalar() or 0
 
 
 def claim_unpublished(conn: Connection) -> list[Change]:
-    """See ``IAdministrationStore.claim_unpublished``.
+    """The changes that no process has published as an event yet, oldest first.
+
+    From now on they count as published, so that one process publishes each, once.
 
     Two processes may read the same change at the same time; only one of them updates its row.
     """

@@ -75,7 +75,7 @@ _STILL_FREE = (
 
 
 def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedChecks:
-    """See ``IStore.claim_checks``.
+    """Claim topics that wait to be fetched and that no node has claimed.
 
     :param node: the node id of this process.
     """

@@ -87,6 +87,9 @@ class CheckMethods:
     def add_pings(
         self, wanted: Sequence[tuple[Ping, float]], way: Way = Way.LIST
     ) -> Deferred[list[PingRecord]]:
+        """As ``add_ping``, for several pings, each with its ``repeat_window``.  Their checks are
+        not claimed.
+        """
         asked = [ping_rows.AskedPing(*one, way=way) for one in wanted]
         return self._database.write(lambda conn: self._add_pings(conn, asked))
 

@@ -122,7 +122,7 @@ NO_VALIDATORS = {"etag": "", "last_modified": ""}
 
 
 class AskedCheck(NamedTuple):
-    """A request for a check: see ``IStore.request_check``.
+    """A request for a check: see ``Store.request_check``.
 
     :ivar at: the time of the request, in microseconds.
     """
@@ -209,8 +209,16 @@ def request_checks(
     bounds: Bounds = DEFAULT_BOUNDS,
     node: int | None = None,
 ) -> list[CheckState]:
-    """See ``IStore.request_check``, for several topics.
+    """Request a check of each of some topics, if it has a subscription.
 
+    :param pinged: whether somebody said that the topic changed.  Then the check is
+        requested for a topic without subscriptions too, even an unknown one.
+    :param source: who requests it; see ``sources.bucket_of``.
+    :param claim: whether this process claims the check, if it is free and not put off.
+    :param told: why the topic may have changed.
+    :returns: whether the check was requested, and who handles it.  It was not if the topic
+        has no subscription and was not pinged, if it has ended, or if it is unknown and as
+        many such topics as the store keeps wait to be fetched.
     :param node: the node id of this process; None if it has none.
     """
     known = _known(conn, {request.url for request in asked})
@@ -302,7 +310,11 @@ def _may_be_checked(asked: AskedCheck, row: Row[Any]) -> bool:
 
 
 def request_content(conn: Connection, url: str, at: float) -> bool:
-    """See ``IStore.request_content``."""
+    """Request a check of a topic whose content a pending notification needs and the store
+    does not have.  The store forgets the validators, so that the server sends the content.
+
+    :returns: False if the topic has no subscription or has ended.
+    """
     if not request_checks(conn, [AskedCheck(url, to_micros(at))])[0]:
         return False
     conn.execute(update(topic).where(topic.c.id == key_of(url)).values(NO_VALIDATORS))
@@ -331,7 +343,7 @@ def find_joinable(
 ) -> Joinable | None:
     """The check of a topic if another node has claimed it.  Writes nothing.
 
-    :param at, pinged: see ``IStore.join_check``.
+    :param at, pinged: see ``Store.join_check``.
     :param node: the node id of this process; None if it has none.
     """
     is_joined = and_(
@@ -345,8 +357,14 @@ def find_joinable(
 
 
 def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -> int | None:
-    """See ``IStore.join_check``.
+    """Request a fetch of a topic from another node that has claimed its check.
 
+    When that node has fetched the topic, or has failed to, it sends the hint ``read``.
+
+    :param at: when it was requested.
+    :param pinged: whether somebody said that the topic changed.
+    :returns: the key in the hint.  None if no other node has claimed the check, or if the
+        topic could not be fetched the last time; then this process may fetch it.
     :param node: the node id of this process.
     """
     earlier, asked_at = topic.c.check_requested_at, to_micros(at)
@@ -365,7 +383,9 @@ def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -
 
 
 def drop_check(conn: Connection, url: str, asked_until: float, node: int | None = None) -> None:
-    """See ``IStore.drop_check``.
+    """Withdraw the check of a topic, unless it was requested again after a time.
+
+    A check that stays is released, if this process has claimed it.
 
     :param node: the node id of this process; None if it has none.
     """
@@ -382,8 +402,11 @@ def drop_check(conn: Connection, url: str, asked_until: float, node: int | None 
 def put_off_check(
     conn: Connection, url: str, failures: int, until: float, node: int | None = None
 ) -> None:
-    """See ``IStore.put_off_check``.
+    """Release a claimed check whose fetch has failed, and let it wait until a time.
 
+    If somebody requests it again meanwhile, it waits a second at most.
+
+    :param failures: how many attempts have failed.
     :param node: the node id of this process; a check that another has claimed stays with it.
     """
     conn.execute(
@@ -400,8 +423,10 @@ def put_off_check(
 
 
 def release_checks(conn: Connection, held: Collection[str], node: int) -> int:
-    """See ``IStore.release_checks``.
+    """Release the claims of this process, so that any node may claim these checks.
 
+    :param held: the URLs of topics whose checks it still handles.
+    :returns: how many were released.
     :param node: the node id of this process.
     """
     claimed = select(topic.c.id, topic.c.url).where(topic.c.check_node_id == node)

@@ -85,12 +85,12 @@ _UNNEEDED = and_(~_CARRIED, ~_PENDING, or_(~_NEWEST_NEEDED, content.c.id < _NEWE
 
 
 def get_content(conn: Connection, key: int) -> Content | None:
-    """See ``IStore.content``."""
+    """The content with the key that a fan-out names.  None if nothing needs it any more."""
     return _first(conn, content.c.id == key)
 
 
 def newest_content(conn: Connection, url: str) -> Content | None:
-    """See ``IStore.newest_content``."""
+    """The newest content of a topic that the store keeps, or None."""
     return _first(conn, content.c.topic_id == key_of(url))
 
 

@@ -28,7 +28,9 @@ _PLACE = tuple_(ping.c.received_at, ping.c.id)
 async def ping_hours(
     read: Run, since: float, until: float, portion: int = _PINGS
 ) -> dict[int, int]:
-    """See ``IStore.ping_hours``.
+    """The number of pings in each hour that has any; the keys are hours since the epoch.
+
+    This reads in several transactions, and takes as long as there are pings.
 
     :param portion: how many pings one statement counts.
     """
@@ -60,7 +62,10 @@ def _count_pings(
 
 
 async def measure(read: Run) -> dict[str, int]:
-    """See ``IStore.measure``."""
+    """How many topics and subscriptions there are, for ``add_statistics``.
+
+    This reads in several transactions, and takes as long as there are topics and subscriptions.
+    """
     numbers: Counter[str] = Counter({f"{MEASURED}topics": 0, f"{MEASURED}watched_topics": 0})
     for each in await in_portions(read, _count_topics, 0):
         numbers.update(each)

@@ -127,7 +127,15 @@ def record_deliveries(
     node: int | None = None,
     bounds: Bounds = DEFAULT_BOUNDS,
 ) -> Recorded:
-    """See ``IStore.record_deliveries``.
+    """Store the outcomes of deliveries.
+
+    Each subscription has at most one pending notification.  A delivered notification
+    writes nothing, unless it clears earlier errors or a pending notification.  One that is
+    given up counts as an error, and marks the subscription for dropping at
+    ``drop_after_failures`` consecutive errors.  After either the subscription may get
+    another pending notification.  A subscriber that is gone loses its subscription.
+    Deliveries of removed subscriptions are ignored.  So are those of a subscription that
+    ``claim_due`` returned, if this process has lost the claim since.
 
     Deliveries of subscriptions that were removed meanwhile find no row.
 

@@ -143,7 +143,12 @@ class Claims:
     def claim_due(
         self, now: float, limit: int, busy: Collection[str]
     ) -> Deferred[list[Subscription]]:
-        """See ``IStore.claim_due``."""
+        """Claim subscriptions whose pending notifications are due, longest due first.
+
+        This process holds a claim until the outcome is recorded, or until it ends.
+
+        :param busy: hosts whose callbacks are left out.
+        """
         if busy:  # to find the others may take a while, and is done by reading
             return Deferred.fromCoroutine(self._claim_others(now, limit, busy))
         return self._threads.write(
@@ -185,17 +190,24 @@ def claim_found(conn: Connection, keys: Sequence[int], node: int) -> list[Subscr
 
 
 def next_due(conn: Connection) -> float | None:
-    """See ``IStore.next_due``."""
+    """When the first unclaimed pending notification is due; None if there is none."""
     free = _LIKELY_FREE if sqlite.serves(conn) else _FREE
     first = select(func.min(pending.c.due_at)).where(free)
     return to_seconds_or_none(conn.execute(first).scalar())
 
 
 async def make_due(read: Run, write: Run, host: str, origin: str, now: float) -> bool:
-    """See ``IStore.make_due``.
+    """Make pending notifications for a host due now, since the host answers again: some
+    thousands, in several transactions.
+
+    If a subscriber has asked not to be called before a later time, its notification becomes
+    due at that time.
 
     What was put off is found by reading, which holds up nobody.
 
+    :param origin: the host and the port, as ``host:port``, if only that port is meant;
+        empty for all ports of the host.
+    :returns: whether there are such notifications.
     :param host: the name of a host; or ``*.`` and a name for all hosts below that name.
     """
     at = to_micros(now)
@@ -213,7 +225,12 @@ async def make_due(read: Run, write: Run, host: str, origin: str, now: float) ->
 
 
 async def make_due_for_content(read: Run, write: Run, url: str, at: float) -> bool:
-    """See ``IStore.make_due_for_content``."""
+    """Make those pending notifications of a topic due that wait for its content, which is
+    stored now, and have had no attempt.  They may be a million, in several transactions.
+
+    :param at: when they become due, unless they are due earlier.
+    :returns: whether there are such notifications.
+    """
     due_at = to_micros(at)
 
     def find(conn: Connection, after: int) -> tuple[list[int], int | None]:

@@ -37,7 +37,15 @@ PORTION = 1000
 
 
 async def set_back(write: Run, seconds: float, now: float) -> None:
-    """See ``IStore.set_back``.  Times that are not after ``now`` stay as they are."""
+    """Move due times that lie in the future back, after the wall clock was set back.
+
+    This takes several transactions.  If one fails, the times in the other rows stay.
+
+    Times that are not after ``now`` stay as they are.
+
+    :param seconds: by how much the clock was set back.
+    :param now: what the clock shows since.
+    """
     for table in _TIMES:
         (key,) = table.primary_key.columns
         first = "" if table is host_state else 0

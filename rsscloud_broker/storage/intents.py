@@ -26,11 +26,13 @@ from rsscloud_broker.storage.schema import (
 def add_intent(
     conn: Connection, wanted: Intent, limit: int, node: int | None = None
 ) -> PendingIntent | None:
-    """See ``IStore.add_intent``.
+    """Store an intent until it is verified, in place of an earlier one with the same topic
+    and callback.
 
     An intent that replaces another gets a new id.  So the queue, which may still be verifying the
     replaced intent, can neither remove nor postpone the new one.
 
+    :returns: None if ``limit`` intents are stored already.
     :param node: the node that claims the intent; None to leave it free.
     """
     identity = {
@@ -68,7 +70,12 @@ def _held(key: int, node: int | None) -> ColumnElement[bool]:
 def postpone_intent(
     conn: Connection, key: int, attempts: int, retry_at: float, node: int | None = None
 ) -> None:
-    """See ``IStore.postpone_intent``."""
+    """Record that the verification of an intent failed, and when it is tried again.  An intent
+    that was removed or replaced meanwhile is not touched.
+
+    :param attempts: how many times it has failed by now.
+    :param retry_at: a time of the wall clock.
+    """
     conn.execute(
         update(intent)
         .where(_held(key, node))
@@ -77,7 +84,7 @@ def postpone_intent(
 
 
 def remove_intent(conn: Connection, key: int, node: int | None = None) -> None:
-    """See ``IStore.remove_intent``."""
+    """Remove an intent."""
     conn.execute(delete(intent).where(_held(key, node)))
 
 
@@ -94,8 +101,11 @@ def settle_intent(conn: Connection, key: int | None, node: int | None = None) ->
 def intents(
     conn: Connection, after: int, limit: int, node: int | None = None
 ) -> list[PendingIntent]:
-    """See ``IStore.intents``.
+    """The intents that are not verified yet, oldest first.
 
+    If there can be several nodes, those that this process has claimed.
+
+    :param after: only intents with a greater key.
     :param node: the node id of this process; None if it is the only one.
     """
     query = select(intent).where(intent.c.id > after).order_by(intent.c.id).limit(limit)
@@ -105,7 +115,7 @@ def intents(
 
 
 def take_over(conn: Connection, after: int, limit: int, node: int) -> list[PendingIntent]:
-    """See ``IStore.intents``: claims them for the only node.
+    """See ``Store.intents``: claims them for the only node.
 
     :param node: the node id of this process.
     """
@@ -116,7 +126,9 @@ def take_over(conn: Connection, after: int, limit: int, node: int) -> list[Pendi
 
 
 def claim_intents(conn: Connection, limit: int, node: int) -> list[PendingIntent]:
-    """See ``IStore.claim_intents``.
+    """Claim intents that no node has claimed: the node that accepted them has ended.
+
+    A node can neither postpone nor remove an intent that another has claimed.
 
     :param node: the node id of this process.
     """

@@ -68,7 +68,7 @@ _COLUMNS = (
 
 
 def add_log_entries(conn: Connection, entries: Sequence[LogEntry]) -> None:
-    """See ``IStore.add_log_entries``."""
+    """Add entries to the event log.  Their ids ascend in this order."""
     if not entries:
         return
     rows: list[dict[str, Any]] = [
@@ -103,7 +103,7 @@ def _key(text: str) -> int | None:
 def log_entries(
     conn: Connection, wanted: LogFilter, before: int | None, limit: int
 ) -> list[LogEntry]:
-    """See ``IStore.log_entries``."""
+    """The newest entries of the event log that pass a filter: see ``IEventLog.entries``."""
     bound = _settled(conn) if before is None else _ROW.id < before
     if wanted.topic or wanted.host:
         last = _last_block(conn) if before is None else (before - 1) // _BLOCK
@@ -115,7 +115,7 @@ def log_entries(
 def log_entries_after(
     conn: Connection, wanted: LogFilter, after: int, limit: int
 ) -> list[LogEntry]:
-    """See ``IStore.log_entries_after``."""
+    """The oldest entries with a greater id: see ``IEventLog.entries_after``."""
     bound = _settled(conn) & (_ROW.id > after)
     if wanted.topic or wanted.host:
         first = max((after + 1) // _BLOCK, _first_block(conn))
@@ -249,7 +249,11 @@ def _entry(row: Sequence[Any]) -> LogEntry:
 
 
 def prune_log(conn: Connection, before: float, keep: int, limit: int) -> int:
-    """See ``IStore.prune_log``."""
+    """Remove the oldest entries that are from before a time, or beyond the newest ``keep``.
+
+    :param limit: how many rows are looked at, so that nothing else waits long.
+    :returns: how many were removed; if that is ``limit``, call again.
+    """
     newest = conn.execute(select(func.max(_ROW.id))).scalar()
     if newest is None:
         return 0

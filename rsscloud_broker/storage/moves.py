@@ -96,10 +96,19 @@ _EMPTY: dict[str, Any] = {
 def move_topic(
     conn: Connection, url: str, to: str, at: float, change: Change | None = None
 ) -> bool:
-    """See ``IStore.move_topic``.
+    """Move a topic with its subscriptions to another URL.
+
+    The topic is still found by its old URL, and by the URLs before that.  If the store
+    knows nothing of the new URL, the digest of the last content moves along.
 
     If the store knows another content at the new URL, it forgets that content: then the next
     fetch finds a change, and the subscribers that moved along are notified.
+
+    :param change: what an administrator did, recorded together with the move; None if no
+        administrator moved the topic.
+    :returns: False if the topic stays: it or the topic at the other URL has ended, or it
+        came from that URL less than a week ago, so that the two redirect to each other; or
+        both have so many subscriptions that others would have to wait.
     """
     moved_at = to_micros(at)
     both = select(topic.c.id).where(topic.c.url.in_((url, to)))

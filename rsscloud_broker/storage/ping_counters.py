@@ -37,7 +37,7 @@ def add(conn: Connection, more: int, node: int | None) -> None:
 
 
 def count_pings(conn: Connection, until: float | None = None) -> int:
-    """See ``IStore.count_pings``."""
+    """The number of pings ever recorded, including those pruned since."""
     name = counter.c.name
     ours = or_(name == _ALL, name.startswith(f"{_ALL}/", autoescape=True))
     ever = select(func.sum(counter.c.value)).where(ours).scalar_subquery()

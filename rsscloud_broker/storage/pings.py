@@ -106,7 +106,7 @@ def fingerprint(record: Ping) -> bytes:
 
 
 class AskedPing(NamedTuple):
-    """A ping to be recorded: see ``IStore.add_ping``."""
+    """A ping to be recorded: see ``Store.add_ping``."""
 
     ping: Ping
     window: float
@@ -118,11 +118,17 @@ class AskedPing(NamedTuple):
 def add_pings(
     conn: Connection, wanted: Sequence[AskedPing], node: int | None = None
 ) -> list[PingRecord]:
-    """See ``IStore.add_ping``, here for several pings with their windows.
+    """Record some pings, and request a check of each topic that they name and that has a
+    subscription.
+
+    A repeat (the same name, URL and feed within ``repeat_window`` seconds) gets no
+    record of its own, but requests the checks.
 
     The pings are recorded in this order, so that one may repeat another before it.  A repeat is
     returned with the id 0.
 
+    :param source, claim: as for ``request_check``.
+    :param way: how the ping came.
     :param node: the node id of this process; None if it has none.
     """
     records = [asked.ping for asked in wanted]
@@ -190,7 +196,7 @@ def _repeats(
 
 
 def known_pings(conn: Connection, wanted: Sequence[tuple[Ping, float]]) -> list[bool]:
-    """See ``IStore.known_pings``."""
+    """Whether each ping would be a repeat for ``add_pings``.  Nothing is changed."""
     return _repeats(conn, wanted, [fingerprint(record) for record, _ in wanted])
 
 
@@ -268,7 +274,10 @@ def _request_checks(
 def pings(
     conn: Connection, since: float, until: float, before: Ping | None, limit: int
 ) -> list[Ping]:
-    """See ``IStore.pings``."""
+    """Pings with ``since <= received_at < until``, newest first.
+
+    :param before: the last ping of the previous call, to go on after it; None at first.
+    """
     query = (
         select(ping)
         .where(ping.c.received_at >= to_micros(since), ping.c.received_at < to_micros(until))
@@ -295,7 +304,11 @@ def _ping(row: Row[tuple[object, ...]]) -> Ping:
 
 
 def pings_after(conn: Connection, after: int, limit: int) -> list[Ping]:
-    """See ``IStore.pings_after``."""
+    """The pings with a greater id, in the order of their ids.
+
+    Whoever goes on after the last one of one call misses no ping: a ping is returned only when
+    no ping with a smaller id can appear any more.
+    """
     wanted, given = _AFTER, {"after": after, "most": limit}
     until = settled(conn, "ping")
     if until is not None:
@@ -317,7 +330,7 @@ def pings_after(conn: Connection, after: int, limit: int) -> list[Ping]:
 
 
 def pings_by_id(conn: Connection, ids: Collection[int]) -> list[Ping]:
-    """See ``IStore.pings_by_id``."""
+    """The pings with these ids, in any order.  Those that were deleted are left out."""
     return [_ping(row) for row in conn.execute(select(ping).where(ping.c.id.in_(ids)))]
 
 
@@ -331,7 +344,11 @@ def last_ping_id(conn: Connection) -> int:
 
 
 def prune_pings(conn: Connection, before: float, limit: int) -> int:
-    """See ``IStore.prune_pings``."""
+    """Remove the oldest of the pings received before a time.
+
+    :param limit: how many are removed at most, so that nothing else waits long.
+    :returns: how many were removed; if that is ``limit``, call again.
+    """
     oldest = (
         select(ping.c.id)
         .where(ping.c.received_at < to_micros(before))

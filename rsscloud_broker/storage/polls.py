@@ -55,14 +55,17 @@ _PLAN = (
 
 
 def topic_statuses(conn: Connection, urls: Sequence[str]) -> list[TopicStatus | None]:
-    """See ``IStore.topic_status``, for several topics."""
+    """The topic at each URL, with the history of its fetches and the plan of its polls."""
     rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls))).all()
     found = dict(zip((row.asked for row in rows), _statuses(conn, rows), strict=True))
     return [found.get(url) for url in urls]
 
 
 def claim_polls(conn: Connection, now: float, limit: int, node: int) -> list[TopicStatus]:
-    """See ``IStore.polls_due``.
+    """The topics whose polls are due, longest due first, with or without subscriptions.
+
+    If there can be several nodes, this process claims them, until it plans their next polls;
+    those that another node has claimed are left out.
 
     :param node: the node id of this process.
     """
@@ -124,7 +127,7 @@ def _status(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
 
 
 def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
-    """See ``IStore.record_failure``."""
+    """Record that a fetch of a topic failed.  An unknown topic is ignored."""
     failed = (
         update(topic)
         .where(topic.c.id == key_of(url))
@@ -141,13 +144,18 @@ def record_failure(conn: Connection, url: str, at: float, reason: str) -> None:
 
 
 def record_feed(conn: Connection, url: str, feed: Mapping[str, Any]) -> None:
-    """See ``IStore.record_feed``."""
+    """Store what a feed says about itself, in place of what it said before."""
     stored = json.dumps(dict(feed), separators=(",", ":")) if feed else ""
     conn.execute(update(topic).where(topic.c.id == key_of(url)).values(feed=stored))
 
 
 def plan_polls(conn: Connection, plans: Sequence[PollPlan], node: int | None = None) -> None:
-    """See ``IStore.plan_polls``.  Plans of topics that have ended are ignored.
+    """Store when topics are polled next.
+
+    The first subscription of a topic that is not polled makes it due at once, so that its
+    polls are planned.
+
+    Plans of topics that have ended are ignored.
 
     :param node: the node id of this process; plans of polls that another has claimed are ignored.
     """
@@ -172,7 +180,7 @@ def plan_polls(conn: Connection, plans: Sequence[PollPlan], node: int | None = N
 
 
 def forget_ping(conn: Connection, url: str, at: float) -> None:
-    """See ``IStore.forget_ping``."""
+    """Forget when a topic was last pinged, and make its next poll due now if it is polled."""
     of_url = topic.c.id == key_of(url)
     conn.execute(update(topic).where(of_url).values(pinged_at=None))
     polled = (of_url, topic.c.next_poll_at.is_not(None))

@@ -24,11 +24,15 @@ from rsscloud_broker.storage.topics import a_fanout, begin_fanouts, has_subscrip
 def push_content(
     conn: Connection, url: str, new: Content, at: float, bounds: Bounds = DEFAULT_BOUNDS
 ) -> bool:
-    """See ``IStore.push_content``.
+    """Begin a fan-out of pushed content, if the topic has subscriptions.
+
+    Such a fan-out supersedes no other, and no other supersedes it.
 
     The content is stored even if no subscription wants content now, since one may by the time
     that the fan-out reaches it.  It is stored whatever the limits are, since it cannot be fetched
     again.  Its change is kept for the feeds in any case.
+
+    :returns: whether the topic has subscriptions.
     """
     keep_change(conn, bounds.history, url, Way.PUSH, at, new)
     key = conn.execute(select(TOPIC_ID).where(named.c.url == url)).scalar()

@@ -65,7 +65,7 @@ _WANT_CONTENT = OfMany(
 
 @frozen
 class Publishing:
-    """A call of ``IStore.publish``."""
+    """A call of ``Store.publish``."""
 
     fetched: Sequence[FetchResult]
     ping: Ping
@@ -160,8 +160,23 @@ def record_fetch(
     *,
     if_asked: bool = False,
 ) -> FetchRecord:
-    """See ``IStore.record_fetch``.
+    """Record what a fetch found at the present URL of a topic.
 
+    If the content differs from the last fetch (or this is the first), the topic has
+    changed: a fan-out begins if the topic has subscriptions, and ``ping`` is recorded.
+    Checks that were requested before the fetch began are done.
+
+    If another node has recorded a fetch that began later, this one is not recorded.
+
+    If some subscription of the topic wants content, the store keeps the content, one copy
+    for all of them, while a walk or a pending notification needs it.  If the content does
+    not fit, the fan-out begins without it, with ``Fanout.lacks_content`` set.
+
+    When the store has more topics without subscriptions than it may keep, it forgets those
+    fetched longest ago.
+
+    :param if_asked: whether the ping is recorded only if a check waits that was requested
+        because of a ping.
     :param node: the node id of this process.
     """
     lock_topic(conn, fetched.url)
@@ -184,8 +199,15 @@ def publish(
     bounds: Bounds = DEFAULT_BOUNDS,
     node: int | None = None,
 ) -> list[tuple[Any, list[FetchRecord]] | Exception]:
-    """See ``IStore.publish``, for several callers; with an exception for each that is refused.
+    """Record the contents of topics that the broker itself serves.
 
+    As ``record_fetch`` for each, together with what an operation stores: see ``IDatabase``.
+    A topic that has ended is revived.
+
+    For several callers; with an exception for each that is refused.
+
+    :param ping: the ping of the first topic.
+    :returns: what the operation returned, and the records in the order of the topics.
     :param node: the node id of this process.
     """
     outcomes: list[tuple[Any, list[FetchRecord]] | Exception] = []

@@ -28,7 +28,13 @@ from rsscloud_broker.storage.relay_schema import followed_feed, followed_list, r
 def begin_relay(
     conn: Connection, names: Collection[str], now: float, forget_before: float
 ) -> list[RelayProgress]:
-    """See ``IStore.begin_relay``."""
+    """How far pings were passed on to each target, in this order.
+
+    A target that is unknown gets the pings that are recorded from now on.
+
+    :param forget_before: targets that are not named are forgotten if their progress was last
+        recorded before this time.
+    """
     _forget(conn, relay_target, relay_target.c.name, names, forget_before)
     known = {row.name: row for row in conn.execute(select(relay_target))}
     last = last_ping_id(conn) if set(names) - known.keys() else 0
@@ -54,7 +60,7 @@ def _progress(row: Row[Any]) -> RelayProgress:
 
 
 def record_relay(conn: Connection, progress: RelayProgress, now: float) -> None:
-    """See ``IStore.record_relay``."""
+    """Record how far pings were passed on to a target.  It never goes back."""
     conn.execute(
         update(relay_target)
         .where(relay_target.c.name == progress.name, relay_target.c.ping_id <= progress.ping_id)
@@ -76,7 +82,7 @@ def _as_text(waiting: Sequence[WaitingPing]) -> str:
 def followed_lists(
     conn: Connection, urls: Collection[str], forget_before: float
 ) -> list[FollowedList]:
-    """See ``IStore.followed_lists``."""
+    """See ``Store.followed_lists``."""
     _forget(conn, followed_list, followed_list.c.url, urls, forget_before)
     query = select(followed_list).where(followed_list.c.url.in_(urls))
     known = {row.url: row for row in conn.execute(query)}
@@ -96,7 +102,7 @@ def _followed(row: Row[Any]) -> FollowedList:
 
 
 def record_followed(conn: Connection, followed: FollowedList, now: float) -> None:
-    """See ``IStore.record_followed``."""
+    """See ``Store.record_followed``."""
     values = {
         "etag": followed.validators.etag,
         "last_modified": followed.validators.last_modified,
@@ -115,13 +121,13 @@ def record_followed(conn: Connection, followed: FollowedList, now: float) -> Non
 
 
 def followed_feed_position(conn: Connection, url: str) -> Position | None:
-    """See ``IStore.followed_feed_position``."""
+    """See ``Store.followed_feed_position``."""
     row = conn.execute(select(followed_feed).where(followed_feed.c.url == url)).first()
     return None if row is None else Position(row.entry, row.entry_updated, row.document)
 
 
 def record_followed_feed(conn: Connection, url: str, position: Position, now: float) -> None:
-    """See ``IStore.record_followed_feed``."""
+    """See ``Store.record_followed_feed``."""
     values = {
         "entry": position.entry,
         "entry_updated": position.updated,
@@ -134,7 +140,7 @@ def record_followed_feed(conn: Connection, url: str, position: Position, now: fl
 
 
 def forget_followed_feeds(conn: Connection, urls: Collection[str], forget_before: float) -> None:
-    """See ``IStore.forget_followed_feeds``."""
+    """See ``Store.forget_followed_feeds``."""
     _forget(conn, followed_feed, followed_feed.c.url, urls, forget_before)
 
 

@@ -31,10 +31,15 @@ def sizes(conn: Connection) -> Mapping[str, int]:
 
 
 def waiting_checks(conn: Connection) -> Mapping[str, int]:
-    """See ``IStore.waiting_checks``.
+    """How many topics wait in the database to be fetched, and no process has them in memory.
+
+    Counted to ten thousand each.
 
     An index has only the rows that are counted, and PostgreSQL reads an index alone, as nothing
     uses the ids.
+
+    :returns: ``ready``, which any process may claim; and ``put_off``, which are fetched again
+        later, as a fetch has failed.
     """
     states = {"ready": CHECK_WAITS, "put_off": topic.c.check_due_at.is_not(None)}
     found = {}

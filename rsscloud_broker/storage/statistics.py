@@ -40,10 +40,14 @@ _PRUNED: Final = 60
 def add_statistics(
     conn: Connection, at: float, counted: Mapping[str, int], measured: Mapping[str, int]
 ) -> None:
-    """See ``IStore.add_statistics``.
+    """Store numbers of the minute and the hour of a time.
 
     All nodes write the rows in one order, by width and name, first the counted and then the
     measured.  Otherwise two nodes could each hold a row that the other waits for.
+
+    :param counted: how often something happened, by name; added to what is stored.
+    :param measured: how many of something there are, by name, replacing what is stored.  The
+        names begin with ``number_of_``.
     """
     for numbers, adds in ((counted, True), (measured, False)):
         values = [
@@ -85,7 +89,9 @@ def statistics(
 
 
 async def prune(write: Run, now: float, hours: int) -> None:
-    """See ``IStore.prune_statistics``."""
+    """Remove the numbers of minutes more than 25 hours ago, and of hours longer ago, in several
+    transactions.
+    """
     for width, kept in ((MINUTE, MINUTES_KEPT), (HOUR, hours * HOUR)):
         of_width = statistic.c.width == width
         await _prune(write, statistic.c.begin, now - kept, _PRUNED * width, of_width)
@@ -114,9 +120,11 @@ async def _prune(
 
 
 def put_busy_topics(conn: Connection, hour: int, busiest: Sequence[PingedTopic]) -> None:
-    """See ``IStore.put_busy_topics``.
+    """Store which topics were pinged most in an hour, in place of what is stored for it.
 
     Several nodes may do this at the same time, for the same hour: the last one wins.
+
+    :param hour: whole hours since the epoch.
     """
     new = insert_into(conn, busy_topic)
     changed = {"url": new.excluded.url, "pings": new.excluded.pings}

@@ -21,7 +21,8 @@ from rsscloud_broker.database.engine import open_engine
 from rsscloud_broker.database.methods import Batched, reading, writing
 from rsscloud_broker.database.operations import Operation
 from rsscloud_broker.database.threads import StoreThreads, Threads
-from rsscloud_broker.interfaces import IAdministrationStore, IStore
+from rsscloud_broker.interfaces import IChangeStore, IFollowStore, IStatistics
+from rsscloud_broker.interfaces.shared_work import ISharedWork
 from rsscloud_broker.model import (
     Callback,
     Content,
@@ -78,9 +79,16 @@ from rsscloud_broker.storage.trials import Trials
 T = TypeVar("T")
 
 
-@implementer(IStore, IAdministrationStore)
+@implementer(IStatistics, IFollowStore, IChangeStore, ISharedWork)
 class Store(CheckMethods, PortionMethods, SharedWork, Service):
-    """Implements ``IStore`` and ``IAdministrationStore`` with an SQLite or PostgreSQL database.
+    """Everything that outlives the process, in an SQLite or PostgreSQL database.
+
+    Each method is one transaction, which is on disk before the method's Deferred fires, if its
+    documentation does not say otherwise.  That is at the function which the method runs.  Each
+    method raises ``Unavailable`` if the database cannot be used now.  A method that takes the URL
+    of a topic also finds the topic by a URL that it has moved from.  A method with a ``Change``
+    stores the change of the database and the ``Change`` in one transaction; if it returns False or
+    None, it stored neither, since the object of the change does not exist.
 
     When it starts, it registers this process as a node of the database: see ``nodes``.
 
@@ -186,6 +194,8 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
         return self._database.busy_for()
 
     def check_writable(self) -> Deferred[None]:
+        """Write and commit something that changes nothing."""
+
         def check(conn: Connection) -> None:
             nodes.touch(conn, self._registered(conn))
 
@@ -256,6 +266,9 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
     def unpublish(
         self, url: str, reason: str, at: float, operation: Operation[T]
     ) -> Deferred[tuple[T, bool]]:
+        """End a topic that the broker itself serves: as ``end_topic``, together with what an
+        operation stores.
+        """
         return self._database.write(
             lambda conn: (operation(conn), topics.end_topic(conn, url, reason, at, self._bounds))
         )
@@ -275,17 +288,6 @@ class Store(CheckMethods, PortionMethods, SharedWork, Service):
     record_failure = writing(polls.record_failure)
     record_feed = writing(polls.record_feed)
     move_topic = writing(moves.move_topic)
-
-    def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
-        return Deferred.fromCoroutine(self._polls_due(now, limit))
-
-    async def _polls_due(self, now: float, limit: int) -> list[TopicStatus]:
-        """Read first, as most times nothing is due."""
-        if not await self._database.read(lambda conn: polls.polls_due(conn, now, 1)):
-            return []
-        return await self._database.write(
-            self._claiming(lambda conn, node: polls.claim_polls(conn, now, limit, node))
-        )
 
     def plan_polls(self, plans: Sequence[PollPlan]) -> Deferred[None]:
         return self._database.write(lambda conn: polls.plan_polls(conn, plans, self._node))

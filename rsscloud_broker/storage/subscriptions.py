@@ -80,7 +80,21 @@ def lease_values(lease: Lease) -> dict[str, int]:
 def put_subscription(
     conn: Connection, wanted: Subscription, known: bytes | None = None
 ) -> Subscription:
-    """See ``IStore.put_subscription``.  A renewed subscription keeps its id."""
+    """Store a subscription, in place of one with the same topic and callback.
+
+    The errors of the replaced subscription are cleared, and its pending notification is
+    due at once.
+
+    A renewed subscription keeps its id.
+
+    :param known: the digest of the topic's content when the subscriber asked.  If the
+        topic has changed or ended since, the store adds a pending notification.  If that
+        is to carry content which the store does not have, a check is requested, and the
+        validators are forgotten, so that the server sends the content.
+    :param intent: the key of the intent that is settled by this, which is removed.
+    :raises ClaimLost: that intent was replaced meanwhile, or another node has claimed it.
+        Then nothing is stored.
+    """
     lock_topic(conn, wanted.topic)
     row = topic_row(conn, wanted.topic)
     identity: dict[str, Any] = {
@@ -147,7 +161,11 @@ def of_subscription(key: int, column: ColumnElement[Any]) -> ScalarSelect[Any]:
 
 
 def remove_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
-    """See ``IStore.remove_subscription``."""
+    """Remove a subscription, and return whether there was one.
+
+    :param intent: as for ``put_subscription``.
+    :raises ClaimLost: as for ``put_subscription``.
+    """
     key = _key(conn, topic_url, callback)
     if key is not None:
         conn.execute(delete(subscription).where(subscription.c.id == key))
@@ -155,7 +173,7 @@ def remove_subscription(conn: Connection, topic_url: str, callback: Callback) ->
 
 
 def has_subscription(conn: Connection, topic_url: str, callback: Callback) -> bool:
-    """See ``IStore.has_subscription``."""
+    """Whether there is a subscription with a topic and a callback."""
     return _key(conn, topic_url, callback) is not None
 
 
@@ -230,7 +248,10 @@ _NO_END = 2**62
 def subscriptions(
     conn: Connection, topic_url: str, after: int, limit: int, until: int | None = None
 ) -> list[Subscription]:
-    """See ``IStore.subscriptions``."""
+    """The subscriptions of a topic with an id above ``after``, in the order of their ids.
+
+    :param until: the last id that is wanted; None for all.
+    """
     last = _NO_END if until is None else until
     parameters = {"of_topic": topic_url, "after": after, "until": last, "at_most": limit}
     found = [_subscription(row) for row in _SLICE.read(conn, parameters)]
@@ -238,7 +259,7 @@ def subscriptions(
 
 
 def by_ids(conn: Connection, ids: Sequence[int]) -> list[Subscription]:
-    """See ``IStore.subscriptions_of``."""
+    """The subscriptions with the given ids, in that order.  Removed ones are left out."""
     by_id = {one.id: one for one in map(_subscription, _BY_IDS.read(conn, {"ids": ids}))}
     return [by_id[key] for key in ids if key in by_id]
 
@@ -272,6 +293,6 @@ def _subscription(row: Sequence[Any]) -> Subscription:
 
 
 def count_of_host(conn: Connection, host: str, limit: int) -> int:
-    """See ``IStore.count_of_host``."""
+    """The number of subscriptions with a callback at a host, counted up to ``limit``."""
     some = select(subscription.c.id).where(subscription.c.host == host).limit(limit).subquery()
     return conn.execute(select(func.count()).select_from(some)).scalar_one()

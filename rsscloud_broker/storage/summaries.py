@@ -39,15 +39,19 @@ _COUNTS = select(_PROTOCOLS.c.protocol, func.count()).group_by(_PROTOCOLS.c.prot
 
 
 def subscription_counts(conn: Connection, url: str) -> dict[str, int]:
-    """See ``IStore.subscription_counts``."""
+    """The number of subscriptions of a topic by protocol.  Of a topic with more than 10,000
+    subscriptions, 10,000 are counted.
+    """
     return _counts(conn, conn.execute(select(key_of(url))).scalar())
 
 
 def topic_summaries(conn: Connection, after: int, limit: int) -> list[TopicSummary]:
-    """See ``IStore.topic_summaries``.
+    """The topics that have subscriptions and have not ended, in the order of their ids.
 
     Very many topics without subscriptions may stand between two with them, so it goes through the
     table in portions.
+
+    :param after: only topics with a greater id.
     """
     query = select(topic.c.id, topic.c.url, topic.c.feed).where(_LISTED).order_by(topic.c.id)
     rows: list[Row[Any]] = []
@@ -71,7 +75,12 @@ def _title(feed: str) -> str:
 
 
 def watched_topics(conn: Connection, after: int, limit: int) -> tuple[list[str], int | None]:
-    """See ``IStore.watched_topics``."""
+    """The URLs of those of some topics that have subscriptions and have not ended.
+
+    :param after: the position at which the last call ended, to go on there; 0 at first.
+    :param limit: how many topics are looked at.
+    :returns: the URLs, and the position at which this call ended; None after the last topic.
+    """
     until = end_of_portion(conn, topic.c.id, after, limit)
     some = select(topic.c.url).where(within(topic.c.id, after, until), _WATCHED)
     return list(conn.execute(some.order_by(topic.c.id)).scalars()), until

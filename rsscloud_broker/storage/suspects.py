@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.conflicts import insert_into
-from rsscloud_broker.interfaces.trials import Work, WorkKind
+from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.storage.schema import intent, topic
 from rsscloud_broker.storage.shared_schema import suspect
 from rsscloud_broker.storage.topic_urls import key_of

@@ -195,8 +195,14 @@ def sweep_topics(
 async def sweep(
     read: Run, write: Run, now: float, idle_topics_before: float, bounds: Bounds, after: int
 ) -> Swept:
-    """See ``IStore.sweep``.
+    """Remove the subscriptions that failed too often or have expired, and the topics
+    without subscriptions that were last fetched before ``idle_topics_before``.
 
+    This is done in several transactions, and a call removes a few hundred rows of each kind at
+    most, so that nothing else waits long.
+
+    :param after: the ``after`` of the last call, to go on after it; 0 at first.
+    :returns: what this call has removed; if its ``after`` is not None, call again.
     :param read, write: run operations that read and that write.
     """
     keys = await read(lambda conn: find_subscriptions(conn, now))

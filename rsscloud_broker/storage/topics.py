@@ -54,7 +54,7 @@ UPDATE = update(topic).where(topic.c.id == bindparam("key"))
 
 
 def get_topics(conn: Connection, urls: Sequence[str]) -> list[Topic | None]:
-    """See ``IStore.topic``, for several topics."""
+    """The topic at each URL; None if the store does not know it."""
     rows = conn.execute(TOPICS_BY_URL.where(named.c.url.in_(urls)))
     found = {row.asked: as_topic(row) for row in rows}
     return [found.get(url) for url in urls]
@@ -157,7 +157,13 @@ def end_topic(
     bounds: Bounds = DEFAULT_BOUNDS,
     change: Change | None = None,
 ) -> bool:
-    """See ``IStore.end_topic``."""
+    """End a topic, known or not: the broker fetches it no more, its checks are dropped,
+    and a fan-out begins if it has subscriptions.
+
+    :param change: as for ``move_topic``.
+    :returns: False if the topic had ended already, or if it is unknown and the store has
+        as many such topics as it may keep.
+    """
     ended_at = to_micros(at)
     if not _make_known(conn, url, ended_at, bounds):
         return False
@@ -176,7 +182,13 @@ def end_topic(
 
 
 def revive_topic(conn: Connection, url: str, change: Change | None = None) -> bool:
-    """See ``IStore.revive_topic``.  Checks that were requested meanwhile are dropped."""
+    """Revive an ended topic.  The next fetch is unconditional.
+
+    Checks that were requested meanwhile are dropped.
+
+    :param change: as for ``move_topic``.
+    :returns: whether the topic had ended.
+    """
     revived = conn.execute(
         update(topic)
         .where(topic.c.id == key_of(url), topic.c.ended != "")

@@ -25,7 +25,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.database.threads import Threads
 from rsscloud_broker.errors import GivenUp, Unavailable
-from rsscloud_broker.interfaces.trials import Work, WorkKind
+from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.storage import suspects
 from rsscloud_broker.storage.nodes import database_clock
 
@@ -92,7 +92,16 @@ class Trials:
 
     @asynccontextmanager
     async def __call__(self, work: Work) -> AsyncIterator[None]:
-        """See ``ITrials.trial``."""
+        """Work is under way as long as this context.
+
+        If it is suspect, whoever enters the context waits until it may begin: few suspects are
+        under way at a time, and one of those that two nodes were at when they ended.  A process
+        that ends meanwhile counts against it.  Suspects of different kinds may be in each other's
+        contexts only as an intent waits for its topic.
+
+        :raises GivenUp: as it is entered: too many nodes have ended because of it.
+        :raises Unavailable: as it is entered: the database cannot be used now.
+        """
         ends = self._known.get(work)
         if not ends:
             yield

@@ -97,7 +97,11 @@ _ADD_SLICE = insert(slice_)
 
 
 def fanouts(conn: Connection, limit: int, node: int | None = None) -> list[Fanout]:
-    """See ``IStore.fanouts``.
+    """Unfinished fan-outs, oldest first, at most one per topic.
+
+    A newer fan-out of a topic supersedes the older ones, except fan-outs of pushed content:
+    those supersede none, and none supersedes them.  A fan-out that some node has begun goes on
+    all the same.  Those that other nodes have claimed are left out.
 
     :param node: the node id of this process; None if it is the only one, so that nobody else can
         have claimed anything.
@@ -172,8 +176,13 @@ def _read(
 def claim_fanouts(
     conn: Connection, keys: Sequence[int], node: int, part: int | None = None
 ) -> list[Fanout]:
-    """See ``IStore.claim_fanouts``.
+    """Claim fan-outs, so that this process alone works on them.
 
+    If other nodes live, this process claims a part of each: the next subscriptions up to
+    ``Fanout.last_id``.  The rest is free for others.  It holds a claim until it ends, or until
+    the fan-out is done.
+
+    :returns: those that are still there and no other node has claimed, as they are now.
     :param node: the node id of this process.
     :param part: how many subscriptions of a fan-out a node claims at a time; None for all.
     """
@@ -233,8 +242,13 @@ def record_slice(
     node: int | None = None,
     bounds: Bounds = DEFAULT_BOUNDS,
 ) -> Recorded:
-    """See ``IStore.record_slice``.
+    """Store the new cursor of a fan-out together with the outcomes of deliveries.
 
+    :param done: whether the fan-out is finished.  Then the store removes it, the fan-outs
+        that it superseded, and the contents that nothing needs any more.
+    :param outstanding: the ids of the subscriptions up to the cursor that have no outcome yet.
+        This process has claimed them until it ends.
+    :returns: with ``lost`` if the claim of the fan-out was lost; then nothing was recorded.
     :param node: the node id of this process.
     """
     if walk.node is not None:
@@ -294,7 +308,7 @@ def _end(conn: Connection, walk: Fanout) -> None:
 
 
 def hosts(conn: Connection) -> list[HostState]:
-    """See ``IStore.hosts``."""
+    """The states of the hosts that do not answer."""
     return [
         HostState(host=row.name, failures=row.failures, retry_at=to_seconds(row.retry_at))
         for row in conn.execute(select(host_state).order_by(host_state.c.name))
@@ -302,7 +316,7 @@ def hosts(conn: Connection) -> list[HostState]:
 
 
 def record_hosts(conn: Connection, states: Sequence[HostState]) -> None:
-    """See ``IStore.record_hosts``."""
+    """Store the states of hosts.  A host without failures is forgotten."""
     latest = {state.host: state for state in states}
     answering = [state.host for state in states if not latest[state.host].failures]
     lock_rows(conn, host_state.c.name, answering)

@@ -15,7 +15,7 @@ from rsscloud_broker.accounts.secrets import digest_of
 from rsscloud_broker.errors import InvalidAccount, SignInFailed, TooMany, Unavailable
 from rsscloud_broker.interfaces import IAccounts, SignedIn, SignIn
 from rsscloud_broker.interfaces.accounts import SCOPES
-from rsscloud_broker.storage.account_schema import session, token
+from rsscloud_broker.storage.account_schema import secret as secret_table
 from rsscloud_broker.testing.clock import About
 from tests.accounts.fixture import PASSWORD, PATIENT, QUICK, AccountHouse
 
@@ -86,7 +86,7 @@ class SigningInTests(AccountsTestCase):
         )
         rows = self.successResultOf(
             self.house.store._database.read(
-                lambda conn: repr([conn.execute(select(table)).all() for table in (session, token)])
+                lambda conn: repr(conn.execute(select(secret_table)).all())
             )
         )
         shown = rows + repr(signed_in) + repr(SignIn("dave", PASSWORD, HOME))

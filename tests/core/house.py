@@ -24,6 +24,7 @@ from rsscloud_broker.core import (
     Verifier,
 )
 from rsscloud_broker.counters import Counters
+from rsscloud_broker.database.disk_space import DiskSpace
 from rsscloud_broker.errors import AddressRefused, DiskFull, Unavailable
 from rsscloud_broker.events import (
     Event,
@@ -36,17 +37,11 @@ from rsscloud_broker.events import (
     TopicMoved,
     TopicRevived,
 )
-from rsscloud_broker.interfaces import (
-    IClock,
-    IDiskSpace,
-    IEventBus,
-    IStore,
-    ITopicFetcher,
-    IURLPolicy,
-)
+from rsscloud_broker.interfaces import IClock, IEventBus, ITopicFetcher, IURLPolicy
 from rsscloud_broker.model import Callback, Lease, Ping, Subscription, host_of
 from rsscloud_broker.model.work import CheckState
 from rsscloud_broker.policy.limiter import SLOTS, UNDER_WAY
+from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import FakeFetcher, FakeNotifier, RecordingBus, memory_store
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.testing.parsing import parse_here
@@ -113,8 +108,7 @@ class FakeURLPolicy:
             raise AddressRefused("it leads to a private network")
 
 
-@implementer(IDiskSpace)
-class FakeDiskSpace:
+class FakeDiskSpace(DiskSpace):
     """A check of the disk's space.
 
     :ivar full: whether it says that the disk is full.
@@ -122,13 +116,16 @@ class FakeDiskSpace:
 
     full = False
 
+    def __init__(self) -> None:
+        """Measure nothing."""
+
     def check(self) -> None:
         if self.full:
             raise DiskFull("the disk is full")
 
 
 def change_detector(
-    store: IStore,
+    store: Store,
     fetcher: ITopicFetcher,
     bus: IEventBus,
     clock: IClock,
@@ -258,7 +255,13 @@ class BrokerTestCase(CoreTestCase):
             self.verifier,
             self.intents,
             self.clock,
-            Admission(self.limits, self.store, self.clock, self.counters),
+            Admission(
+                self.limits,
+                self.store.has_subscription,
+                self.store.count_of_host,
+                self.clock,
+                self.counters,
+            ),
             Access(self.topics, self.blocks),
             self.topic_policy,
             self.callback_policy,

@@ -19,8 +19,8 @@ from rsscloud_broker.errors import (
     UnsupportedProtocol,
 )
 from rsscloud_broker.events import SubscriptionRemoved, SubscriptionStored
-from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Content, Denial, FetchResult, Intent, Outcome
+from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.model.work import PendingIntent
 from rsscloud_broker.testing.clock import About
 from tests.core.house import FEED, NOW, BrokerTestCase

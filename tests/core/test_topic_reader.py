@@ -10,7 +10,6 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker import events
 from rsscloud_broker.core import FairLimiter
 from rsscloud_broker.errors import EndedTopic, TopicUnreadable
-from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import (
     NO_VALIDATORS,
     Content,
@@ -19,6 +18,7 @@ from rsscloud_broker.model import (
     Validators,
 )
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
+from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.model.work import FetchRecord
 from rsscloud_broker.testing import FakeFetcher
 from tests.core.house import FEED, NOW, CoreTestCase, change_detector

@@ -16,7 +16,6 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.database.disk_space import MEGABYTE, PERIOD, DiskSpace
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IDiskSpace
 from rsscloud_broker.testing.clock import Clock
 
 
@@ -47,9 +46,8 @@ class DiskSpaceTests(SynchronousTestCase):
         self.addCleanup(space.stopService)
         return space
 
-    def test_interfaces(self) -> None:
+    def test_interface(self) -> None:
         space = self.watching()
-        self.assertTrue(verifyObject(IDiskSpace, space))
         self.assertTrue(verifyObject(IService, space))
 
     def test_too_little(self) -> None:

@@ -260,7 +260,11 @@ class House:
         detector.startService()
         case.addCleanup(detector.stopService)
         admission = Admission(
-            limits or config.RateLimitOptions(), self.store, self.clock, self.counters
+            limits or config.RateLimitOptions(),
+            self.store.has_subscription,
+            self.store.count_of_host,
+            self.clock,
+            self.counters,
         )
         verifier = Verifier(self.store, bus, detector, lambda: notifiers, self.clock, limiter)
         intents = IntentQueue(self.store, verifier, self.clock)

@@ -160,7 +160,13 @@ class AdmissionTestCase(SynchronousTestCase):
         self.counters = Counters()
 
     def admission(self, **limits: Any) -> Admission:
-        return Admission(RateLimitOptions(**limits), self.store, self.clock, self.counters)
+        return Admission(
+            RateLimitOptions(**limits),
+            self.store.has_subscription,
+            self.store.count_of_host,
+            self.clock,
+            self.counters,
+        )
 
     def intent(self, number: int = 0, **fields: Any) -> Intent:
         """An intent whose host and topic are used by no other, unless they are given."""

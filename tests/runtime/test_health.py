@@ -10,10 +10,12 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.database.disk_space import DiskSpace
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IDiskSpace, IHealth, IStore, PartState
+from rsscloud_broker.interfaces import IHealth, PartState
 from rsscloud_broker.runtime import health
 from rsscloud_broker.runtime.health import DATABASE_TIMEOUT, Database, Health
+from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import memory_store
 from rsscloud_broker.testing.clock import Clock
 
@@ -115,7 +117,7 @@ class PartTests(SynchronousTestCase):
 
     def test_disk(self) -> None:
         part: Any = Part()
-        check = health.disk(cast(IDiskSpace, part))
+        check = health.disk(cast(DiskSpace, part))
         self.assertIn("has room", check())
         part.problem = "it is full"
         self.assertEqual(self.fault(check), "it is full")
@@ -148,7 +150,7 @@ class DatabaseTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.clock = Clock()
         self.store = HangingStore()
-        self.check = Database(cast(IStore, self.store), self.clock)
+        self.check = Database(cast(Store, self.store), self.clock)
 
     def begin(self) -> Deferred[str]:
         return Deferred.fromCoroutine(self.check())

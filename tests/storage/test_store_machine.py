@@ -13,7 +13,6 @@ from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import blockingCallFromThread, deferToThread
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 
-from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import memory_store
 from tests import examples
@@ -26,7 +25,7 @@ FEW = settings(MANY, max_examples=examples(3), suppress_health_check=[HealthChec
 
 
 @contextmanager
-def store_in_memory() -> Iterator[IStore]:
+def store_in_memory() -> Iterator[Store]:
     store = memory_store()
     yield store
     store.stopService()
@@ -49,18 +48,18 @@ class ThreadedStoreMachineTests(TestCase):
             await deferToThread(run_state_machine_as_test, machine, settings=FEW)
 
     @contextmanager
-    def store_on_file(self) -> Iterator[IStore]:
+    def store_on_file(self) -> Iterator[Store]:
         with running_store(file_database(self)) as store:
             yield store
 
     @contextmanager
-    def store_on_postgresql(self) -> Iterator[IStore]:
+    def store_on_postgresql(self) -> Iterator[Store]:
         with borrowed_database() as url, running_store(url) as store:
             yield store
 
 
 @contextmanager
-def running_store(url: str) -> Iterator[IStore]:
+def running_store(url: str) -> Iterator[Store]:
     """Start a store in the reactor's thread; call this in another thread."""
     store = Store(IReactorFromThreads(reactor), url)
     in_reactor_thread(store.startService)

@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces.trials import Work, WorkKind
+from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.storage.shared_schema import suspect
 from rsscloud_broker.storage.trials import CALM, FEW
 from rsscloud_broker.testing import memory_store

@@ -1,8 +1,8 @@
-"""The contract of ``IStore``: tests that every store must pass.
+"""The contract of the store: tests that every store must pass.
 
 ``make_store_tests`` and ``make_bounds_tests`` turn it into TestCases for one store, and
 ``machine`` has Hypothesis compare a store with a simple model of it.  They need nothing of the
-store but ``IStore``, and the table of topics, from which they read which topics wait.
+store but ``Store``, and the table of topics, from which they read which topics wait.
 """
 
 from tests.store_contract.accounts import make_account_store_tests

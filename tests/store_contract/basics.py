@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: pings, topics and subscriptions.
+"""The contract of the store: pings, topics and subscriptions.
 
 The rest of the contract is in the modules beside this one, which extend this class.
 """
@@ -13,7 +13,7 @@ from attrs import evolve
 from twisted.trial.unittest import TestCase
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.interfaces import IStore
+from rsscloud_broker.interfaces import IChangeStore, IFollowStore, IJobs, IStatistics
 from rsscloud_broker.model import (
     Callback,
     Content,
@@ -26,6 +26,7 @@ from rsscloud_broker.model import (
 )
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, Delivery, Fanout, Swept, SweptSubscription
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.deferreds import gather
 from tests.storage.waiting import waiting_checks
 
@@ -110,9 +111,9 @@ async def at_once(asked: Iterable[Awaitable[T]]) -> list[T]:
 
 
 class RecordsContract(TestCase):
-    """The tests of pings, topics and subscriptions that every ``IStore`` must pass."""
+    """The tests of pings, topics and subscriptions that every store must pass."""
 
-    def make_store(self) -> IStore:
+    def make_store(self) -> Store:
         raise NotImplementedError
 
     def setUp(self) -> None:
@@ -126,8 +127,9 @@ class RecordsContract(TestCase):
         await self.store.record_fetch(a_fetch(content), None)
         return (await self.store.fanouts(10))[-1]
 
-    def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IStore, self.store))
+    def test_interfaces(self) -> None:
+        for interface in (IChangeStore, IFollowStore, IJobs, IStatistics):
+            self.assertTrue(verifyObject(interface, self.store))
 
     async def test_urls_as_long_as_front_doors_take_them(self) -> None:
         """In every column with URLs, since rows of PostgreSQL's indexes have room for less."""

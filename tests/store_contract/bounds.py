@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: limits on the data that callers of the broker can make it keep."""
+"""The contract of the store: limits on the data that callers of the broker can make it keep."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from collections.abc import Callable
 from attrs import evolve
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Content, FetchResult, Need, Subscription
 from rsscloud_broker.model.work import Bounds, FetchRecord
-from rsscloud_broker.storage import contents
+from rsscloud_broker.storage import Store, contents
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     DAY,
@@ -33,9 +32,9 @@ def feed(number: int, host: str = "feeds.example") -> str:
 
 
 class BoundsContract(TestCase):
-    """The tests that every ``IStore`` with small limits must pass."""
+    """The tests that every store with small limits must pass."""
 
-    def make_store(self, bounds: Bounds) -> IStore:
+    def make_store(self, bounds: Bounds) -> Store:
         raise NotImplementedError
 
     def setUp(self) -> None:
@@ -295,14 +294,14 @@ class BoundsContract(TestCase):
         self.assertFalse(walk.lacks_content)
 
 
-def make_bounds_tests(fixture: Callable[[TestCase, Bounds], IStore]) -> type[TestCase]:
-    """Make a TestCase that every ``IStore`` must pass.
+def make_bounds_tests(fixture: Callable[[TestCase, Bounds], Store]) -> type[TestCase]:
+    """Make a TestCase that every store must pass.
 
     :param fixture: as for ``make_store_tests``; it is also given the limits of the store.
     """
 
     class BoundsTests(BoundsContract):
-        def make_store(self, bounds: Bounds) -> IStore:
+        def make_store(self, bounds: Bounds) -> Store:
             return fixture(self, bounds)
 
     return BoundsTests

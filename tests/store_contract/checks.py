@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: topics that wait to be fetched are claimed fairly."""
+"""The contract of the store: topics that wait to be fetched are claimed fairly."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from attrs import evolve
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, CheckState, ClaimedChecks, Told, WantedChecks
+from rsscloud_broker.storage import Store
 from tests.store_contract.basics import FEED, a_fetch, a_ping, a_subscription, at_once
 
 ONE, OTHER = "192.0.2.1", "198.51.100.7"
@@ -24,9 +24,9 @@ def feed(host: str, number: int = 0) -> str:
 
 
 class ChecksContract(TestCase):
-    """The tests of claims that every ``IStore`` must pass."""
+    """The tests of claims that every store must pass."""
 
-    def make_store(self) -> IStore:
+    def make_store(self) -> Store:
         raise NotImplementedError
 
     def setUp(self) -> None:
@@ -166,14 +166,14 @@ class ChecksContract(TestCase):
             self.assertEqual(record.asked_again, again)
 
 
-def make_check_tests(fixture: Callable[[TestCase], IStore]) -> type[TestCase]:
-    """Make a TestCase that every ``IStore`` must pass.
+def make_check_tests(fixture: Callable[[TestCase], Store]) -> type[TestCase]:
+    """Make a TestCase that every store must pass.
 
     :param fixture: as for ``make_store_tests``.
     """
 
     class CheckTests(ChecksContract):
-        def make_store(self) -> IStore:
+        def make_store(self) -> Store:
             return fixture(self)
 
     return CheckTests

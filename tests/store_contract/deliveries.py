@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: fan-outs, pending notifications, and hosts."""
+"""The contract of the store: fan-outs, pending notifications, and hosts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 from attrs import evolve
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Callback, Subscription
 from rsscloud_broker.model.work import Delivery, HostState, PollPlan
+from rsscloud_broker.storage import Store
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     FEED,
@@ -31,7 +31,7 @@ from tests.store_contract.statistics import StatisticsContract
 class DeliveriesContract(
     PushedContract, PublishedContract, StatisticsContract, EventLogContract, RelayingContract
 ):
-    """The tests of deliveries that every ``IStore`` must pass."""
+    """The tests of deliveries that every store must pass."""
 
     # fan-out
 
@@ -371,15 +371,15 @@ class DeliveriesContract(
         self.assertEqual(await self.store.next_due(), 3000.0)
 
 
-def make_store_tests(fixture: Callable[[TestCase], IStore]) -> type[TestCase]:
-    """Make a TestCase that every ``IStore`` must pass.
+def make_store_tests(fixture: Callable[[TestCase], Store]) -> type[TestCase]:
+    """Make a TestCase that every store must pass.
 
     :param fixture: makes an empty store that is ready for use, given the running test, and adds
         the cleanups that the store needs.
     """
 
     class StoreTests(DeliveriesContract):
-        def make_store(self) -> IStore:
+        def make_store(self) -> Store:
             return fixture(self)
 
     return StoreTests

@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: the event log."""
+"""The contract of the store: the event log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def an_entry(number: int = 1, topic: str = FEED, host: str = "feeds.example") ->
 
 
 class EventLogContract(RecordsContract):
-    """The tests of the event log that every ``IStore`` must pass."""
+    """The tests of the event log that every store must pass."""
 
     async def times(
         self, wanted: LogFilter = EVERYTHING, before: int | None = None, limit: int = 100

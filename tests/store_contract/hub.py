@@ -1,4 +1,4 @@
-"""The contract of ``IStore`` for a WebSub hub: contents, topics that end, and intents."""
+"""The contract of the store for a WebSub hub: contents, topics that end, and intents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def an_intent(number: int = 1, topic: str = FEED) -> Intent:
 
 
 class HubContract(RecordsContract):
-    """The tests of contents, ends of topics and intents that every ``IStore`` must pass."""
+    """The tests of contents, ends of topics and intents that every store must pass."""
 
     # contents
 

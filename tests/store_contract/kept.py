@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: the changes that it keeps for the feeds of the broker."""
+"""The contract of the store: the changes that it keeps for the feeds of the broker."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from collections.abc import Callable
 from attrs import evolve
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Callback, Content
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds, History, KeptChange
-from rsscloud_broker.storage import kept_changes
+from rsscloud_broker.storage import Store, kept_changes
 from tests.store_contract.basics import FEED, OTHER_FEED, a_content, a_fetch, a_ping, a_subscription
 
 HISTORY = History(("http://broker.example/events/",), (OTHER_FEED,))
 
 
 class KeptContract(TestCase):
-    """The tests that every ``IStore`` that keeps changes must pass."""
+    """The tests that every store that keeps changes must pass."""
 
-    def make_store(self, bounds: Bounds) -> IStore:
+    def make_store(self, bounds: Bounds) -> Store:
         raise NotImplementedError
 
     def setUp(self) -> None:
@@ -112,14 +111,14 @@ class KeptContract(TestCase):
         self.assertEqual(await store.kept_changes(0, 10), [])
 
 
-def make_kept_tests(make_store: Callable[[TestCase, Bounds], IStore]) -> type[TestCase]:
+def make_kept_tests(make_store: Callable[[TestCase, Bounds], Store]) -> type[TestCase]:
     """The contract as a TestCase.
 
     :param make_store: makes a store with given bounds for a test.
     """
 
     class KeptTests(KeptContract):
-        def make_store(self, bounds: Bounds) -> IStore:
+        def make_store(self, bounds: Bounds) -> Store:
             return make_store(self, bounds)
 
     return KeptTests

@@ -1,4 +1,4 @@
-"""A test of any ``IStore`` against a simple model of a store, driven by hypothesis.
+"""A test of any store against a simple model of a store, driven by hypothesis.
 
 ``make_store_machine`` makes a state machine: hypothesis calls the methods of the store in any
 order, and after each step the store must return what the model has.  The package does not import
@@ -6,7 +6,7 @@ this module, so that only its users need hypothesis::
 
     run_state_machine_as_test(make_store_machine(my_fixture))
 
-To cover another method of ``IStore``, add a field to the model for the data that it stores, a rule
+To cover another method of ``Store``, add a field to the model for the data that it stores, a rule
 that calls it, and a line to ``everything_is_as_in_the_model`` that compares the two.
 """
 
@@ -23,9 +23,9 @@ from hypothesis.stateful import initialize, invariant, rule
 from twisted.internet.defer import maybeDeferred
 from twisted.python.failure import Failure
 
-from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Callback, Intent, Lease, Outcome, Subscription, Topic
 from rsscloud_broker.model.work import Delivery, HostState, PendingIntent
+from rsscloud_broker.storage import Store
 from tests.store_contract.model import KEEP_ENDED, Waits
 from tests.store_contract.rules import (
     ALL,
@@ -396,7 +396,7 @@ class StoreMachine(PingsAndTopics):
 
 
 def make_store_machine(
-    fixture: Callable[[], AbstractContextManager[IStore]], call: Call = call_now
+    fixture: Callable[[], AbstractContextManager[Store]], call: Call = call_now
 ) -> type[StoreMachine]:
     """Make a state machine for a store, for ``run_state_machine_as_test``.
 

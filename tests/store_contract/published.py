@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: topics that the broker serves itself."""
+"""The contract of the store: topics that the broker serves itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Broken(Exception):
 
 
 class PublishedContract(HubContract):
-    """The tests of publishing together with an operation that every ``IStore`` must pass."""
+    """The tests of publishing together with an operation that every store must pass."""
 
     def put(self, conn: Any) -> str:
         """Store a row, as an application does."""
@@ -45,7 +45,7 @@ class PublishedContract(HubContract):
             seen.append(self.rows(conn))
             raise _Broken
 
-        await self.assertFailure(self.store.unpublish(FEED, "", 1.0, look), _Broken)  # type: ignore[arg-type] # every store returns Deferreds
+        await self.assertFailure(self.store.unpublish(FEED, "", 1.0, look), _Broken)
         return seen[-1]
 
     async def test_published_together_with_an_operation(self) -> None:
@@ -78,7 +78,7 @@ class PublishedContract(HubContract):
     async def test_operation_that_fails_stores_nothing(self) -> None:
         await self.store.put_subscription(a_subscription())
         failing = self.store.publish([a_fetch(b"1")], a_ping(), self.put_and_fail)
-        await self.assertFailure(failing, _Broken)  # type: ignore[arg-type] # every store returns Deferreds
+        await self.assertFailure(failing, _Broken)
         self.assertEqual(await self.store.fanouts(10), [])
         self.assertEqual(await self.store.count_pings(), 0)
         topic = await self.store.topic(FEED)
@@ -106,7 +106,7 @@ class PublishedContract(HubContract):
     async def test_operation_that_fails_ends_nothing(self) -> None:
         await self.store.publish([a_fetch(b"1")], a_ping(), self.put)
         failing = self.store.unpublish(FEED, "it is deleted", 2000, self.put_and_fail)
-        await self.assertFailure(failing, _Broken)  # type: ignore[arg-type] # every store returns Deferreds
+        await self.assertFailure(failing, _Broken)
         topic = await self.store.topic(FEED)
         assert topic is not None
         self.assertEqual((topic.ended, await self.rows_stored()), ("", 1))
@@ -127,7 +127,7 @@ class PublishedContract(HubContract):
         ]
         for number, each in enumerate(published):
             if number == 3:
-                await self.assertFailure(each, Refused)  # type: ignore[arg-type] # every store returns Deferreds
+                await self.assertFailure(each, Refused)
                 continue
             result, (record,) = await each
             self.assertEqual((result, record.topic.url), (f"stored {number}", urls[number]))

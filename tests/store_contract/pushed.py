@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: pushed contents, each of which must be delivered."""
+"""The contract of the store: pushed contents, each of which must be delivered."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.store_contract.topics import TopicsContract
 
 
 class PushedContract(TopicsContract):
-    """The tests of pushed contents that every ``IStore`` must pass."""
+    """The tests of pushed contents that every store must pass."""
 
     async def pushed(self, *bodies: bytes) -> list[int]:
         """Push contents, and make their notifications pending; the keys of the contents."""

@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: the log of pings, relays, and followed lists."""
+"""The contract of the store: the log of pings, relays, and followed lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ XML_RPC, WEBSUB = "xml-rpc http://one.example/", "websub http://two.example/hub"
 
 
 class RelayingContract(RecordsContract):
-    """The tests of relays and followers that every ``IStore`` must pass."""
+    """The tests of relays and followers that every store must pass."""
 
     async def test_origin_of_a_ping_is_kept(self) -> None:
         origin = "http://first.example http://second.example"

@@ -11,10 +11,10 @@ from attrs import evolve
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model import Content, FetchResult, Ping, Subscription, Topic
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, Fanout, PollPlan
+from rsscloud_broker.storage import Store
 from rsscloud_broker.util.urls import normal_form
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.model import WINDOW, Model, Walk
@@ -54,7 +54,7 @@ class PingsAndTopics(RuleBasedStateMachine):
     :param call: calls the methods of the store.
     """
 
-    def __init__(self, fixture: Callable[[], AbstractContextManager[IStore]], call: Call) -> None:
+    def __init__(self, fixture: Callable[[], AbstractContextManager[Store]], call: Call) -> None:
         super().__init__()
         self.fixture = fixture()
         self.store = self.fixture.__enter__()

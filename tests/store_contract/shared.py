@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: jobs that one node does for all, and the documents that it makes."""
+"""The contract of the store: jobs that one node does for all, and the documents that it makes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from twisted.trial.unittest import TestCase
 
-from rsscloud_broker.interfaces import IStore
 from rsscloud_broker.model.shared import SharedDocument
+from rsscloud_broker.storage import Store
 
 #: When the job is done next, after a turn that began at 1000.
 NEXT, MINUTE = 1060.0, 60.0
@@ -15,9 +15,9 @@ CHANGES = "/changes.xml"
 
 
 class SharedWorkContract(TestCase):
-    """The tests that every ``IStore`` must pass."""
+    """The tests that every store must pass."""
 
-    def make_store(self) -> IStore:
+    def make_store(self) -> Store:
         raise NotImplementedError
 
     def setUp(self) -> None:
@@ -134,14 +134,14 @@ class SharedWorkContract(TestCase):
         self.assertTrue(await self.store.finish_document(key, 1, 1, "a"))
 
 
-def make_shared_work_tests(make_store: Callable[[TestCase], IStore]) -> type[TestCase]:
+def make_shared_work_tests(make_store: Callable[[TestCase], Store]) -> type[TestCase]:
     """The contract as a TestCase.
 
     :param make_store: makes a store for a test.
     """
 
     class Tests(SharedWorkContract):
-        def make_store(self) -> IStore:
+        def make_store(self) -> Store:
             return make_store(self)
 
     return Tests

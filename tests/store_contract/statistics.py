@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: the statistics of minutes and hours, and the most pinged topics."""
+"""The contract of the store: the statistics of minutes and hours, and the most pinged topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOON = 1_790_683_200
 
 
 class StatisticsContract(RecordsContract):
-    """The tests of statistics that every ``IStore`` must pass."""
+    """The tests of statistics that every store must pass."""
 
     async def test_counts_of_a_minute_are_added_up(self) -> None:
         await self.store.add_statistics(NOON + 0.5, {"pings": 2}, {})

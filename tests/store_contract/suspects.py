@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: work that may have ended a process."""
+"""The contract of the store: work that may have ended a process."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.errors import GivenUp
-from rsscloud_broker.interfaces.trials import Work, WorkKind
 from rsscloud_broker.model import Callback, Intent
+from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.model.work import Check
 from rsscloud_broker.storage import nodes, trials
 from rsscloud_broker.storage.schema import node
@@ -28,7 +28,7 @@ LATER = 9000.0
 
 
 class SuspectsContract(TestCase):
-    """The tests that every ``Store`` must pass.
+    """The tests that every store must pass.
 
     :ivar store: that of the process that runs now.
     """

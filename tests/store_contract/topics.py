@@ -1,4 +1,4 @@
-"""The contract of ``IStore``: the results of fetches, polls, and moves of topics."""
+"""The contract of the store: the results of fetches, polls, and moves of topics."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def a_plan(at: float | None, url: str = FEED) -> PollPlan:
 
 
 class TopicsContract(HubContract):
-    """The tests of statuses, polls and moves of topics that every ``IStore`` must pass."""
+    """The tests of statuses, polls and moves of topics that every store must pass."""
 
     async def status(self, url: str = FEED) -> TopicStatus:
         """The status of a topic, which the store must know."""
