@@ -99,7 +99,7 @@ class Broker:
         self._topics = topics
         self._callbacks = callbacks
         self._counters = counters
-        self._space = space
+        self._check_space = lambda: None if space is None else space.check()
         self._lookups = Lookups(clock)
         self._recent_pings = RecentPings(store, clock)
         self._revive_if_allowed = RevivesIfAllowed(store, bus, clock, access)
@@ -250,11 +250,6 @@ class Broker:
         self._admission.ping(source)
         if not await self._request_fetch(topic_of(url), source, Told(Way.FOLLOWED)):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
-
-    def _check_space(self) -> None:
-        """Raise ``Unavailable`` if the disk has too little space for new data."""
-        if self._space is not None:
-            self._space.check()
 
     async def _announced(self, url: str, source: str, told: Told) -> bool:
         """As ``_request_fetch``, for a ping, which the event log shows."""

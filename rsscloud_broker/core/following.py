@@ -13,11 +13,10 @@ from typing import Final
 
 from twisted.internet.defer import Deferred, DeferredLock
 from twisted.logger import Logger
-from zope.interface import implementer
 
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import Administered, HostFreed
-from rsscloud_broker.interfaces import IAnnouncements, IClock, IEventBus
+from rsscloud_broker.interfaces import IClock, IEventBus
 from rsscloud_broker.model.administration import Announcement, Change
 from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.storage import Store
@@ -34,7 +33,6 @@ MAX_ANNOUNCEMENTS: Final = 100
 _OF_TOPICS: Final = frozenset({"revive", "end", "take down", "move"})
 
 
-@implementer(IAnnouncements)
 class Following(EachPeriod):
     """Keeps this process up to date with what administrators do.
 
@@ -67,6 +65,7 @@ class Following(EachPeriod):
         self._announcements: Sequence[Announcement] = ()
 
     def current(self) -> Sequence[Announcement]:
+        """The announcements to be shown now, oldest first.  Reads memory only."""
         now = self._clock.wall_seconds()
         return [
             one

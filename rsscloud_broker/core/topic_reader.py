@@ -16,12 +16,13 @@ from twisted.logger import Logger
 from rsscloud_broker import events
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import EndedTopic, GivenUp, TopicUnreadable
-from rsscloud_broker.interfaces import IBlocks, IClock, IEventBus, ITopicFetcher
+from rsscloud_broker.interfaces import IClock, IEventBus, ITopicFetcher
 from rsscloud_broker.model import NO_VALIDATORS, FetchResult, Topic, host_of
 from rsscloud_broker.model.fetching import Fetched, Wanted
 from rsscloud_broker.model.shared import Work, WorkKind
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.policy.access import refusal
+from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.policy.host_limiter import HostQuota
 from rsscloud_broker.policy.limiter import FairLimiter, Turn
 from rsscloud_broker.storage import Store
@@ -85,7 +86,7 @@ class TopicReader:
         pushed: Container[str] = (),
         # How many topics are fetched from one host at the same time.
         max_of_host: int = 20,
-        blocks: IBlocks | None = None,
+        blocks: Blocks | None = None,
     ) -> None:
         self._blocks = blocks
         self._store = store

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, select
+from sqlalchemy import ColumnElement, Connection, Table, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 
@@ -18,6 +18,13 @@ def insert_into(conn: Connection, table: Table) -> Any:
     """The INSERT of the database in use, which can say what happens if the row is there already."""
     dialect: Any = {"postgresql": postgresql, "sqlite": sqlite}[conn.dialect.name]
     return dialect.insert(table)
+
+
+def insert_row(conn: Connection, table: Table, **values: Any) -> int:
+    """Insert a row, and return its id."""
+    made = conn.execute(insert(table).values(values)).inserted_primary_key
+    assert made is not None  # a single insert always has one
+    return int(made[0])
 
 
 def insert_missing(

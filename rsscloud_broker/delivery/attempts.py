@@ -47,9 +47,10 @@ from rsscloud_broker.delivery.contents import Contents
 from rsscloud_broker.delivery.dispatch import Dispatcher
 from rsscloud_broker.delivery.outcomes import Outcomes
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IBlocks, IClock, INotifier
+from rsscloud_broker.interfaces import IClock, INotifier
 from rsscloud_broker.model import Callback, Content, Denial, Outcome, Subscription
 from rsscloud_broker.model.work import Delivery
+from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.util.deferreds import BreakOff, run_with_callback
 
 #: Seconds until an attempt that was not made, or was interrupted, is made again.
@@ -74,7 +75,7 @@ class Attempts:
     _breakers: Breakers
     _counters: Counters
     _contents: Contents
-    _blocks: IBlocks | None = None
+    _blocks: Blocks | None = None
     _jitter: Callable[[], float] = random
     _delivered: Callable[[Subscription, float], object] = lambda subscription, at: None
     stopping: bool = field(default=False, init=False)

@@ -37,11 +37,7 @@ from rsscloud_broker.interfaces.accounts import (
     StoredPassword,
     Token,
 )
-from rsscloud_broker.interfaces.administration import (
-    IAdministration,
-    IAnnouncements,
-    IBlocks,
-)
+from rsscloud_broker.interfaces.administration import IAdministration
 from rsscloud_broker.interfaces.apps import (
     AccountData,
     App,
@@ -114,10 +110,8 @@ __all__ = [
     "IAccount",
     "IAccounts",
     "IAdministration",
-    "IAnnouncements",
     "IApp",
     "IAppMaker",
-    "IBlocks",
     "IBroker",
     "ICallers",
     "IChangeStore",

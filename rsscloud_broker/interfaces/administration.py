@@ -182,35 +182,3 @@ class IAdministration(Interface):
 
         :param before: ``Change.id`` of the last one of the page before; None at first.
         """
-
-
-class IAnnouncements(Interface):
-    """The announcements of administrators, for the frame of the pages."""
-
-    def current() -> Sequence[Announcement]:
-        """The announcements to be shown now, oldest first.  Reads memory only."""
-
-
-class IBlocks(Interface):
-    """What administrators have shut out.  Each method reads memory only, and is quick.
-
-    Each returns the block that applies, or None.
-    """
-
-    def of_host(host: str) -> Block | None:
-        """The block of a host.
-
-        :param host: a name or an address, in any spelling.
-        """
-
-    def of_topic(url: str) -> Block | None:
-        """The block of a topic, or of its host.
-
-        :param url: in normal form.
-        """
-
-    def of_source(source: str) -> Block | None:
-        """The block of a source.
-
-        :param source: an address; empty for the broker itself, which nobody blocks.
-        """

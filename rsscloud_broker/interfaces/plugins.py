@@ -26,7 +26,7 @@ from zope.interface import Attribute, Interface
 
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.interfaces.accounts import Caller, CheckerParts, IAccounts, ICallers
-from rsscloud_broker.interfaces.administration import IAdministration, IBlocks
+from rsscloud_broker.interfaces.administration import IAdministration
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.feeds import IChangeStore
@@ -340,7 +340,8 @@ class SinkParts:
     :ivar counters: where the sink counts its work.
     :ivar public_url: the broker's own URL, without a slash at the end.
     :ivar has_hub: whether the broker is a WebSub hub, so that its own files can be subscribed to.
-    :ivar blocks: what administrators have blocked; None if nothing ever is.
+    :ivar blocks: what administrators have blocked, a ``policy.blocks.Blocks``; None if nothing ever
+        is.
     :ivar outbound: a client for servers that the operator names, which calls no addresses that the
         operator forbids for callbacks; None if the sink calls nobody.
     :ivar history: which changes are kept for the feeds; None if there are no feeds.
@@ -356,7 +357,7 @@ class SinkParts:
     counters: Counters
     public_url: str
     has_hub: bool = False
-    blocks: IBlocks | None = None
+    blocks: Any = None
     outbound: IOutbound | None = None
     history: History | None = None
     copy_file: Callable[[str], Awaitable[bool]] = nothing_to_copy

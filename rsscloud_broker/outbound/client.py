@@ -13,7 +13,7 @@ from twisted.internet.defer import CancelledError
 from zope.interface import implementer
 
 from rsscloud_broker.errors import AddressRefused, OutboundError
-from rsscloud_broker.interfaces import IBlocks, IOutbound, OutboundReply, OutboundRequest
+from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
@@ -24,6 +24,7 @@ from rsscloud_broker.outbound.guard import AddressGuard, Network
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import check_circle, redirected
+from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.wire.websub import SIGNATURE, sign
 
 #: Redirects after which the same request is made to another URL (RFC 9110, section 15.4).
@@ -60,7 +61,7 @@ class Client(Service, ABC):
         deadline: float,
         body_limit: int,
         budget: AnswerBudget | None = None,
-        blocks: IBlocks | None = None,
+        blocks: Blocks | None = None,
         **idle: Any,
     ) -> None:
         self._guard = guard
@@ -136,7 +137,7 @@ class Client(Service, ABC):
         if self._blocks is not None and (block := self._block_of(self._blocks, url)):
             raise AddressRefused(f"the {block.kind} is blocked here: {block.reason}")
 
-    def _block_of(self, blocks: IBlocks, url: str) -> Block | None:
+    def _block_of(self, blocks: Blocks, url: str) -> Block | None:
         """The block because of which a URL is not called; None if there is none."""
         return blocks.of_host(host_of(url))
 

@@ -19,8 +19,8 @@ from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
 from typing import TypeAlias
 
 from rsscloud_broker.errors import AddressRefused, OutboundError, OwnAddress
-from rsscloud_broker.interfaces import IBlocks
 from rsscloud_broker.model.administration import Block
+from rsscloud_broker.policy.blocks import Blocks
 
 Network: TypeAlias = IPv4Network | IPv6Network
 
@@ -85,7 +85,7 @@ class AddressGuard:
         self,
         allowed: Iterable[Network] = (),
         own: Collection[tuple[str, int]] = (),
-        blocks: IBlocks | None = None,
+        blocks: Blocks | None = None,
     ) -> None:
         self.allow(allowed)
         self._blocks = blocks
@@ -120,7 +120,7 @@ class AddressGuard:
         if self._blocks is not None and (block := self._block_of(self._blocks, version, number)):
             raise AddressRefused(f"the address {address} is blocked here: {block.reason}")
 
-    def _block_of(self, blocks: IBlocks, version: int, number: int) -> Block | None:
+    def _block_of(self, blocks: Blocks, version: int, number: int) -> Block | None:
         size, family = (4, AF_INET) if version == 4 else (16, AF_INET6)
         return blocks.of_host(inet_ntop(family, number.to_bytes(size, "big")))
 

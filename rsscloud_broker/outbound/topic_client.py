@@ -10,7 +10,7 @@ from treq.client import HTTPClient
 from treq.cookies import IndexableCookieJar
 from twisted.web.http_headers import Headers
 
-from rsscloud_broker.interfaces import IBlocks, OutboundReply
+from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.agent import GuardedAgent
 from rsscloud_broker.outbound.bodies import Whole
@@ -19,6 +19,7 @@ from rsscloud_broker.outbound.client import Client
 from rsscloud_broker.outbound.decoding import BodyDecoder, InThread
 from rsscloud_broker.outbound.exchanges import PendingRequest
 from rsscloud_broker.outbound.urls import WrittenURL, target_of
+from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.util.urls import normal_form
 
 
@@ -77,7 +78,7 @@ class TopicClient(Client):
         self._budget.set_body_limit(limit)
         self._exchanger.call_anew()
 
-    def _block_of(self, blocks: IBlocks, url: str) -> Block | None:
+    def _block_of(self, blocks: Blocks, url: str) -> Block | None:
         """The block of a topic or its host.  A redirect may lead to another topic."""
         return blocks.of_topic(normal_form(url))
 

@@ -12,9 +12,9 @@ from fnmatch import translate
 
 from rsscloud_broker.config import Topics
 from rsscloud_broker.errors import Forbidden
-from rsscloud_broker.interfaces import IBlocks
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.administration import Block
+from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.util.urls import encoded, normal_form
 from rsscloud_broker.wire.origin import has_passed
 
@@ -40,7 +40,7 @@ class Access:
     :ivar limited: whether the patterns forbid subscriptions to any topic.
     """
 
-    def __init__(self, topics: Topics, blocks: IBlocks | None = None, identity: str = "") -> None:
+    def __init__(self, topics: Topics, blocks: Blocks | None = None, identity: str = "") -> None:
         self._blocks = blocks
         self._identity = identity
         self.change(topics)

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from zope.interface import implementer
-
-from rsscloud_broker.interfaces import IBlocks
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.hosts import canonical_host, with_canonical_host
 from rsscloud_broker.policy.addresses import MAX_SOURCES, address_of
 
 
-@implementer(IBlocks)
 class Blocks:
-    """The blocks that are in force."""
+    """What administrators have shut out: the blocks that are in force.
+
+    ``of_host``, ``of_topic`` and ``of_source`` read memory only, and are quick.  Each returns the
+    block that applies, or None.
+    """
 
     def __init__(self) -> None:
         self._followers: list[Callable[[Sequence[Block]], object]] = []
@@ -60,6 +60,10 @@ class Blocks:
             follower(blocks)
 
     def of_host(self, host: str) -> Block | None:
+        """The block of a host.
+
+        :param host: a name or an address, in any spelling.
+        """
         if not (self._hosts or self._below):
             return None
         host = canonical_host(host)
@@ -70,6 +74,10 @@ class Blocks:
         return found
 
     def of_topic(self, url: str) -> Block | None:
+        """The block of a topic, or of its host.
+
+        :param url: in normal form.
+        """
         if not (self._topics or self._prefixes or self._hosts or self._below):
             return None  # each ping asks several times
         url = with_canonical_host(url)
@@ -79,6 +87,10 @@ class Blocks:
         return found or self.of_host(host_of(url))
 
     def of_source(self, source: str) -> Block | None:
+        """The block of a source.
+
+        :param source: an address; empty for the broker itself, which nobody blocks.
+        """
         return self._of_source(source) if source else None
 
 

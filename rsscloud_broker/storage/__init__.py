@@ -1,8 +1,11 @@
 """The database of the broker: tables, the store with its writer thread, and migrations.
 
-``Store`` implements ``Store`` for the core and the sinks; call ``migrate`` for its database
-first.  Commands that work on the database beside a running broker use ``open_database``, and
-the functions here that take a connection.
+The core and the sinks use ``Store``; call ``migrate`` for its database first.  Commands that work
+on the database beside a running broker use ``open_database``, and the functions here that take a
+connection.
+
+Each function that takes a connection runs in a transaction that the caller has begun, and may run
+again after a rollback.  ``node`` is the node id of this process; None if it has none yet.
 """
 
 from rsscloud_broker.database.disk_space import required_space

@@ -18,9 +18,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database.columns import Key, cascade, required
-from rsscloud_broker.storage.schema import (
-    metadata,
-)
+from rsscloud_broker.storage.schema import metadata
 
 account = Table(
     "account",

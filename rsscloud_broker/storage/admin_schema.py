@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    Text,
-    false,
-)
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, Table, Text, false
 
 from rsscloud_broker.database.columns import Key, cascade, required
-from rsscloud_broker.storage.schema import (
-    metadata,
-)
+from rsscloud_broker.storage.schema import metadata
 
 #: The last failed attempts of subscriptions, with requests and answers: see ``failed_attempts``.
 failed_attempt = Table(

@@ -2,8 +2,6 @@
 
 A search reads at most ``LOOKED_AT`` subscriptions by one index, and filters those, so that it is
 quick on a table of millions.
-
-Each function runs in a transaction that the caller has begun, and may run again after a rollback.
 """
 
 from __future__ import annotations
@@ -24,11 +22,7 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-    to_seconds,
-    to_seconds_or_none,
-)
+from rsscloud_broker.database.columns import to_micros, to_seconds, to_seconds_or_none
 from rsscloud_broker.model.administration import (
     Change,
     PendingNotification,
@@ -39,12 +33,7 @@ from rsscloud_broker.model.administration import (
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.storage.changes import record_change
 from rsscloud_broker.storage.failed_attempts import failed_attempts
-from rsscloud_broker.storage.schema import (
-    host_state,
-    pending,
-    queued,
-    subscription,
-)
+from rsscloud_broker.storage.schema import host_state, pending, queued, subscription
 from rsscloud_broker.storage.subscriptions import add_pending, by_ids
 from rsscloud_broker.storage.topic_urls import key_of
 

@@ -1,7 +1,4 @@
-"""Stores what administrators have blocked and what they announce.
-
-Each function runs in a transaction that the caller has begun, and may run again after a rollback.
-"""
+"""Stores what administrators have blocked and what they announce."""
 
 from __future__ import annotations
 
@@ -17,6 +14,7 @@ from rsscloud_broker.database.columns import (
     to_seconds,
     to_seconds_or_none,
 )
+from rsscloud_broker.database.conflicts import insert_row
 from rsscloud_broker.model.administration import Announcement, Block, Change
 from rsscloud_broker.storage.admin_schema import announcement, block
 from rsscloud_broker.storage.changes import record_change
@@ -116,17 +114,16 @@ def announcements(conn: Connection, after: int, limit: int) -> list[Announcement
 
 def add_announcement(conn: Connection, new: Announcement, change: Change) -> Announcement:
     """Store an announcement."""
-    made = conn.execute(
-        insert(announcement).values(
-            text=new.text,
-            since=to_micros(new.since),
-            until=to_micros_or_none(new.until),
-            account=new.account,
-        )
-    ).inserted_primary_key
-    assert made is not None  # a single insert always has one
+    made = insert_row(
+        conn,
+        announcement,
+        text=new.text,
+        since=to_micros(new.since),
+        until=to_micros_or_none(new.until),
+        account=new.account,
+    )
     record_change(conn, change)
-    return evolve(new, id=made[0])
+    return evolve(new, id=made)
 
 
 def remove_announcement(conn: Connection, key: int, change: Change) -> bool:

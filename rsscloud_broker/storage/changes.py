@@ -2,8 +2,6 @@
 
 Every process on the database reads the newest changes every few seconds, and so learns what the
 others did.  The first one that claims a change publishes it as an event.
-
-Each function runs in a transaction that the caller has begun, and may run again after a rollback.
 """
 
 from __future__ import annotations
@@ -11,12 +9,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from attrs import evolve
-from sqlalchemy import Connection, Row, Select, delete, false, func, insert, select, true, update
+from sqlalchemy import Connection, Row, Select, delete, false, func, select, true, update
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-    to_seconds,
-)
+from rsscloud_broker.database.columns import to_micros, to_seconds
+from rsscloud_broker.database.conflicts import insert_row
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.storage.admin_schema import admin_change
 
@@ -28,18 +24,17 @@ _CHANGES: Final[Select[Any]] = select(admin_change)
 
 def record_change(conn: Connection, change: Change) -> Change:
     """Store a ``Change`` whose effect was stored before."""
-    made = conn.execute(
-        insert(admin_change).values(
-            account=change.account,
-            verb=change.verb,
-            object=change.object,
-            reason=change.reason,
-            at=to_micros(change.at),
-        )
-    ).inserted_primary_key
-    assert made is not None  # a single insert always has one
-    conn.execute(delete(admin_change).where(admin_change.c.id <= made[0] - KEPT))
-    return evolve(change, id=made[0])
+    made = insert_row(
+        conn,
+        admin_change,
+        account=change.account,
+        verb=change.verb,
+        object=change.object,
+        reason=change.reason,
+        at=to_micros(change.at),
+    )
+    conn.execute(delete(admin_change).where(admin_change.c.id <= made - KEPT))
+    return evolve(change, id=made)
 
 
 def record_change_if_any(conn: Connection, change: Change | None) -> None:

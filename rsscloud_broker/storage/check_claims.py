@@ -4,9 +4,6 @@ Hundreds of thousands of checks may wait, requested by one source, or of topics 
 the sources take turns, and within a source its hosts; of each host come those that wait longest.
 An index has the waiting checks in this order.  So a claim costs as much as it claims, however many
 checks wait.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations
@@ -75,10 +72,7 @@ _STILL_FREE = (
 
 
 def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedChecks:
-    """Claim topics that wait to be fetched and that no node has claimed.
-
-    :param node: the node id of this process.
-    """
+    """Claim topics that wait to be fetched and that no node has claimed."""
     next_at = _make_ready(conn, to_micros(wanted.now))
     sources = _some(
         lambda after: _next_source(conn, after),

@@ -9,9 +9,6 @@ A check is in the row of its topic, in one of these states:
 If a check is requested again while a node has claimed it, it stays with that node, which fetches
 the topic once more.  If the topic cannot be fetched, that may take minutes; then whoever requests
 the check again takes it over.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations
@@ -219,7 +216,6 @@ def request_checks(
     :returns: whether the check was requested, and who handles it.  It was not if the topic
         has no subscription and was not pinged, if it has ended, or if it is unknown and as
         many such topics as the store keeps wait to be fetched.
-    :param node: the node id of this process; None if it has none.
     """
     known = _known(conn, {request.url for request in asked})
     requests = CheckRequests(node)
@@ -324,8 +320,6 @@ def request_content(conn: Connection, url: str, at: float) -> bool:
 def _claimed_elsewhere(url: str, node: int | None) -> tuple[ColumnElement[bool], ...]:
     """Whether another node has claimed the check of a topic that could be fetched lately, and not
     for private followers only.
-
-    :param node: the node id of this process; None if it has none.
     """
     claim = topic.c.check_node_id
     return (
@@ -344,7 +338,6 @@ def find_joinable(
     """The check of a topic if another node has claimed it.  Writes nothing.
 
     :param at, pinged: see ``Store.join_check``.
-    :param node: the node id of this process; None if it has none.
     """
     is_joined = and_(
         topic.c.check_awaited,
@@ -365,7 +358,6 @@ def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -
     :param pinged: whether somebody said that the topic changed.
     :returns: the key in the hint.  None if no other node has claimed the check, or if the
         topic could not be fetched the last time; then this process may fetch it.
-    :param node: the node id of this process.
     """
     earlier, asked_at = topic.c.check_requested_at, to_micros(at)
     joined = (
@@ -386,8 +378,6 @@ def drop_check(conn: Connection, url: str, asked_until: float, node: int | None 
     """Withdraw the check of a topic, unless it was requested again after a time.
 
     A check that stays is released, if this process has claimed it.
-
-    :param node: the node id of this process; None if it has none.
     """
     of_url = topic.c.id == key_of(url)
     is_older = topic.c.check_requested_at <= to_micros(asked_until)
@@ -427,7 +417,6 @@ def release_checks(conn: Connection, held: Collection[str], node: int) -> int:
 
     :param held: the URLs of topics whose checks it still handles.
     :returns: how many were released.
-    :param node: the node id of this process.
     """
     claimed = select(topic.c.id, topic.c.url).where(topic.c.check_node_id == node)
     lost = [key for key, url in conn.execute(claimed) if url not in held]

@@ -12,9 +12,6 @@ topics of these notifications again when they are due.  If the new content does 
 since fan-outs carry the rest, the store does not keep it, and the broker fetches its topic again
 for its fan-out.  So the limits cost time and requests, and never a notification.  Pushed content
 cannot be fetched again: it counts, and is always kept.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations
@@ -22,29 +19,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    and_,
-    bindparam,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-)
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, or_, select
 
+from rsscloud_broker.database.conflicts import insert_row
 from rsscloud_broker.database.portions import end_of_portion, within
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.storage.content_sums import TOTAL, add_to_sums, sums_of
-from rsscloud_broker.storage.schema import (
-    content,
-    content_sum,
-    fanout,
-    pending,
-    queued,
-)
+from rsscloud_broker.storage.schema import content, content_sum, fanout, pending, queued
 from rsscloud_broker.storage.topic_urls import TOPIC_ID, key_of, named
 
 #: The value of the column ``host`` for pushed contents.
@@ -129,19 +111,18 @@ def _size_of(new: Content) -> int:
 
 
 def _insert(conn: Connection, topic_key: int, new: Content, host: str, size: int) -> int:
-    made = conn.execute(
-        insert(content).values(
-            topic_id=topic_key,
-            content_type=new.content_type,
-            link=new.link,
-            body=new.body,
-            host=host,
-            size=size,
-        )
-    ).inserted_primary_key
-    assert made is not None  # a single insert always has one
+    made = insert_row(
+        conn,
+        content,
+        topic_id=topic_key,
+        content_type=new.content_type,
+        link=new.link,
+        body=new.body,
+        host=host,
+        size=size,
+    )
     add_to_sums(conn, {host: size})
-    return int(made[0])
+    return made
 
 
 def _evict(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:

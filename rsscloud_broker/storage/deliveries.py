@@ -2,9 +2,6 @@
 
 A subscription has at most one row in ``pending_notification``.  Of pushed contents each must be
 delivered: the oldest is in that row, and the others are in ``queued``, in the order of their ids.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations
@@ -27,22 +24,14 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-    to_micros_or_none,
-)
+from rsscloud_broker.database.columns import to_micros, to_micros_or_none
 from rsscloud_broker.database.conflicts import lock_rows
 from rsscloud_broker.model import Outcome, Subscription
 from rsscloud_broker.model.work import MAX_QUEUED, Bounds, Delivery, Recorded
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.failed_attempts import add_failed_attempts
-from rsscloud_broker.storage.schema import (
-    content,
-    pending,
-    queued,
-    subscription,
-)
+from rsscloud_broker.storage.schema import content, pending, queued, subscription
 from rsscloud_broker.storage.subscriptions import CONTENT_TOPIC_ID, of_subscription
 
 # Deliveries come by the hundreds: each statement below is made once, and run for many keys at once.
@@ -138,8 +127,6 @@ def record_deliveries(
     ``claim_due`` returned, if this process has lost the claim since.
 
     Deliveries of subscriptions that were removed meanwhile find no row.
-
-    :param node: the node id of this process.
     """
     deliveries = sorted(deliveries, key=_by_subscription)
     _lock(conn, deliveries)

@@ -54,9 +54,7 @@ from typing import Any
 
 from attrs import define, evolve, frozen
 
-from rsscloud_broker.database.columns import (
-    to_seconds,
-)
+from rsscloud_broker.database.columns import to_seconds
 from rsscloud_broker.model import Callback, Lease, Subscription, Topic
 from rsscloud_broker.model.administration import BLOCK_KINDS, Block
 from rsscloud_broker.util.urls import normal_form

@@ -174,7 +174,6 @@ def claim_found(conn: Connection, keys: Sequence[int], node: int) -> list[Subscr
     """Claim those of some pending notifications that are free.
 
     :param keys: the ids of their subscriptions.
-    :param node: the node id of this process.
     """
     free = (
         select(pending.c.subscription_id)

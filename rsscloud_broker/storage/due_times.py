@@ -13,16 +13,9 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, Table, select, update
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-)
+from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.portions import Run, in_portions
-from rsscloud_broker.storage.schema import (
-    host_state,
-    intent,
-    pending,
-    topic,
-)
+from rsscloud_broker.storage.schema import host_state, intent, pending, topic
 
 #: The columns with times at which work is due, or was requested, by their tables.
 _TIMES: dict[Table, tuple[Column[Any], ...]] = {

@@ -14,9 +14,7 @@ from typing import Any
 from attrs import asdict, astuple, evolve, frozen
 from sqlalchemy import Connection, bindparam, insert, select, tuple_, update
 
-from rsscloud_broker.database.columns import (
-    to_micros_or_none,
-)
+from rsscloud_broker.database.columns import to_micros_or_none
 from rsscloud_broker.model import Subscription
 from rsscloud_broker.model.administration import MAX_BLOCKS, Block
 from rsscloud_broker.storage.blocks import count_blocks, count_new_blocks, import_blocks
@@ -29,11 +27,7 @@ from rsscloud_broker.storage.documents import (
     read_document,
 )
 from rsscloud_broker.storage.polls import make_due
-from rsscloud_broker.storage.schema import (
-    options_to_text,
-    subscription,
-    topic,
-)
+from rsscloud_broker.storage.schema import options_to_text, subscription, topic
 from rsscloud_broker.storage.subscriptions import MATCH_PENDING, lease_values
 from rsscloud_broker.storage.topic_urls import ASKED_URL, TOPIC_ID, named
 from rsscloud_broker.wire import websub

@@ -13,32 +13,14 @@ from itertools import groupby
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    and_,
-    case,
-    func,
-    inspect,
-    literal,
-    or_,
-    select,
-    table,
-)
+from sqlalchemy import Connection, Row, and_, case, func, inspect, literal, or_, select, table
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-)
+from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.storage.account_schema import account
 from rsscloud_broker.storage.blocks import all_blocks
 from rsscloud_broker.storage.documents import format_time
-from rsscloud_broker.storage.schema import (
-    metadata,
-    options_from_text,
-    subscription,
-    topic,
-)
+from rsscloud_broker.storage.schema import metadata, options_from_text, subscription, topic
 
 _STEP = "  "
 

@@ -3,8 +3,6 @@
 The store keeps the last few of each subscription, and the last ten thousand or so in all.  They
 are stored in the transaction that stores the outcomes of deliveries.  Deliveries that succeed cost
 nothing here.
-
-Each function runs in a transaction that the caller has begun, and may run again after a rollback.
 """
 
 from __future__ import annotations
@@ -27,17 +25,12 @@ from sqlalchemy import (
     select,
 )
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-    to_seconds,
-)
+from rsscloud_broker.database.columns import to_micros, to_seconds
 from rsscloud_broker.model import Exchange
 from rsscloud_broker.model.administration import FailedAttempt
 from rsscloud_broker.model.work import Delivery
 from rsscloud_broker.storage.admin_schema import failed_attempt
-from rsscloud_broker.storage.schema import (
-    subscription,
-)
+from rsscloud_broker.storage.schema import subscription
 
 _PARAMETERS: Final[tuple[tuple[str, Any], ...]] = (
     ("at", BigInteger),

@@ -2,8 +2,6 @@
 
 A hint is sent when the transaction commits that makes the work, and every node gets it at once: see
 ``pulse``.  Hints may be lost, so all nodes also look for work from time to time.
-
-Each function runs in a transaction that the caller has begun, and may run again after a rollback.
 """
 
 from __future__ import annotations

@@ -7,9 +7,6 @@ forgets the others.
 A row is idle if its ``idle_at`` is set, to the time when the topic was last fetched or a check
 was requested.  The rows of URLs that an idle topic has left are idle too.  When the last
 subscription of a topic is removed, ``idle_at`` stays null until the next fetch or sweep.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations

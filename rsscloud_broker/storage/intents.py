@@ -1,26 +1,15 @@
-"""Stores the intents that wait to be verified.
-
-Each function runs as one step of a transaction that the caller began.  If that transaction is
-rolled back and run again, the function does the same again.
-"""
+"""Stores the intents that wait to be verified."""
 
 from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, update
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-    to_seconds_or_none,
-)
+from rsscloud_broker.database.columns import to_micros, to_seconds_or_none
 from rsscloud_broker.database.conflicts import insert_missing
 from rsscloud_broker.errors import ClaimLost
 from rsscloud_broker.model import Callback, Intent
 from rsscloud_broker.model.work import PendingIntent
-from rsscloud_broker.storage.schema import (
-    intent,
-    options_from_text,
-    options_to_text,
-)
+from rsscloud_broker.storage.schema import intent, options_from_text, options_to_text
 
 
 def add_intent(
@@ -115,10 +104,7 @@ def intents(
 
 
 def take_over(conn: Connection, after: int, limit: int, node: int) -> list[PendingIntent]:
-    """See ``Store.intents``: claims them for the only node.
-
-    :param node: the node id of this process.
-    """
+    """See ``Store.intents``: claims them for the only node."""
     found = intents(conn, after, limit)
     claimed = update(intent).where(intent.c.id.in_([each.id for each in found]))
     conn.execute(claimed.values(node_id=node))
@@ -129,8 +115,6 @@ def claim_intents(conn: Connection, limit: int, node: int) -> list[PendingIntent
     """Claim intents that no node has claimed: the node that accepted them has ended.
 
     A node can neither postpone nor remove an intent that another has claimed.
-
-    :param node: the node id of this process.
     """
     free = select(intent).where(intent.c.node_id.is_(None)).order_by(intent.c.id).limit(limit)
     found = conn.execute(free.with_for_update(skip_locked=True)).all()

@@ -2,9 +2,6 @@
 
 Each change is a row, written in the transaction that records the change.  The feeds are
 made of the rows in the order of their ids, and then the rows are removed.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations
@@ -12,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import (
-    Connection,
-    delete,
-    insert,
-    select,
-)
+from sqlalchemy import Connection, delete, insert, select
 
 from rsscloud_broker.database.columns import to_micros, to_seconds
 from rsscloud_broker.model import Content, FetchResult

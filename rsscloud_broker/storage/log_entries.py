@@ -8,9 +8,6 @@ Hashes come in no order, and an index of a million of them has thousands of page
 rows would change nearly as many pages, and the database would write all of them.  So the indexes
 begin with the number of a block of ids: new rows change only the pages of the newest block, some
 dozens.  A reader looks into one block after the other; a million rows have 62.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations
@@ -35,10 +32,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-    to_seconds,
-)
+from rsscloud_broker.database.columns import to_micros, to_seconds
 from rsscloud_broker.database.many_values import insert_at_once
 from rsscloud_broker.database.row_batch import RowBatch
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter

@@ -4,9 +4,6 @@ A move to a URL of which the store knows nothing changes two rows.  If there is 
 URL, the two become one: the subscriptions of the one that has few go to the other.  If both have
 many, the topic stays where it is, and the broker goes on to read it through the redirect: so no
 server can make others wait by a redirect.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations
@@ -29,21 +26,13 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-)
-from rsscloud_broker.database.conflicts import lock_rows
+from rsscloud_broker.database.columns import to_micros
+from rsscloud_broker.database.conflicts import insert_row, lock_rows
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.checks import NO_CHECK
 from rsscloud_broker.storage.polls import make_due
-from rsscloud_broker.storage.schema import (
-    content,
-    fanout,
-    pending,
-    subscription,
-    topic,
-)
+from rsscloud_broker.storage.schema import content, fanout, pending, subscription, topic
 from rsscloud_broker.storage.topic_urls import (
     ASKED_URL,
     HAS_SUBSCRIPTIONS,
@@ -301,19 +290,18 @@ def _merge_fanouts(conn: Connection, old_key: int, new_key: int) -> None:
     outstanding = read_slices(conn, [walk.id for walk in parts])
     cursor = min(walk.cursor for walk in parts)
     conn.execute(delete(fanout).where(of_both))
-    made = conn.execute(
-        insert(fanout).values(
-            topic_id=new_key,
-            cursor=cursor,
-            begun_at=last.begun_at,
-            content_id=content_key,
-            content_size=0 if content_key is None else contents[content_key],
-            later=lacks_content,
-        )
-    ).inserted_primary_key
-    assert made is not None  # a single insert always has one
+    made = insert_row(
+        conn,
+        fanout,
+        topic_id=new_key,
+        cursor=cursor,
+        begun_at=last.begun_at,
+        content_id=content_key,
+        content_size=0 if content_key is None else contents[content_key],
+        later=lacks_content,
+    )
     ids = set().union(*outstanding.values())  # the new walk reaches those after its cursor anyway
-    store_slice(conn, made[0], sorted(key for key in ids if key <= cursor), None)
+    store_slice(conn, made, sorted(key for key in ids if key <= cursor), None)
 
 
 def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:

@@ -1,7 +1,4 @@
-"""Reads which processes work on the database, and what each has claimed, for administrators.
-
-Each function runs in a transaction that the caller has begun, and may run again after a rollback.
-"""
+"""Reads which processes work on the database, and what each has claimed, for administrators."""
 
 from __future__ import annotations
 

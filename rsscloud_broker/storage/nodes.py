@@ -17,8 +17,6 @@ longer finds its row gone.  It registers as a new node, and has lost all its cla
 
 On SQLite there is one node at a time, as the lock on the data directory guarantees.  So a node that
 registers removes the rows of all others, and takes up the work of a killed process at once.
-
-Each function runs in a transaction that the caller has begun, and may run again after a rollback.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
-    insert,
     inspect,
     literal_column,
     select,
@@ -49,6 +46,7 @@ from sqlalchemy import (
 from rsscloud_broker import __version__
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.columns import to_micros
+from rsscloud_broker.database.conflicts import insert_row
 from rsscloud_broker.storage import ping_counters, suspects
 from rsscloud_broker.storage.schema import CLAIMS, node, pending, slice_
 from rsscloud_broker.storage.shared_schema import job
@@ -108,9 +106,7 @@ def registered(conn: Connection, key: int | None) -> int:
     now = database_clock(conn)
     values = {"started_at": now, "beat_at": now, "version": __version__}
     name = f"{gethostname()} {os.getpid()}"
-    made = conn.execute(insert(node).values(name=name, **values)).inserted_primary_key
-    assert made is not None  # a single insert always has one
-    return int(made[0])
+    return insert_row(conn, node, name=name, **values)
 
 
 def touch(conn: Connection, key: int, done: Mapping[str, float] = MappingProxyType({})) -> bool:

@@ -2,8 +2,6 @@
 
 Their number is the sum of some counters: of one for all, and one for each node that lives.  Nodes
 would wait for each other's commits if they all updated one row.
-
-Each function runs in a transaction that the caller has begun, and may run again after a rollback.
 """
 
 from __future__ import annotations
@@ -37,7 +35,10 @@ def add(conn: Connection, more: int, node: int | None) -> None:
 
 
 def count_pings(conn: Connection, until: float | None = None) -> int:
-    """The number of pings ever recorded, including those pruned since."""
+    """The number of pings ever recorded, including those pruned since.
+
+    :param until: those that were received at this time or later are not counted.
+    """
     name = counter.c.name
     ours = or_(name == _ALL, name.startswith(f"{_ALL}/", autoescape=True))
     ever = select(func.sum(counter.c.value)).where(ours).scalar_subquery()

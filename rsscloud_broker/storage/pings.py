@@ -1,8 +1,4 @@
-"""Stores pings, finds repeats, and requests checks of the topics that pings name.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
-"""
+"""Stores pings, finds repeats, and requests checks of the topics that pings name."""
 
 from __future__ import annotations
 
@@ -26,11 +22,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database import postgresql, sqlite
-from rsscloud_broker.database.columns import (
-    MICROSECONDS,
-    to_micros,
-    to_seconds,
-)
+from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds
 from rsscloud_broker.database.many_values import OfMany, insert_at_once
 from rsscloud_broker.database.row_batch import RowBatch
 from rsscloud_broker.model import Ping
@@ -129,7 +121,6 @@ def add_pings(
 
     :param source, claim: as for ``request_check``.
     :param way: how the ping came.
-    :param node: the node id of this process; None if it has none.
     """
     records = [asked.ping for asked in wanted]
     fingerprints = [fingerprint(record) for record in records]
@@ -248,7 +239,6 @@ def _request_checks(
 ) -> dict[str, tuple[str, CheckState]]:
     """Request a check of each topic that the pings name and that has a subscription.
 
-    :param node: the node id of this process; None if it has none.
     :returns: the present URLs of these topics and what became of the requests, by the URLs in the
         pings.
     """

@@ -1,8 +1,5 @@
 """Stores the status of topics: the results of fetches, what feeds say about themselves, and the
 plans of polls.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations
@@ -13,17 +10,11 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Boolean, Connection, Row, bindparam, or_, select, update
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-    to_micros_or_none,
-    to_seconds_or_none,
-)
+from rsscloud_broker.database.columns import to_micros, to_micros_or_none, to_seconds_or_none
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.model.work import ANY_PLAN, PollPlan
 from rsscloud_broker.storage.hints import READ, hint
-from rsscloud_broker.storage.schema import (
-    topic,
-)
+from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.topic_urls import (
     HAS_SUBSCRIPTIONS,
     TOPICS,
@@ -66,8 +57,6 @@ def claim_polls(conn: Connection, now: float, limit: int, node: int) -> list[Top
 
     If there can be several nodes, this process claims them, until it plans their next polls;
     those that another node has claimed are left out.
-
-    :param node: the node id of this process.
     """
     claim = topic.c.poll_node_id
     due = (

@@ -1,8 +1,4 @@
-"""Stores contents that publishers push.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
-"""
+"""Stores contents that publishers push."""
 
 from __future__ import annotations
 

@@ -177,7 +177,6 @@ def record_fetch(
 
     :param if_asked: whether the ping is recorded only if a check waits that was requested
         because of a ping.
-    :param node: the node id of this process.
     """
     lock_topic(conn, fetched.url)
     row = topic_row(conn, fetched.url, TOPICS)
@@ -208,7 +207,6 @@ def publish(
 
     :param ping: the ping of the first topic.
     :returns: what the operation returned, and the records in the order of the topics.
-    :param node: the node id of this process.
     """
     outcomes: list[tuple[Any, list[FetchRecord]] | Exception] = []
     for together in in_turns(asked, lambda each: (fetched.url for fetched in each.fetched)):

@@ -1,8 +1,4 @@
-"""Stores how far pings were passed on to each target, and how far followed lists were read.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
-"""
+"""Stores how far pings were passed on to each target, and how far followed lists were read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Stores the numbers of the statistics: how much of what happened in each minute and each hour.
-
-Each function runs in a transaction that the caller has begun, and may run again after a rollback.
-"""
+"""Stores the numbers of the statistics: how much of what happened in each minute and each hour."""
 
 from __future__ import annotations
 
@@ -20,9 +17,7 @@ from sqlalchemy import (
     select,
 )
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-)
+from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.conflicts import insert_into
 from rsscloud_broker.database.portions import Run, in_portions
 from rsscloud_broker.model.work import MEASURED, PingedTopic

@@ -1,8 +1,4 @@
-"""Stores and reads subscriptions; ``sweeping`` removes those that have ended.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
-"""
+"""Stores and reads subscriptions; ``sweeping`` removes those that have ended."""
 
 from __future__ import annotations
 
@@ -19,18 +15,13 @@ from sqlalchemy import (
     case,
     delete,
     func,
-    insert,
     literal,
     select,
     update,
 )
 
-from rsscloud_broker.database.columns import (
-    MICROSECONDS,
-    to_micros,
-    to_seconds_or_none,
-)
-from rsscloud_broker.database.conflicts import insert_into
+from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds_or_none
+from rsscloud_broker.database.conflicts import insert_into, insert_row
 from rsscloud_broker.database.row_batch import RowBatch
 from rsscloud_broker.model import Callback, Lease, Subscription
 from rsscloud_broker.storage.checks import request_content
@@ -43,13 +34,7 @@ from rsscloud_broker.storage.schema import (
     subscription,
     topic,
 )
-from rsscloud_broker.storage.topic_urls import (
-    ASKED_URL,
-    TOPIC_ID,
-    key_of,
-    named,
-    same,
-)
+from rsscloud_broker.storage.topic_urls import ASKED_URL, TOPIC_ID, key_of, named, same
 from rsscloud_broker.storage.topics import lock_topic, topic_row
 
 #: The value of ``content_topic_id`` in the pending notification of a subscription.
@@ -119,9 +104,7 @@ def put_subscription(
     renewed = key is not None
     if key is None:
         values["host"] = wanted.callback.host
-        made = conn.execute(insert(subscription).values(identity | values)).inserted_primary_key
-        assert made is not None  # a single insert always has one
-        key = made[0]
+        key = insert_row(conn, subscription, **identity, **values)
     else:
         conn.execute(update(subscription).where(subscription.c.id == key).values(values))
         conn.execute(MATCH_PENDING, {"key": key})

@@ -1,8 +1,5 @@
 """Counts subscriptions by protocol, and lists topics with these counts, for pages; lists the topics
 that have subscriptions.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ says so in its row; and only a node that ends during a trial counts again.  So w
 trial is not blamed for what another one has done.  ``trials`` makes them, a few at a time or alone.
 
 Notifications are not counted: docs/decisions/0024 says why.
-
-Each function runs in a transaction that the caller has begun, and may run again after a rollback.
 """
 
 from __future__ import annotations
@@ -16,16 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    and_,
-    bindparam,
-    delete,
-    func,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, delete, func, select, update
 
 from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.conflicts import insert_into
@@ -94,17 +83,13 @@ def is_left_alone(conn: Connection, work: Work, seconds: float, now: ColumnEleme
 
 
 def begin_trial(conn: Connection, work: Work, node: int) -> None:
-    """Say that this node is at a suspect from now on.
-
-    :param node: the node id of this process.
-    """
+    """Say that this node is at a suspect from now on."""
     conn.execute(update(suspect).where(_is(work)).values(node_id=node))
 
 
 def end_trial(conn: Connection, work: Work, node: int, *, harmless: bool) -> None:
     """Say that this node is not at a suspect any more.
 
-    :param node: the node id of this process.
     :param harmless: whether the work came to its end, so that it is not suspect any more.
     """
     own = and_(_is(work), suspect.c.node_id == node)

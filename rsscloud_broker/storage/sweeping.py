@@ -3,9 +3,6 @@
 There may be millions of each, and the broker must go on to store pings meanwhile.  So what is to be
 removed is found by reading, which holds up nobody, and then removed in portions, each in a
 transaction of its own.  Each portion looks once more whether its rows are still to be removed.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations
@@ -37,10 +34,7 @@ from rsscloud_broker.model import Callback
 from rsscloud_broker.model.work import MAX_NAMED, Bounds, Swept, SweptSubscription
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.content_sums import correct_sums
-from rsscloud_broker.storage.contents import (
-    find_unneeded,
-    remove_found,
-)
+from rsscloud_broker.storage.contents import find_unneeded, remove_found
 from rsscloud_broker.storage.idle import evict_excess, remove_topics, too_many_idle
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.topic_urls import FIRST_URL, HAS_SUBSCRIPTIONS

@@ -29,18 +29,10 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.database.columns import (
-    to_seconds_or_none,
-)
+from rsscloud_broker.database.columns import to_seconds_or_none
 from rsscloud_broker.model import Need, Topic, Validators
 from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS
-from rsscloud_broker.storage.schema import (
-    content,
-    fanout,
-    pending,
-    subscription,
-    topic,
-)
+from rsscloud_broker.storage.schema import content, fanout, pending, subscription, topic
 
 #: Up to so many subscriptions of a topic are counted.
 MAX_COUNTED = 10_000

@@ -1,9 +1,6 @@
 """Stores topics, their ends and their fan-outs.
 
 ``recording`` stores what fetches have found, ``checks`` which fetches are requested.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
 """
 
 from __future__ import annotations
@@ -12,17 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    Select,
-    Text,
-    bindparam,
-    case,
-    insert,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Row, Select, Text, bindparam, case, insert, select, update
 
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.columns import to_micros

@@ -1,8 +1,4 @@
-"""Stores fan-outs with their cursors and slices, and the states of hosts that do not answer.
-
-Each function runs in a transaction that the caller has begun, and may run again after a
-rollback.
-"""
+"""Stores fan-outs with their cursors and slices, and the states of hosts that do not answer."""
 
 from __future__ import annotations
 
@@ -29,23 +25,14 @@ from sqlalchemy import (
     update,
 )
 
-from rsscloud_broker.database.columns import (
-    to_micros,
-    to_seconds,
-)
-from rsscloud_broker.database.conflicts import insert_into, lock_rows
+from rsscloud_broker.database.columns import to_micros, to_seconds
+from rsscloud_broker.database.conflicts import insert_into, insert_row, lock_rows
 from rsscloud_broker.model.work import Bounds, Delivery, Fanout, HostState, Recorded
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.contents import remove_unneeded
 from rsscloud_broker.storage.deliveries import record_deliveries
 from rsscloud_broker.storage.hints import FANOUT, HOST, hint
-from rsscloud_broker.storage.schema import (
-    fanout,
-    host_state,
-    slice_,
-    subscription,
-    topic,
-)
+from rsscloud_broker.storage.schema import fanout, host_state, slice_, subscription, topic
 from rsscloud_broker.storage.topic_urls import HAS_PUBLIC
 
 _COLUMNS = (
@@ -183,7 +170,6 @@ def claim_fanouts(
     the fan-out is done.
 
     :returns: those that are still there and no other node has claimed, as they are now.
-    :param node: the node id of this process.
     :param part: how many subscriptions of a fan-out a node claims at a time; None for all.
     """
     wanted = fanout.c.id.in_(keys)
@@ -215,21 +201,20 @@ def _split(conn: Connection, row: Row[Any], part: int) -> None:
         return
     last = last_and_next[0]
     conn.execute(update(fanout).where(fanout.c.id == row.id).values(last_id=last))
-    made = conn.execute(
-        insert(fanout).values(
-            topic_id=row.topic_id,
-            cursor=last,
-            begun_at=row.begun_at,
-            content_id=row.content_id,
-            content_size=row.content_size,
-            pushed=row.pushed,
-            later=row.later,
-            begun=True,
-            part_of=row.part_of or row.id,
-        )
-    ).inserted_primary_key
-    assert made is not None  # a single insert always has one
-    hint(conn, FANOUT, made[0])
+    made = insert_row(
+        conn,
+        fanout,
+        topic_id=row.topic_id,
+        cursor=last,
+        begun_at=row.begun_at,
+        content_id=row.content_id,
+        content_size=row.content_size,
+        pushed=row.pushed,
+        later=row.later,
+        begun=True,
+        part_of=row.part_of or row.id,
+    )
+    hint(conn, FANOUT, made)
 
 
 def record_slice(
@@ -249,7 +234,6 @@ def record_slice(
     :param outstanding: the ids of the subscriptions up to the cursor that have no outcome yet.
         This process has claimed them until it ends.
     :returns: with ``lost`` if the claim of the fan-out was lost; then nothing was recorded.
-    :param node: the node id of this process.
     """
     if walk.node is not None:
         node = walk.node

@@ -32,7 +32,8 @@ from twisted.web.template import (
 )
 from zope.interface import implementer
 
-from rsscloud_broker.interfaces import Caller, IAnnouncements, IPages
+from rsscloud_broker.core.following import Following
+from rsscloud_broker.interfaces import Caller, IPages
 from rsscloud_broker.web.navigation import FOR_MEMBERS, FOR_STRANGERS, menu, navigation
 
 _TEMPLATES = FilePath(__file__).parent()
@@ -137,7 +138,7 @@ class PageRenderer:
     def __init__(
         self,
         paths: Callable[[], Set[str]] = frozenset,
-        announcements: IAnnouncements | None = None,
+        announcements: Following | None = None,
     ) -> None:
         self._paths = paths
         self._announcements = announcements

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from attrs import evolve
 from twisted.trial.unittest import SynchronousTestCase
-from zope.interface.verify import verifyObject
 
 from rsscloud_broker.errors import Forbidden, TopicUnreadable, Unadministrable
 from rsscloud_broker.events import PingRefused
-from rsscloud_broker.interfaces import IBlocks
 from rsscloud_broker.model import Content, Intent, Ping
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.policy.block_names import block_name, host_name
@@ -28,9 +26,6 @@ class BlocksTests(SynchronousTestCase):
         blocks = Blocks()
         blocks.change(a_block(kind, what) for kind, what in of)
         return blocks
-
-    def test_interface(self) -> None:
-        self.assertTrue(verifyObject(IBlocks, Blocks()))
 
     def test_hosts(self) -> None:
         blocks = self.blocks(("host", "spam.example"), ("host", "*.below.example"))

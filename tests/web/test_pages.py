@@ -17,8 +17,9 @@ from zope.interface import implementer
 from zope.interface.verify import verifyObject
 
 import rsscloud_broker.web
+from rsscloud_broker.core.following import Following
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.interfaces import Account, Caller, IAnnouncements, ICallers, IFrontDoor, IPages
+from rsscloud_broker.interfaces import Account, Caller, ICallers, IFrontDoor, IPages
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.administration import Announcement
 from rsscloud_broker.plugins import bundled
@@ -41,9 +42,8 @@ LOG_SLOTS = ("topic", "host", "kinds", "outcomes", "entries", "live", "older", "
 BAD = '<script>alert("x")</script>&amp;\''
 
 
-@implementer(IAnnouncements)
 @frozen
-class Announcements:
+class Announcements(Following):
     """Announcements that do not change."""
 
     shown: list[Announcement]
