@@ -59,7 +59,7 @@ def inventory(place: Path) -> dict[str, str]:
 
 
 def own_names(module: ModuleType) -> set[str]:
-    """The public names that a module defines; those of a package are in its ``__all__``."""
+    """The public names of a module, or of the modules of a package that it imports."""
     if hasattr(module, "__all__"):
         named = {name: getattr(module, name) for name in module.__all__}
         aliases = {name for name, value in named.items() if isinstance(value, GenericAlias)}
@@ -67,7 +67,8 @@ def own_names(module: ModuleType) -> set[str]:
     return {
         name
         for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+        if not name.startswith("_")
+        and f"{getattr(value, '__module__', '')}.".startswith(f"{module.__name__}.")
     }
 
 

@@ -99,6 +99,6 @@ _ACCOUNTS = Table("account", MetaData(), Column("id", Key, primary_key=True))
 def of_account() -> ForeignKey:
     """Makes a column of an application refer to an account.
 
-    The rows with that column are deleted together with the account, whoever deletes it.
+    The rows with that column are deleted together with the account.
     """
     return ForeignKey(_ACCOUNTS.c.id, ondelete="CASCADE")

@@ -45,7 +45,7 @@ def insert_missing(
 def lock_rows(conn: Connection, column: ColumnElement[Any], keys: Collection[Any]) -> None:
     """Lock the rows with these keys until the transaction ends, in the order of the keys.
 
-    Whoever locks several rows of one table locks them in this order, so that no two transactions
+    All who lock several rows of one table lock them in this order, so that no two transactions
     wait for each other.  Rows may still refer to the locked ones.
     """
     if conn.dialect.name == sqlite.dialect.name or not keys:

@@ -43,7 +43,7 @@ def open_engine(
         transaction in which nothing happens for eight seconds, since it holds
         locks that others wait for.  The transaction of a command may be idle for as long as the
         reader of its output takes.
-    :param silence: the broker gives up on a PostgreSQL server that does not answer for so many
+    :param silence: the broker gives up on a PostgreSQL server that does not answer for this many
         seconds; a little earlier the server ends a statement that takes too long.  A command waits
         as long as the server takes.
     :param is_given_up: whether a PostgreSQL server is known not to answer: see ``limit_silence``.

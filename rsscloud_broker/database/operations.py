@@ -14,7 +14,7 @@ from rsscloud_broker.database.engine import as_unavailable
 
 T = TypeVar("T")
 
-#: If the database fails only after so many seconds, it does not answer.
+#: If the database fails only after this many seconds, it does not answer.
 HANGS_AFTER = 3.0
 
 #: A function that runs in a transaction.  Its result fires the Deferred of the caller.

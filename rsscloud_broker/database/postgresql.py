@@ -109,7 +109,7 @@ def set_limits(engine: Engine, *, silence: float | None) -> None:
     """
     limits = {"lock_timeout": "12s", "statement_timeout": "0"}
     if silence is not None:
-        # The server ends a transaction in which nothing happens for so many seconds: its process
+        # The server ends a transaction in which nothing happens for this many seconds: its process
         # stands still, and others wait for the rows that it has locked.
         limits["idle_in_transaction_session_timeout"] = "8s"
         # A little earlier, or the server would go on with a statement for which nobody waits.

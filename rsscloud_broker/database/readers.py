@@ -65,7 +65,7 @@ class Readers:
     ) -> None:
         self._reactor = reactor
         self._engine = engine
-        # So many operations read at the same time; each has a connection.
+        # How many operations read at the same time; each has a connection.
         self._pool = Daemons(0, 4, name="store readers")
         count_threads(self._pool, counters)
         self._ended = False

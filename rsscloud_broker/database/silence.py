@@ -2,7 +2,7 @@
 
 The limits of libpq end a wait only if the other machine does not answer at all.  If the server, its
 disk or a proxy before it stands still, the system of that machine goes on answering, and a thread
-would wait for ever.
+would wait forever.
 
 The heartbeat of the node notices earlier that the server does not answer.  From then on nobody
 waits: see ``StoreThreads.give_up``.

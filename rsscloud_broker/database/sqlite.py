@@ -175,7 +175,7 @@ def in_use(file: Path) -> bool:
             alone.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
             return error.sqlite_errorcode == sqlite3.SQLITE_BUSY
-        except sqlite3.DatabaseError:  # whoever reads it will say what is wrong with it
+        except sqlite3.DatabaseError:  # who reads it will say what is wrong with it
             return False
     return False
 

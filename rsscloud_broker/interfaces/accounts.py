@@ -99,7 +99,7 @@ class Token:
     """An API token.
 
     :ivar id: a number; the token's secret is known only to whom it was shown.
-    :ivar name: what it is for, in words of whoever made it.
+    :ivar name: what it is for, in the words of its owner.
     :ivar scopes: what it allows, of ``SCOPES``.
     :ivar created_at: when it was made.
     :ivar expires_at: when it expires; None for never.

@@ -69,7 +69,7 @@ class IAdministration(Interface):
         """
 
     def remove_subscription(account: str, key: int, reason: str = ...) -> Awaitable[None]:
-        """Remove a subscription.  The subscriber is not told."""
+        """Remove a subscription.  The subscriber is not notified."""
 
     def mark(account: str, key: int, reason: str = ...) -> Awaitable[None]:
         """Mark a subscription for dropping: the next sweep, at the top of the hour, removes it."""
@@ -95,7 +95,7 @@ class IAdministration(Interface):
         """Revive an ended topic, and have it fetched soon if it has subscriptions."""
 
     def end_topic(account: str, url: str, reason: str) -> Awaitable[None]:
-        """End a topic: the broker tells its subscribers the reason, and fetches it no more.
+        """End a topic: the broker notifies its subscribers of the reason, and fetches it no more.
 
         :param reason: why, for the subscribers; not empty.
         """

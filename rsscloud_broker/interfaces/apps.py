@@ -67,7 +67,7 @@ class ServedTopics:
 class AccountData:
     """What an application keeps for accounts, and deletes after an account was removed.
 
-    Whoever removes an account, the broker finds out within seconds that ``column`` has ids of
+    When an account was removed, the broker finds out within seconds that ``column`` has ids of
     accounts that are gone, and calls ``remove`` for each; after a restart too, and again and again
     until none is left.  Tables whose rows nobody else sees need no such thing: their column refers
     to the account by ``tables.of_account``, and the database deletes the rows.
@@ -150,8 +150,8 @@ class IPublisher(Interface):
     def remove(
         url: str, reason: str, operation: Callable[[Any], Any], source: str
     ) -> Awaitable[Any]:
-        """Delete the content of a topic, and end the topic: its subscribers are told, if their
-        protocol can tell them.  If it is published again, the topic is revived.
+        """Delete the content of a topic, and end the topic: its subscribers are notified, if their
+        protocol can say so.  If it is published again, the topic is revived.
 
         A blocked topic can be removed too, and also when the disk is nearly full.
 

@@ -110,7 +110,7 @@ class IBroker(Interface):
         """
 
     def fetch_for_followers(url: str, source: str) -> Awaitable[None]:
-        """Fetch a topic soon, since a private follower was told that it has changed.
+        """Fetch a topic soon, since a private follower was notified that it has changed.
 
         It is no ping: nobody else learns of it.
 

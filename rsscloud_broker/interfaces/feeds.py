@@ -14,7 +14,7 @@ from rsscloud_broker.model.work import History, KeptChange
 class IChangeStore(Interface):
     """The part of the store that feeds are made of; each method as in ``storage.Store``.
 
-    Whoever goes on after the last ping or change of one call misses none: one is returned only
+    Who goes on after the last ping or change of one call misses none: one is returned only
     when none with a smaller id can appear any more.
     """
 

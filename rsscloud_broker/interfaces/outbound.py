@@ -45,7 +45,7 @@ class OutboundReply:
 class Signing:
     """How a request is signed: by an HMAC of its body in ``X-Hub-Signature``.
 
-    Whoever sends the request computes it.  Source: WebSub, section 7.1.
+    Who sends the request computes it.  Source: WebSub, section 7.1.
 
     :ivar secret: the key of the HMAC.
     :ivar method: ``sha1``, ``sha256``, ``sha384`` or ``sha512``.

@@ -54,7 +54,7 @@ class IEntryHandler(Interface):
     batch = Attribute(
         "How many entries are processed, an int, before the position is saved.  With 1 it is saved "
         "after each entry.  Saving takes some milliseconds, so more is much faster; after a crash "
-        "up to so many entries are handed on again.  It is saved in any case after a while."
+        "up to that many entries are handed on again.  It is saved in any case after a while."
     )
 
     def handle(entries: Sequence[Any], document: str) -> Awaitable[None]:

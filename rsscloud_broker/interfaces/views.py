@@ -92,7 +92,7 @@ class IEventLog(Interface):
     def entries_after(wanted: LogFilter, after: int, limit: int) -> Awaitable[Sequence[LogEntry]]:
         """The oldest entries with a greater id that pass a filter, oldest first.
 
-        Whoever goes on after the greatest id of one call misses no entry: an entry is returned
+        Who goes on after the greatest id of one call misses no entry: an entry is returned
         only when no entry with a smaller id can appear any more.
 
         :raises Unavailable: the store cannot be read.

@@ -34,36 +34,3 @@ from rsscloud_broker.storage.store import Store
 from rsscloud_broker.storage.sweeping import sweep_database
 from rsscloud_broker.storage.topics import revive_topic
 from rsscloud_broker.storage.upgrade import NO_APPS, UnfitDatabase, migrate
-
-__all__ = [
-    "NO_APPS",
-    "AccountStore",
-    "Copied",
-    "DatabaseRevisions",
-    "FileHealth",
-    "ImportResult",
-    "InvalidImport",
-    "Pulse",
-    "ServerHealth",
-    "Store",
-    "UnfitDatabase",
-    "copy_database",
-    "database_file",
-    "examine",
-    "export_text",
-    "file_health",
-    "import_document",
-    "import_in_parts",
-    "left_out",
-    "migrate",
-    "node_states",
-    "open_database",
-    "required_space",
-    "revive_topic",
-    "server_health",
-    "shown",
-    "sweep_database",
-    "topic_statuses",
-    "try_backup",
-    "write_file",
-]

@@ -34,7 +34,7 @@ account = Table(
     sqlite_autoincrement=True,
 )
 
-#: What whoever has it proves an account with, by the kind: ``session``, ``token`` or ``link``.
+#: What proves an account, by the kind: ``session``, ``token`` or ``link``.
 secret = Table(
     "secret",
     metadata,

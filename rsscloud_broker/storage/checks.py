@@ -7,7 +7,7 @@ A check is in the row of its topic, in one of these states:
 - It is *claimed*: a node has it in memory, as a fetch or as a retry.
 
 If a check is requested again while a node has claimed it, it stays with that node, which fetches
-the topic once more.  If the topic cannot be fetched, that may take minutes; then whoever requests
+the topic once more.  If the topic cannot be fetched, that may take minutes; then who requests
 the check again takes it over.
 """
 

@@ -1,10 +1,9 @@
 """Keeps the sums of the sizes of contents, for each host that they came from and in total.
 
-The row of the total comes first in every transaction that changes sums.  So whoever holds it sees
+The row of the total comes first in every transaction that changes sums.  So who holds it sees
 sums and contents that belong together.
 
-Each function runs in a transaction that the caller has begun, and may run again after a rollback;
-only ``correct_sums`` runs several.
+Each function here runs in one transaction; only ``correct_sums`` runs several.
 """
 
 from __future__ import annotations

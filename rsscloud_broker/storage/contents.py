@@ -32,10 +32,10 @@ from rsscloud_broker.storage.topic_urls import TOPIC_ID, key_of, named
 #: The value of the column ``host`` for pushed contents.
 _PUSHED = "pushed"
 
-#: Contents are evicted of so many hosts at a time to make room for one, and so many times at most.
+#: Of how many hosts contents are evicted at a time to make room for one, and how many times.
 _LARGEST, _TIMES = 100, 20
 
-#: So many contents are evicted by one statement.
+#: How many contents one statement evicts.
 _EVICTED = 1000
 
 #: Whether a fan-out carries a content.
@@ -146,7 +146,7 @@ def _evict(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
 def _evict_of_largest(conn: Connection, excess: int) -> bool:
     """Evict contents of one host after the other, of those with the most bytes first.
 
-    :returns: whether so many bytes were removed.
+    :returns: whether that many bytes were removed.
     """
     size, host = content_sum.c.size, content_sum.c.host
     hosts = select(host, size).where(host.not_in((TOTAL, _PUSHED)), size > 0)
@@ -168,7 +168,7 @@ def _evict_of_largest(conn: Connection, excess: int) -> bool:
 def _remove_oldest(conn: Connection, host: str, enough: int) -> int:
     """Remove the oldest contents of a host that no fan-out carries.
 
-    :param enough: how many bytes to remove, if there are so many.
+    :param enough: how many bytes to remove, if there are that many.
     :returns: how many bytes were removed.
     """
     of_host = and_(content.c.host == host, ~_CARRIED)

@@ -43,7 +43,7 @@ from rsscloud_broker.storage.topic_urls import key_of
 #: How many notifications one answer of a host can make due, and how many of them one transaction.
 MAX_MADE_DUE, _MADE_DUE_AT_ONCE = 10_000, 500
 
-#: How many hosts are looked at then: so many at a time, and so many times at most.
+#: How many hosts are searched then at a time, and how many times at most.
 _HOSTS, _TIMES = 200, 25
 
 _NOW = bindparam("now", type_=BigInteger)
@@ -107,7 +107,7 @@ def find_due(
 
     :param after: the ``after`` of the last time.
     """
-    # So many notifications of busy hosts are passed over before the hosts are looked at instead.
+    # How many notifications of busy hosts are passed over before the hosts are searched instead.
     given = {"now": to_micros(now), "most": limit + (1000 if busy else 0)}
     first = _FIRST_ON_SQLITE if sqlite.serves(conn) else _FIRST
     found = conn.execute(first, given).all()
@@ -206,8 +206,8 @@ async def make_due(read: Run, write: Run, host: str, origin: str, now: float) ->
 
     :param origin: the host and the port, as ``host:port``, if only that port is meant;
         empty for all ports of the host.
-    :returns: whether there are such notifications.
     :param host: the name of a host; or ``*.`` and a name for all hosts below that name.
+    :returns: whether there are such notifications.
     """
     at = to_micros(now)
     found = False

@@ -48,7 +48,7 @@ def file_health(file: Path, seconds: float) -> FileHealth:
             for name in ("page_count", "freelist_count", "page_size")
         )
         until = time.monotonic() + seconds
-        # SQLite asks after so many of its instructions whether to go on.
+        # SQLite asks after this many of its instructions whether to go on.
         connection.set_progress_handler(lambda: time.monotonic() > until, 100_000)
         is_whole = True
         try:

@@ -19,7 +19,7 @@ from rsscloud_broker.storage.contents import remove_contents_of
 from rsscloud_broker.storage.schema import subscription, topic
 from rsscloud_broker.storage.topic_urls import asked_among, named
 
-#: So many idle topics are removed at most beside those that make room, so that nobody waits long.
+#: How many idle topics are removed beside those that make room, so that nobody waits long.
 _BESIDE = 100
 
 _IDLE = named.c.idle_at.is_not(None)

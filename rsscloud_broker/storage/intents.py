@@ -21,8 +21,8 @@ def add_intent(
     An intent that replaces another gets a new id.  So the queue, which may still be verifying the
     replaced intent, can neither remove nor postpone the new one.
 
-    :returns: None if ``limit`` intents are stored already.
     :param node: the node that claims the intent; None to leave it free.
+    :returns: None if ``limit`` intents are stored already.
     """
     identity = {
         "topic": wanted.topic,

@@ -1,7 +1,7 @@
 """Keeps changes of topics until they are in the feeds of the broker.
 
-Each change is a row, written in the transaction that records the change.  The feeds are
-made of the rows in the order of their ids, and then the rows are removed.
+Each change is a row, written in the transaction that records the change.  The maker of the feeds
+reads the rows in the order of their ids, and then has them removed.
 """
 
 from __future__ import annotations
@@ -9,14 +9,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    LargeBinary,
+    Table,
+    Text,
+    delete,
+    insert,
+    select,
+)
 
-from rsscloud_broker.database.columns import to_micros, to_seconds
+from rsscloud_broker.database.columns import Key, required, to_micros, to_seconds
 from rsscloud_broker.model import Content, FetchResult
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import History, KeptChange
-from rsscloud_broker.storage.kept_schema import kept_change
+from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.settled import announce, settled
+
+#: Changes of topics that are not in the feeds yet.
+kept_change = Table(
+    "kept_change",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("url", Text, nullable=False),
+    # How the broker learned of the change: one of ``records.Way``.
+    *required(Text, "way", "origin", "content_type"),
+    # The bytes of the content.  They are last, since SQLite reads through them to what is behind.
+    Column("size", BigInteger, nullable=False),
+    Column("body", LargeBinary),
+    sqlite_autoincrement=True,
+)
 
 #: How many bytes of contents are read at a time; or a single larger one.
 READ_BYTES: Final = 8 * 1024 * 1024

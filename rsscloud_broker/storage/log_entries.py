@@ -22,27 +22,60 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Index,
     Select,
+    Table,
+    Text,
     delete,
     false,
     func,
     literal_column,
     select,
+    text,
     true,
     union_all,
 )
 
-from rsscloud_broker.database.columns import to_micros, to_seconds
+from rsscloud_broker.database.columns import Key, required, to_micros, to_seconds
 from rsscloud_broker.database.many_values import insert_at_once
 from rsscloud_broker.database.row_batch import RowBatch
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
-from rsscloud_broker.storage.log_schema import LOG_BLOCK, log_entry
+from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.storage.settled import announce, settled
 
-#: How many ids a block has, as in ``log_schema.LOG_BLOCK``.
-_BLOCK = 16_384
+#: The event log.
+log_entry = Table(
+    "log_entry",
+    metadata,
+    Column("id", Key, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    *required(Text, "kind", "outcome", "topic", "host", "protocol", "callback"),
+    *required(Text, "source", "account", "reason"),
+    # A JSON object, or empty if there are none.
+    Column("numbers", Text, nullable=False),
+    # Hashes of the topic and the host, which make small indexes; null if there is none.
+    Column("topic_key", BigInteger),
+    Column("host_key", BigInteger),
+    Index("ix_log_entry_kind", "kind", "outcome", "id"),
+    sqlite_autoincrement=True,
+)
 
-_BLOCK_OF = literal_column(f"log_entry.{LOG_BLOCK}", BigInteger)
+#: How many ids a block has, and the number of the block that an entry is in.
+_BLOCK = 16_384
+_BLOCK_NUMBER = f"id / {_BLOCK}"
+
+for _hash in (log_entry.c.topic_key, log_entry.c.host_key):
+    Index(
+        f"ix_log_entry_{_hash.name}",
+        text(f"({_BLOCK_NUMBER})"),
+        _hash,
+        log_entry.c.id,
+        sqlite_where=_hash.is_not(None),
+        postgresql_where=_hash.is_not(None),
+        _table=log_entry,
+    )
+
+_BLOCK_OF = literal_column(f"log_entry.{_BLOCK_NUMBER}", BigInteger)
 
 _ROW = log_entry.c
 _COLUMNS = (

@@ -48,10 +48,10 @@ from rsscloud_broker.storage.walks import read_slices, store_slice
 #: URL.
 SETTLED_AFTER = to_micros(7 * 86400)
 
-#: By so many of its old URLs a topic is found, besides those that somebody subscribed to.
+#: By how many of its old URLs a topic is found, besides those that somebody subscribed to.
 MAX_OLD_URLS = 20
 
-#: One transaction makes at most so many subscriptions another topic's, so that others do not wait.
+#: How many subscriptions one transaction makes another topic's, so that others do not wait.
 MAX_AT_ONCE = 250
 
 #: The columns that a topic keeps when another one becomes part of it.
@@ -97,7 +97,7 @@ def move_topic(
         administrator moved the topic.
     :returns: False if the topic stays: it or the topic at the other URL has ended, or it
         came from that URL less than a week ago, so that the two redirect to each other; or
-        both have so many subscriptions that others would have to wait.
+        both have too many subscriptions to move in one transaction.
     """
     moved_at = to_micros(at)
     both = select(topic.c.id).where(topic.c.url.in_((url, to)))

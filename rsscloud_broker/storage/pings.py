@@ -296,7 +296,7 @@ def _ping(row: Row[tuple[object, ...]]) -> Ping:
 def pings_after(conn: Connection, after: int, limit: int) -> list[Ping]:
     """The pings with a greater id, in the order of their ids.
 
-    Whoever goes on after the last one of one call misses no ping: a ping is returned only when
+    Who goes on after the last one of one call misses no ping: a ping is returned only when
     no ping with a smaller id can appear any more.
     """
     wanted, given = _AFTER, {"after": after, "most": limit}

@@ -57,7 +57,7 @@ _RECONNECT: Final = 1.0
 #: After a longer time without a heartbeat, in seconds, the others may have had none either.
 _GAP: Final = 4.0
 
-#: So many seconds after that, all nodes that live have written their heartbeats again.
+#: Seconds after that until all nodes that live have written their heartbeats again.
 _STEADY_AFTER: Final = 4.0
 
 
@@ -145,7 +145,7 @@ class Pulse(Service):
         super().startService()
         if make_url(self._url).get_backend_name() != postgresql.DIALECT:
             return
-        # The thread gives up a connection on which the server does not answer for so many seconds:
+        # The thread gives up a connection on which the server is silent for this many seconds:
         # there may be another server by then.
         engine = open_engine(self._url, of_broker=True, silence=4.0)
         with suppress(SQLAlchemyError), engine.connect() as connection:

@@ -361,7 +361,7 @@ def _topic_now(found: _Found) -> Any:
         changed_at=to_seconds_or_none(read_at if found.changed else row.changed_at),
         validators=fetched.validators,
         public_digest=fetched.digest if found.news else row.public_digest,
-        need=Need.CHANGES,  # whoever lacks content yet requests it
+        need=Need.CHANGES,  # who lacks content yet requests it
     )
 
 

@@ -6,9 +6,23 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, Table, delete, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    Integer,
+    Row,
+    Table,
+    Text,
+    delete,
+    insert,
+    select,
+    update,
+)
 
 from rsscloud_broker.database.columns import (
+    required,
     to_micros,
     to_micros_or_none,
     to_seconds,
@@ -18,7 +32,49 @@ from rsscloud_broker.interfaces import Position
 from rsscloud_broker.model import Validators
 from rsscloud_broker.model.shared import FollowedList, RelayProgress, WaitingPing
 from rsscloud_broker.storage.pings import last_ping_id
-from rsscloud_broker.storage.relay_schema import followed_feed, followed_list, relay_target
+from rsscloud_broker.storage.schema import metadata
+
+#: How far pings were passed on to a target of the relay.
+relay_target = Table(
+    "relay_target",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("ping_id", BigInteger, nullable=False),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    # When the target is called again after failures; null if it may be called.
+    Column("retry_at", BigInteger),
+    Column("updated_at", BigInteger, nullable=False),
+    # Earlier pings that are passed on again, as JSON: id, failed attempts, and when.
+    Column("waiting", Text, nullable=False, server_default=""),
+)
+
+#: How far the change list of another broker was read.
+followed_list = Table(
+    "followed_list",
+    metadata,
+    Column("url", Text, primary_key=True),
+    *required(Text, "etag", "last_modified"),
+    # All pings until then are here, but for those of the missing hours.
+    Column("complete_until", BigInteger),
+    # Hours since the epoch, whose archives are still to be read; the last one included.
+    Column("missing_from", BigInteger),
+    Column("missing_to", BigInteger),
+    Column("failures", Integer, nullable=False, server_default="0"),
+    Column("retry_at", BigInteger),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+#: How far a feed of pings was read.
+followed_feed = Table(
+    "followed_feed",
+    metadata,
+    Column("url", Text, primary_key=True),
+    # The last entry: see ``Position``.
+    Column("entry", Text, nullable=False),
+    Column("entry_updated", Double, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),
+)
 
 
 def begin_relay(

@@ -3,9 +3,9 @@
 A URL may be longer than a row of a B-tree index in PostgreSQL (2,704 bytes).  So unique indexes
 over URLs use hashes there; SQLite does not need them.
 
-The migrations make these tables; a test checks that both agree.  ``admin_schema`` has the tables
-of administration, ``relay_schema`` those of relays and followed lists, and ``shared_schema`` those
-of what one node makes for all.
+``account_schema`` has the tables of accounts, ``admin_schema`` those of administration, and
+``shared_schema`` those of what one node makes for all.  Tables that one module alone uses are in
+that module: ``log_entries``, ``kept_changes``, ``statistics`` and ``relaying``.
 """
 
 from __future__ import annotations

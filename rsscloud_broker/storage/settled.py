@@ -5,7 +5,7 @@ SQLite one transaction writes at a time, so every row is settled.  PostgreSQL gi
 the commit, and its transactions do not end in the order of their ids, nor in that of their numbers:
 one that inserts many rows draws ids before and after those of another one.
 
-So whoever inserts rows first announces, by a shared advisory lock until the end of the
+So a transaction that inserts rows first announces, by a shared advisory lock until the end of the
 transaction, the last id that was given out until then.  All ids that it draws are greater.  A
 reader finds the locks of those who are still at it in ``pg_locks``; rows up to the smallest
 announced id are settled.  Nobody waits for such a lock.

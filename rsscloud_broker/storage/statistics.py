@@ -11,6 +11,9 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Insert,
+    Integer,
+    Table,
+    Text,
     delete,
     func,
     literal,
@@ -21,9 +24,29 @@ from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.conflicts import insert_into
 from rsscloud_broker.database.portions import Run, in_portions
 from rsscloud_broker.model.work import MEASURED, PingedTopic
-from rsscloud_broker.storage.schema import ping
-from rsscloud_broker.storage.statistic_schema import busy_topic, statistic
+from rsscloud_broker.storage.schema import metadata, ping
 from rsscloud_broker.wire.units import HOUR, MINUTE
+
+#: Statistics: how often something happened, or how many there were, in a minute or an hour.
+statistic = Table(
+    "statistic",
+    metadata,
+    # Seconds: 60 or 3600; and when the minute or hour began, in seconds since the epoch.
+    Column("width", Integer, primary_key=True, autoincrement=False),
+    Column("begin", BigInteger, primary_key=True, autoincrement=False),
+    Column("name", Text, primary_key=True),
+    Column("value", BigInteger, nullable=False),
+)
+
+#: The topics that were pinged most in an hour; ``hour`` counts hours since the epoch.
+busy_topic = Table(
+    "busy_topic",
+    metadata,
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("rank", Integer, primary_key=True, autoincrement=False),
+    Column("url", Text, nullable=False),
+    Column("pings", BigInteger, nullable=False),
+)
 
 #: Seconds for which the numbers of single minutes are kept; those of hours are kept longer.
 MINUTES_KEPT: Final = 25 * HOUR

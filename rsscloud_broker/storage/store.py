@@ -69,10 +69,9 @@ from rsscloud_broker.storage import log_entries as log_rows
 from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage import statistics as statistic_rows
 from rsscloud_broker.storage import subscriptions as subscription_rows
-from rsscloud_broker.storage.check_methods import CheckMethods
+from rsscloud_broker.storage.composed_methods import ComposedMethods
 from rsscloud_broker.storage.hints import FREED, hint
 from rsscloud_broker.storage.node_states import node_states
-from rsscloud_broker.storage.portion_methods import PortionMethods
 from rsscloud_broker.storage.shared_work import SharedWork
 from rsscloud_broker.storage.trials import Trials
 
@@ -80,7 +79,7 @@ T = TypeVar("T")
 
 
 @implementer(IStatistics, IFollowStore, IChangeStore, ISharedWork)
-class Store(CheckMethods, PortionMethods, SharedWork, Service):
+class Store(ComposedMethods, SharedWork, Service):
     """Everything that outlives the process, in an SQLite or PostgreSQL database.
 
     Each method is one transaction, which is on disk before the method's Deferred fires, if its

@@ -3,7 +3,7 @@
 If the node ends that has claimed some work, the work is *suspect*: it may be the reason.  Nearly
 always it is not.  A row says how many nodes have ended so.  At first, all that a node had claimed
 gets one, as nobody knows what it was at.  From then on the work is only begun in a *trial*, which
-says so in its row; and only a node that ends during a trial counts again.  So whoever waits for a
+says so in its row; and only a node that ends during a trial counts again.  So who waits for a
 trial is not blamed for what another one has done.  ``trials`` makes them, a few at a time or alone.
 
 Notifications are not counted: docs/decisions/0024 says why.

@@ -196,8 +196,8 @@ async def sweep(
     most, so that nothing else waits long.
 
     :param after: the ``after`` of the last call, to go on after it; 0 at first.
-    :returns: what this call has removed; if its ``after`` is not None, call again.
     :param read, write: run operations that read and that write.
+    :returns: what this call has removed; if its ``after`` is not None, call again.
     """
     keys = await read(lambda conn: find_subscriptions(conn, now))
     swept = Swept()

@@ -34,7 +34,7 @@ from rsscloud_broker.model import Need, Topic, Validators
 from rsscloud_broker.model.ways import PRIVATE_PROTOCOLS
 from rsscloud_broker.storage.schema import content, fanout, pending, subscription, topic
 
-#: Up to so many subscriptions of a topic are counted.
+#: Up to how many subscriptions of a topic are counted.
 MAX_COUNTED = 10_000
 
 #: The row of a URL, old or present; ``topic`` is the row of the topic itself.

@@ -32,7 +32,7 @@ from rsscloud_broker.storage.nodes import database_clock
 #: How many suspects of a kind are under way at a time after one process has ended.
 FEW: Final = 16
 
-#: After so many processes have ended, a suspect is given up.
+#: After how many processes have ended a suspect is given up.
 TOO_MANY: Final = 3
 
 #: Seconds for which it is left alone then.
@@ -94,7 +94,7 @@ class Trials:
     async def __call__(self, work: Work) -> AsyncIterator[None]:
         """Work is under way as long as this context.
 
-        If it is suspect, whoever enters the context waits until it may begin: few suspects are
+        If it is suspect, who enters the context waits until it may begin: few suspects are
         under way at a time, and one of those that two nodes were at when they ended.  A process
         that ends meanwhile counts against it.  Suspects of different kinds may be in each other's
         contexts only as an intent waits for its topic.

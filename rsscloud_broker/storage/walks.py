@@ -115,7 +115,7 @@ def _is_to_be_walked(rows: Any) -> ColumnElement[bool]:
 def _next_of_each_topic() -> Select[Any]:
     """Selects the parts of the next fan-out of each topic.
 
-    It compares each row with those of its topic alone.  So whoever wants the first ones by id need
+    It compares each row with those of its topic alone.  So who wants the first ones by id need
     not wait for the others, which may be hundreds of thousands after an outage.
     """
     earlier = fanout.alias("earlier")
@@ -169,8 +169,8 @@ def claim_fanouts(
     ``Fanout.last_id``.  The rest is free for others.  It holds a claim until it ends, or until
     the fan-out is done.
 
-    :returns: those that are still there and no other node has claimed, as they are now.
     :param part: how many subscriptions of a fan-out a node claims at a time; None for all.
+    :returns: those that are still there and no other node has claimed, as they are now.
     """
     wanted = fanout.c.id.in_(keys)
     # Claims of one topic wait for each other: of two fan-outs only the next is begun.

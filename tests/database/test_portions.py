@@ -26,8 +26,7 @@ from rsscloud_broker.storage.schema import (
     subscription,
     topic,
 )
-from rsscloud_broker.storage.statistic_schema import busy_topic, statistic
-from rsscloud_broker.storage.statistics import prune
+from rsscloud_broker.storage.statistics import busy_topic, prune, statistic
 from rsscloud_broker.wire.units import HOUR, MINUTE
 from tests.storage.databases import memory_database, postgresql_database, result_of
 

@@ -35,8 +35,7 @@ from rsscloud_broker.storage.log_entries import add_log_entries
 from rsscloud_broker.storage.pings import AskedPing, add_pings
 from rsscloud_broker.storage.schema import ping
 from rsscloud_broker.storage.settled import announce
-from rsscloud_broker.storage.statistic_schema import statistic
-from rsscloud_broker.storage.statistics import put_busy_topics
+from rsscloud_broker.storage.statistics import put_busy_topics, statistic
 from rsscloud_broker.storage.upgrade import revisions_of
 from rsscloud_broker.wire.units import MINUTE
 from tests.notes import FIRST, FITTING, SECOND

@@ -1,6 +1,6 @@
-"""The methods of the store that request checks, claim them and withdraw them.
+"""The methods of the store that request and claim checks, or that take several transactions.
 
-The SQL is in ``pings``, ``checks`` and ``check_claims``.
+The SQL is in the modules that are imported below.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.methods import Batched, writing
 from rsscloud_broker.database.operations import Operation
 from rsscloud_broker.database.threads import Threads
-from rsscloud_broker.model import Ping
+from rsscloud_broker.model import Ping, TopicStatus
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import (
     UNTOLD,
@@ -23,17 +23,27 @@ from rsscloud_broker.model.work import (
     CheckState,
     ClaimedChecks,
     PingRecord,
+    Swept,
     Told,
     WantedChecks,
 )
-from rsscloud_broker.storage import check_claims, checks
+from rsscloud_broker.storage import (
+    check_claims,
+    checks,
+    counting,
+    due,
+    due_times,
+    polls,
+    statistics,
+    sweeping,
+)
 from rsscloud_broker.storage import pings as ping_rows
 from rsscloud_broker.storage.trials import Trials
 
 T = TypeVar("T")
 
 
-class CheckMethods:
+class ComposedMethods:
     """A part of ``Store``, which has these attributes.
 
     :ivar _is_alone: whether no other node can work on the database.
@@ -150,3 +160,42 @@ class CheckMethods:
         )
 
     request_content = writing(checks.request_content)
+
+    # what takes several transactions: see ``portions``
+
+    def ping_hours(self, since: float, until: float) -> Deferred[dict[int, int]]:
+        return Deferred.fromCoroutine(counting.ping_hours(self._database.read, since, until))
+
+    def measure(self) -> Deferred[dict[str, int]]:
+        return Deferred.fromCoroutine(counting.measure(self._database.read))
+
+    def prune_statistics(self, now: float, hours: int) -> Deferred[None]:
+        return Deferred.fromCoroutine(statistics.prune(self._database.write, now, hours))
+
+    def sweep(self, now: float, idle_topics_before: float, after: int = 0) -> Deferred[Swept]:
+        read, write = self._database.read, self._database.write
+        return Deferred.fromCoroutine(
+            sweeping.sweep(read, write, now, idle_topics_before, self._bounds, after)
+        )
+
+    def make_due(self, host: str, origin: str, now: float) -> Deferred[bool]:
+        read, write = self._database.read, self._database.write
+        return Deferred.fromCoroutine(due.make_due(read, write, host, origin, now))
+
+    def make_due_for_content(self, url: str, at: float) -> Deferred[bool]:
+        read, write = self._database.read, self._database.write
+        return Deferred.fromCoroutine(due.make_due_for_content(read, write, url, at))
+
+    def set_back(self, seconds: float, now: float) -> Deferred[None]:
+        return Deferred.fromCoroutine(due_times.set_back(self._database.write, seconds, now))
+
+    def polls_due(self, now: float, limit: int) -> Deferred[list[TopicStatus]]:
+        return Deferred.fromCoroutine(self._polls_due(now, limit))
+
+    async def _polls_due(self, now: float, limit: int) -> list[TopicStatus]:
+        """Read first, as most times nothing is due."""
+        if not await self._database.read(lambda conn: polls.polls_due(conn, now, 1)):
+            return []
+        return await self._database.write(
+            self._claiming(lambda conn, node: polls.claim_polls(conn, now, limit, node))
+        )
