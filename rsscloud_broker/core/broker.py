@@ -48,7 +48,7 @@ from rsscloud_broker.events import (
 from rsscloud_broker.interfaces import IBroker, IClock, IEventBus, IURLPolicy
 from rsscloud_broker.model import Content, Intent, Ping, Subscription
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import Told
+from rsscloud_broker.model.work import ChangeSource
 from rsscloud_broker.policy.access import Access
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.policy.rate_limits import Admission
@@ -188,7 +188,7 @@ class Broker:
             record = await self._revive_if_allowed(url, check)
         except TopicUnreadable as error:
             if again and not error.refused:
-                state = await self._detector.request(url, source, told=Told(way, origin))
+                state = await self._detector.request(url, source, cause=ChangeSource(way, origin))
                 self._detector.schedule_later(url, source, state)
             raise
         return record.news
@@ -234,8 +234,8 @@ class Broker:
                 self._ping_refused(url, source, problem)
         if not allowed:
             raise next(problem for problem in found if isinstance(problem, Refused))
-        told = Told(Way.WEBSUB, origin)
-        stored = await gather([self._announced(url, source, told) for url in allowed])
+        cause = ChangeSource(Way.WEBSUB, origin)
+        stored = await gather([self._announced(url, source, cause) for url in allowed])
         if not any(stored):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
         notes = {url: note_of(url, problem) for url, problem in problems.items() if problem}
@@ -248,27 +248,27 @@ class Broker:
         self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
-        if not await self._request_fetch(topic_of(url), source, Told(Way.FOLLOWED)):
+        if not await self._request_fetch(topic_of(url), source, ChangeSource(Way.FOLLOWED)):
             raise TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE)
 
-    async def _announced(self, url: str, source: str, told: Told) -> bool:
+    async def _announced(self, url: str, source: str, cause: ChangeSource) -> bool:
         """As ``_request_fetch``, for a ping, which the event log shows."""
-        is_stored = await self._request_fetch(url, source, told)
+        is_stored = await self._request_fetch(url, source, cause)
         if is_stored:
-            self._ping_accepted(url, source, told.origin)
+            self._ping_accepted(url, source, cause.origin)
         else:
             self._counters.limited.labels("topics that wait").inc()
             self._ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))
         return is_stored
 
-    async def _request_fetch(self, url: str, source: str, told: Told) -> bool:
+    async def _request_fetch(self, url: str, source: str, cause: ChangeSource) -> bool:
         """Store that a pinged topic is to be fetched, and schedule the fetch.
 
         :returns: False if the store keeps as many such requests as it may.
         """
-        state = await self._detector.request(url, source, True, told)
+        state = await self._detector.request(url, source, True, cause)
         if state:
-            way, origin = told.way, told.origin
+            way, origin = cause.way, cause.origin
             self._detector.schedule(url, state, pinged=True, source=source, origin=origin, way=way)
         return bool(state)
 

@@ -38,7 +38,7 @@ from rsscloud_broker.events import ContentFetched, PingReceived, TopicChanged, T
 from rsscloud_broker.interfaces import IClock, IEventBus
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import UNTOLD, Check, CheckState, FetchRecord, Told
+from rsscloud_broker.model.work import UNKNOWN_SOURCE, ChangeSource, Check, CheckState, FetchRecord
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.caches import BoundedDict
@@ -186,11 +186,11 @@ class ChangeDetector(Service):
         return self._waiting.has_room(source, urls)
 
     async def request(
-        self, url: str, source: str, pinged: bool = False, told: Told = UNTOLD
+        self, url: str, source: str, pinged: bool = False, cause: ChangeSource = UNKNOWN_SOURCE
     ) -> CheckState:
         """Have the store request a check, for ``schedule``: see ``Store.request_check``."""
         now, claim = self._clock.wall_seconds(), self.has_room(source, (url,))
-        return await self._store.request_check(url, now, pinged, bucket_of(source), claim, told)
+        return await self._store.request_check(url, now, pinged, bucket_of(source), claim, cause)
 
     def schedule(
         self,
@@ -235,8 +235,8 @@ class ChangeDetector(Service):
             check.url,
             check.source,
             pinged=check.pinged,
-            origin=check.told.origin,
-            way=check.told.way,
+            origin=check.cause.origin,
+            way=check.cause.way,
             requested=True,
             delays=self._retries.after(check.failures),
         )

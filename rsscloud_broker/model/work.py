@@ -184,7 +184,7 @@ class CheckState(IntEnum):
 
 
 @frozen
-class Told:
+class ChangeSource:
     """Why the broker thinks that a topic may have changed.
 
     :ivar way: how it learned of that.
@@ -196,7 +196,7 @@ class Told:
 
 
 #: Nothing is known of why.
-UNTOLD: Final = Told()
+UNKNOWN_SOURCE: Final = ChangeSource()
 
 
 @frozen
@@ -212,7 +212,7 @@ class Check:
     pinged: bool = False
     source: str = ""
     failures: int = 0
-    told: Told = UNTOLD
+    cause: ChangeSource = UNKNOWN_SOURCE
 
 
 @frozen

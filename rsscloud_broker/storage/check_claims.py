@@ -14,7 +14,7 @@ from sqlalchemy import Connection, and_, bindparam, func, select, update
 
 from rsscloud_broker.database.columns import to_micros, to_seconds_or_none
 from rsscloud_broker.model.work import Check, ClaimedChecks, WantedChecks
-from rsscloud_broker.storage.checks import told
+from rsscloud_broker.storage.checks import cause
 from rsscloud_broker.storage.schema import CHECK_WAITS, topic
 
 #: How many sources have a turn in one claim, and how many sources or hosts are passed over at most
@@ -107,7 +107,7 @@ def _claim(conn: Connection, keys: Sequence[int], node: int) -> list[Check]:
     claimed = update(topic).where(topic.c.id.in_(found))
     conn.execute(claimed.values(check_node_id=node))
     return [
-        Check(row.url, row.check_pinged, row.check_source, row.check_failures, told(row))
+        Check(row.url, row.check_pinged, row.check_source, row.check_failures, cause(row))
         for key in keys
         if (row := found.get(key))
     ]

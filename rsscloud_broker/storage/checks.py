@@ -36,7 +36,7 @@ from rsscloud_broker.database.conflicts import insert_missing
 from rsscloud_broker.database.many_values import OfMany
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import UNTOLD, Bounds, CheckState, Told
+from rsscloud_broker.model.work import UNKNOWN_SOURCE, Bounds, ChangeSource, CheckState
 from rsscloud_broker.storage.idle import evict_idle
 from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.topic_urls import (
@@ -129,7 +129,7 @@ class AskedCheck(NamedTuple):
     pinged: bool = False
     source: str = ""
     claim: bool = False
-    told: Told = UNTOLD
+    cause: ChangeSource = UNKNOWN_SOURCE
 
 
 class Joinable(NamedTuple):
@@ -162,7 +162,7 @@ class CheckRequests:
         earlier = self._values.get(row.id)
         if earlier is not None:
             earlier["at"] = max(earlier["at"], asked.at)
-            earlier |= _told(asked, earlier["pinged"], earlier["way"], earlier["origin"])
+            earlier |= _cause(asked, earlier["pinged"], earlier["way"], earlier["origin"])
             return
         waits = row.check_requested_at is not None
         holder = row.check_node_id if waits else None
@@ -173,7 +173,7 @@ class CheckRequests:
         self._values[row.id] = {
             "key": row.id,
             "at": max(asked.at, row.check_requested_at or 0),
-            **_told(asked, waits and row.check_pinged, row.check_way, row.check_origin),
+            **_cause(asked, waits and row.check_pinged, row.check_way, row.check_origin),
             "node": {CheckState.CLAIMED: self._node, CheckState.ELSEWHERE: holder}.get(state),
             "due": None if due is None else min(due, asked.at + _SOONEST),
             "source": asked.source if is_first else row.check_source,
@@ -212,7 +212,7 @@ def request_checks(
         requested for a topic without subscriptions too, even an unknown one.
     :param source: who requests it; see ``sources.bucket_of``.
     :param claim: whether this process claims the check, if it is free and not put off.
-    :param told: why the topic may have changed.
+    :param cause: why the topic may have changed.
     :returns: whether the check was requested, and who handles it.  It was not if the topic
         has no subscription and was not pinged, if it has ended, or if it is unknown and as
         many such topics as the store keeps wait to be fetched.
@@ -241,7 +241,7 @@ def request_checks(
     return [state(request) for request in asked]
 
 
-def _told(asked: AskedCheck, pinged: bool, way: str, origin: str) -> dict[str, Any]:
+def _cause(asked: AskedCheck, pinged: bool, way: str, origin: str) -> dict[str, Any]:
     """What is known of why a topic is fetched, by an earlier request and by a new one.
 
     Pings of different origins have none together: see ``PendingFetch.ping``.
@@ -249,15 +249,15 @@ def _told(asked: AskedCheck, pinged: bool, way: str, origin: str) -> dict[str, A
     :param pinged, way, origin: of the earlier request.
     """
     if asked.pinged:
-        origin = asked.told.origin if not pinged or origin == asked.told.origin else ""
-    both = Way(way or Way.FETCH).joined(asked.told.way)
+        origin = asked.cause.origin if not pinged or origin == asked.cause.origin else ""
+    both = Way(way or Way.FETCH).joined(asked.cause.way)
     told_way = "" if both is Way.FETCH else both
     return {"pinged": pinged or asked.pinged, "way": told_way, "origin": origin}
 
 
-def told(row: Any) -> Told:
+def cause(row: Any) -> ChangeSource:
     """Why a topic is fetched, by its row."""
-    return Told(Way(row.check_way or Way.FETCH), row.check_origin)
+    return ChangeSource(Way(row.check_way or Way.FETCH), row.check_origin)
 
 
 def _known(conn: Connection, urls: Collection[str]) -> dict[str, Any]:
@@ -283,8 +283,8 @@ def _make_and_check(
             "check_node_id": node if request.claim else None,
             "check_source": request.source,
             "check_host": host_of(url)[:_LONGEST_HOST],
-            "check_way": request.told.way,
-            "check_origin": request.told.origin,
+            "check_way": request.cause.way,
+            "check_origin": request.cause.origin,
         }
         for url, request in sorted(asked.items())
     ]

@@ -18,13 +18,13 @@ from rsscloud_broker.database.threads import Threads
 from rsscloud_broker.model import Ping, TopicStatus
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import (
-    UNTOLD,
+    UNKNOWN_SOURCE,
     Bounds,
+    ChangeSource,
     CheckState,
     ClaimedChecks,
     PingRecord,
     Swept,
-    Told,
     WantedChecks,
 )
 from rsscloud_broker.storage import (
@@ -115,9 +115,9 @@ class ComposedMethods:
         pinged: bool = False,
         source: str = "",
         claim: bool = False,
-        told: Told = UNTOLD,
+        cause: ChangeSource = UNKNOWN_SOURCE,
     ) -> Deferred[CheckState]:
-        asked = checks.AskedCheck(url, to_micros(at), pinged, source, claim, told)
+        asked = checks.AskedCheck(url, to_micros(at), pinged, source, claim, cause)
         return self._database.write(Batched(self._request_checks, asked))
 
     def _request_checks(

@@ -27,7 +27,7 @@ from rsscloud_broker.database.many_values import OfMany, insert_at_once
 from rsscloud_broker.database.row_batch import RowBatch
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import CheckState, PingRecord, Told
+from rsscloud_broker.model.work import ChangeSource, CheckState, PingRecord
 from rsscloud_broker.storage import ping_counters
 from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, CheckRequests
 from rsscloud_broker.storage.schema import PING_HOUR, ping, topic
@@ -248,7 +248,7 @@ def _request_checks(
         for url in _topics_of(record):
             earlier = asked.get(url)
             if earlier is None:
-                asked[url] = AskedCheck(url, received_at, False, source, claim, Told(way))
+                asked[url] = AskedCheck(url, received_at, False, source, claim, ChangeSource(way))
             elif received_at > earlier.at:
                 asked[url] = earlier._replace(at=received_at)
     found = conn.execute(_WATCHED.on(conn), {"urls": list(asked)}).all()

@@ -25,7 +25,7 @@ from rsscloud_broker.database.operations import Operation
 from rsscloud_broker.model import FetchResult, Need, Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds, Check, FetchRecord
-from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, told
+from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, cause
 from rsscloud_broker.storage.contents import (
     insert_content,
     is_kept,
@@ -127,7 +127,7 @@ class _Found:
         row = self.row
         if not self.is_asked_again:
             return None
-        return Check(row.url, row.check_pinged, row.check_source, told=told(row))
+        return Check(row.url, row.check_pinged, row.check_source, cause=cause(row))
 
     @property
     def shown(self) -> bool:

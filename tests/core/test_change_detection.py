@@ -11,7 +11,7 @@ from rsscloud_broker.errors import TopicUnreadable, Unavailable
 from rsscloud_broker.events import Event, PingReceived, TopicChanged
 from rsscloud_broker.model import FetchResult, Ping
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import Told
+from rsscloud_broker.model.work import ChangeSource
 from rsscloud_broker.policy.limiter import LEAST_PAUSE, SLOTS
 from rsscloud_broker.util.retry import UNAVAILABLE_PAUSE
 from tests.core.house import FEED, NOW, CoreTestCase
@@ -262,9 +262,9 @@ class AskTests(CoreTestCase):
         self.assertEqual(self.due(), [])
 
     def test_origin_of_a_ping_outlives_a_restart(self) -> None:
-        told = Told(Way.WEBSUB, "http://other.example")
+        cause = ChangeSource(Way.WEBSUB, "http://other.example")
         now = self.clock.wall_seconds()
-        self.successResultOf(self.store.request_check(FEED, now, True, told=told))
+        self.successResultOf(self.store.request_check(FEED, now, True, cause=cause))
         self.change()
         self.start()
         self.assertEqual([ping.origin for ping in self.listed()], ["http://other.example"])

@@ -11,7 +11,7 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.ways import Way
-from rsscloud_broker.model.work import Check, CheckState, ClaimedChecks, Told, WantedChecks
+from rsscloud_broker.model.work import ChangeSource, Check, CheckState, ClaimedChecks, WantedChecks
 from rsscloud_broker.storage import Store
 from tests.store_contract.basics import FEED, a_fetch, a_ping, a_subscription, at_once
 
@@ -100,16 +100,16 @@ class ChecksContract(TestCase):
             self.assertEqual(await self.claim(9), [])
 
     async def test_why_is_kept_until_the_topic_is_fetched(self) -> None:
-        told = Told(Way.WEBSUB, "http://one.example")
-        await self.store.request_check(FEED, 1000.0, True, ONE, told=told)
+        cause = ChangeSource(Way.WEBSUB, "http://one.example")
+        await self.store.request_check(FEED, 1000.0, True, ONE, cause=cause)
         await self.store.request_check(FEED, 1001.0, False, ONE)
-        self.assertEqual(await self.claim(1), [Check(FEED, True, ONE, told=told)])
+        self.assertEqual(await self.claim(1), [Check(FEED, True, ONE, cause=cause)])
         await self.store.request_check(
-            FEED, 1002.0, True, ONE, told=Told(Way.LIST, "http://other.example")
+            FEED, 1002.0, True, ONE, cause=ChangeSource(Way.LIST, "http://other.example")
         )
         record = await self.store.record_fetch(a_fetch(at=1001.5), None)
-        both = Told(Way.WEBSUB)  # of which neither origin is that of all
-        self.assertEqual(record.asked_again, Check(FEED, True, ONE, told=both))
+        both = ChangeSource(Way.WEBSUB)  # of which neither origin is that of all
+        self.assertEqual(record.asked_again, Check(FEED, True, ONE, cause=both))
         await self.store.record_fetch(a_fetch(at=1003.0), None)
         await self.store.request_check(FEED, 1004.0, True, ONE)
         self.assertEqual(await self.claim(1), [Check(FEED, True, ONE)])
@@ -118,10 +118,10 @@ class ChecksContract(TestCase):
         await self.store.put_subscription(a_subscription())
         ping = evolve(a_ping(), rss_url=FEED)
         await self.store.add_ping(ping, 0, ONE)
-        self.assertEqual([each.told.way for each in await self.claim(9)], [Way.WEBLOG_UPDATES])
+        self.assertEqual([each.cause.way for each in await self.claim(9)], [Way.WEBLOG_UPDATES])
         await self.store.release_checks(())
         await self.store.add_pings([(ping, 0)])
-        self.assertEqual([each.told.way for each in await self.claim(9)], [Way.LIST])
+        self.assertEqual([each.cause.way for each in await self.claim(9)], [Way.LIST])
 
     async def test_unknown_topics_are_claimed_too(self) -> None:
         states = [
