@@ -43,50 +43,52 @@ from tests.postgresql import TIMEOUT, borrowed_database, empty_database
 from tests.storage import app_migrating, migrating, next_version
 from tests.storage.databases import threaded_account_store, threaded_store
 from tests.store_contract import (
-    make_account_store_tests,
-    make_administration_tests,
-    make_bounds_tests,
-    make_check_tests,
-    make_kept_tests,
-    make_shared_work_tests,
-    make_store_tests,
-    make_suspect_tests,
+    accounts,
+    administration,
+    bounds,
+    checks,
+    deliveries,
+    kept,
+    shared,
+    suspects,
 )
 
 
-def postgresql_store(case: TestCase, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
-    """Start a store on a database of its own.  It stops when the test ends."""
-    url = case.enterContext(borrowed_database())  # it is given back after the store has stopped
-    return threaded_store(case, url, bounds)
+class OnPostgreSQL(TestCase):
+    """Has the tests of a contract use stores on PostgreSQL, each with a database of its own."""
+
+    def make_database(self) -> str:
+        return self.enterContext(borrowed_database())  # given back after the store has stopped
+
+    def make_store(self, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
+        return threaded_store(self, self.make_database(), bounds)
 
 
-class PostgreSQLStoreTests(make_store_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+class PostgreSQLStoreTests(OnPostgreSQL, deliveries.DeliveriesContract):
     """The store on PostgreSQL passes the contract."""
 
 
-class PostgreSQLSuspectTests(
-    make_suspect_tests(lambda case: case.enterContext(borrowed_database()))  # type: ignore[misc] # made at run time
-):
+class PostgreSQLSuspectTests(OnPostgreSQL, suspects.SuspectsContract):
     """The store knows what may have ended a process."""
 
 
-class PostgreSQLAdministrationTests(make_administration_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+class PostgreSQLAdministrationTests(OnPostgreSQL, administration.AdministrationContract):
     """The store does what administrators ask."""
 
 
-class PostgreSQLBoundsTests(make_bounds_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+class PostgreSQLBoundsTests(OnPostgreSQL, bounds.BoundsContract):
     """The store on PostgreSQL keeps its limits."""
 
 
-class PostgreSQLCheckTests(make_check_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+class PostgreSQLCheckTests(OnPostgreSQL, checks.ChecksContract):
     """The store on PostgreSQL has checks claimed fairly."""
 
 
-class PostgreSQLKeptTests(make_kept_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+class PostgreSQLKeptTests(OnPostgreSQL, kept.KeptContract):
     """The store on PostgreSQL keeps changes for the feeds."""
 
 
-class PostgreSQLSharedWorkTests(make_shared_work_tests(postgresql_store)):  # type: ignore[misc] # made at run time
+class PostgreSQLSharedWorkTests(OnPostgreSQL, shared.SharedWorkContract):
     """The store on PostgreSQL has one node do a job for all."""
 
 
@@ -228,7 +230,7 @@ class SeveralNodesTests(TestCase):
 
     async def test_transaction_that_gives_way_to_another_is_run_again(self) -> None:
         for code in ("40P01", "40001", "23505", "23P01"):
-            store: Any = postgresql_store(self)
+            store: Any = threaded_store(self, self.enterContext(borrowed_database()))
             raised: list[str] = []
 
             def give_way(conn: Connection, code: str = code, raised: list[str] = raised) -> str:
@@ -241,7 +243,7 @@ class SeveralNodesTests(TestCase):
             self.assertEqual(len(raised), TRIES)
 
     async def test_transaction_that_gives_way_every_time_fails(self) -> None:
-        store: Any = postgresql_store(self)
+        store: Any = threaded_store(self, self.enterContext(borrowed_database()))
         raised: list[bool] = []
 
         def give_way(conn: Connection) -> None:
@@ -260,13 +262,11 @@ def raise_error(conn: Connection, code: str) -> None:
     conn.exec_driver_sql(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{code}'; END $$")
 
 
-def postgresql_account_store(case: TestCase) -> AccountStore:
-    """Start a store of accounts on a database of its own.  It stops when the test ends."""
-    return threaded_account_store(case, case.enterContext(borrowed_database()))
-
-
-class PostgreSQLAccountStoreTests(make_account_store_tests(postgresql_account_store)):  # type: ignore[misc] # made at run time
+class PostgreSQLAccountStoreTests(accounts.AccountsContract):
     """The store of accounts on PostgreSQL passes the contract."""
+
+    def make_store(self) -> AccountStore:
+        return threaded_account_store(self, self.enterContext(borrowed_database()))
 
 
 #: Selects the indexes, constraints and columns of a database, in no order.
@@ -294,7 +294,7 @@ def _settings(conn: Connection) -> list[str]:
 
 class PostgreSQLSettingsTests(TestCase):
     async def test_transactions_of_the_broker_do_not_stay_idle(self) -> None:
-        store: Any = postgresql_store(self)
+        store: Any = threaded_store(self, self.enterContext(borrowed_database()))
         self.assertEqual(await store._database.write(_settings), ["12s", "8s", "14250ms"])
         self.assertEqual(await store._database.read(_settings), ["12s", "8s", "14250ms"])
 
@@ -340,7 +340,7 @@ class PostgreSQLSettingsTests(TestCase):
         self.assertNotIn("7", logged)
 
     async def test_a_full_disk(self) -> None:
-        store: Any = postgresql_store(self)
+        store: Any = threaded_store(self, self.enterContext(borrowed_database()))
         full = text("DO $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END $$")
         with self.assertRaises(DiskFull) as caught:
             await store._database.write(lambda conn: conn.execute(full))

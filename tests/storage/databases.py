@@ -23,6 +23,7 @@ from rsscloud_broker.model.work import Bounds
 from rsscloud_broker.storage import AccountStore, Store, migrate
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.schema import metadata
+from rsscloud_broker.testing import memory_store
 from tests.postgresql import borrowed_database
 
 T = TypeVar("T")
@@ -52,6 +53,20 @@ def threaded_store(
     store.startService()
     case.addCleanup(store.stopService)
     return store
+
+
+class InMemory(TestCase):
+    """Has the tests of a contract use stores in memory, without threads."""
+
+    def make_store(self, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
+        return memory_store(bounds)
+
+
+class Threaded(TestCase):
+    """Has the tests of a contract use stores on files, with threads."""
+
+    def make_store(self, bounds: Bounds = DEFAULT_BOUNDS) -> Store:
+        return threaded_store(self, bounds=bounds)
 
 
 def threaded_account_store(case: TestCase, url: str | None = None) -> AccountStore:

@@ -19,69 +19,56 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model import Content, FetchResult, Ping
 from rsscloud_broker.storage import Store, open_database, sweep_database
 from rsscloud_broker.testing import memory_store
-from tests.storage.databases import file_database, threaded_store
-from tests.store_contract import (
-    make_administration_tests,
-    make_bounds_tests,
-    make_check_tests,
-    make_kept_tests,
-    make_shared_work_tests,
-    make_store_tests,
-    make_suspect_tests,
-)
+from tests.storage.databases import InMemory, Threaded, file_database, threaded_store
+from tests.store_contract import administration, bounds, checks, deliveries, kept, shared, suspects
 
 PING = Ping(name="A site", url="http://site.example/", received_at=1000.0)
 
 
-class MemoryStoreTests(make_store_tests(lambda _case: memory_store())):  # type: ignore[misc] # made at run time
+class MemoryStoreTests(InMemory, deliveries.DeliveriesContract):
     """The store without threads, which other tests use, passes the contract."""
 
 
-class ThreadedStoreTests(make_store_tests(threaded_store)):  # type: ignore[misc] # made at run time
+class ThreadedStoreTests(Threaded, deliveries.DeliveriesContract):
     """The store with threads, which the broker uses, passes the contract."""
 
 
-class MemoryBoundsTests(make_bounds_tests(lambda _case, bounds: memory_store(bounds))):  # type: ignore[misc] # made at run time
+class MemoryBoundsTests(InMemory, bounds.BoundsContract):
     """The store without threads keeps its limits."""
 
 
-class ThreadedBoundsTests(
-    make_bounds_tests(lambda case, bounds: threaded_store(case, bounds=bounds))  # type: ignore[misc] # made at run time
-):
+class ThreadedBoundsTests(Threaded, bounds.BoundsContract):
     """The store with threads keeps its limits."""
 
 
-class MemoryCheckTests(make_check_tests(lambda _case: memory_store())):  # type: ignore[misc] # made at run time
+class MemoryCheckTests(InMemory, checks.ChecksContract):
     """The store without threads has checks claimed fairly."""
 
 
-class MemoryKeptTests(make_kept_tests(lambda _case, bounds: memory_store(bounds))):  # type: ignore[misc] # made at run time
+class MemoryKeptTests(InMemory, kept.KeptContract):
     """The store without threads keeps changes for the feeds."""
 
 
-class ThreadedKeptTests(
-    make_kept_tests(lambda case, bounds: threaded_store(case, bounds=bounds))  # type: ignore[misc] # made at run time
-):
+class ThreadedKeptTests(Threaded, kept.KeptContract):
     """The store with threads keeps changes for the feeds."""
 
 
-class SharedWorkTests(make_shared_work_tests(lambda _case: memory_store())):  # type: ignore[misc] # made at run time
+class SharedWorkTests(InMemory, shared.SharedWorkContract):
     """The store has one node do a job for all."""
 
 
-class SuspectTests(make_suspect_tests(file_database)):  # type: ignore[misc] # made at run time
+class SuspectTests(suspects.SuspectsContract):
     """The store knows what may have ended a process."""
 
+    def make_database(self) -> str:
+        return file_database(self)
 
-class MemoryAdministrationTests(
-    make_administration_tests(lambda _case, bounds: memory_store(bounds))  # type: ignore[misc] # made at run time
-):
+
+class MemoryAdministrationTests(InMemory, administration.AdministrationContract):
     """The store without threads does what administrators ask."""
 
 
-class ThreadedAdministrationTests(
-    make_administration_tests(lambda case, bounds: threaded_store(case, bounds=bounds))  # type: ignore[misc] # made at run time
-):
+class ThreadedAdministrationTests(Threaded, administration.AdministrationContract):
     """The store with threads does what administrators ask."""
 
 

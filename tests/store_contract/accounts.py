@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.database.columns import MICROSECONDS
@@ -351,16 +349,3 @@ class AccountsContract(TestCase):
         for left in (3, 1, 0):
             await self.store.sweep_accounts(9000.0, 0.0, 2)
             self.assertEqual(len(await self.store.sessions(dave.id)), left)
-
-
-def make_account_store_tests(fixture: Callable[[TestCase], AccountStore]) -> type[TestCase]:
-    """Make a TestCase that every store of accounts must pass.
-
-    :param fixture: as for ``make_store_tests``.
-    """
-
-    class AccountStoreTests(AccountsContract):
-        def make_store(self) -> AccountStore:
-            return fixture(self)
-
-    return AccountStoreTests

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from attrs import evolve
@@ -434,16 +433,3 @@ class AdministrationContract(TestCase):
         self.patch(changes, "KEPT", 2)
         made = [await self.store.record_change(A_CHANGE) for _ in range(3)]
         self.assertEqual(await self.store.changes(None, 10), made[:0:-1])
-
-
-def make_administration_tests(fixture: Callable[[TestCase, Bounds], Any]) -> type[TestCase]:
-    """A TestCase with the tests of administration.
-
-    :param fixture: as for ``make_bounds_tests``.
-    """
-
-    class AdministrationTests(AdministrationContract):
-        def make_store(self, bounds: Bounds) -> Any:
-            return fixture(self, bounds)
-
-    return AdministrationTests

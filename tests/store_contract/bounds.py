@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from attrs import evolve
 from twisted.trial.unittest import TestCase
 
@@ -292,16 +290,3 @@ class BoundsContract(TestCase):
         await self.bring(feed(1), 900)
         (walk,) = await self.store.fanouts(10)
         self.assertFalse(walk.lacks_content)
-
-
-def make_bounds_tests(fixture: Callable[[TestCase, Bounds], Store]) -> type[TestCase]:
-    """Make a TestCase that every store must pass.
-
-    :param fixture: as for ``make_store_tests``; it is also given the limits of the store.
-    """
-
-    class BoundsTests(BoundsContract):
-        def make_store(self, bounds: Bounds) -> Store:
-            return fixture(self, bounds)
-
-    return BoundsTests

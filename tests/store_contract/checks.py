@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from attrs import evolve
@@ -164,16 +163,3 @@ class ChecksContract(TestCase):
         for at, again in ((1000.5, Check(FEED, True, ONE)), (1001.0, None)):
             record = await self.store.record_fetch(a_fetch(at=at), None)
             self.assertEqual(record.asked_again, again)
-
-
-def make_check_tests(fixture: Callable[[TestCase], Store]) -> type[TestCase]:
-    """Make a TestCase that every store must pass.
-
-    :param fixture: as for ``make_store_tests``.
-    """
-
-    class CheckTests(ChecksContract):
-        def make_store(self) -> Store:
-            return fixture(self)
-
-    return CheckTests

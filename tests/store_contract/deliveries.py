@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from attrs import evolve
-from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.model import Callback, Subscription
 from rsscloud_broker.model.work import Delivery, HostState, PollPlan
-from rsscloud_broker.storage import Store
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
     FEED,
@@ -369,17 +365,3 @@ class DeliveriesContract(
         await self.store.record_deliveries([waits(stored, 3000.0)])
         await self.store.set_back(1000.0, 4000.0)
         self.assertEqual(await self.store.next_due(), 3000.0)
-
-
-def make_store_tests(fixture: Callable[[TestCase], Store]) -> type[TestCase]:
-    """Make a TestCase that every store must pass.
-
-    :param fixture: makes an empty store that is ready for use, given the running test, and adds
-        the cleanups that the store needs.
-    """
-
-    class StoreTests(DeliveriesContract):
-        def make_store(self) -> Store:
-            return fixture(self)
-
-    return StoreTests

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from attrs import evolve
 from twisted.trial.unittest import TestCase
 
@@ -109,16 +107,3 @@ class KeptContract(TestCase):
         store = self.make_store(Bounds())
         await store.record_fetch(a_fetch(), None)
         self.assertEqual(await store.kept_changes(0, 10), [])
-
-
-def make_kept_tests(make_store: Callable[[TestCase, Bounds], Store]) -> type[TestCase]:
-    """The contract as a TestCase.
-
-    :param make_store: makes a store with given bounds for a test.
-    """
-
-    class KeptTests(KeptContract):
-        def make_store(self, bounds: Bounds) -> Store:
-            return make_store(self, bounds)
-
-    return KeptTests

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.model.shared import SharedDocument
@@ -132,16 +130,3 @@ class SharedWorkContract(TestCase):
         await self.store.claim_job("a", 1000.0, MINUTE)
         key = await self.store.begin_document(CHANGES, 1000.0)
         self.assertTrue(await self.store.finish_document(key, 1, 1, "a"))
-
-
-def make_shared_work_tests(make_store: Callable[[TestCase], Store]) -> type[TestCase]:
-    """The contract as a TestCase.
-
-    :param make_store: makes a store for a test.
-    """
-
-    class Tests(SharedWorkContract):
-        def make_store(self) -> Store:
-            return make_store(self)
-
-    return Tests

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import Connection, insert, select, update
 from twisted.application.service import Service
@@ -199,16 +199,3 @@ class SuspectsContract(TestCase):
         taken = [*await self.store.intents(), *await self.store.claim_intents(10)]
         self.assertEqual([one.id for one in taken], [stored.id])
         self.assertIn(Work(WorkKind.INTENT, stored.id), self.store.suspects)
-
-
-def make_suspect_tests(make_database: Callable[[TestCase], str]) -> type[TestCase]:
-    """The contract as a TestCase.
-
-    :param make_database: makes an empty database for a test; its URL.
-    """
-
-    class Tests(SuspectsContract):
-        def make_database(self) -> str:
-            return make_database(self)
-
-    return Tests
