@@ -151,7 +151,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A lease has ended before it begins.",
     ),
     Mutation(
-        "storage/settled.py",
+        "database/settled.py",
         "for low in announced",
         "for low in ()",
         "database.test_postgresql",
@@ -1313,7 +1313,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "web/streams.py",
-        "        if not self._taken[key]:\n            del self._taken[key]\n",
+        "            if not self._taken[key]:\n                del self._taken[key]\n",
         "",
         "web.test_streams",
         "Each address that ever read a stream costs memory until the broker stops.",
@@ -1356,8 +1356,8 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "web/streams.py",
-        "piece, rest = data[:PIECE], data[PIECE:]",
-        "piece, rest = data, data[:0]",
+        "self.request.write(data[start : start + PIECE])",
+        'self.request.write(data if start == 0 else b"")',
         "web.test_streams",
         "A large event is copied for each browser that does not read.",
     ),

@@ -22,11 +22,11 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database.columns import Key, required, to_micros, to_seconds
+from rsscloud_broker.database.settled import announce, settled
 from rsscloud_broker.model import Content, FetchResult
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import History, KeptChange
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.storage.settled import announce, settled
 
 #: Changes of topics that are not in the feeds yet.
 kept_change = Table(

@@ -39,9 +39,9 @@ from sqlalchemy import (
 from rsscloud_broker.database.columns import Key, required, to_micros, to_seconds
 from rsscloud_broker.database.many_values import insert_at_once
 from rsscloud_broker.database.row_batch import RowBatch
+from rsscloud_broker.database.settled import announce, settled
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.storage.schema import metadata
-from rsscloud_broker.storage.settled import announce, settled
 
 #: The event log.
 log_entry = Table(

@@ -25,13 +25,13 @@ from rsscloud_broker.database import postgresql, sqlite
 from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds
 from rsscloud_broker.database.many_values import OfMany, insert_at_once
 from rsscloud_broker.database.row_batch import RowBatch
+from rsscloud_broker.database.settled import announce, settled
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import ChangeSource, CheckState, PingRecord
 from rsscloud_broker.storage import ping_counters
 from rsscloud_broker.storage.checks import CHECK_COLUMNS, AskedCheck, CheckRequests
 from rsscloud_broker.storage.schema import PING_HOUR, ping, topic
-from rsscloud_broker.storage.settled import announce, settled
 from rsscloud_broker.storage.topic_urls import HAS_SUBSCRIPTIONS, TOPIC_ID, named
 from rsscloud_broker.util.urls import normal_form
 

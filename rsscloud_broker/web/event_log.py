@@ -19,13 +19,13 @@ from typing import Final
 from urllib.parse import urlencode
 
 from attrs import frozen
-from twisted.web.resource import IResource, Resource
-from twisted.web.server import NOT_DONE_YET, Request
+from twisted.web.resource import IResource
+from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 from twisted.web.util import Redirect
 from zope.interface import implementer
 
-from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.answering import Answer, Answers, plain
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
@@ -36,10 +36,17 @@ from rsscloud_broker.interfaces import (
 )
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.util.urls import normal_form
+from rsscloud_broker.web.broadcast import (
+    ADDRESS_SHARE,
+    EVENT_ID,
+    Broadcast,
+    address_of,
+    last_event_id,
+)
 from rsscloud_broker.web.callers import viewer_of
-from rsscloud_broker.web.event_stream import LogWatchers
+from rsscloud_broker.web.event_stream import LogSource
 from rsscloud_broker.web.log_lines import line_of
-from rsscloud_broker.web.streams import EVENT_ID, Places, address_of, last_event_id, set_headers
+from rsscloud_broker.web.streams import Places
 from rsscloud_broker.wire.text import clean, decode
 
 #: How many entries are on a page.
@@ -72,16 +79,17 @@ class EventLogDoor(RoutesOnly):
         def disclosed(entry: LogEntry) -> LogEntry:
             return parts.disclosure.entry(entry)
 
-        watchers = LogWatchers(
-            event_log,
+        source = LogSource(event_log, disclosed, lambda entry: line_of(entry).as_json())
+        broadcast = Broadcast(
+            source,
             parts.clock,
-            disclosed,
-            lambda entry: line_of(entry).as_json(),
             Places(parts.max_connections, parts.max_connections_per_address),
+            "the event log",
+            "As many people watch the log as may. Please reload it later.",
         )
         self._resources = {
             "/log": Answers(LogPage(event_log, parts).answer),
-            "/log/events": LogEvents(watchers),
+            "/log/events": Answers(LogEvents(broadcast).answer),
             "/viewLog": Redirect(b"/log"),
         }
 
@@ -215,36 +223,21 @@ def select(name: str, words: Sequence[str], chosen: str, everything: str) -> Tag
     return tags.select(options, name=name)
 
 
-class LogEvents(Resource):
+class LogEvents:
     """The event stream ``/log/events``."""
 
-    isLeaf = True
+    def __init__(self, broadcast: Broadcast[int, LogFilter]) -> None:
+        self._broadcast = broadcast
 
-    def __init__(self, watchers: LogWatchers) -> None:
-        super().__init__()
-        self._watchers = watchers
-
-    def render_HEAD(self, request: Request) -> bytes:
-        set_headers(request)
-        return b""
-
-    def render_GET(self, request: Request) -> bytes | int:
+    async def answer(self, request: Request) -> Answer | None:
+        """Begin a stream, or say why there is none."""
         asked = LogQuery.of(request, "after")
         if asked.fault:
-            return _plain(request, 400, asked.fault)
-        address = address_of(request)
-        if not self._watchers.has_room(address):
-            request.setHeader("retry-after", "60")
-            return _plain(
-                request, 503, "As many people watch the log as may. Please reload it later."
-            )
-        set_headers(request)
+            return plain(400, asked.fault)
         after = last_event_id(request)
-        self._watchers.add(request, asked.wanted, asked.number if after is None else after, address)
-        return NOT_DONE_YET
-
-
-def _plain(request: Request, status: int, text: str) -> bytes:
-    request.setResponseCode(status)
-    request.setHeader("content-type", "text/plain; charset=utf-8")
-    return f"{text}\n".encode()
+        return self._broadcast.answer(
+            request,
+            asked.wanted,
+            asked.number if after is None else after,
+            {address_of(request): ADDRESS_SHARE},
+        )

@@ -1,10 +1,8 @@
-"""Streams the event log to browsers as server-sent events, while they watch.
+"""The entries of the event log for those who watch it.
 
-However many people watch, the log is read once every half second, and not at all while nobody
-watches.  ``LogWatchers`` keeps the last entries in memory, so that a browser whose connection broke
-gets what it missed without a read of its own.  Watchers with the same filter share their text.
-
-``streams`` says what happens to a browser that reads slowly.  The stream has these events::
+However many watch, the log is read once every half second, and not at all while nobody watches.
+The last entries are kept in memory, so that a browser whose connection broke gets what it missed
+without a read of its own.  The stream has these events::
 
     id: 1234
     data: {"id": 1234, "at": "2026-11-22T10:30:00Z", "before": "A ping for ", ...}
@@ -21,40 +19,25 @@ gets what it missed without a read of its own.  Watchers with the same filter sh
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from itertools import islice
-from typing import Final
+from collections.abc import Callable, Mapping
+from itertools import product, takewhile
+from typing import Final, TypeAlias
 
-from attrs import define, field
-from twisted.internet.defer import CancelledError, Deferred
-from twisted.internet.task import deferLater
-from twisted.logger import Logger
-from twisted.web.server import Request
+from attrs import define
 
-from rsscloud_broker.errors import StoreStopped, Unavailable
-from rsscloud_broker.interfaces import IClock, IEventLog
+from rsscloud_broker.interfaces import IEventLog
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
-from rsscloud_broker.web.streams import HEARTBEAT, Places, Stream, in_turns
+from rsscloud_broker.util.caches import BoundedDict
+from rsscloud_broker.web.broadcast import EventPage, id_heartbeat
 
-#: How many entries are read at a time, and how many are kept in memory.
-READ, KEPT = 5000, 2000
+#: How many entries are read at a time, and kept in memory.
+KEPT: Final = 2000
 
 #: How many lines a watcher gets at a time; the others are counted.  Nobody reads more.
 LINES: Final = 25
 
 _EVERYTHING: Final = LogFilter()
 _GAP: Final = b"event: gap\ndata: 0\n\n"
-
-
-@define(eq=False)
-class LogWatcher(Stream):
-    """One browser that watches the log.
-
-    :ivar wanted: which entries it wants.
-    """
-
-    wanted: LogFilter = field(kw_only=True)
 
 
 @define(eq=False)
@@ -71,209 +54,66 @@ class _Shown:
         return self._bytes
 
 
-class LogWatchers:
-    """All who watch the log.
+#: Entries by the filters that they pass: topic, host, kind and outcome.
+_Index: TypeAlias = Mapping[tuple[str, ...], list[_Shown]]
+
+
+class LogSource:
+    """The source of those who watch the log.  Positions are ids of entries.
 
     :param disclosed: returns an entry with only what watchers may see.
     :param show: the data of such an entry, on one line.
-    :param places: counts those who watch, by address.
     """
 
-    log = Logger()
+    heartbeat = staticmethod(id_heartbeat)
 
     def __init__(
         self,
         event_log: IEventLog,
-        clock: IClock,
         disclosed: Callable[[LogEntry], LogEntry],
         show: Callable[[LogEntry], bytes],
-        places: Places,
     ) -> None:
         self._event_log = event_log
-        self._clock = clock
         self._disclosed = disclosed
         self._show = show
-        self._places = places
-        self._joining: dict[
-            LogWatcher, int | None
-        ] = {}  # each with the last entry that it has seen
-        self._watchers: dict[LogWatcher, None] = {}
         self._kept: deque[_Shown] = deque(maxlen=KEPT)
-        # The id of the last entry that was read; None until the first read.
-        self._position: int | None = None
-        self._running = False
-        self._has_read = False  # whether there was a read since it runs
-        self._pause: Deferred[None] | None = None
-        self._failing = False
-        self._beat_at = 0.0
+        self._indexes: BoundedDict[tuple[int, int], _Index] = BoundedDict(32)
 
-    def __len__(self) -> int:
-        return len(self._watchers) + len(self._joining)
-
-    def has_room(self, address: str) -> bool:
-        """Whether one more may watch from an address; see ``streams.address_of``."""
-        return self._places.has_room(address)
-
-    def add(self, request: Request, wanted: LogFilter, after: int | None, address: str) -> None:
-        """Stream entries to a browser until it goes away.
-
-        :param after: the id of the last entry that it has seen; None to begin with the next one.
-        """
-        self._places.take(address)
-        watcher = LogWatcher(request, wanted=wanted)
-
-        def gone() -> None:
-            self._joining.pop(watcher, None)
-            self._watchers.pop(watcher, None)
-            self._places.leave(address)
-            if not self and self._pause is not None:
-                self._pause.cancel()
-
-        watcher.begin(b"the event log", gone)
-        if self._has_read:
-            self._watchers[watcher] = None
-            watcher.send(self._missed(wanted, after))
-            return
-        self._joining[watcher] = after
-        if not self._running:
-            self._running = True
-            Deferred.fromCoroutine(self._run())
-
-    # --- reading
-
-    async def _run(self) -> None:
-        """Read the log, and send what is new, for as long as anybody watches."""
-        self._position = None
-        self._beat_at = self._clock.seconds() + HEARTBEAT
-        while self:
-            try:
-                await self._send_news()
-                self._failing = False
-            except Unavailable as error:
-                if not self._failing and not isinstance(error, StoreStopped):
-                    self._failing = True
-                    self.log.error("The event log cannot be read: {error}", error=error)
-            except Exception:  # log a bug, and try again
-                self.log.failure("Sending the event log to those who watch it failed.")
-            await self._rest()
-        self._running = self._has_read = False
-
-    async def _rest(self) -> None:
-        """Wait for half a second, or until nobody watches any more."""
-        if not self:
-            return
-        self._pause = deferLater(self._clock, 0.5)
-        with suppress(CancelledError):
-            await self._pause
-        self._pause = None
-
-    async def _send_news(self) -> None:
-        if self._position is None:
+    async def newest(self, before: int | None) -> int:
+        """See ``EventSource``."""
+        if before is None:
             newest = await self._event_log.entries(_EVERYTHING, None, 1)
-            self._go_to(max((newest[0].id if newest else 0) - KEPT, 0))
-        news = await self._read()
-        for_whom = list(self._watchers)
-        self._has_read = True
-        await self._admit()
-        data = self._chosen(news, for_whom)
-        if self._clock.seconds() >= self._beat_at:
-            self._beat_at = self._clock.seconds() + HEARTBEAT
-            for watcher in for_whom:
-                data.setdefault(watcher.wanted, self._heartbeat())
-        if data:
-            await self._send(data, for_whom)
+            before = max((newest[0].id if newest else 0) - KEPT, 0)
+            self._kept.clear()
+        entries = await self._event_log.entries_after(_EVERYTHING, before, KEPT)
+        self._kept.extend(_Shown(self._disclosed(entry)) for entry in entries)
+        return entries[-1].id if entries else before
 
-    def _heartbeat(self) -> bytes:
-        """What is sent to those for whom there is nothing new, so that no proxy cuts them off.
-
-        It has the id of the last entry: otherwise a browser that connects again would ask for
-        all entries since the last one that passed its filter, which may be very old.
-        """
-        return b"id: %d\n\n" % self._position if self._position else b":\n\n"
-
-    def _go_to(self, position: int) -> None:
-        """Go on after another entry.  What is kept ends before it."""
-        self._position = position
-        self._kept.clear()
-
-    async def _read(self) -> list[_Shown]:
-        """Read and keep what is new."""
-        assert self._position is not None  # it was set before
-        entries = await self._event_log.entries_after(_EVERYTHING, self._position, READ)
-        if entries:
-            self._position = entries[-1].id
-        news = [_Shown(self._disclosed(entry)) for entry in entries]
-        self._kept.extend(news)
-        return news
-
-    # --- sending
-
-    async def _admit(self) -> None:
-        """Send those who came before the first read what they missed, a few in each turn of the
-        reactor; from then on they get what is new.
-        """
-        missed: dict[tuple[LogFilter, int | None], bytes] = {}
-        while self._joining:
-            # Ten at a time: for each of them all that is kept is searched.
-            for watcher, after in list(islice(self._joining.items(), 10)):
-                if watcher not in self._joining:
-                    continue  # it has gone away meanwhile
-                del self._joining[watcher]
-                self._watchers[watcher] = None
-                key = watcher.wanted, after
-                if key not in missed:
-                    missed[key] = self._missed(*key)
-                watcher.send(missed[key])
-            if self._joining:
-                await deferLater(self._clock, 0)
-
-    def _missed(self, wanted: LogFilter, after: int | None) -> bytes:
-        """The bytes of the entries after one that pass a filter.
-
-        :param after: None if nothing was missed.
-        """
-        if after is None:
-            return b""
-        missed = [one for one in self._kept if one.entry.id > after]
+    async def page(self, wanted: LogFilter, after: int, until: int) -> EventPage[int]:
+        """See ``EventSource``."""
         # The oldest that is kept may be the one that comes next, or others were before it.
-        is_gap = len(missed) == len(self._kept) > 0 and self._kept[0].entry.id > after + 1
-        chosen = [one for one in missed if wanted.passes(one.entry)]
-        return (_GAP if is_gap else b"") + self._joined(chosen)
-
-    def _chosen(
-        self, news: Sequence[_Shown], watchers: Iterable[LogWatcher]
-    ) -> dict[LogFilter, bytes]:
-        """The bytes of the new entries that pass each of the watchers' filters."""
-        filters = {_key(watcher.wanted): watcher.wanted for watcher in watchers}
-        masks = {tuple(map(bool, key)) for key in filters}
-        chosen: defaultdict[LogFilter, list[_Shown]] = defaultdict(list)
-        for one in news:
-            key = _key(one.entry)
-            # Look each filter up that the entry passes: there may be a thousand different ones.
-            for mask in masks:
-                wanted = filters.get(tuple(map(_if, key, mask)))
-                if wanted is not None:
-                    chosen[wanted].append(one)
-        return {wanted: self._joined(some) for wanted, some in chosen.items()}
-
-    def _joined(self, shown: Sequence[_Shown]) -> bytes:
-        """The bytes of the last of some entries, and how many others there are."""
-        data = b"".join(one.data(self._show) for one in shown[-LINES:])
+        is_gap = bool(self._kept) and self._kept[0].entry.id > after + 1
+        shown = self._index(after, until).get(_fields(wanted), [])
+        data = b"".join(each.data(self._show) for each in shown[-LINES:])
         skipped = len(shown) - LINES
-        return b"event: skipped\ndata: %d\n\n%s" % (skipped, data) if skipped > 0 else data
+        if skipped > 0:
+            data = b"event: skipped\ndata: %d\n\n%s" % (skipped, data)
+        return EventPage((_GAP if is_gap else b"") + data, until)
 
-    async def _send(self, data: Mapping[LogFilter, bytes], watchers: Sequence[LogWatcher]) -> None:
-        """Send each watcher the bytes for its filter, a few in each turn of the reactor."""
+    def _index(self, after: int, until: int) -> _Index:
+        """The entries between two ids.  There may be a thousand different filters, so each entry is
+        put under all that it passes, once for all.
+        """
+        known = self._indexes.get((after, until), {})
+        if not known:
+            known = defaultdict(list)
+            recent = takewhile(lambda one: one.entry.id > after, reversed(self._kept))
+            for one in reversed(list(recent)):
+                for key in product(*({"", value} for value in _fields(one.entry))):
+                    known[key].append(one)
+            self._indexes[after, until] = known
+        return known
 
-        def send(watcher: LogWatcher) -> None:
-            watcher.send(data.get(watcher.wanted, b""))
 
-        await in_turns(self._clock, send, watchers)
-
-
-def _key(of: LogEntry | LogFilter) -> tuple[str, ...]:
+def _fields(of: LogEntry | LogFilter) -> tuple[str, ...]:
     return of.topic, of.host, of.kind, of.outcome
-
-
-def _if(value: str, wanted: bool) -> str:  # called by map
-    return value if wanted else ""

@@ -15,6 +15,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.database.engine import as_unavailable, open_engine, wait_for_others
+from rsscloud_broker.database.settled import announce
 from rsscloud_broker.database.writer import TRIES
 from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.model import Ping
@@ -34,7 +35,6 @@ from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.log_entries import add_log_entries
 from rsscloud_broker.storage.pings import AskedPing, add_pings
 from rsscloud_broker.storage.schema import ping
-from rsscloud_broker.storage.settled import announce
 from rsscloud_broker.storage.statistics import put_busy_topics, statistic
 from rsscloud_broker.storage.upgrade import revisions_of
 from rsscloud_broker.wire.units import MINUTE

@@ -26,7 +26,7 @@ from rsscloud_broker.apps.events.names import PREFIX, recent_path, urls_of
 from rsscloud_broker.apps.events.options import EventsOptions, history
 from rsscloud_broker.apps.events.page import EventsPage
 from rsscloud_broker.apps.events.rows import EventFeeds as Described
-from rsscloud_broker.apps.events.stream import StreamResource, Watchers
+from rsscloud_broker.apps.events.stream import EntrySource, EntryStream
 from rsscloud_broker.http.answering import Answers
 from rsscloud_broker.interfaces import (
     FrontDoorParts,
@@ -39,6 +39,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.simplefeed.archive import Archive
 from rsscloud_broker.simplefeed.entries import EntryLink
 from rsscloud_broker.simplefeed.feeds import Feeds
+from rsscloud_broker.web.broadcast import Broadcast
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.wire.links import HUB_PATHS
 
@@ -83,12 +84,18 @@ class EventsDoor(RoutesOnly, Service):
             self._changed,
         )
         places = Places(parts.max_connections, parts.max_connections_per_address)
-        watchers = Watchers(database, parts.clock, places)
+        broadcast = Broadcast(
+            EntrySource(database, parts.clock),
+            parts.clock,
+            places,
+            "the events",
+            "As many watch the events as may. Please come again later.",
+        )
         page = EventsPage(database, parts.clock, parts.pages, parts.callers, url)
         self._page = Answers(page.show)
         self._resources = {
-            f"{PREFIX}/stream": StreamResource(watchers, as_lines=False),
-            f"{PREFIX}/stream.jsonl": StreamResource(watchers, as_lines=True),
+            f"{PREFIX}/stream": Answers(EntryStream(broadcast, as_lines=False).answer),
+            f"{PREFIX}/stream.jsonl": Answers(EntryStream(broadcast, as_lines=True).answer),
         }
         self.topics = [ServedTopics(f"{url}{PREFIX}/", self._documents.read)]
 

@@ -43,9 +43,11 @@ def make_river(options: RiverOptions, parts: AppParts) -> App:
         partial(parts.jobs.hint_at_job, JOB),
     )
     river = River(store, intake, tending, parts.clock, bounds, parts.parse)
+    pages = RiverPageDoor(parts, river)
+    intake.on_new = pages.hint
     return App(
         "river",
-        front_doors=[RiverDoor(river, pushing, parts), RiverPageDoor(parts, river)],
+        front_doors=[RiverDoor(river, pushing, parts), pages],
         sinks=[FetchResults(store), Wake(tending)],
         notifiers=[intake],
         services=[RunOnOneNode(tending, parts.jobs, parts.clock, name=JOB)],

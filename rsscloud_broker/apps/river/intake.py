@@ -11,11 +11,10 @@ from hmac import compare_digest
 from secrets import token_urlsafe
 from typing import Any, Final
 
-from twisted.logger import Logger
 from zope.interface import implementer
 
 from rsscloud_broker.apps.river.items_sql import StoredItems
-from rsscloud_broker.apps.river.model import Arrival, Way
+from rsscloud_broker.apps.river.model import Way
 from rsscloud_broker.apps.river.reading import read_document
 from rsscloud_broker.apps.river.records import (
     FeedRecord,
@@ -40,6 +39,7 @@ class RiverIntake:
 
     :param public_url: the broker's own URL, without a slash at the end.
     :param parse: parses documents of strangers.
+    :ivar on_new: called when new items have been stored.
     :ivar on_silent: called with a feed whose hub or cloud has missed new items.
     """
 
@@ -48,8 +48,6 @@ class RiverIntake:
     drop_after_failures = None
     #: Only the river's own database can fail, and then the attempt is not counted.
     retries = (5.0, 60.0, 600.0)
-
-    log = Logger()
 
     def __init__(
         self,
@@ -68,7 +66,7 @@ class RiverIntake:
         self._prefix = f"{public_url}/river/feeds/"
         self._parse = parse
         self._key = token_urlsafe(24)
-        self._watchers: list[Callable[[Arrival], None]] = []
+        self.on_new: Callable[[], None] = lambda: None
         self.on_silent: Callable[[FeedRecord], Awaitable[None]]
 
     # --- the broker's subscriber ------------------------------------------------
@@ -128,7 +126,7 @@ class RiverIntake:
     async def keep(
         self, feed: FeedRecord, document: ReadDocument, *, whole: bool
     ) -> StoredItems | None:
-        """Store the items of a document, and tell those who watch."""
+        """Store the items of a document, and call ``on_new``."""
         now = self._clock.wall_seconds()
         values = self._learned(feed, document, now) if whole else {}
         way: Way = "pushed" if not whole or await self._was_pinged(feed, now) else "polled"
@@ -136,8 +134,8 @@ class RiverIntake:
             feed.id, document, way, whole, now, self._bounds, values
         )
         if stored is not None:
-            if stored.arrival.items:
-                self._tell(stored.arrival)
+            if stored.new:
+                self.on_new()
             # How many times in a row a poll may find what was not pushed.
             if stored.feed.missed >= 2:
                 await self.on_silent(stored.feed)
@@ -171,25 +169,6 @@ class RiverIntake:
         if offers != feed.offers:
             values |= {"offers": offers, **_kept_offer(feed, offers, now)}
         return values
-
-    # --- watchers ---------------------------------------------------------------
-
-    def watch(self, callback: Callable[[Arrival], None]) -> Callable[[], None]:
-        """See ``River.watch``."""
-        self._watchers.append(callback)
-
-        def end() -> None:
-            if callback in self._watchers:
-                self._watchers.remove(callback)
-
-        return end
-
-    def _tell(self, arrival: Arrival) -> None:
-        for watcher in tuple(self._watchers):
-            try:
-                watcher(arrival)
-            except Exception:  # a bug of one must not keep others from being told
-                self.log.failure("Somebody who watches the river could not be told.")
 
 
 def _kept_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Mapping[str, Any]:

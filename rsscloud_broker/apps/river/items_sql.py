@@ -9,9 +9,9 @@ taken for new ones when the feed changes.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from itertools import groupby
 from typing import Any, Final
 
 from attrs import asdict, frozen
@@ -32,13 +32,14 @@ from sqlalchemy import (
 from rsscloud_broker.apps.river.feeds_sql import change_feed, feed_of
 from rsscloud_broker.apps.river.model import Arrival, Item, ItemEnclosure, SubItem, Way
 from rsscloud_broker.apps.river.records import FeedRecord, ReadDocument, ReadItem, RiverBounds
-from rsscloud_broker.apps.river.schema import follow, item
+from rsscloud_broker.apps.river.schema import feed, follow, item
 from rsscloud_broker.database.columns import (
     to_micros,
     to_micros_or_none,
     to_seconds,
     to_seconds_or_none,
 )
+from rsscloud_broker.database.settled import announce, settled
 
 
 @frozen
@@ -46,11 +47,11 @@ class StoredItems:
     """What was stored of a document.
 
     :ivar feed: the feed as it is now.
-    :ivar arrival: the items that are new.
+    :ivar new: how many items are new.
     """
 
     feed: FeedRecord
-    arrival: Arrival
+    new: int
 
 
 def store_document(
@@ -70,16 +71,17 @@ def store_document(
     :param values: what else has changed of the feed; see ``change_feed``.
     :returns: None if nobody follows the feed any more.
     """
-    feed = feed_of(conn, feed_id)
-    if feed is None:
+    before = feed_of(conn, feed_id)
+    if before is None:
         return None
-    turn = feed.turn + whole
+    turn = before.turn + whole
     entries = document.entries[: bounds.items]
     # What is only pushed is not known to be in the feed, and may be deleted.
     rows = [_row(feed_id, entry, way, turn - (not whole), now) for entry in reversed(entries)]
     known = _known(conn, feed_id, [row["guid_digest"] for row in rows])
     fresh = [row for row in rows if row["guid_digest"] not in known]
     if fresh:
+        announce(conn, "river_item")
         conn.execute(insert(item), fresh)
     for row in rows:
         number, digest = known.get(row["guid_digest"], (0, row["digest"]))
@@ -91,22 +93,21 @@ def store_document(
         conn.execute(update(item).where(item.c.id.in_(same)).values(turn=turn))
     _remove_old(conn, feed_id, turn, now, bounds)
     changed = change_feed(
-        conn, feed_id, {"turn": turn, **values, **_counts(feed, len(fresh), way, now)}
+        conn, feed_id, {"turn": turn, **values, **_counts(before, len(fresh), way, now)}
     )
-    added = _added(conn, feed_id, [row["guid_digest"] for row in fresh])
     assert changed is not None
-    return StoredItems(changed, Arrival(tuple(added), _followers(conn, feed_id)))
+    return StoredItems(changed, len(fresh))
 
 
 _EDITED = ("digest", "title", "text_html", "link", "more", "published_at")
 
 
-def _counts(feed: FeedRecord, new: int, way: Way, now: float) -> dict[str, int]:
+def _counts(before: FeedRecord, new: int, way: Way, now: float) -> dict[str, int]:
     """How new items reached the river.  Those in the first document are not counted."""
     if way == "pushed":
-        return {"missed": 0, "pushed": feed.pushed + (new if feed.turn else 0)}
-    if new and feed.turn and feed.is_pushed(now):
-        return {"missed": feed.missed + 1, "found_by_poll": feed.found_by_poll + new}
+        return {"missed": 0, "pushed": before.pushed + (new if before.turn else 0)}
+    if new and before.turn and before.is_pushed(now):
+        return {"missed": before.missed + 1, "found_by_poll": before.found_by_poll + new}
     return {}
 
 
@@ -116,16 +117,6 @@ def _known(
     wanted = (item.c.feed_id == feed_id, item.c.guid_digest.in_(digests))
     rows = conn.execute(select(item.c.guid_digest, item.c.id, item.c.digest).where(*wanted))
     return {bytes(row.guid_digest): (row.id, bytes(row.digest)) for row in rows}
-
-
-def _added(conn: Connection, feed_id: int, digests: Sequence[bytes]) -> list[Item]:
-    wanted = (item.c.feed_id == feed_id, item.c.guid_digest.in_(digests))
-    return list(map(_item, conn.execute(select(item).where(*wanted).order_by(item.c.id))))
-
-
-def _followers(conn: Connection, feed_id: int) -> frozenset[int]:
-    found = select(follow.c.account_id).where(follow.c.feed_id == feed_id)
-    return frozenset(conn.execute(found).scalars())
 
 
 def _remove_old(conn: Connection, feed_id: int, turn: int, now: float, bounds: RiverBounds) -> None:
@@ -184,20 +175,32 @@ def _next_items(account_id: int, edge: int, limit: int, *, forwards: bool) -> Se
     return in_order(wanted, item.c.id, limit)
 
 
-def arrivals(conn: Connection, after: int, upto: int) -> list[Arrival]:
+def arrivals(
+    conn: Connection, after: int, until: int, limit: int, account_id: int | None
+) -> list[Arrival]:
     """See ``River.arrivals``."""
-    wanted = select(item).where(item.c.id > after, item.c.id <= upto).order_by(item.c.id)
-    found = [_item(row) for row in conn.execute(wanted)]
-    followers = {feed_id: _followers(conn, feed_id) for feed_id in {each.feed_id for each in found}}
+    wanted = select(item).where(item.c.id > after, item.c.id <= until).order_by(item.c.id)
+    if account_id is not None:
+        wanted = _next_items(account_id, after, limit, forwards=True)
+    found = [each for row in conn.execute(wanted.limit(limit)) if (each := _item(row)).id <= until]
+    feeds = {each.feed_id for each in found}
+    titles = {
+        row.id: (row.title or row.url, row.link)
+        for row in conn.execute(select(feed).where(feed.c.id.in_(feeds)))
+    }
+    accounts = defaultdict(set)
+    for row in conn.execute(select(follow).where(follow.c.feed_id.in_(feeds))):
+        accounts[row.feed_id].add(row.account_id)
     return [
-        Arrival(tuple(some), followers[feed_id])
-        for feed_id, some in groupby(found, key=lambda each: each.feed_id)
+        Arrival(each, *titles[each.feed_id], frozenset(accounts[each.feed_id])) for each in found
     ]
 
 
 def newest_id(conn: Connection) -> int:
-    """The id of the newest item; 0 if there is none."""
-    return conn.execute(select(func.max(item.c.id))).scalar() or 0
+    """The id of the newest item before which no other can appear; 0 if there is none."""
+    until = settled(conn, "river_item")
+    newest = conn.execute(select(func.max(item.c.id))).scalar() or 0
+    return newest if until is None else min(newest, until)
 
 
 # --- rows -------------------------------------------------------------------

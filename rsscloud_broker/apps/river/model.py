@@ -120,19 +120,16 @@ class Item:
 
 @frozen
 class Arrival:
-    """New items of one feed, which are stored.
+    """A new item, for the browsers that show a river.
 
-    :ivar items: the items, in the order of their ids.
+    :ivar title, link: the title of its feed, and the URL of the site that the feed belongs to.
     :ivar accounts: the ids of the accounts that follow the feed.
     """
 
-    items: tuple[Item, ...]
+    item: Item
+    title: str
+    link: str
     accounts: frozenset[int]
-
-    @property
-    def item_ids(self) -> tuple[int, ...]:
-        """The ids of the items."""
-        return tuple(item.id for item in self.items)
 
 
 @frozen

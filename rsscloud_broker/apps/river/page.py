@@ -32,7 +32,7 @@ from rsscloud_broker.apps.river.feeds_page import FeedsPage
 from rsscloud_broker.apps.river.model import Item, SubItem
 from rsscloud_broker.apps.river.rendering import groups
 from rsscloud_broker.apps.river.river import River
-from rsscloud_broker.apps.river.stream import RiverStreams
+from rsscloud_broker.apps.river.stream import RiverReader, RiverSource
 from rsscloud_broker.apps.river.visits import Visits
 from rsscloud_broker.errors import ForgedForm
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
@@ -40,7 +40,8 @@ from rsscloud_broker.http.requests import header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.assets import Asset
-from rsscloud_broker.web.streams import EVENT_ID, Places, address_of, last_event_id, set_headers
+from rsscloud_broker.web.broadcast import EVENT_ID, Broadcast, address_of, last_event_id
+from rsscloud_broker.web.streams import Places
 from rsscloud_broker.web.words import counted
 
 #: How many items are on a page, and how much their texts weigh
@@ -70,20 +71,16 @@ _FILES: Final = FilePath(__file__).parent()
 
 @implementer(IFrontDoor)
 class RiverPageDoor(RoutesOnly):
-    """The front door for the pages of the river."""
+    """The front door for the pages of the river.
+
+    :ivar hint: called when new items have been stored, which browsers get at once.
+    """
 
     name = "river_page"
 
     def __init__(self, parts: AppParts, river: River) -> None:
-        most, of_address = parts.max_connections, parts.max_connections_per_address
-        streams = RiverStreams(
-            river,
-            parts.callers,
-            parts.clock,
-            parts.in_thread,
-            Places(most, of_address, ADDRESS_SHARE),
-            Places(most, of_address, ACCOUNT_SHARE),
-        )
+        events = RiverEvents(parts, river)
+        self.hint = events.broadcast.hint
         page = RiverPage(parts, river)
         feeds = FeedsPage(parts, river)
         style = Asset(_FILES.child("river.css"), "text/css; charset=utf-8")
@@ -91,7 +88,7 @@ class RiverPageDoor(RoutesOnly):
         self._resources: dict[tuple[str, str], IResource] = {
             ("GET", "/river"): Answers(page.show),
             ("POST", "/river/seen"): Answers(page.seen),
-            ("GET", "/river/events"): Answers(RiverEvents(parts, streams).answer),
+            ("GET", "/river/events"): Answers(events.answer),
             ("GET", "/river/page.css"): style,
             ("GET", "/river/page.js"): script,
         }
@@ -189,29 +186,34 @@ class RiverPage:
 class RiverEvents:
     """The event stream ``/river/events``."""
 
-    def __init__(self, parts: AppParts, streams: RiverStreams) -> None:
+    def __init__(self, parts: AppParts, river: River) -> None:
         self._callers = parts.callers
-        self._streams = streams
+        self.broadcast: Broadcast[int, RiverReader] = Broadcast(
+            RiverSource(river, parts.clock, parts.in_thread),
+            parts.clock,
+            Places(parts.max_connections, parts.max_connections_per_address),
+            "the river",
+            _MANY,
+            # Seconds until items appear that another node has stored.
+            period=2.0,
+            may_watch=self._may_watch,
+        )
 
     async def answer(self, request: Request) -> Answer | None:
         """Begin a stream, or say why there is none."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
-        address = address_of(request)
-        if not self._streams.has_room(caller, address):
-            return Answer(f"{_MANY}\n".encode(), PLAIN, 503, {**NO_STORE, "retry-after": "60"})
-        if request.channel is None:
-            return None  # the browser has gone meanwhile
-        set_headers(request)
-        if request.method == b"HEAD":
-            request.finish()
-            return None
         after = last_event_id(request)
         if after is None:
             after = _number(parameter(request, "after"))
-        self._streams.add(request, caller, after, address)
-        return None
+        key = caller.account.id
+        shares = {address_of(request): ADDRESS_SHARE, f"account {key}": ACCOUNT_SHARE}
+        return self.broadcast.answer(request, RiverReader(key), after, shares)
+
+    async def _may_watch(self, request: Request, reader: RiverReader) -> bool:
+        caller = await self._callers.caller(request)
+        return caller is not None and caller.account.id == reader.account_id
 
 
 def _those(number: int) -> str:

@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from twisted.web.template import Tag, flattenString, tags
 
 from rsscloud_broker.apps.river.markup import elements, host_of, is_web, picture, plain
-from rsscloud_broker.apps.river.model import Feed, Item, ItemEnclosure, SubItem
+from rsscloud_broker.apps.river.model import Arrival, Feed, Item, ItemEnclosure, SubItem
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, strangers
 from rsscloud_broker.wire.text import clean
@@ -56,7 +56,9 @@ def groups(items: Iterable[Item], feeds: Mapping[int, Feed], seen: int) -> list[
             made.append(_line())
         was_new = is_new
         articles = [article(item, is_new) for item in some]
-        made.append(section(feed_id, feeds.get(feed_id), articles))
+        feed = feeds.get(feed_id)
+        about = (feed.title, feed.link) if feed else ("A feed", "")
+        made.append(section(feed_id, *about, articles))
     if was_new:
         made.append(_line())
     return made
@@ -67,11 +69,10 @@ def _line() -> Tag:
     return tags.p("New since your last visit", class_="since", id="since")
 
 
-def section(feed_id: int, feed: Feed | None, articles: Sequence[Tag]) -> Tag:
+def section(feed_id: int, title: str, link: str, articles: Sequence[Tag]) -> Tag:
     """Items of one feed below its title."""
-    title = strangers(feed.title, _TITLE) if feed else tags.bdi("A feed")
-    link = feed.link if feed else ""
-    heading = linked(link, title) if is_web(link) else title
+    shown = strangers(title, _TITLE)
+    heading = linked(link, shown) if is_web(link) else shown
     return tags.section(
         tags.h2(heading), *articles, class_="river-feed", **{"data-feed": str(feed_id)}
     )
@@ -178,17 +179,18 @@ def _minute(at: float) -> str:
     return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def event(item: Item, feed: Feed | None) -> bytes:
+def event(arrival: Arrival) -> bytes:
     """The event that tells a browser of a new item: at most ``MAX_EVENT`` bytes.
 
     If an item is too large, its event has the beginning of its text, and a link to the rest.
     """
-    made = _event(item, feed, article(item, is_new=True))
-    return made if len(made) <= MAX_EVENT else _event(item, feed, _beginning(item))
+    made = _event(arrival, article(arrival.item, is_new=True))
+    return made if len(made) <= MAX_EVENT else _event(arrival, _beginning(arrival.item))
 
 
-def _event(item: Item, feed: Feed | None, made: Tag) -> bytes:
-    html = _html(section(item.feed_id, feed, [made]))
+def _event(arrival: Arrival, made: Tag) -> bytes:
+    item = arrival.item
+    html = _html(section(item.feed_id, arrival.title, arrival.link, [made]))
     data = json.dumps({"id": item.id, "feed": item.feed_id, "html": html}, ensure_ascii=False)
     return b"id: %d\ndata: %s\n\n" % (item.id, data.encode("utf-8"))
 

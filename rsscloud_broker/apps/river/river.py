@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -252,12 +252,17 @@ class River:
         """The oldest items with a greater id, oldest first."""
         return await self._store.items_after(caller.account.id, after, limit)
 
-    async def arrivals(self, after: int, upto: int) -> list[Arrival]:
-        """The items between two ids, and the one with the second, of all feeds, oldest first."""
-        return await self._store.arrivals(after, upto)
+    async def arrivals(
+        self, after: int, until: int, limit: int, account_id: int | None = None
+    ) -> list[Arrival]:
+        """The oldest items with a greater id than the first, and up to the second one.
+
+        :param account_id: only items of the feeds that an account follows; None for all.
+        """
+        return await self._store.arrivals(after, until, limit, account_id)
 
     async def newest_id(self) -> int:
-        """The id of the newest item of all feeds; 0 if there is none."""
+        """The id of the newest item of all feeds, before which no other can appear; 0 if none."""
         return await self._store.newest_id()
 
     async def mark_seen(self, caller: Caller, item_id: int) -> None:
@@ -268,13 +273,6 @@ class River:
     async def last_seen(self, caller: Caller) -> int:
         """The id of the newest item that was marked as seen; 0 if none was."""
         return await self._store.last_seen(caller.account.id)
-
-    def watch(self, callback: Callable[[Arrival], None]) -> Callable[[], None]:
-        """Call a function whenever items of a feed have been stored.
-
-        :returns: a function that ends this.
-        """
-        return self._intake.watch(callback)
 
     # --- public rivers ----------------------------------------------------------
 

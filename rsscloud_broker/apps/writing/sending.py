@@ -93,8 +93,7 @@ class _Sending:
     async def send(self, read: ReadChunk) -> None:
         """Send it, or cut the connection off, so that nobody takes a half for the whole."""
         stream, request = self._stream, self._request
-        request.notifyFinish().addBoth(lambda _: stream.stopProducing())
-        request.registerProducer(stream, True)
+        stream.begin()
         try:
             await self._write(read)
         except Unavailable as error:
@@ -114,8 +113,7 @@ class _Sending:
             if data is None:
                 raise Unavailable("it was deleted meanwhile")
             start = number * CHUNK
-            self._stream.send(data[max(first - start, 0) : end - start])
-            await self._stream.drained()
+            await self._stream.send(data[max(first - start, 0) : end - start])
 
 
 def _headers_of(upload: StoredUpload) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from rsscloud_broker.apps.events import stream
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.simplefeed import pruning
-from rsscloud_broker.web.streams import HEARTBEAT
+from rsscloud_broker.web.broadcast import HEARTBEAT
 from tests.apps.events.house import EventsHouse
 from tests.front_doors.exchange import Exchange
 

@@ -53,7 +53,7 @@ class FakeRiver(River):
     :ivar public: the ids of accounts whose rivers everybody may read.
     :ivar reads: the names of the methods that were called.
     :ivar failure: the exception that the methods for reading raise; None for none.
-    :ivar watchers: those who want to hear of arrivals.
+    :ivar hint: called when items arrive.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class FakeRiver(River):
         self.imported = ImportedFeeds(0)
         self.documents: list[bytes] = []
         self.refusal: Exception | None = None
-        self.watchers: list[Callable[[Arrival], None]] = []
+        self.hint: Callable[[], None] = lambda: None
         self.waiting: Deferred[None] | None = None
 
     # what tests do
@@ -81,11 +81,7 @@ class FakeRiver(River):
     def arrive(self, *items: Item) -> None:
         """Store items of one feed, and announce them."""
         self.store(*items)
-        self.announce(*items)
-
-    def announce(self, *items: Item) -> None:
-        for watcher in list(self.watchers):
-            watcher(Arrival(items, self._followers(items[0].feed_id)))
+        self.hint()
 
     def _followers(self, feed_id: int) -> frozenset[int]:
         return frozenset(key for key, feeds in self.lists.items() if feed_id in feeds)
@@ -130,17 +126,21 @@ class FakeRiver(River):
 
     async def items_after(self, caller: Caller, after: int, limit: int) -> list[Item]:
         self._read("items_after")
-        if self.waiting is not None:
-            await self.waiting
         return [each for each in self._of(caller) if each.id > after][:limit]
 
-    async def arrivals(self, after: int, upto: int) -> list[Arrival]:
-        self._read("arrivals")
-        return [
-            Arrival((each,), self._followers(each.feed_id))
-            for each in self.stored
-            if after < each.id <= upto
-        ]
+    async def arrivals(
+        self, after: int, until: int, limit: int, account_id: int | None = None
+    ) -> list[Arrival]:
+        self._read("arrivals" if account_id is None else "own arrivals")
+        if self.waiting is not None:
+            await self.waiting
+        found = []
+        for each in self.stored:
+            followers = self._followers(each.feed_id)
+            if after < each.id <= until and (account_id is None or account_id in followers):
+                titles = [self.lists[key][each.feed_id].title for key in followers]
+                found.append(Arrival(each, titles[0] if titles else "", "", followers))
+        return found[:limit]
 
     async def newest_id(self) -> int:
         self._read("newest_id")
@@ -158,10 +158,6 @@ class FakeRiver(River):
 
     async def set_public(self, caller: Caller, public: bool) -> None:
         (self.public.add if public else self.public.discard)(caller.account.id)
-
-    def watch(self, callback: Callable[[Arrival], None]) -> Callable[[], None]:
-        self.watchers.append(callback)
-        return lambda: self.watchers.remove(callback)
 
 
 class RiverSite(AccountHouse):
@@ -206,6 +202,7 @@ class RiverSite(AccountHouse):
             **shared,
         )
         self.door = RiverPageDoor(parts, self.river)
+        self.river.hint = self.door.hint
         doors = [
             AssetsDoor(),
             AccountsDoor(AccountsOptions(), front_door_parts(**shared)),

@@ -21,7 +21,12 @@ from rsscloud_broker.database import postgresql
 
 #: The tables that are read in this way, with the first number of their advisory locks.  Nothing
 #: else in the database may use these with a second number.
-_CLASSES: Final = {"ping": 1_886_219_879, "log_entry": 1_886_219_880, "kept_change": 1_886_219_881}
+_CLASSES: Final = {
+    "ping": 1_886_219_879,
+    "log_entry": 1_886_219_880,
+    "kept_change": 1_886_219_881,
+    "river_item": 1_886_219_882,
+}
 
 #: Advisory locks have numbers of 32 bits, so ids are announced modulo this.
 _MODULUS: Final = 2**31
