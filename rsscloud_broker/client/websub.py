@@ -8,18 +8,21 @@ subscription before the lease ends.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from secrets import token_urlsafe
-from typing import Final, NoReturn
-from urllib.parse import urlencode
+from typing import Final, NoReturn, Protocol
+from urllib.parse import urlencode, urlsplit
 
 from attrs import define, field, frozen
 from lxml import etree, html
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
+from twisted.logger import Logger
 
 from rsscloud_broker.client.web import ClientError, MakesRequests, Reply, Web
+from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links, websub, xml
 from rsscloud_broker.wire.text import clean, decode
@@ -28,6 +31,9 @@ from rsscloud_broker.wire.websub import HubCall
 
 #: Seconds after which a renewal that failed is tried again.
 RETRY_AFTER: Final = 5 * 60
+
+#: The largest content that is accepted, in bytes.
+MAX_CONTENT_BYTES: Final = 10 * 1024 * 1024
 
 _ATOM = "http://www.w3.org/2005/Atom"
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -131,6 +137,77 @@ async def ask_hub(web: MakesRequests, hub: str, fields: Sequence[tuple[str, str]
 
 # --- subscribing ------------------------------------------------------------
 
+#: Seconds of the lease that is asked for, which is the longest that is taken, and of one without a
+#: length.
+LONGEST_LEASE, USUAL_LEASE = 14 * 86_400, 7 * 86_400
+
+
+async def ask_for_topic(
+    web: MakesRequests,
+    hub: str,
+    mode: str,
+    topic: str,
+    callback: str,
+    secret: str = "",
+    lease: int = 0,
+) -> str:
+    """Ask a hub to send the changes of a topic to a callback, or to end that.
+
+    :param mode: ``subscribe`` or ``unsubscribe``.
+    :param secret: signs what the hub sends; empty for none.
+    :param lease: seconds; 0 for as long as the hub likes.
+    :returns: the hub's sentence; it verifies the intent later.
+    :raises ClientError: the hub did not accept the request.
+    """
+    fields = {
+        "hub.mode": mode,
+        "hub.topic": topic,
+        "hub.callback": callback,
+        "hub.secret": secret,
+        "hub.lease_seconds": str(lease or ""),
+    }
+    return await ask_hub(web, hub, [(name, value) for name, value in fields.items() if value])
+
+
+def lease_of(call: HubCall) -> tuple[int, float]:
+    """The seconds of the lease that a hub has granted, and those after which it is renewed: before
+    the lease ends, but not so often that it burdens the hub.
+    """
+    lease = min(call.lease_seconds or USUAL_LEASE, LONGEST_LEASE)
+    return lease, max(lease * 0.75, 60.0)
+
+
+@frozen
+class PushedContent:
+    """What a hub has sent to a callback.
+
+    :ivar signature: the header X-Hub-Signature; empty if there is none.
+    :ivar source: the address that sent it.
+    """
+
+    body: bytes = field(repr=False)
+    content_type: str
+    signature: str
+    source: str
+
+
+class IsCalledByHubs(Protocol):
+    """What `HubCallbacks` asks.  A key is the last segment of the path of a callback."""
+
+    async def verify(self, key: str, call: HubCall) -> bool:
+        """Check a hub's verification of intent against what was requested, or note its denial.
+
+        :returns: whether to confirm it.
+        """
+        ...
+
+    async def receive(self, key: str, content: PushedContent) -> bool:
+        """Handle what a hub has sent.
+
+        :returns: False if no subscription has this key.
+        """
+        ...
+
 
 @frozen
 class ReceivedContent:
@@ -149,8 +226,9 @@ class ReceivedContent:
 class _Subscription:
     """A subscription at a hub, and its state.
 
-    :ivar callback: the URL of its callback, which only this hub knows.
+    :ivar callback: the URL of its callback.
     :ivar mode: the intent that the hub may verify: ``subscribe`` or ``unsubscribe``.
+    :ivar asked: whether the hub was asked, and has not verified that yet.
     :ivar confirmed: whether the callback has confirmed the subscription.
     :ivar renewal: the call that will renew it.
     :ivar unsubscribed: fires when the callback has confirmed that the subscription ends.
@@ -160,6 +238,7 @@ class _Subscription:
     topic: str
     callback: str
     mode: str = "subscribe"
+    asked: bool = False
     confirmed: bool = False
     renewal: IDelayedCall | None = None
     unsubscribed: Deferred[None] = field(factory=Deferred)
@@ -168,26 +247,38 @@ class _Subscription:
 class HubSubscriber:
     """Subscribes at hubs, confirms and renews the subscriptions, and checks signatures.
 
-    ``callbacks`` passes the calls of the hubs to `verify` and `receive`.
+    ``HubCallbacks`` passes the calls of the hubs to `verify` and `receive`.
 
     :param on_content: called with each content.
     :param tell: called with sentences for people.
     :param secret: the secret that signs notifications; empty for none.
+    :param lease: the seconds of the lease that hubs are asked for; 0 for as long as they like.
+    :param retry_after: seconds after which a hub is asked again that has failed or not verified.
+    :param keeps_asking: whether a hub that refused is asked again, too.
     """
+
+    log = Logger()
 
     def __init__(
         self,
-        web: Web,
+        web: MakesRequests,
         clock: IReactorTime,
         on_content: Callable[[ReceivedContent], None],
         tell: Callable[[str], None],
         secret: str = "",
+        lease: int = 0,
+        retry_after: float = RETRY_AFTER,
+        *,
+        keeps_asking: bool = False,
     ) -> None:
         self._web = web
         self._clock = clock
         self._on_content = on_content
         self._tell = tell
         self._secret = secret
+        self._lease = lease
+        self._retry_after = retry_after
+        self._keeps_asking = keeps_asking
         self._subscriptions: dict[str, _Subscription] = {}
 
     async def subscribe(self, hub: str, topic: str, callbacks: str) -> str:
@@ -197,51 +288,75 @@ class HubSubscriber:
         :returns: the hub's sentence.
         :raises ClientError: the hub did not accept the request.
         """
-        token = token_urlsafe(16)
-        subscription = _Subscription(hub, topic, f"{callbacks}{token}")
-        self._subscriptions[token] = subscription
+        key = token_urlsafe(16)
+        subscription = self._subscriptions[key] = _Subscription(hub, topic, f"{callbacks}{key}")
         try:
             return await self._send(subscription)
         except ClientError:
-            del self._subscriptions[token]
+            del self._subscriptions[key]
             raise
 
-    def verify(self, token: str, call: HubCall) -> bool:
-        """Check a hub's verification of intent against what was requested, or note its denial.
+    def keep(self, key: str, hub: str, topic: str, callbacks: str) -> None:
+        """Subscribe to a topic, and try again after ``retry_after`` seconds if that fails.
 
-        :param token: the last segment of the callback's path.
-        :returns: whether to confirm it.
+        :param key: the last segment of the callback's path.  A subscription with the same key goes
+            on if its hub and its topic are the same; else it is replaced.
         """
-        subscription = self._subscriptions.get(token)
+        known = self._subscriptions.get(key)
+        if known is not None and (known.hub, known.topic) == (hub, topic):
+            return
+        if known is not None:
+            self._stop_renewal(known)
+        subscription = self._subscriptions[key] = _Subscription(hub, topic, f"{callbacks}{key}")
+        Deferred.fromCoroutine(self._renew(subscription))
+
+    def stop(self) -> None:
+        """Renew no subscription any more; they end with their leases."""
+        for subscription in self._subscriptions.values():
+            self._stop_renewal(subscription)
+        self._subscriptions.clear()
+
+    async def verify(self, key: str, call: HubCall) -> bool:
+        """See ``IsCalledByHubs``."""
+        subscription = self._subscriptions.get(key)
         if subscription is None or subscription.topic != call.topic:
             return False
         if call.mode == "denied":
-            reason = f": {call.reason}" if call.reason else ""
-            self._tell(f"{call.topic}: the hub refused or ended the subscription{reason}")
-            self._stop_renewal(subscription)
-            subscription.confirmed = False
+            self._denied(subscription, call.reason)
             return True
         if call.mode != subscription.mode:
             return False
-        if call.mode == "subscribe":
-            subscription.confirmed = True
-            self._tell(f"{call.topic}: subscribed for {call.lease_seconds} seconds")
-            # Before the lease ends, but not so often that it burdens the hub.
-            self._renew_after(subscription, max(call.lease_seconds * 0.75, 60.0))
-        elif not subscription.unsubscribed.called:
-            subscription.unsubscribed.callback(None)
+        if call.mode == "unsubscribe":
+            if not subscription.unsubscribed.called:
+                subscription.unsubscribed.callback(None)
+            return True
+        if not (subscription.asked or subscription.confirmed):
+            return False
+        lease, pause = lease_of(call)
+        self._tell(f"{call.topic}: subscribed for {lease} seconds")
+        if subscription.asked:  # anybody may pretend to be the hub, and promise too much
+            self._renew_after(subscription, pause)
+        subscription.asked, subscription.confirmed = False, True
         return True
 
-    def receive(self, token: str, content_type: str, signature: str, body: bytes) -> bool:
-        """Handle a content that a hub has sent.
+    def _denied(self, subscription: _Subscription, reason: str) -> None:
+        because = f": {reason}" if reason else ""
+        self._tell(f"{subscription.topic}: the hub refused or ended the subscription{because}")
+        subscription.asked = subscription.confirmed = False
+        at = subscription.renewal.getTime() if subscription.renewal is not None else 0.0
+        if not self._keeps_asking:
+            self._stop_renewal(subscription)
+        elif at > self._clock.seconds() + self._retry_after:
+            self._renew_after(subscription, self._retry_after)
 
-        :returns: False if no subscription has this token.
-        """
-        subscription = self._subscriptions.get(token)
+    async def receive(self, key: str, content: PushedContent) -> bool:
+        """See ``IsCalledByHubs``."""
+        subscription = self._subscriptions.get(key)
         if subscription is None:
             return False
-        signed = websub.is_signed(signature, body, self._secret) if self._secret else None
-        self._on_content(ReceivedContent(subscription.topic, body, content_type, signed))
+        body, secret = content.body, self._secret
+        signed = websub.is_signed(content.signature, body, secret) if secret else None
+        self._on_content(ReceivedContent(subscription.topic, body, content.content_type, signed))
         return True
 
     async def unsubscribe(self) -> None:
@@ -266,25 +381,26 @@ class HubSubscriber:
             self._tell(f"{subscription.topic}: the subscription ends with its lease: {error}")
 
     async def _send(self, subscription: _Subscription) -> str:
-        fields = [
-            ("hub.mode", subscription.mode),
-            ("hub.topic", subscription.topic),
-            ("hub.callback", subscription.callback),
-        ]
-        if self._secret:
-            fields.append(("hub.secret", self._secret))
-        return await ask_hub(self._web, subscription.hub, fields)
+        subscription.asked = True
+        about = (subscription.mode, subscription.topic, subscription.callback)
+        return await ask_for_topic(self._web, subscription.hub, *about, self._secret, self._lease)
 
     async def _renew(self, subscription: _Subscription) -> None:
         # Unless the hub verifies it until then, whatever the reason is.
-        self._renew_after(subscription, RETRY_AFTER)
+        self._renew_after(subscription, self._retry_after)
         try:
             await self._send(subscription)
-        except Exception as error:  # a bug too: the next renewal may succeed
-            self._tell(
-                f"The subscription of {subscription.topic} was not renewed: "
-                f"{str(error).rstrip('.')}. Trying again in {RETRY_AFTER // 60} minutes."
-            )
+        except (ClientError, Unavailable) as error:
+            self._failed(subscription, str(error))
+        except Exception:  # log a bug; the next renewal may succeed
+            self.log.failure("Subscribing to {url} failed.", url=subscription.topic)
+            self._failed(subscription, "the broker made a mistake")
+
+    def _failed(self, subscription: _Subscription, reason: str) -> None:
+        self._tell(
+            f"{subscription.topic}: the hub did not take the subscription: {reason.rstrip('.')}. "
+            f"Trying again in {self._retry_after / 60:g} minutes."
+        )
 
     def _renew_after(self, subscription: _Subscription, seconds: float) -> None:
         self._stop_renewal(subscription)
@@ -296,3 +412,24 @@ class HubSubscriber:
         """Cancel the next renewal of a subscription."""
         if subscription.renewal is not None and subscription.renewal.active():
             subscription.renewal.cancel()
+
+
+def own_address(hub: str) -> str:
+    """The address of this machine as a hub probably sees it, in the form for a URL.
+
+    It sends nothing to the hub, but looks up the hub's name and blocks meanwhile, so it is only
+    for commands.
+
+    :param hub: the URL of the hub.
+    :raises ClientError: the name of the hub's host cannot be resolved.
+    """
+    try:
+        parts = urlsplit(hub)
+        found = socket.getaddrinfo(parts.hostname, parts.port or 80, type=socket.SOCK_DGRAM)
+        family, kind, _, _, address = found[0]
+        with socket.socket(family, kind) as probe:
+            probe.connect(address)
+            host = str(probe.getsockname()[0]).partition("%")[0]
+    except (OSError, ValueError) as error:
+        raise ClientError(f"{hub}: {error}") from error
+    return f"[{host}]" if ":" in host else host

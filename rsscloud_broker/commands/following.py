@@ -23,7 +23,6 @@ from zope.interface import implementer
 from rsscloud_broker import config
 from rsscloud_broker.client import websub
 from rsscloud_broker.client.any_address import AnyAddress
-from rsscloud_broker.client.callbacks import MAX_CONTENT_BYTES, HubCallbacks, own_address
 from rsscloud_broker.client.listener import bind
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.commands.connected import agent, cacert_option, run, web_client
@@ -37,6 +36,7 @@ from rsscloud_broker.simplefeed.follower import Begin, Follower
 from rsscloud_broker.simplefeed.markers import FileMarker, MemoryMarker
 from rsscloud_broker.simplefeed.waiting import FollowerLimits
 from rsscloud_broker.util.clock import SystemClock
+from rsscloud_broker.web.hub_calls import HubCallbacks
 from rsscloud_broker.wire import text
 
 
@@ -152,14 +152,14 @@ async def _subscribe(
     If this fails, the follower only polls.
     """
     subscriber = websub.HubSubscriber(web, reactor, lambda content: follower.hint(), _tell)
-    limits = HTTPLimits(config.Http(body_limit=MAX_CONTENT_BYTES), reactor)
+    limits = HTTPLimits(config.Http(body_limit=websub.MAX_CONTENT_BYTES), reactor)
     bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
     reactor.addSystemEventTrigger(
         "before", "shutdown", lambda: Deferred.fromCoroutine(subscriber.unsubscribe())
     )
     try:
         hub, topic = await websub.find_hub(web, url)
-        callbacks = f"http://{domain or own_address(hub)}:{bound}/"
+        callbacks = f"http://{domain or websub.own_address(hub)}:{bound}/"
         _tell(f"{topic}: {await subscriber.subscribe(hub, topic, callbacks)}")
     except ClientError as error:
         _tell(f"Polling only: {error}")

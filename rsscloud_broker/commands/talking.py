@@ -17,12 +17,12 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker import config
 from rsscloud_broker.client import feed_state, publisher, websub
 from rsscloud_broker.client import resourcesync as resourcesync_client
-from rsscloud_broker.client.callbacks import MAX_CONTENT_BYTES, HubCallbacks, own_address
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
 from rsscloud_broker.client.subscriber import RegisteredCallback, Subscriber, find_cloud
 from rsscloud_broker.commands.connected import cacert_option, run, web_client
 from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.web.hub_calls import HubCallbacks
 from rsscloud_broker.wire import cloud, text
 
 
@@ -156,7 +156,7 @@ async def _be_subscriber(
             show(f"{what}, signature OK" if content.signed else what)
 
     subscriber = websub.HubSubscriber(web, reactor, received, tell, secret)
-    limits = HTTPLimits(config.Http(body_limit=MAX_CONTENT_BYTES), reactor)
+    limits = HTTPLimits(config.Http(body_limit=websub.MAX_CONTENT_BYTES), reactor)
     bound = bind(reactor, bounded_site(HubCallbacks(subscriber), limits), host, port)
     # Unsubscribe while this process still listens, since the hubs verify that, too.
     reactor.addSystemEventTrigger(
@@ -164,7 +164,7 @@ async def _be_subscriber(
     )
     for url in topics:
         hub, topic = (websub.hub_of(broker), url) if broker else await websub.find_hub(web, url)
-        callbacks = f"http://{domain or own_address(hub)}:{bound}/"
+        callbacks = f"http://{domain or websub.own_address(hub)}:{bound}/"
         tell(f"{topic}: {await subscriber.subscribe(hub, topic, callbacks)}")
     await nobody_reads
 

@@ -7,7 +7,6 @@ from urllib.parse import urlencode
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.client.callbacks import HubCallbacks, own_address
 from rsscloud_broker.client.web import ClientError, Reply
 from rsscloud_broker.client.websub import (
     RETRY_AFTER,
@@ -15,9 +14,11 @@ from rsscloud_broker.client.websub import (
     ReceivedContent,
     find_hub,
     hub_of,
+    own_address,
     publish,
 )
 from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.web.hub_calls import HubCallbacks
 from rsscloud_broker.wire.websub import sign
 from tests.client.recording import Answer, Server, web_to
 
@@ -228,7 +229,7 @@ class SubscriberTests(WebSubTestCase):
         self.hub.answers = [Answer(b"Later.", 503), ACCEPTED]
         self.clock.advance(750)
         self.assertEqual(len(self.hub.asked), 2)
-        self.assertIn("was not renewed", self.told[-1])
+        self.assertIn("the hub did not take the subscription", self.told[-1])
         self.clock.advance(RETRY_AFTER)
         self.assertEqual(len(self.hub.asked), 3)
         self.assertEqual(

@@ -91,7 +91,7 @@ class FollowedFeedTests(EndToEndTestCase):
         hub.start()
         feed = PingFeed(self, f"{hub.url}/websub")
         broker = self.follower(feed, every="3600")
-        until(lambda: f"The hub of {feed.url} tells of its changes" in broker.log, "the lease")
+        until(lambda: f"{feed.url}: subscribed for" in broker.log, "the lease")
         feed.append("pushed")
         post_form(f"{hub.url}/websub", {"hub.mode": "publish", "hub.url": feed.url})
         until(partial(have_come, broker, 1), "the ping")

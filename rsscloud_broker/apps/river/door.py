@@ -35,14 +35,13 @@ from rsscloud_broker.apps.river.model import InvalidFeed
 from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.pushing import CLOUD_PATH, WEBSUB_PATH, Pushing
 from rsscloud_broker.apps.river.river import River
-from rsscloud_broker.http.answering import PLAIN, Answer, Answers, plain
-from rsscloud_broker.http.requests import body_of, client_address, header, parameter
+from rsscloud_broker.http.answering import Answer, Answers, plain
+from rsscloud_broker.http.requests import body_of, client_address, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route
 from rsscloud_broker.interfaces.plugins import RoutesOnly
 from rsscloud_broker.util.caches import TimedCache
-from rsscloud_broker.web.hub_calls import callback_key, confirmed, hub_call
+from rsscloud_broker.web.hub_calls import UNKNOWN, callback_key, callback_routes, confirmed
 from rsscloud_broker.wire import soap, xmlrpc
-from rsscloud_broker.wire.websub import BadRequest
 from rsscloud_broker.wire.xml import MalformedXML
 
 #: How many items are in one answer.
@@ -101,9 +100,8 @@ class RiverDoor(RoutesOnly):
                 requires=frozenset({"account"}),
                 for_everybody=True,
             ),
-            Route(f"{WEBSUB_PATH}*", "GET", Answers(self._verify)),
             # The largest document that a hub may push, in bytes.
-            Route(f"{WEBSUB_PATH}*", "POST", Answers(self._receive), body_limit=2 * 1024 * 1024),
+            *callback_routes(WEBSUB_PATH, self._pushing, 2 * 1024 * 1024),
             Route(f"{CLOUD_PATH}*", "GET", Answers(self._challenge)),
             Route(f"{CLOUD_PATH}*", "POST", Answers(self._pinged)),
         ]
@@ -190,27 +188,6 @@ class RiverDoor(RoutesOnly):
         body: bytes = await self._in_thread(formats.river_js, *found, now)
         return body
 
-    # --- for hubs -----------------------------------------------------------------
-
-    async def _verify(self, request: Request) -> Answer:
-        try:
-            call = hub_call(request)
-        except BadRequest as error:
-            return plain(400, str(error))
-        if not await self._pushing.verify(callback_key(request), call):
-            return plain(404, "Nobody here has asked for this.")
-        return confirmed(call.challenge)
-
-    async def _receive(self, request: Request) -> Answer:
-        known = await self._pushing.receive(
-            callback_key(request),
-            body_of(request),
-            header(request, "content-type"),
-            header(request, "x-hub-signature"),
-            client_address(request),
-        )
-        return Answer(b"", PLAIN, 202) if known else plain(410, "Nobody here has asked for this.")
-
     # --- for clouds ---------------------------------------------------------------
 
     async def _challenge(self, request: Request) -> Answer:
@@ -218,12 +195,12 @@ class RiverDoor(RoutesOnly):
         if not challenge:
             return plain(400, "url and challenge must come here, as a cloud sends them.")
         if not await self._pushing.challenge(callback_key(request), parameter(request, "url")):
-            return plain(404, "Nobody here has asked for this.")
+            return plain(404, UNKNOWN)
         return confirmed(challenge)
 
     async def _pinged(self, request: Request) -> Answer:
         if not await self._pushing.pinged(callback_key(request), client_address(request)):
-            return plain(410, "Nobody here has asked for this.")
+            return plain(410, UNKNOWN)
         return _thanks(request)
 
 

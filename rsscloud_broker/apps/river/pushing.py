@@ -23,7 +23,12 @@ from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.client.subscriber import RENEW_AFTER, RegisteredCallback, register
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.client.websub import ask_hub
+from rsscloud_broker.client.websub import (
+    LONGEST_LEASE,
+    PushedContent,
+    ask_for_topic,
+    lease_of,
+)
 from rsscloud_broker.errors import DocumentFault, Refused, TooMany
 from rsscloud_broker.interfaces import IBroker, IClock
 from rsscloud_broker.util.urls import normal_form
@@ -31,11 +36,6 @@ from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.websub import HubCall
 
-#: Seconds of the lease that the river asks a hub for, which is the longest that it takes, and of
-#: one without a length.
-LONGEST_LEASE, USUAL_LEASE = 14 * 86_400, 7 * 86_400
-#: The part of a lease after which it is renewed, and the shortest pause in seconds before that.
-RENEW_AT, SHORTEST_PAUSE = 0.75, 300.0
 #: Seconds after which a renewal that failed is tried again, while the lease lasts, and a cloud is
 #: asked again if the broker stopped before it answered.
 RETRY_SOON: Final = 300.0
@@ -98,22 +98,14 @@ class Pushing:
         # Seconds in which a hub has to verify the intent.
         waiting = {"asked_at": now, "push_due_at": now + 3600.0}
         await self._store.change_feed(feed.id, waiting)
-        fields = self._fields(feed, offer, "subscribe")
-        fields += [
-            ("hub.secret", feed.secret),
-            ("hub.lease_seconds", str(LONGEST_LEASE)),
-        ]
+        about = ("subscribe", offer.topic, self._callback(feed), feed.secret, LONGEST_LEASE)
         try:
-            await ask_hub(self._web, offer.url, fields)
+            await ask_for_topic(self._web, offer.url, *about)
         except ClientError as error:
             await self._failed(feed, f"the hub did not take the subscription: {error}")
 
-    def _fields(self, feed: FeedRecord, offer: Offer, mode: str) -> list[tuple[str, str]]:
-        return [
-            ("hub.mode", mode),
-            ("hub.topic", offer.topic),
-            ("hub.callback", f"{self._public_url}{WEBSUB_PATH}{feed.key}"),
-        ]
+    def _callback(self, feed: FeedRecord) -> str:
+        return f"{self._public_url}{WEBSUB_PATH}{feed.key}"
 
     async def _register(self, feed: FeedRecord, offer: Offer) -> None:
         assert offer.cloud is not None
@@ -182,7 +174,8 @@ class Pushing:
         if len(self._leaving) > 1000:
             self._leaving.popitem(last=False)
         try:
-            await ask_hub(self._web, offer.url, self._fields(feed, offer, "unsubscribe"))
+            about = ("unsubscribe", offer.topic, self._callback(feed))
+            await ask_for_topic(self._web, offer.url, *about)
         except ClientError as error:
             self.log.info(
                 "The river's subscription to {url} ends with its lease: {error}",
@@ -193,11 +186,7 @@ class Pushing:
     # --- the callbacks ----------------------------------------------------------
 
     async def verify(self, key: str, call: HubCall) -> bool:
-        """Check a hub's verification of intent against what was asked, or note its denial.
-
-        :param key: the last segment of the callback's path.
-        :returns: whether to confirm it.
-        """
+        """See ``IsCalledByHubs``."""
         if call.mode == "unsubscribe":
             return self._leaving.get(key) == call.topic
         feed = await self._store.feed_by_key(key)
@@ -212,10 +201,8 @@ class Pushing:
         wanted = feed.asked_at is not None or feed.pushes_until is not None
         if not wanted or not await self._store.is_followed(feed.id):
             return False
-        lease = min(call.lease_seconds or USUAL_LEASE, LONGEST_LEASE)
-        now = self._clock.wall_seconds()
-        due = now + max(lease * RENEW_AT, SHORTEST_PAUSE)
-        await self._confirmed(feed, now, lease, due)
+        now, (lease, pause) = self._clock.wall_seconds(), lease_of(call)
+        await self._confirmed(feed, now, lease, now + pause)
         return True
 
     async def challenge(self, key: str, url: str) -> bool:
@@ -226,36 +213,35 @@ class Pushing:
             return False
         return feed.asked_at is not None and normal_form(url) == normal_form(offer.topic)
 
-    async def receive(
-        self, key: str, body: bytes, content_type: str, signature: str, source: str
-    ) -> bool:
-        """Take what a hub has pushed.
+    async def receive(self, key: str, content: PushedContent) -> bool:
+        """See ``IsCalledByHubs``.
 
-        :returns: whether anybody has subscribed to this.
         :raises TooMany: too many documents are being taken.
         """
+        source, signature = content.source, content.signature
         feed = await self._store.feed_by_key(key)
         if feed is None or not await self._store.is_followed(feed.id):
             return False
-        if signature and not websub.is_signed(signature, body, feed.secret):
+        if signature and not websub.is_signed(signature, content.body, feed.secret):
             self.log.warn(
                 "A document from {source} with a wrong signature was ignored, for the feed {url}.",
                 url=feed.url,
                 source=source,
             )
             return True
-        if signature and await self._take(feed, body, content_type):
+        if signature and await self._take(feed, content):
             source = ""  # the hub proved to be the one that was asked: it is not limited
         await self._pinged(feed, source)
         return True
 
-    async def _take(self, feed: FeedRecord, body: bytes, content_type: str) -> bool:
+    async def _take(self, feed: FeedRecord, content: PushedContent) -> bool:
         """Store a signed document.  Returns whether it is one of a feed."""
         if self._taking >= MAX_PUSHES:
             raise TooMany("as many documents are being taken as fit into memory", FULL_PAUSE)
         self._taking += 1
         try:
-            return await self._intake.take(feed, body, content_type, whole=False) is not None
+            taken = self._intake.take(feed, content.body, content.content_type, whole=False)
+            return await taken is not None
         except DocumentFault:
             return False  # the broker reads the feed itself
         finally:

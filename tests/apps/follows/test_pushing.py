@@ -12,7 +12,8 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.follows.door import FollowsDoor
 from rsscloud_broker.apps.follows.options import FollowedFeed, FollowsOptions, Source
-from rsscloud_broker.apps.follows.pushing import LONGEST_LEASE, key_of
+from rsscloud_broker.apps.follows.pushing import key_of
+from rsscloud_broker.client.websub import LONGEST_LEASE
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
 from rsscloud_broker.testing.clock import Clock
@@ -166,7 +167,9 @@ class PushingTests(SynchronousTestCase):
         self.assertEqual(self.verify(FEED)[0], 404)
         self.assertEqual(self.push(FEED), 410)
         self.assertEqual(self.verify()[0], 200)
-        self.assertEqual(self.verify()[0], 404, "it was verified already")
+        self.assertEqual(self.verify(lease_seconds="86400")[0], 200)
+        self.pass_time(760)
+        self.assertEqual(len(self.asked()), 2, "only the first lease was believed")
 
     def test_hub_that_refuses_is_told_once_an_hour(self) -> None:
         self.web.answers[HUB] = reply(403, b"Not you.")
@@ -174,7 +177,7 @@ class PushingTests(SynchronousTestCase):
             self.start_list()
             self.pass_time(3000)
         (line,) = [str(formatEvent(event)) for event in logs]
-        self.assertIn(f"{LIST} is only polled: its hub takes no subscription", line)
+        self.assertIn(f"{LIST}: the hub did not take the subscription", line)
         self.assertIn("Not you", line)
         self.assertEqual(len(self.asked()), 1)
         self.assertGreater(self.reads(LIST), 2, "it is polled all the same")
