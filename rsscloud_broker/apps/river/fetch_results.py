@@ -1,7 +1,8 @@
-"""Notes when the broker cannot fetch a feed, so that its readers see why nothing new comes.
+"""Handles the events of fetches, and the hints of other nodes.
 
-The broker fetches the feeds, and the river gets only what is new.  So this sink handles the events
-of all fetches, and keeps the reason of the last failure with the feed until a fetch succeeds.
+The broker fetches the feeds, and the river gets only what is new.  So that readers see why nothing
+new comes, this sink keeps the reason of the last failed fetch with the feed until one succeeds.  If
+another node has stored something for the node that tends the feeds, the sink wakes it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import Final
 from zope.interface import implementer
 
 from rsscloud_broker.apps.river.store import RiverStore
-from rsscloud_broker.events import Event, TopicFetched, TopicFetchFailed
+from rsscloud_broker.apps.river.tending import JOB, Tending
+from rsscloud_broker.events import Event, TopicFetched, TopicFetchFailed, WorkHinted
 from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.wire.text import clean
 
@@ -19,18 +21,23 @@ _FAILED: Final = "the last fetch failed: "
 
 
 @implementer(IEventSink)
-class FetchResults:
-    """The sink that notes failed fetches of feeds."""
+class RiverSink:
+    """The sink of the river."""
 
-    name = "river_fetch_results"
-    handles = (TopicFetched, TopicFetchFailed)
+    name = "river"
+    handles = (TopicFetched, TopicFetchFailed, WorkHinted)
 
-    def __init__(self, store: RiverStore) -> None:
+    def __init__(self, store: RiverStore, tending: Tending) -> None:
         self._store = store
+        self._tending = tending
 
     async def handle(self, event: Event) -> None:
         """See ``IEventSink``."""
         assert isinstance(event, self.handles)
+        if isinstance(event, WorkHinted):
+            if event.kind == f"job.{JOB}":
+                self._tending.wake()
+            return
         feed = await self._store.feed_by_url(event.topic)
         if feed is None or not (feed.problem or _FAILED).startswith(_FAILED):
             return  # what is said of it is still true, whatever this fetch brought

@@ -25,7 +25,7 @@ from rsscloud_broker.apps.river.records import (
 )
 from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.errors import DocumentFault
-from rsscloud_broker.interfaces import IClock, INotifier, ITopicView, Parsing
+from rsscloud_broker.interfaces import AppParts, INotifier
 from rsscloud_broker.model import Callback, Denial, Intent, Notification, Outcome, host_of
 
 PROTOCOL: Final = "river"
@@ -37,8 +37,6 @@ _KEY: Final = "key"
 class RiverIntake:
     """Stores documents, and is the notifier of the river's own subscriptions.
 
-    :param public_url: the broker's own URL, without a slash at the end.
-    :param parse: parses documents of strangers.
     :ivar on_new: called when new items have been stored.
     :ivar on_silent: called with a feed whose hub or cloud has missed new items.
     """
@@ -49,22 +47,14 @@ class RiverIntake:
     #: Only the river's own database can fail, and then the attempt is not counted.
     retries = (5.0, 60.0, 600.0)
 
-    def __init__(
-        self,
-        store: RiverStore,
-        topics: ITopicView,
-        clock: IClock,
-        bounds: RiverBounds,
-        public_url: str,
-        parse: Parsing,
-    ) -> None:
+    def __init__(self, parts: AppParts, store: RiverStore, bounds: RiverBounds) -> None:
         self._store = store
-        self._topics = topics
-        self._clock = clock
+        self._topics = parts.topics
+        self._clock = parts.clock
         self._bounds = bounds
-        self._public_url = public_url
-        self._prefix = f"{public_url}/river/feeds/"
-        self._parse = parse
+        self._parse = parts.parse
+        self._public_url = parts.public_url
+        self._prefix = f"{parts.public_url}/river/feeds/"
         self._key = token_urlsafe(24)
         self.on_new: Callable[[], None] = lambda: None
         self.on_silent: Callable[[FeedRecord], Awaitable[None]]

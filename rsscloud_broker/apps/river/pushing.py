@@ -30,7 +30,7 @@ from rsscloud_broker.client.websub import (
     lease_of,
 )
 from rsscloud_broker.errors import DocumentFault, Refused, TooMany
-from rsscloud_broker.interfaces import IBroker, IClock
+from rsscloud_broker.interfaces import AppParts
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
@@ -48,29 +48,17 @@ WEBSUB_PATH, CLOUD_PATH = "/river/websub/", "/river/rsscloud/"
 
 
 class Pushing:
-    """Keeps the subscriptions at hubs and clouds.
-
-    :param web: calls hubs and clouds.
-    :param public_url: the broker's own URL, without a slash at the end.
-    """
+    """Keeps the subscriptions at hubs and clouds."""
 
     log = Logger()
 
-    def __init__(
-        self,
-        store: RiverStore,
-        intake: RiverIntake,
-        broker: IBroker,
-        web: GuardedWeb,
-        clock: IClock,
-        public_url: str,
-    ) -> None:
+    def __init__(self, parts: AppParts, store: RiverStore, intake: RiverIntake) -> None:
         self._store = store
         self._intake = intake
-        self._broker = broker
-        self._web = web
-        self._clock = clock
-        self._public_url = public_url
+        self._broker = parts.broker
+        self._web = GuardedWeb(parts.outbound)
+        self._clock = parts.clock
+        self._public_url = parts.public_url
         self._taking = 0
         self._leaving: OrderedDict[str, str] = OrderedDict()
         intake.on_silent = self.missed

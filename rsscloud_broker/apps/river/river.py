@@ -27,7 +27,7 @@ from rsscloud_broker.errors import (
     TopicUnreadable,
     Unavailable,
 )
-from rsscloud_broker.interfaces import Caller, IClock, Parsing
+from rsscloud_broker.interfaces import AppParts, Caller, IClock
 from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire import opml
 from rsscloud_broker.wire.text import clean
@@ -48,20 +48,19 @@ class River:
 
     def __init__(
         self,
+        parts: AppParts,
         store: RiverStore,
         intake: RiverIntake,
         tending: Tending,
-        clock: IClock,
         bounds: RiverBounds,
-        parse: Parsing,
     ) -> None:
         self._store = store
         self._intake = intake
         self._tending = tending
-        self._clock = clock
+        self._clock = parts.clock
         self._bounds = bounds
-        self._parse = parse
-        self._pace = _Pace(clock)
+        self._parse = parts.parse
+        self._pace = _Pace(parts.clock)
 
     # --- the reading list -------------------------------------------------------
 

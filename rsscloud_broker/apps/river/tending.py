@@ -9,8 +9,8 @@ If several nodes share a database, one of them tends the feeds for all.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from twisted.application.service import MultiService
@@ -29,7 +29,7 @@ from rsscloud_broker.errors import (
     Refused,
     Unavailable,
 )
-from rsscloud_broker.interfaces import IBroker, IClock, ITopicView
+from rsscloud_broker.interfaces import AppParts
 from rsscloud_broker.util.backoff import backoff
 from rsscloud_broker.util.clock import EachPeriod
 from rsscloud_broker.wire.text import clean
@@ -50,33 +50,22 @@ AT_ONCE, REMOVED_AT_ONCE = 10, 100
 
 
 class Tending(MultiService):
-    """Tends the feeds that are due.
-
-    :param hint: wakes the node that tends the feeds.
-    """
+    """Tends the feeds that are due."""
 
     log = Logger()
 
     def __init__(
-        self,
-        store: RiverStore,
-        intake: RiverIntake,
-        pushing: Pushing,
-        discovery: Discovery,
-        broker: IBroker,
-        topics: ITopicView,
-        clock: IClock,
-        hint: Callable[[], Awaitable[object]],
+        self, parts: AppParts, store: RiverStore, intake: RiverIntake, pushing: Pushing
     ) -> None:
         super().__init__()
-        self._hint = hint
         self._store = store
         self._intake = intake
         self._pushing = pushing
-        self._discovery = discovery
-        self._broker = broker
-        self._topics = topics
-        self._clock = clock
+        self._discovery = Discovery(parts.web, parts.parse)
+        self._broker = parts.broker
+        self._topics = parts.topics
+        self._clock = clock = parts.clock
+        self._hint = partial(parts.jobs.hint_at_job, JOB)
         self._under_way: dict[int, Deferred[None]] = {}
         looking = EachPeriod(clock, PERIOD, self.look, name="river", at_start=True)
         sweeping = EachPeriod(clock, SWEEP, self.sweep, name="river's sweep", at_start=True)

@@ -6,7 +6,6 @@ from typing import cast
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.apps.river.waking import Wake
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import WorkHinted
 from rsscloud_broker.interfaces import IEventSink
@@ -19,7 +18,7 @@ OPML = f"""<opml version="2.0"><head/><body>
 
 
 class WakeContract(
-    make_sink_tests(lambda case: Wake(RiverHouse(case).tending))  # type: ignore[misc] # made at run time
+    make_sink_tests(lambda case: RiverHouse(case).app.sinks[0])  # type: ignore[misc] # made at run time
 ):
     """It is a sink."""
 
