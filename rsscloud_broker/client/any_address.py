@@ -1,31 +1,114 @@
-"""An outbound client for commands: it calls any address that its user gives.
+"""The outbound client of commands: it calls any address that its user gives.
 
-A follower makes very many requests.  So this client uses Twisted's agent without treq, which takes
+Unlike ``outbound`` it has no address guard: a command may call the user's own machine, too.  A
+follower makes very many requests.  So this client uses Twisted's agent without treq, which takes
 each URL apart and keeps cookies, and needs half the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
 
+from attrs import evolve, frozen
 from hyperlink import EncodedURL
+from OpenSSL.crypto import Error as NoCertificate
+from OpenSSL.SSL import Error as SSLError
+from service_identity import VerificationError
 from treq import collect
-from twisted.web.client import ContentDecoderAgent, GzipDecoder
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import ConnectError, ConnectionClosed
+from twisted.internet.interfaces import IConsumer
+from twisted.internet.ssl import Certificate, trustRootFromCertificates
+from twisted.python.failure import Failure
+from twisted.web.client import (
+    Agent,
+    BrowserLikePolicyForHTTPS,
+    ContentDecoderAgent,
+    GzipDecoder,
+    HTTPConnectionPool,
+    RequestTransmissionFailed,
+    ResponseFailed,
+)
+from twisted.web.error import SchemeNotSupported
 from twisted.web.http_headers import Headers
-from twisted.web.iweb import IAgent
+from twisted.web.iweb import IAgent, IBodyProducer
 from zope.interface import implementer
 
+from rsscloud_broker import __version__
 from rsscloud_broker.client.feed_requests import FeedAnswer
-from rsscloud_broker.client.web import MAX_BYTES, SECONDS, USER_AGENT, ClientError, in_time
+from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IClock, IOutbound, OutboundReply, OutboundRequest
+
+T = TypeVar("T")
+
+_PEM: Final = re.compile(
+    rb"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", flags=re.DOTALL
+)
+
+#: Seconds to wait for a connection.
+CONNECT_TIMEOUT: Final = 10
+
+#: How many seconds an exchange may take, and how many bytes of an answer are read.
+SECONDS, MAX_BYTES = 30.0, 10 * 1024 * 1024
+
+USER_AGENT: Final = f"rsscloud-broker/{__version__}"
+
+
+def trusting(reactor: Any, file: str | None, pool: HTTPConnectionPool | None = None) -> Agent:
+    """Make an agent that checks the certificates of servers.
+
+    :param file: a file with the only certificates to trust, in PEM; None to trust those that
+        OpenSSL trusts.
+    :param pool: keeps connections for further requests; None to close each.
+    :raises ClientError: the file holds no certificate.
+    """
+    if file is None:
+        return Agent(reactor, connectTimeout=CONNECT_TIMEOUT, pool=pool)
+    blocks = _PEM.findall(Path(file).read_bytes())
+    try:
+        certificates = [Certificate.loadPEM(block) for block in blocks]
+    except NoCertificate:
+        certificates = []
+    if not certificates:
+        raise ClientError(f"{file}: the file holds no certificate in PEM")
+    policy = BrowserLikePolicyForHTTPS(trustRootFromCertificates(certificates))
+    return Agent(reactor, policy, connectTimeout=CONNECT_TIMEOUT, pool=pool)
+
+
+@implementer(IBodyProducer)
+@frozen
+class _RequestBody:
+    """The body of a request, which is in memory."""
+
+    data: bytes
+
+    @property
+    def length(self) -> int:
+        return len(self.data)
+
+    def startProducing(self, consumer: IConsumer) -> Deferred[None]:
+        consumer.write(self.data)
+        return succeed(None)
+
+    def pauseProducing(self) -> None:
+        """There is nothing to pause: all has been written."""
+
+    def resumeProducing(self) -> None:
+        """See ``pauseProducing``."""
+
+    def stopProducing(self) -> None:
+        """See ``pauseProducing``."""
 
 
 @implementer(IOutbound)
 class AnyAddress:
-    """Implements ``IOutbound`` for GET, without the address guard of the broker.
+    """Implements ``IOutbound`` without the address guard of the broker, and without signatures.
 
+    :param agent: connects.
     :param seconds: how long an exchange may take, from the look-up of the name to the last byte.
     :param max_bytes: the largest body that is read, after decompression.
     """
@@ -39,50 +122,76 @@ class AnyAddress:
         self._max_bytes = max_bytes
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
-        if request.method != "GET" or request.body or request.signing:
-            raise ValueError("this client sends GET requests only")
+        if request.signing:
+            raise ValueError("this client signs nothing")
         hops: list[tuple[int, str]] = []
-        try:
-            answer = await self._ask(request.url, request.headers)
-            while answer.target and len(hops) < request.redirects:
-                hops.append((answer.status, answer.target))
-                answer = await self._ask(answer.target, request.headers)
-        except ClientError as error:
-            raise OutboundError(str(error)) from error
-        return OutboundReply(
-            answer.status, answer.headers, answer.body, answer.url, tuple(hops), answer.compressed
-        )
+        while True:
+            reply = await self._in_time(self._exchange(request))
+            target = FeedAnswer(request.url, reply.status, reply.headers).target
+            if not target or len(hops) >= request.redirects:
+                return evolve(reply, hops=tuple(hops))
+            hops.append((reply.status, target))
+            request = evolve(request, url=target)
 
-    async def _ask(self, url: str, headers: Mapping[str, str]) -> FeedAnswer:
-        """Send one request, without following a redirect.
+    async def _in_time(self, exchange: Coroutine[Any, Any, T]) -> T:
+        """Wait for an exchange until the deadline.
 
-        :raises ClientError: there was no answer, or its body was too large.
+        :raises OutboundError: the exchange failed, or the deadline has passed.
         """
-        return await in_time(url, self._exchange(url, headers), self._seconds, self._clock)
 
-    async def _exchange(self, url: str, headers: Mapping[str, str]) -> FeedAnswer:
+        def timed_out(_: object, seconds: float) -> NoReturn:
+            # Replaces whatever error the cancelled exchange raised.
+            raise OutboundError(f"no answer within {seconds:g} seconds")
+
+        waiting = Deferred.fromCoroutine(exchange)
+        try:
+            return await waiting.addTimeout(self._seconds, self._clock, timed_out)
+        except (ResponseFailed, RequestTransmissionFailed) as error:
+            # RequestTransmissionFailed: the TLS handshake failed while a body was being sent.
+            reasons = ", ".join(dict.fromkeys(map(_reason, error.reasons)))
+            raise OutboundError(reasons) from error
+        except (ConnectError, ConnectionClosed, SchemeNotSupported, OSError, ValueError) as error:
+            # ValueError: the URL is invalid.  OSError: among others, DNS failed.
+            raise OutboundError(str(error)) from error
+
+    async def _exchange(self, request: OutboundRequest) -> OutboundReply:
+        """Send one request, without following a redirect."""
+        url = request.url
         sent = Headers({"User-Agent": [USER_AGENT]})
-        for name, text in headers.items():
+        for name, text in request.headers.items():
             sent.setRawHeaders(name, [text])
         ascii_url = url if url.isascii() else EncodedURL.from_text(url).to_uri().to_text()
-        response: Any = await self._agent.request(b"GET", ascii_url.encode("ascii"), sent)
+        body = _RequestBody(request.body) if request.body else None
+        response: Any = await self._agent.request(
+            request.method.encode("ascii"), ascii_url.encode("ascii"), sent, body
+        )
         compressed = isinstance(response, GzipDecoder)
         if compressed and isinstance(response.original, GzipDecoder):
             # A few bytes could decompress to more than fits into memory.
-            raise ClientError(f"{url}: the answer is compressed more than once")
+            raise OutboundError("the answer is compressed more than once")
         content = bytearray()
 
         def add(data: bytes) -> None:
             content.extend(data)
             if len(content) > self._max_bytes:
-                raise ClientError(f"{url}: the answer is larger than {self._max_bytes} bytes")
+                raise OutboundError(f"the answer is larger than {self._max_bytes} bytes")
 
         await collect(response, add)
         received = {
             name.decode("latin-1").lower(): ", ".join(line.decode("latin-1") for line in lines)
             for name, lines in response.headers.getAllRawHeaders()
         }
-        body = bytes(content)
-        return FeedAnswer(
-            url, response.code, received, body, compressed, self._clock.wall_seconds()
-        )
+        return OutboundReply(response.code, received, bytes(content), url, (), compressed)
+
+
+def _reason(failure: Failure) -> str:
+    """Why there was no answer, for people."""
+    error = failure.value
+    if isinstance(error, VerificationError):
+        return "its certificate is for another name"
+    if isinstance(error, SSLError):
+        reasons = ", ".join(dict.fromkeys(words[-1] for words in error.args[0] if words[-1]))
+        if "certificate" in reasons:
+            reasons += " (--cacert names a file with certificates to trust)"
+        return f"TLS failed: {reasons or 'the other side hung up'}"
+    return failure.getErrorMessage()

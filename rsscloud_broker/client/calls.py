@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from lxml import etree, html
 
-from rsscloud_broker.client.web import ClientError, MakesRequests, Reply
+from rsscloud_broker.client.web import ClientError, Reply, Web
 from rsscloud_broker.wire import soap, xml, xmlrpc
 
 _XML = {"Content-Type": "text/xml; charset=utf-8"}
@@ -26,7 +26,7 @@ class Declined(ClientError):
     """A server understood a call as one of its protocol, and says no."""
 
 
-async def call_form(web: MakesRequests, url: str, fields: Sequence[tuple[str, str]]) -> str:
+async def call_form(web: Web, url: str, fields: Sequence[tuple[str, str]]) -> str:
     """Send an rssCloud form: a ping or a registration.
 
     :returns: the ``msg`` of the answer.
@@ -45,9 +45,7 @@ async def call_form(web: MakesRequests, url: str, fields: Sequence[tuple[str, st
     return message
 
 
-async def call_xmlrpc(
-    web: MakesRequests, url: str, procedure: str, parameters: Sequence[Any]
-) -> Any:
+async def call_xmlrpc(web: Web, url: str, procedure: str, parameters: Sequence[Any]) -> Any:
     """Call an XML-RPC procedure.
 
     :returns: the value of the response.
@@ -65,7 +63,7 @@ async def call_xmlrpc(
 
 
 async def call_soap(
-    web: MakesRequests, url: str, action: str, operation: str, parameters: Mapping[str, Any]
+    web: Web, url: str, action: str, operation: str, parameters: Mapping[str, Any]
 ) -> Any:
     """Call a SOAP operation, without a namespace.
 
@@ -87,7 +85,7 @@ async def call_soap(
         raise ClientError(f"{url}: the answer is not SOAP: {error}") from None
 
 
-async def call_page(web: MakesRequests, url: str) -> str:
+async def call_page(web: Web, url: str) -> str:
     """Send a GET whose answer is a page for people, such as a ping by GET.
 
     :returns: the text of the page without markup, cut to 200 characters.

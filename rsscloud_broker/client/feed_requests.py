@@ -7,17 +7,12 @@ first answer, and should be answered with 304.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias
 from urllib.parse import urldefrag, urljoin
 
-from attrs import evolve, field, frozen
-from treq.client import HTTPClient
-from twisted.internet.defer import Deferred
-from twisted.web.client import GzipDecoder
-from twisted.web.http_headers import Headers
+from attrs import field, frozen
 
-from rsscloud_broker.client.web import ClientError, Web
+from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.errors import OutboundError, Refused, Unavailable
 from rsscloud_broker.interfaces import IClock, IOutbound, OutboundRequest
 from rsscloud_broker.wire.web_address import REDIRECTS
@@ -115,13 +110,8 @@ async def fetch_twice(ask: Ask, url: str, admit: Admit) -> Fetches:
     return Fetches(tuple(redirects), answer, again, answer.target in asked)
 
 
-def asking(web: Web) -> Ask:
-    """Ask with the client of the commands, which calls any address that its user gives."""
-    return partial(_request, web)
-
-
-def asking_guarded(outbound: IOutbound, clock: IClock) -> Ask:
-    """Ask with the broker's own client, which calls only addresses that the operator allows."""
+def asking(outbound: IOutbound, clock: IClock) -> Ask:
+    """Ask with an outbound client."""
 
     async def ask(url: str, headers: Mapping[str, str]) -> FeedAnswer:
         try:
@@ -132,48 +122,3 @@ def asking_guarded(outbound: IOutbound, clock: IClock) -> Ask:
         return FeedAnswer(url, reply.status, reply.headers, reply.body, reply.compressed, now)
 
     return ask
-
-
-class _Observer:
-    """A treq client for one request of a `Web`, which keeps facts that a `Reply` does not have.
-
-    It sends more headers, follows no redirects, and keeps the answer's headers and its coding.
-    """
-
-    def __init__(self, treq: HTTPClient, headers: Mapping[str, str]) -> None:
-        self._treq = treq
-        self._headers = headers
-        self.headers = Headers()
-        self.compressed = False
-
-    def request(self, method: str, url: str, *, headers: Headers, **options: Any) -> Deferred[Any]:
-        sent = headers.copy()
-        for name, text in self._headers.items():
-            sent.setRawHeaders(name, [text])
-        options["allow_redirects"] = False
-        requesting: Deferred[Any] = self._treq.request(method, url, headers=sent, **options)
-        return requesting.addCallback(self._observe, url)
-
-    def _observe(self, response: Any, url: str) -> Any:
-        self.headers = response.headers
-        # treq decompresses the body and hides that it was compressed.
-        inner = response.original
-        self.compressed = isinstance(inner, GzipDecoder)
-        if self.compressed and isinstance(inner.original, GzipDecoder):
-            # A few bytes could decompress to more than fits into memory.
-            raise ClientError(f"{url}: the answer is compressed more than once")
-        return response
-
-
-async def _request(web: Web, url: str, headers: Mapping[str, str]) -> FeedAnswer:
-    """Send one request, without following a redirect."""
-    observer = _Observer(web.treq, headers)
-    # The observer has the one method of an HTTPClient that a Web calls.
-    reply = await evolve(web, treq=cast(HTTPClient, observer)).get(url)
-    received = {
-        name.decode("latin-1").lower(): ", ".join(line.decode("latin-1") for line in lines)
-        for name, lines in observer.headers.getAllRawHeaders()
-    }
-    return FeedAnswer(
-        url, reply.status, received, reply.body, observer.compressed, web.clock.wall_seconds()
-    )

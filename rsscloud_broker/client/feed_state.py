@@ -9,8 +9,7 @@ from __future__ import annotations
 from textwrap import fill
 
 from rsscloud_broker.client.feed_findings import findings_of
-from rsscloud_broker.client.feed_requests import asking, fetch_twice
-from rsscloud_broker.client.web import Web
+from rsscloud_broker.client.feed_requests import Ask, fetch_twice
 from rsscloud_broker.interfaces import FeedReport
 from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.wire.text import clean
@@ -18,12 +17,12 @@ from rsscloud_broker.wire.text import clean
 _ORDER: tuple[Kind, ...] = ("wrong", "missing", "good")
 
 
-async def examine(web: Web, url: str) -> FeedReport:
+async def examine(ask: Ask, url: str) -> FeedReport:
     """Fetch a feed twice, as a feed reader does, and judge the answers.
 
     :raises ClientError: a request was not answered.
     """
-    return FeedReport(url, tuple(findings_of(await fetch_twice(asking(web), url, lambda _: None))))
+    return FeedReport(url, tuple(findings_of(await fetch_twice(ask, url, lambda _: None))))
 
 
 def render(report: FeedReport) -> str:

@@ -22,7 +22,7 @@ from twisted.internet.task import deferLater
 
 from rsscloud_broker.client.calls import Declined, call_form, call_soap, call_xmlrpc
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE
-from rsscloud_broker.client.web import ClientError, MakesRequests, Web
+from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.wire.cloud import Cloud, InvalidCloud, clouds_of
 from rsscloud_broker.wire.xml import MalformedXML
 
@@ -74,7 +74,7 @@ async def find_cloud(web: Web, feed_url: str) -> Cloud:
 
 
 async def register(
-    web: MakesRequests,
+    web: Web,
     cloud: Cloud,
     topic: str,
     callback: RegisteredCallback,
@@ -108,7 +108,7 @@ def _of_2003(cloud: Cloud, callback: RegisteredCallback) -> RegisteredCallback:
     return evolve(callback, protocol=protocol, procedure=procedure, domain="")
 
 
-async def _call(web: MakesRequests, cloud: Cloud, topic: str, callback: RegisteredCallback) -> str:
+async def _call(web: Web, cloud: Cloud, topic: str, callback: RegisteredCallback) -> str:
     """Register by XML-RPC or SOAP.
 
     :raises Declined: the cloud did not accept the registration.

@@ -21,7 +21,7 @@ from twisted.internet.interfaces import IDelayedCall, IReactorTime
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.client.web import ClientError, MakesRequests, Reply, Web
+from rsscloud_broker.client.web import ClientError, Reply, Web
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.util.urls import joined
 from rsscloud_broker.wire import links, websub, xml
@@ -112,7 +112,7 @@ def _elements(reply: Reply) -> list[etree._Element]:
     return list(page.iterfind("head/link"))
 
 
-async def ask_hub(web: MakesRequests, hub: str, fields: Sequence[tuple[str, str]]) -> str:
+async def ask_hub(web: Web, hub: str, fields: Sequence[tuple[str, str]]) -> str:
     """Send a form to a hub, or to the one to which it redirects (section 5 of WebSub).
 
     :returns: the sentence with which the hub answers.
@@ -143,7 +143,7 @@ LONGEST_LEASE, USUAL_LEASE = 14 * 86_400, 7 * 86_400
 
 
 async def ask_for_topic(
-    web: MakesRequests,
+    web: Web,
     hub: str,
     mode: str,
     topic: str,
@@ -261,7 +261,7 @@ class HubSubscriber:
 
     def __init__(
         self,
-        web: MakesRequests,
+        web: Web,
         clock: IReactorTime,
         on_content: Callable[[ReceivedContent], None],
         tell: Callable[[str], None],

@@ -10,13 +10,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import click
-from treq.client import HTTPClient
 from twisted.internet.defer import Deferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import react
 from twisted.web.client import Agent, HTTPConnectionPool
 
-from rsscloud_broker.client.web import ClientError, Web, trusting
+from rsscloud_broker.client.any_address import AnyAddress, trusting
+from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import cloud, text
 
@@ -56,17 +56,22 @@ def run(work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     react(lambda reactor: Deferred.fromCoroutine(with_plain_errors(reactor)))
 
 
-def web_client(reactor: Any, pool: HTTPConnectionPool | None = None) -> Web:
-    """Make the HTTP client of a command; it trusts the certificates of ``--cacert``.
+def web_client(reactor: Any) -> Web:
+    """Make the HTTP client of a command."""
+    return Web(outbound(reactor))
+
+
+def outbound(reactor: Any, pool: HTTPConnectionPool | None = None) -> AnyAddress:
+    """Make the outbound client of a command; it trusts the certificates of ``--cacert``.
 
     :param pool: keeps connections for further requests; None to close each.
     """
-    return Web(HTTPClient(agent(reactor, pool)), SystemClock(reactor))
+    return AnyAddress(agent(reactor, pool), SystemClock(reactor))
 
 
 def agent(reactor: Any, pool: HTTPConnectionPool | None = None) -> Agent:
     """Make an agent that trusts the certificates of ``--cacert``.
 
-    :param pool: as for ``web_client``.
+    :param pool: as for ``outbound``.
     """
     return trusting(reactor, click.get_current_context().meta.get(_CACERT), pool)

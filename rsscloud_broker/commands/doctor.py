@@ -23,11 +23,12 @@ from rsscloud_broker.commands.configured import (
     plain_errors,
     settings_of,
 )
-from rsscloud_broker.commands.connected import cacert_option, run, web_client
+from rsscloud_broker.commands.connected import cacert_option, outbound, run
 from rsscloud_broker.commands.doctor_checks import Patient, Result
 from rsscloud_broker.delivery.notifiers.websub import PROTOCOL as WEBSUB
 from rsscloud_broker.http.offers import FrontDoorsError
 from rsscloud_broker.runtime import plugin_building, plugin_discovery
+from rsscloud_broker.util.clock import SystemClock
 
 #: The protocols of rssCloud notifications that a broker of this kind has by default.
 _USUAL = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
@@ -83,14 +84,14 @@ def examine(
     doors = frozenset(maker.name for maker, _ in chosen)
 
     async def work(reactor: Any) -> None:
-        web = web_client(reactor)
+        clock = SystemClock(reactor)
         patient = Patient(
             settings,
             service.descriptors,
             doors,
             reactor,
-            web.clock,
-            asking(web),
+            clock,
+            asking(outbound(reactor), clock),
             config_file,
             logfile,
             time_url,
@@ -103,8 +104,9 @@ def examine(
 
 
 async def _examine_feed(reactor: Any, url: str, own: OwnBroker | None, as_json: bool) -> None:
-    web = web_client(reactor)
-    report = await feed_doctor.examine(asking(web), web.clock, url, own)
+    clock = SystemClock(reactor)
+    ask = asking(outbound(reactor), clock)
+    report = await feed_doctor.examine(ask, clock, url, own)
     _finish(doctor_checks.of_feed(report), as_json)
 
 

@@ -22,10 +22,9 @@ from zope.interface import implementer
 
 from rsscloud_broker import config
 from rsscloud_broker.client import websub
-from rsscloud_broker.client.any_address import AnyAddress
 from rsscloud_broker.client.listener import bind
 from rsscloud_broker.client.web import ClientError, Web
-from rsscloud_broker.commands.connected import agent, cacert_option, run, web_client
+from rsscloud_broker.commands.connected import cacert_option, outbound, run
 from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.interfaces import IEntryHandler, IMarker, parse_directly
@@ -106,13 +105,13 @@ def follow(
 
     async def work(reactor: Any) -> None:
         pool = HTTPConnectionPool(reactor)
-        clock, web = SystemClock(reactor), web_client(reactor, pool)
+        clock, client = SystemClock(reactor), outbound(reactor, pool)
         nobody_reads: Deferred[None] = Deferred()
         handler: IEntryHandler = (
             JsonLines(nobody_reads) if command is None else Exec(reactor, command)
         )
         follower = Follower(
-            AnyAddress(agent(reactor, pool), clock),
+            client,
             url,
             handler,
             _marker(marker, url),
@@ -125,7 +124,7 @@ def follow(
         nobody_reads.addCallback(lambda _: follower.stop())
         reactor.addSystemEventTrigger("before", "shutdown", follower.stop)
         if push:
-            await _subscribe(reactor, web, follower, url, host, port, domain)
+            await _subscribe(reactor, Web(client), follower, url, host, port, domain)
         try:
             await (follower.catch_up() if once else follower.run())
         except FollowError as error:

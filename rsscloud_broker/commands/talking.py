@@ -17,11 +17,13 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker import config
 from rsscloud_broker.client import feed_state, publisher, websub
 from rsscloud_broker.client import resourcesync as resourcesync_client
+from rsscloud_broker.client.feed_requests import asking
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
 from rsscloud_broker.client.subscriber import RegisteredCallback, Subscriber, find_cloud
-from rsscloud_broker.commands.connected import cacert_option, run, web_client
+from rsscloud_broker.commands.connected import cacert_option, outbound, run, web_client
 from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
+from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.web.hub_calls import HubCallbacks
 from rsscloud_broker.wire import cloud, text
 
@@ -204,7 +206,8 @@ def show_feed_state(url: str) -> None:
     """Fetch the feed at URL as a feed reader does, and report what is good and bad about it."""
 
     async def work(reactor: Any) -> None:
-        click.echo(feed_state.render(await feed_state.examine(web_client(reactor), url)))
+        ask = asking(outbound(reactor), SystemClock(reactor))
+        click.echo(feed_state.render(await feed_state.examine(ask, url)))
 
     run(work)
 

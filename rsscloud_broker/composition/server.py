@@ -18,7 +18,7 @@ from rsscloud_broker import core
 from rsscloud_broker.accounts import AccountSweeper, RemovedAccounts
 from rsscloud_broker.client.feed_doctor import FeedDoctor
 from rsscloud_broker.client.feed_push import OwnBroker
-from rsscloud_broker.client.feed_requests import asking_guarded
+from rsscloud_broker.client.feed_requests import asking
 from rsscloud_broker.composition.apps import make_apps
 from rsscloud_broker.composition.foundation import Foundation
 from rsscloud_broker.composition.part import part
@@ -187,7 +187,7 @@ class Server(Foundation):
     def feed_doctor(self) -> FeedDoctor:
         spoken = self.broker.protocols - self.broker.content_protocols
         return FeedDoctor(
-            asking_guarded(self.web, self.clock),
+            asking(self.web, self.clock),
             self.clock,
             OwnBroker(self.public_url, spoken, self.has_hub),
             self.broker.admit_examination,

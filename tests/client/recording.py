@@ -1,13 +1,11 @@
 """A server that records requests and gives prepared answers."""
 
-from typing import cast
-
 from attrs import define, field, frozen
-from treq.client import HTTPClient
-from treq.testing import StubTreq
+from treq.testing import RequestTraversalAgent
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 
+from rsscloud_broker.client.any_address import AnyAddress
 from rsscloud_broker.client.web import Web
 from rsscloud_broker.testing.clock import Clock
 
@@ -73,8 +71,12 @@ class SilentServer(Resource):
 
 def web_to(resource: Resource, clock: Clock | None = None) -> Web:
     """A Web whose every request goes to a resource, without sockets."""
-    # StubTreq has the methods of an HTTPClient without being one.
-    return Web(cast(HTTPClient, StubTreq(resource)), clock or Clock(), max_bytes=10_000)
+    return Web(client_to(resource, clock))
+
+
+def client_to(resource: Resource, clock: Clock | None = None) -> AnyAddress:
+    """A client whose every request goes to a resource, without sockets."""
+    return AnyAddress(RequestTraversalAgent(resource), clock or Clock(), max_bytes=10_000)
 
 
 def fields_of(asked: Asked) -> dict[str, str]:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from gzip import compress
 
-from treq.testing import RequestTraversalAgent
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface.verify import verifyObject
 
-from rsscloud_broker.client.any_address import AnyAddress
-from rsscloud_broker.client.web import SECONDS
+from rsscloud_broker.client.any_address import SECONDS
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest, Signing
 from rsscloud_broker.testing.clock import Clock
-from tests.client.recording import Answer, Server
-
-
-def client_to(resource: Resource, clock: Clock | None = None) -> AnyAddress:
-    """A client whose every request goes to a resource, without sockets."""
-    return AnyAddress(RequestTraversalAgent(resource), clock or Clock(), max_bytes=10_000)
-
+from tests.client.recording import Answer, Server, client_to
 
 MOVED = Answer(b"", 302, {"Location": "/there"})
 
@@ -96,13 +88,16 @@ class AnyAddressTests(SynchronousTestCase):
         )
         self.assertEqual(reply.body, b"x")
 
-    def test_get_only(self) -> None:
-        client = client_to(Server(Answer()))
-        posted = Deferred.fromCoroutine(
-            client.request(OutboundRequest("POST", "http://a.example/", {}, b"x"))
+    def test_a_body(self) -> None:
+        server = Server(Answer(b"x"))
+        posted = client_to(server).request(
+            OutboundRequest("POST", "http://a.example/", {"Content-Type": "text/plain"}, b"hello")
         )
-        self.failureResultOf(posted, ValueError)
-        signed = client.request(
+        self.assertEqual(self.successResultOf(Deferred.fromCoroutine(posted)).body, b"x")
+        self.assertEqual((server.asked[0].method, server.asked[0].body), ("POST", b"hello"))
+
+    def test_signs_nothing(self) -> None:
+        signed = client_to(Server(Answer())).request(
             OutboundRequest("GET", "http://a.example/", signing=Signing("s", "sha256"))
         )
         self.failureResultOf(Deferred.fromCoroutine(signed), ValueError)

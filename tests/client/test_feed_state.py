@@ -29,7 +29,7 @@ from rsscloud_broker.interfaces.views import Kind
 from rsscloud_broker.testing.clock import About, Clock
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import REDIRECTS
-from tests.client.recording import web_to
+from tests.client.recording import client_to
 
 FEEDS = Path(__file__).parent.parent / "fixtures" / "feeds"
 FEED = (FEEDS / "rss20-hints.xml").read_bytes()
@@ -92,8 +92,8 @@ class FeedStateCase(SynchronousTestCase):
         self.publisher.pages[uri] = (status, wanted, body)
 
     def report(self, url: str = HERE) -> Report:
-        web = web_to(self.publisher, self.clock)
-        return self.successResultOf(Deferred.fromCoroutine(examine(web, url)))
+        ask = asking(client_to(self.publisher, self.clock), self.clock)
+        return self.successResultOf(Deferred.fromCoroutine(examine(ask, url)))
 
     def assert_finding(self, kind: Kind, subject: str, *parts: str) -> None:
         """A finding of this kind and subject contains all these texts."""
@@ -227,8 +227,8 @@ class HttpTests(FeedStateCase):
     def test_compressed_twice(self) -> None:
         self.publisher.packs = False
         self.publish(gzip.compress(gzip.compress(FEED)), Content_Encoding="gzip, gzip")
-        asking = Deferred.fromCoroutine(examine(web_to(self.publisher), HERE))
-        error = self.failureResultOf(asking, ClientError)
+        ask = asking(client_to(self.publisher), self.clock)
+        error = self.failureResultOf(Deferred.fromCoroutine(examine(ask, HERE)), ClientError)
         self.assertIn("compressed more than once", str(error.value))
 
     def test_large(self) -> None:
@@ -285,7 +285,7 @@ class PlaceTests(FeedStateCase):
     def test_a_redirect_to_another_protocol(self) -> None:
         self.publish(b"", 301, Location="file:///etc/passwd")
         fetching = Deferred.fromCoroutine(
-            fetch_twice(asking(web_to(self.publisher)), HERE, lambda _: None)
+            fetch_twice(asking(client_to(self.publisher), self.clock), HERE, lambda _: None)
         )
         self.failureResultOf(fetching, ClientError)
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.client.outbound import GuardedWeb
-from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.client.websub import ask_hub
 from rsscloud_broker.errors import AddressRefused
 from rsscloud_broker.testing import FakeOutbound, reply
@@ -18,7 +17,7 @@ URL = "http://hub.example/"
 class GuardedWebTests(SynchronousTestCase):
     def test_requests_and_replies(self) -> None:
         outbound = FakeOutbound({URL: reply(202, b"ok", content_type="text/plain", link="<x>")})
-        web = GuardedWeb(outbound)
+        web = Web(outbound)
         got = self.successResultOf(Deferred.fromCoroutine(web.get(URL)))
         self.assertEqual(
             (got.status, got.content_type, got.body, got.url, got.link),
@@ -33,7 +32,7 @@ class GuardedWebTests(SynchronousTestCase):
         self.assertEqual(post.headers["content-type"], "application/x-www-form-urlencoded")
 
     def ask(self, outbound: FakeOutbound, hub: str = URL) -> Deferred[str]:
-        return Deferred.fromCoroutine(ask_hub(GuardedWeb(outbound), hub, [("hub.secret", "s")]))
+        return Deferred.fromCoroutine(ask_hub(Web(outbound), hub, [("hub.secret", "s")]))
 
     def test_redirects_to_other_hubs(self) -> None:
         """WebSub, section 5: by 307 and 308, with the same form; the guard judges each."""
@@ -73,6 +72,6 @@ class GuardedWebTests(SynchronousTestCase):
             self.assertEqual(len(outbound.requests), 1)
 
     def test_what_the_guard_refuses(self) -> None:
-        web = GuardedWeb(FakeOutbound({URL: AddressRefused("it leads to a private network")}))
+        web = Web(FakeOutbound({URL: AddressRefused("it leads to a private network")}))
         error = self.failureResultOf(Deferred.fromCoroutine(web.get(URL)), ClientError).value
         self.assertEqual(str(error), f"{URL}: it leads to a private network")

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.serialization import Encoding
-from treq.client import HTTPClient
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import TestCase
 from twisted.web.resource import Resource
 from twisted.web.static import Data
 
-from rsscloud_broker.client.web import ClientError, Web, trusting
+from rsscloud_broker.client.any_address import AnyAddress, trusting
+from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.util.clock import SystemClock
 from tests.outbound.authority import authority
 from tests.outbound.servers import serve
@@ -39,8 +39,8 @@ class CertificateTests(TestCase):
         pages = Resource()
         pages.putChild(b"", Data(b"hello", "text/plain"))
         port = serve(self, pages, tls)
-        treq = HTTPClient(trusting(running, None if trusts is None else str(trusts)))
-        return Web(treq, SystemClock(running)), f"https://localhost:{port}/"
+        agent = trusting(running, None if trusts is None else str(trusts))
+        return Web(AnyAddress(agent, SystemClock(running))), f"https://localhost:{port}/"
 
     async def complaint(self, name: str, *, trusts: Path | None) -> str:
         getting: Deferred[Any] = Deferred.fromCoroutine(self.get(name, trusts=trusts))

@@ -1,19 +1,22 @@
-from typing import Any, cast
+from typing import Any
 
-from treq.client import HTTPClient
 from twisted.internet.defer import Deferred, fail
 from twisted.internet.error import ConnectError, DNSLookupError
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.client import ResponseFailed
+from twisted.web.iweb import IAgent
+from zope.interface import implementer
 
+from rsscloud_broker.client.any_address import AnyAddress
 from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.testing.clock import Clock
 from tests.client.recording import Answer, Server, SilentServer, web_to
 
 
-class BrokenTreq:
-    """A client that connects to nothing."""
+@implementer(IAgent)
+class BrokenAgent:
+    """An agent that connects to nothing."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -84,7 +87,7 @@ class WebTests(SynchronousTestCase):
             (ResponseFailed([Failure(refused)]), "it is closed"),
         ):
             with self.subTest(type(cause).__name__):
-                web = Web(cast(HTTPClient, BrokenTreq(cause)), Clock())
+                web = Web(AnyAddress(BrokenAgent(cause), Clock()))
                 getting = Deferred.fromCoroutine(web.get("http://a.example/"))
                 error = self.failureResultOf(getting, ClientError)
                 self.assertIn("http://a.example/: ", str(error.value))

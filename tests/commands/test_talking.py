@@ -6,14 +6,15 @@ import contextlib
 from pathlib import Path
 from urllib.parse import urlencode
 
-from treq.client import HTTPClient
 from twisted.internet.defer import Deferred
 from twisted.web.client import Agent
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Request, Site
 
+from rsscloud_broker.client.any_address import AnyAddress
 from rsscloud_broker.client.listener import MAX_BODY_BYTES
 from rsscloud_broker.client.web import ClientError, Reply, Web
+from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire import soap, xmlrpc
 from rsscloud_broker.wire.cloud import Cloud, encode, from_url
 from tests.client.clouds import FirstCloud, NodeCloud
@@ -34,7 +35,7 @@ class SmallCloud(Resource):
         self.cloud = Cloud("127.0.0.1", 0, "/", "", "http-post")
         self.registered: dict[str, str] = {}
         self.replies: list[Reply] = []
-        self._web = Web(HTTPClient(Agent(running)), running)
+        self._web = Web(AnyAddress(Agent(running), SystemClock(running)))
 
     def render_GET(self, request: Request) -> bytes:
         return f"<rss><channel>{encode(self.cloud)}</channel></rss>".encode()
@@ -142,7 +143,7 @@ class ListenTests(ProcessTests):
                 command = self.start("listen", feed)
                 await self.told(command, b"The registration was accepted.")
                 (known,) = cloud.registered
-                web = Web(HTTPClient(Agent(running)), running)
+                web = Web(AnyAddress(Agent(running), SystemClock(running)))
                 url = f"http://127.0.0.1:{known.port}{known.path}"
                 reply = await web.post(url, *known.notification(feed))
                 decode = xmlrpc.decode_response if protocol == "xml-rpc" else soap.decode_response

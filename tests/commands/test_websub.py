@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from treq.client import HTTPClient
 from twisted.internet.defer import Deferred, DeferredQueue
 from twisted.web.client import Agent
 from twisted.web.resource import Resource
 from twisted.web.server import Request
 
+from rsscloud_broker.client.any_address import AnyAddress
 from rsscloud_broker.client.web import Reply, Web
+from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire.websub import sign
 from tests.client.recording import Answer, Server
 from tests.commands.cases import Command, CommandTests, ProcessTests, running
@@ -27,7 +28,7 @@ class SmallHub(Resource):
     def __init__(self) -> None:
         super().__init__()
         self.asked: DeferredQueue[dict[str, str]] = DeferredQueue()
-        self._web = Web(HTTPClient(Agent(running)), running)
+        self._web = Web(AnyAddress(Agent(running), SystemClock(running)))
 
     def render_GET(self, request: Request) -> bytes:
         request.setHeader("Link", '</hub>; rel="hub", </topic>; rel="self"')

@@ -20,7 +20,7 @@ from attrs import define
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from rsscloud_broker.client.outbound import GuardedWeb
+from rsscloud_broker.client.web import Web
 from rsscloud_broker.client.websub import (
     LONGEST_LEASE,
     MAX_CONTENT_BYTES,
@@ -120,7 +120,7 @@ class ListSubscriptions:
         self._clock = clock
         self._callbacks = f"{public_url}{PATH}"
         self._subscriber = HubSubscriber(
-            GuardedWeb(web),
+            Web(web),
             clock,
             lambda content: None,
             lambda said: self.log.info("At a hub: {said}", said=said),

@@ -20,9 +20,8 @@ from twisted.logger import Logger
 from rsscloud_broker.apps.river.intake import RiverIntake
 from rsscloud_broker.apps.river.records import FeedRecord, Offer, new_keys
 from rsscloud_broker.apps.river.store import RiverStore
-from rsscloud_broker.client.outbound import GuardedWeb
 from rsscloud_broker.client.subscriber import RENEW_AFTER, RegisteredCallback, register
-from rsscloud_broker.client.web import ClientError
+from rsscloud_broker.client.web import ClientError, Web
 from rsscloud_broker.client.websub import (
     LONGEST_LEASE,
     PushedContent,
@@ -56,7 +55,7 @@ class Pushing:
         self._store = store
         self._intake = intake
         self._broker = parts.broker
-        self._web = GuardedWeb(parts.outbound)
+        self._web = Web(parts.outbound)
         self._clock = parts.clock
         self._public_url = parts.public_url
         self._taking = 0
