@@ -19,6 +19,7 @@ from rsscloud_broker.wire import links
 from rsscloud_broker.wire.feed import FeedFacts, UnreadableFeed, read_feed, xml_redirect
 from rsscloud_broker.wire.feed_hints import DAYS
 from rsscloud_broker.wire.http_dates import freshness, http_date
+from rsscloud_broker.wire.units import in_words
 from rsscloud_broker.wire.web_address import fault_of_form
 
 #: A feed of more bytes than this should be shorter.
@@ -217,12 +218,12 @@ def _caching(last: FeedAnswer) -> Iterator[Finding]:
         yield Finding("missing", "Cache-Control", text)
     elif seconds > LONG_SECONDS:
         text = (
-            f"The answer says that it stays fresh for {_time(seconds)}, so readers that obey miss"
-            " all changes for so long. Such a time is for images; give feeds a shorter one."
+            f"The answer says that it stays fresh for {in_words(seconds)}, so readers that obey"
+            " miss all changes for so long. Such a time is for images; give feeds a shorter one."
         )
         yield Finding("wrong", "Cache-Control", text)
     elif seconds > 0:
-        text = f"The answer stays fresh for {_time(seconds)}; nobody needs to ask before then."
+        text = f"The answer stays fresh for {in_words(seconds)}; nobody needs to ask before then."
         yield Finding("good", "Cache-Control", text)
     else:
         text = "Readers must ask for changes each time, which is cheap if 304 works."
@@ -329,10 +330,10 @@ def _push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
 def _hints(facts: FeedFacts) -> Iterator[Finding]:
     hints = facts.hints
     if hints.ttl_minutes:
-        text = f"Readers may keep the feed for {_time(hints.ttl_minutes * 60)}."
+        text = f"Readers may keep the feed for {in_words(hints.ttl_minutes * 60)}."
         yield Finding("good", "ttl", text)
     if hints.update_seconds:
-        text = f"The feed is updated every {_time(hints.update_seconds)}."
+        text = f"The feed is updated every {in_words(hints.update_seconds)}."
         yield Finding("good", "syndication", text)
     if hints.skip_hours:
         hours = ", ".join(map(str, sorted(hints.skip_hours)))
@@ -367,16 +368,3 @@ def _count(number: int, one: str, more: str) -> str:
 def _bytes(body: bytes) -> str:
     size = len(body)
     return f"{size / 1024:.0f} KiB" if size >= 10 * 1024 else _count(size, "byte", "bytes")
-
-
-def _time(seconds: float) -> str:
-    for unit, one, more in (
-        (86_400, "day", "days"),
-        (3600, "hour", "hours"),
-        (60, "minute", "minutes"),
-    ):
-        if seconds >= 2 * unit:
-            return f"{round(seconds / unit, 1):g} {more}"
-        if seconds == unit:
-            return f"1 {one}"
-    return f"{seconds:g} seconds" if seconds != 1 else "1 second"

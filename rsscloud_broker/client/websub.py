@@ -80,11 +80,8 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
 
 def _in_headers(reply: Reply) -> Iterator[tuple[str, str]]:
     """Targets and relations of the links in the Link headers."""
-    try:
-        found = links.parse(reply.link)
-    except links.MalformedLink:
-        return
-    yield from ((link.target, relation) for link in found for relation in link.relations)
+    for link in links.parse_or_none(reply.link):
+        yield from ((link.target, relation) for relation in link.relations)
 
 
 def _in_document(reply: Reply) -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ from twisted.web.template import Tag, tags
 from rsscloud_broker.model.disclosure import HIDDEN
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.wire.times import iso_time
+from rsscloud_broker.wire.units import in_words
 
 #: Characters that change the direction of the text after them: overrides, embeddings, isolates.
 _DIRECTIONS: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
@@ -123,15 +124,6 @@ def _clock_time(entry: LogEntry) -> str:
     return f"{when:%H:%M:%S} UTC" if same_day else f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _duration(seconds: float) -> str:
-    """A duration in the largest unit of which it is exactly one, or at least two."""
-    for unit, name in ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
-        if seconds == unit or seconds >= 2 * unit or unit == 1:
-            number = round(seconds / unit, 1)
-            return f"{number:g} {name}{'' if number == 1 else 's'}"
-    raise AssertionError("one second is the last unit")
-
-
 def _ping_refused(entry: LogEntry) -> tuple[str, str]:
     if more := _count(entry, "requests"):
         requests = "1 more request was" if more == 1 else f"{more:,} more requests were"
@@ -146,7 +138,7 @@ def _requested(entry: LogEntry) -> tuple[str, str]:
 
 
 def _subscribed(entry: LogEntry) -> tuple[str, str]:
-    lease = _duration(entry.numbers.get("lease_seconds", 0.0))
+    lease = in_words(entry.numbers.get("lease_seconds", 0.0))
     if entry.outcome == "renewed":
         return f"{_who(entry)} renewed its subscription to ", f" for {lease}."
     return f"{_who(entry)} confirmed: it is subscribed to ", f" for {lease}."

@@ -81,6 +81,14 @@ def parse(value: str) -> list[WebLink]:
     return links
 
 
+def parse_or_none(header: str) -> list[WebLink]:
+    """The links in the values of Link headers; none if these are malformed."""
+    try:
+        return parse(header)
+    except MalformedLink:
+        return []
+
+
 def targets(links: Iterable[WebLink], relation: str) -> list[str]:
     """The URLs of the links of a relation, each once, in their order."""
     return list(dict.fromkeys(link.target for link in links if relation in link.relations))

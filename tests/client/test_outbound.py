@@ -14,7 +14,7 @@ from rsscloud_broker.wire.web_address import REDIRECTS
 URL = "http://hub.example/"
 
 
-class GuardedWebTests(SynchronousTestCase):
+class GuardedTests(SynchronousTestCase):
     def test_requests_and_replies(self) -> None:
         outbound = FakeOutbound({URL: reply(202, b"ok", content_type="text/plain", link="<x>")})
         web = Web(outbound)

@@ -22,10 +22,10 @@ caches keep them for a year.  They are files, which are made when somebody first
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
-from typing import Any, Final
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from attrs import frozen
@@ -34,7 +34,7 @@ from twisted.web.server import NOT_DONE_YET, Request
 from rsscloud_broker.apps.events.cache import BYTES, LARGEST, Key, ReadyDocument, packed, ready
 from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, PREFIX, TOPIC, recent_path
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
-from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.interfaces import FrontDoorParts
 from rsscloud_broker.model import Content, host_of
 from rsscloud_broker.model.work import MAX_HISTORY_URL
 from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
@@ -154,27 +154,15 @@ def _host(text: str) -> str:
 
 
 class EventDocuments(Answers):
-    """The resource of all documents.
+    """The resource of all documents."""
 
-    :param in_thread: calls a function in a thread.
-    :param hub: whether the broker is a WebSub hub, so that recent documents can be subscribed to.
-    """
-
-    def __init__(
-        self,
-        feeds: Feeds,
-        clock: IClock,
-        in_thread: Callable[..., Awaitable[Any]],
-        public_url: str,
-        *,
-        has_hub: bool,
-    ) -> None:
+    def __init__(self, feeds: Feeds, parts: FrontDoorParts) -> None:
         super().__init__(self._respond)
         self._feeds = feeds
-        self._clock = clock
-        self._in_thread = in_thread
-        self._public_url = public_url
-        self._has_hub = has_hub
+        self._clock = parts.clock
+        self._in_thread = parts.in_thread
+        self._public_url = parts.public_url
+        self._has_hub = parts.has_hub
         self._cache: ByteLimitedCache[Key, ReadyDocument] = ByteLimitedCache(
             BYTES, LARGEST, lambda ready: ready.size
         )

@@ -69,9 +69,7 @@ class EventsDoor(RoutesOnly, Service):
             lambda name: urls_of(url, name),
             lambda name: hub,
         )
-        self._documents = EventDocuments(
-            feeds, parts.clock, parts.in_thread, url, has_hub=parts.has_hub
-        )
+        self._documents = EventDocuments(feeds, parts)
         self._cutter = Cutter(
             Described(options, url),
             changes,
@@ -91,7 +89,7 @@ class EventsDoor(RoutesOnly, Service):
             "the events",
             "As many watch the events as may. Please come again later.",
         )
-        page = EventsPage(database, parts.clock, parts.pages, parts.callers, url)
+        page = EventsPage(database, parts)
         self._page = Answers(page.show)
         self._resources = {
             f"{PREFIX}/stream": Answers(EntryStream(broadcast, as_lines=False).answer),

@@ -11,7 +11,7 @@ from twisted.web.template import Flattenable, tags
 
 from rsscloud_broker.apps.events.names import CHANGES, PINGS, recent_path
 from rsscloud_broker.http.answering import Answer
-from rsscloud_broker.interfaces import ICallers, IClock, IDatabase, IPages
+from rsscloud_broker.interfaces import FrontDoorParts, IDatabase
 from rsscloud_broker.simplefeed import log
 from rsscloud_broker.simplefeed.log import LogState
 from rsscloud_broker.web.callers import viewer_of
@@ -24,19 +24,12 @@ _LISTED: Final = {CHANGES: "All changes", PINGS: "All pings"}
 class EventsPage:
     """The page."""
 
-    def __init__(
-        self,
-        database: IDatabase,
-        clock: IClock,
-        pages: IPages,
-        callers: ICallers | None,
-        public_url: str,
-    ) -> None:
+    def __init__(self, database: IDatabase, parts: FrontDoorParts) -> None:
         self._database = database
-        self._clock = clock
-        self._pages = pages
-        self._callers = callers
-        self._public_url = public_url
+        self._clock = parts.clock
+        self._pages = parts.pages
+        self._callers = parts.callers
+        self._public_url = parts.public_url
 
     async def show(self, request: Request) -> Answer:
         """The page."""

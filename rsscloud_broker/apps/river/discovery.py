@@ -152,10 +152,7 @@ class Discovery:
 
 
 def _in_header(reply: OutboundReply) -> list[str]:
-    try:
-        found = links.parse(reply.headers.get("link", ""))
-    except links.MalformedLink:
-        return []
+    found = links.parse_or_none(reply.headers.get("link", ""))
     return [web_url(target, reply.url) for target in links.targets(found, "alternate")][:3]
 
 

@@ -129,8 +129,9 @@ class RiverDoor(RoutesOnly):
         if text and not (text.isascii() and text.isdigit() and len(text) < 19):
             return plain(400, "before must be the number of an item.", _NO_STORE)
         before = int(text) if text else None
-        items = await self._river.items(caller, before, PAGE)
-        feeds, seen = await self._river.feeds(caller), await self._river.last_seen(caller)
+        items = await self._river.store.items(caller.account.id, before, PAGE)
+        feeds = await self._river.feeds(caller)
+        seen = await self._river.store.last_seen(caller.account.id)
         url = f"{self._public_url}/river.json"
         more = f"{url}?before={items[-1].id}" if len(items) == PAGE else ""
         title = f"The river of {caller.name}"

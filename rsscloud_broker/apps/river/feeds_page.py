@@ -140,7 +140,7 @@ class FeedsPage:
 
     async def _share(self, request: Request, caller: Caller) -> Answer:
         is_public = bool(parameter(request, "public"))
-        await self._river.set_public(caller, is_public)
+        await self._river.store.set_public(caller.account.id, caller.name, is_public)
         who = "Everybody" if is_public else "Nobody but you"
         return await self._page(caller, done=f"{who} may read your river now.")
 
@@ -155,7 +155,7 @@ class FeedsPage:
         status: int = 200,
     ) -> Answer:
         feeds = await self._river.feeds(caller)
-        is_public = await self._river.is_public(caller)
+        is_public = await self._river.store.is_public(caller.account.id)
         page = await self._pages.render(
             "Reading list",
             "rsscloud_broker.apps.river:feeds.html",

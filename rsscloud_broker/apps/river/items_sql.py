@@ -131,13 +131,16 @@ def _remove_old(conn: Connection, feed_id: int, turn: int, now: float, bounds: R
 
 
 def items_before(conn: Connection, account_id: int, before: int | None, limit: int) -> list[Item]:
-    """See ``River.items``."""
+    """The newest items of the feeds that an account follows, newest first.
+
+    :param before: only items with a smaller id; None at first.
+    """
     edge = _LAST if before is None else before
     return list(map(_item, conn.execute(_next_items(account_id, edge, limit, forwards=False))))
 
 
 def items_after(conn: Connection, account_id: int, after: int, limit: int) -> list[Item]:
-    """See ``River.items_after``."""
+    """The oldest items with a greater id, oldest first."""
     return list(map(_item, conn.execute(_next_items(account_id, after, limit, forwards=True))))
 
 
@@ -178,7 +181,10 @@ def _next_items(account_id: int, edge: int, limit: int, *, forwards: bool) -> Se
 def arrivals(
     conn: Connection, after: int, until: int, limit: int, account_id: int | None
 ) -> list[Arrival]:
-    """See ``River.arrivals``."""
+    """The oldest items with a greater id than the first, and up to the second one.
+
+    :param account_id: only items of the feeds that an account follows; None for all.
+    """
     wanted = select(item).where(item.c.id > after, item.c.id <= until).order_by(item.c.id)
     if account_id is not None:
         wanted = _next_items(account_id, after, limit, forwards=True)

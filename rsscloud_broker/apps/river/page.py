@@ -107,6 +107,7 @@ class RiverPage:
         self._callers = parts.callers
         self._in_thread = parts.in_thread
         self._river = river
+        self._store = river.store
         self._visits = Visits(parts.clock)
 
     async def show(self, request: Request) -> Answer:
@@ -114,22 +115,23 @@ class RiverPage:
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))
+        account_id = caller.account.id
         before, after = (_number(parameter(request, name)) for name in ("before", "after"))
-        newest = await self._river.newest_id()
+        newest = await self._store.newest_id()
         if after is not None:
-            found = await self._river.items_after(caller, after, ON_PAGE + 1)
+            found = await self._store.items_after(account_id, after, ON_PAGE + 1)
             if len(found) <= ON_PAGE:
                 return redirect("/river")  # they are the newest
             items, has_older = _fitting(found[:ON_PAGE])[::-1], True
         else:
-            found = await self._river.items(caller, before, ON_PAGE + 1)
+            found = await self._store.items(account_id, before, ON_PAGE + 1)
             items = _fitting(found[:ON_PAGE])
             has_older = len(found) > len(items)
         is_live = before is None and after is None
-        last_seen = await self._river.last_seen(caller)
-        seen = self._visits.seen_before(caller.account.id, last_seen)
+        last_seen = await self._store.last_seen(account_id)
+        seen = self._visits.seen_before(account_id, last_seen)
         if is_live and newest > last_seen and not _is_prefetch(request):
-            await self._river.mark_seen(caller, newest)
+            await self._store.mark_seen(account_id, newest)
         page = await self._page(caller, items, newest, seen, is_live=is_live, has_older=has_older)
         return Answer(page, headers={**NO_STORE, **_media_allowed(request)})
 
@@ -179,7 +181,8 @@ class RiverPage:
         number = _number(parameter(request, "id"))
         if number is None:
             return Answer(b"The id is the number of an item.\n", PLAIN, 400, NO_STORE)
-        await self._river.mark_seen(caller, min(number, await self._river.newest_id()))
+        newest = await self._store.newest_id()
+        await self._store.mark_seen(caller.account.id, min(number, newest))
         return Answer(b"Seen.\n", PLAIN, headers=NO_STORE)
 
 
@@ -189,7 +192,7 @@ class RiverEvents:
     def __init__(self, parts: AppParts, river: River) -> None:
         self._callers = parts.callers
         self.broadcast: Broadcast[int, RiverReader] = Broadcast(
-            RiverSource(river, parts.clock, parts.in_thread),
+            RiverSource(river.store, parts.clock, parts.in_thread),
             parts.clock,
             Places(parts.max_connections, parts.max_connections_per_address),
             "the river",

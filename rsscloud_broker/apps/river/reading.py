@@ -64,10 +64,7 @@ def header_offers(link: str, url: str) -> tuple[Offer, ...]:
 
     :param url: the URL that gave the header.
     """
-    try:
-        found = links.parse(link)
-    except links.MalformedLink:
-        return ()
+    found = links.parse_or_none(link)
     own = links.targets(found, "self")
     topic = cleaning.web_url(own[0], url) if own else ""
     hubs = (cleaning.web_url(hub, url) for hub in links.targets(found, "hub"))

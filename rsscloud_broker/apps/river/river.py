@@ -13,7 +13,7 @@ from twisted.logger import Logger
 
 from rsscloud_broker.apps.river.discovery import FoundFeed, typed_url
 from rsscloud_broker.apps.river.intake import RiverIntake
-from rsscloud_broker.apps.river.model import Arrival, Feed, ImportedFeeds, InvalidFeed, Item
+from rsscloud_broker.apps.river.model import Feed, ImportedFeeds, InvalidFeed, Item
 from rsscloud_broker.apps.river.opml import FeedList, read_list
 from rsscloud_broker.apps.river.records import FeedRecord, RiverBounds, new_keys
 from rsscloud_broker.apps.river.status import shown
@@ -42,7 +42,10 @@ FIND_WITHIN: Final = 45.0
 
 
 class River:
-    """The reading lists of all accounts, and the items of their feeds."""
+    """The reading lists of all accounts.
+
+    :ivar store: has the items of their feeds, and what else each account knows and wants.
+    """
 
     log = Logger()
 
@@ -54,7 +57,7 @@ class River:
         tending: Tending,
         bounds: RiverBounds,
     ) -> None:
-        self._store = store
+        self.store = store
         self._intake = intake
         self._tending = tending
         self._clock = parts.clock
@@ -69,7 +72,7 @@ class River:
         return await self._feeds_of(caller.account.id)
 
     async def _feeds_of(self, account_id: int) -> list[Feed]:
-        found = await self._store.followed_feeds(account_id)
+        found = await self.store.followed_feeds(account_id)
         feeds = [self._shown(record, added_at) for record, added_at in found]
         return sorted(feeds, key=lambda feed: (feed.title.casefold(), feed.id))
 
@@ -90,7 +93,7 @@ class River:
         """
         typed = typed_url(url)
         account_id = caller.account.id
-        record = await self._store.feed_by_url(typed)
+        record = await self.store.feed_by_url(typed)
         if record is None or record.reads_until is None:
             await self._check_number(account_id)
             with self._pace.of(account_id):
@@ -135,19 +138,19 @@ class River:
         now = self._clock.wall_seconds()
         keys = new_keys()
         later = {"is_found": True, "read_due_at": now + HOUR}
-        return await self._store.add_feed(found.url, keys["key"], keys["secret"], now, later)
+        return await self.store.add_feed(found.url, keys["key"], keys["secret"], now, later)
 
     async def _end_again(self, caller: Caller, record: FeedRecord) -> None:
-        await self._store.unfollow_feed(caller.account.id, record.id)
+        await self.store.unfollow_feed(caller.account.id, record.id)
         await self._tending.end(record)
 
     async def _follow(self, account_id: int, record: FeedRecord) -> None:
         now = self._clock.wall_seconds()
-        if await self._store.follow_feed(account_id, record.id, now, self._bounds) is None:
+        if await self.store.follow_feed(account_id, record.id, now, self._bounds) is None:
             raise self._too_many_feeds()
 
     async def _check_number(self, account_id: int) -> None:
-        if await self._store.number_of_feeds(account_id) >= self._bounds.feeds:
+        if await self.store.number_of_feeds(account_id) >= self._bounds.feeds:
             raise self._too_many_feeds()
 
     def _too_many_feeds(self) -> InvalidFeed:
@@ -165,11 +168,11 @@ class River:
         """
         record: FeedRecord | None
         if isinstance(feed, str):
-            record = await self._store.feed_by_url(typed_url(feed))
+            record = await self.store.feed_by_url(typed_url(feed))
         else:
             # The largest number that an id can be.
-            record = await self._store.feed(feed) if 0 < feed <= 2**63 - 1 else None
-        if record is None or not await self._store.unfollow_feed(caller.account.id, record.id):
+            record = await self.store.feed(feed) if 0 < feed <= 2**63 - 1 else None
+        if record is None or not await self.store.unfollow_feed(caller.account.id, record.id):
             return None
         Deferred.fromCoroutine(self._end(record))
         return self._shown(record, 0.0)
@@ -225,7 +228,7 @@ class River:
             wanted.setdefault(url, (url, title, keys["key"], keys["secret"]))
         now = self._clock.wall_seconds()
         rows = list(wanted.values())
-        results = await self._store.add_and_follow(caller.account.id, rows, now, self._bounds)
+        results = await self.store.add_and_follow(caller.account.id, rows, now, self._bounds)
         full = str(self._too_many_feeds())
         failed += [
             (row[0], full) for row, result in zip(rows, results, strict=True) if result is None
@@ -238,60 +241,15 @@ class River:
         feeds = await self.feeds(caller)
         return opml.encode(f"Feeds of {caller.name}", [(feed.url, feed.title) for feed in feeds])
 
-    # --- items ------------------------------------------------------------------
-
-    async def items(self, caller: Caller, before: int | None, limit: int) -> list[Item]:
-        """The newest items of the feeds that an account follows, newest first.
-
-        :param before: only items with a smaller id; None at first.
-        """
-        return await self._store.items(caller.account.id, before, limit)
-
-    async def items_after(self, caller: Caller, after: int, limit: int) -> list[Item]:
-        """The oldest items with a greater id, oldest first."""
-        return await self._store.items_after(caller.account.id, after, limit)
-
-    async def arrivals(
-        self, after: int, until: int, limit: int, account_id: int | None = None
-    ) -> list[Arrival]:
-        """The oldest items with a greater id than the first, and up to the second one.
-
-        :param account_id: only items of the feeds that an account follows; None for all.
-        """
-        return await self._store.arrivals(after, until, limit, account_id)
-
-    async def newest_id(self) -> int:
-        """The id of the newest item of all feeds, before which no other can appear; 0 if none."""
-        return await self._store.newest_id()
-
-    async def mark_seen(self, caller: Caller, item_id: int) -> None:
-        """Remember that somebody has seen all items up to this one.  It never goes back."""
-        newest = await self._store.newest_id()
-        await self._store.mark_seen(caller.account.id, min(item_id, newest))
-
-    async def last_seen(self, caller: Caller) -> int:
-        """The id of the newest item that was marked as seen; 0 if none was."""
-        return await self._store.last_seen(caller.account.id)
-
     # --- public rivers ----------------------------------------------------------
-
-    async def is_public(self, caller: Caller) -> bool:
-        """Whether everybody may read the river of an account, at
-        ``/river/river.js?account=NAME``.
-        """
-        return await self._store.is_public(caller.account.id)
-
-    async def set_public(self, caller: Caller, public: bool) -> None:
-        """Let everybody read the river of an account, or nobody else."""
-        await self._store.set_public(caller.account.id, caller.name, public)
 
     async def public_river(self, name: str, limit: int) -> tuple[list[Feed], list[Item]] | None:
         """The feeds and the newest items of an account; None unless everybody may read them."""
-        account_id = await self._store.public_account(name)
+        account_id = await self.store.public_account(name)
         if account_id is None:
             return None
         feeds = await self._feeds_of(account_id)
-        return feeds, await self._store.items(account_id, None, limit)
+        return feeds, await self.store.items(account_id, None, limit)
 
 
 def _why_empty(named: FeedList) -> str:

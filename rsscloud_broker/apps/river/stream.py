@@ -26,7 +26,7 @@ from twisted.internet.defer import DeferredSemaphore
 
 from rsscloud_broker.apps.river.model import Arrival
 from rsscloud_broker.apps.river.rendering import event
-from rsscloud_broker.apps.river.river import River
+from rsscloud_broker.apps.river.store import RiverStore
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.util.caches import BoundedDict, TimedCache
 from rsscloud_broker.web.broadcast import EventPage, id_heartbeat
@@ -80,9 +80,9 @@ class RiverSource:
     heartbeat = staticmethod(id_heartbeat)
 
     def __init__(
-        self, river: River, clock: IClock, in_thread: Callable[..., Awaitable[Any]]
+        self, store: RiverStore, clock: IClock, in_thread: Callable[..., Awaitable[Any]]
     ) -> None:
-        self._river = river
+        self._store = store
         self._in_thread = in_thread
         self._reads = DeferredSemaphore(READERS)
         # How many events are kept, for those who read the same a moment later.
@@ -92,7 +92,7 @@ class RiverSource:
 
     async def newest(self, before: int | None) -> int:
         """See ``EventSource``."""
-        return await self._river.newest_id()
+        return await self._store.newest_id()
 
     async def page(self, wanted: RiverReader, after: int, until: int) -> EventPage[int]:
         """See ``EventSource``."""
@@ -109,7 +109,7 @@ class RiverSource:
 
     async def _read(self, key: _Key) -> _Events:
         account_id, after, until = key
-        found = await self._reads.run(self._river.arrivals, after, until, PART, account_id)
+        found = await self._reads.run(self._store.arrivals, after, until, PART, account_id)
         wanted = [each for each in found if not self._made.get(each, b"")]
         made: dict[Arrival, bytes] = await self._in_thread(_events_of, wanted) if wanted else {}
         events: list[tuple[frozenset[int], bytes]] = []

@@ -7,12 +7,10 @@ broker, a visit begins anew.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import Final
 
-from attrs import frozen
-
 from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.util.caches import BoundedDict
 
 #: Seconds after which a visit is over.
 VISIT: Final = 1800.0
@@ -21,24 +19,13 @@ VISIT: Final = 1800.0
 MAX_VISITS: Final = 10_000
 
 
-@frozen
-class _Visit:
-    """A visit.
-
-    :ivar seen: the id of the newest item that was seen before it.
-    :ivar at: when the page was last loaded.
-    """
-
-    seen: int
-    at: float
-
-
 class Visits:
     """The visits of all accounts."""
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock
-        self._visits: OrderedDict[int, _Visit] = OrderedDict()
+        # What each account had seen before its visit, and when the page was last loaded.
+        self._visits: BoundedDict[int, tuple[int, float]] = BoundedDict(MAX_VISITS)
 
     def seen_before(self, account_id: int, seen: int) -> int:
         """What an account had seen before its visit, which begins now or goes on.
@@ -46,10 +33,8 @@ class Visits:
         :param seen: the id of the newest item that it has seen by now.
         """
         now = self._clock.seconds()
-        visit = self._visits.pop(account_id, None)
-        if visit is not None and now - visit.at <= VISIT:
-            seen = visit.seen
-        self._visits[account_id] = _Visit(seen, now)
-        if len(self._visits) > MAX_VISITS:
-            self._visits.popitem(last=False)
-        return seen
+        before, at = self._visits.get(account_id, (seen, now))
+        if now - at > VISIT:
+            before = seen
+        self._visits[account_id] = before, now
+        return before

@@ -182,7 +182,9 @@ class RiverHouse(House):
 
     def items(self, who: Caller | None = None) -> list[Item]:
         """The items of an account, newest first."""
-        found: list[Item] = self.result(self.river.items(who or self.dave, None, 1000))
+        found: list[Item] = self.result(
+            self.river.store.items((who or self.dave).account.id, None, 1000)
+        )
         return found
 
     def titles(self, who: Caller | None = None) -> list[str]:

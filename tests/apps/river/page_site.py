@@ -57,6 +57,7 @@ class FakeRiver(River):
     """
 
     def __init__(self) -> None:
+        self.store: Any = self
         self.lists: dict[int, dict[int, Feed]] = {}
         self.stored: list[Item] = []
         self.seen: dict[int, int] = {}
@@ -74,13 +75,13 @@ class FakeRiver(River):
     def follow(self, account: int, feed: Feed) -> None:
         self.lists.setdefault(account, {})[feed.id] = feed
 
-    def store(self, *items: Item) -> None:
+    def add(self, *items: Item) -> None:
         """Store items that nobody announces."""
         self.stored += items
 
     def arrive(self, *items: Item) -> None:
         """Store items of one feed, and announce them."""
-        self.store(*items)
+        self.add(*items)
         self.hint()
 
     def _followers(self, feed_id: int) -> frozenset[int]:
@@ -91,8 +92,8 @@ class FakeRiver(River):
         if self.failure is not None:
             raise self.failure
 
-    def _of(self, caller: Caller) -> list[Item]:
-        feeds = self.lists.get(caller.account.id, {})
+    def _of(self, account_id: int) -> list[Item]:
+        feeds = self.lists.get(account_id, {})
         return [item for item in self.stored if item.feed_id in feeds]
 
     # the river
@@ -119,14 +120,14 @@ class FakeRiver(River):
         self.documents.append(data)
         return self.imported
 
-    async def items(self, caller: Caller, before: int | None, limit: int) -> list[Item]:
+    async def items(self, account_id: int, before: int | None, limit: int) -> list[Item]:
         self._read("items")
-        found = [each for each in self._of(caller) if before is None or each.id < before]
+        found = [each for each in self._of(account_id) if before is None or each.id < before]
         return found[::-1][:limit]
 
-    async def items_after(self, caller: Caller, after: int, limit: int) -> list[Item]:
+    async def items_after(self, account_id: int, after: int, limit: int) -> list[Item]:
         self._read("items_after")
-        return [each for each in self._of(caller) if each.id > after][:limit]
+        return [each for each in self._of(account_id) if each.id > after][:limit]
 
     async def arrivals(
         self, after: int, until: int, limit: int, account_id: int | None = None
@@ -146,18 +147,17 @@ class FakeRiver(River):
         self._read("newest_id")
         return self.stored[-1].id if self.stored else 0
 
-    async def mark_seen(self, caller: Caller, item_id: int) -> None:
-        key = caller.account.id
-        self.seen[key] = max(self.seen.get(key, 0), item_id)
+    async def mark_seen(self, account_id: int, item_id: int) -> None:
+        self.seen[account_id] = max(self.seen.get(account_id, 0), item_id)
 
-    async def last_seen(self, caller: Caller) -> int:
-        return self.seen.get(caller.account.id, 0)
+    async def last_seen(self, account_id: int) -> int:
+        return self.seen.get(account_id, 0)
 
-    async def is_public(self, caller: Caller) -> bool:
-        return caller.account.id in self.public
+    async def is_public(self, account_id: int) -> bool:
+        return account_id in self.public
 
-    async def set_public(self, caller: Caller, public: bool) -> None:
-        (self.public.add if public else self.public.discard)(caller.account.id)
+    async def set_public(self, account_id: int, name: str, public: bool) -> None:
+        (self.public.add if public else self.public.discard)(account_id)
 
 
 class RiverSite(AccountHouse):

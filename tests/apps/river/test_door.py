@@ -86,8 +86,8 @@ class DoorTests(SynchronousTestCase):
         river, dave = self.house.river, self.house.dave
         for name in ("dave", "nobody"):
             self.assertEqual(self.house.get(path, account=name).status, 404)
-        self.house.result(river.set_public(dave, True))
-        self.assertTrue(self.house.result(river.is_public(dave)))
+        self.house.result(river.store.set_public(dave.account.id, dave.name, True))
+        self.assertTrue(self.house.result(river.store.is_public(dave.account.id)))
         answer = self.house.get(path, account="dave")
         self.assertEqual(answer.status, 200)
         self.assertEqual(answer.headers["access-control-allow-origin"], "*")
@@ -105,14 +105,16 @@ class DoorTests(SynchronousTestCase):
             {"text": "Three &amp; four", "subs": [{"text": "below", "subs": [{"text": "deep"}]}]},
         )
         self.assertIn("docs", river_js["metadata"])
-        self.house.result(river.set_public(dave, False))
+        self.house.result(river.store.set_public(dave.account.id, dave.name, False))
         self.house.pass_time(10)
         self.assertEqual(self.house.get(path, account="dave").status, 404)
 
     def test_river_js_is_made_once_for_all_who_ask_at_the_same_time(self) -> None:
         self.house.follow()
         river = self.house.river
-        self.house.result(river.set_public(self.house.dave, True))
+        self.house.result(
+            river.store.set_public(self.house.dave.account.id, self.house.dave.name, True)
+        )
         read = river.public_river
         held: list[Deferred[None]] = []
 
@@ -133,7 +135,11 @@ class DoorTests(SynchronousTestCase):
 
     def test_rivers_that_nobody_has_made_public_displace_none(self) -> None:
         self.house.follow()
-        self.house.result(self.house.river.set_public(self.house.dave, True))
+        self.house.result(
+            self.house.river.store.set_public(
+                self.house.dave.account.id, self.house.dave.name, True
+            )
+        )
         self.assertEqual(self.house.get("/river/river.js", account="dave").status, 200)
         reads: list[str] = []
         read = self.house.river.public_river

@@ -38,7 +38,7 @@ class PageCase(SynchronousTestCase):
 
     def one(self, **about: Any) -> Any:
         """The element of the only item."""
-        self.river.store(item(1, **about))
+        self.river.add(item(1, **about))
         (article,) = self.shown().xpath("//article")
         return article
 
@@ -50,7 +50,7 @@ class PageTests(PageCase):
         self.assertEqual(answer.headers["location"], "/signin?next=/river%3Fbefore%3D7")
 
     def test_items_newest_first_grouped_as_they_arrived(self) -> None:
-        self.river.store(item(1, 1), item(2, 1), item(3, 2), item(4, 1))
+        self.river.add(item(1, 1), item(2, 1), item(3, 2), item(4, 1))
         found = self.shown().xpath("//section[@data-feed]")
         groups = [
             (each.xpath("string(h2)"), [*map(str, each.xpath("article/@id"))]) for each in found
@@ -71,7 +71,7 @@ class PageTests(PageCase):
         self.assertEqual(article.xpath("string(div/p)"), "Text 1")
 
     def test_an_item_without_a_title_is_linked_by_its_time(self) -> None:
-        self.river.store(Item(1, 1, "g", "", "<p>x</p>", "http://site.example/1"))
+        self.river.add(Item(1, 1, "g", "", "<p>x</p>", "http://site.example/1"))
         (article,) = self.shown().xpath("//article")
         self.assertEqual(article.xpath("h3"), [])
         self.assertEqual(article.xpath("string(p/a/@href)"), "http://site.example/1")
@@ -171,7 +171,7 @@ class PagingTests(PageCase):
     def setUp(self) -> None:
         super().setUp()
         self.all = list(range(1, 2 * ON_PAGE + 11))
-        self.river.store(*map(item, self.all))
+        self.river.add(*map(item, self.all))
 
     def link(self, relation: str) -> str:
         return str(self.dave.page.xpath(f"string(//nav//a[@rel='{relation}']/@href)"))
@@ -203,7 +203,7 @@ class PagingTests(PageCase):
     def test_a_page_with_many_items_below_others_ends_earlier(self) -> None:
         """Each takes a while to be shown, however short its texts are."""
         below = tuple(SubItem("", "x", "", ()) for _ in range(500))
-        self.river.store(*(item(number, items=below) for number in (101, 102, 103, 104)))
+        self.river.add(*(item(number, items=below) for number in (101, 102, 103, 104)))
         self.assertEqual(self.ids(), [104, 103])
 
 
@@ -214,15 +214,15 @@ class NewsTests(PageCase):
         return [str(each.get("id")) for each in found]
 
     def test_nothing_is_marked_at_the_first_visit(self) -> None:
-        self.river.store(item(1), item(2))
+        self.river.add(item(1), item(2))
         self.assertEqual(self.marked(), [])
         self.assertEqual(self.river.seen, {DAVE: 2})
 
     def test_what_is_new_since_the_last_visit_is_marked(self) -> None:
-        self.river.store(item(1))
+        self.river.add(item(1))
         self.shown()
         self.site.clock.advance(VISIT + 1)
-        self.river.store(item(2), item(3))
+        self.river.add(item(2), item(3))
         self.assertEqual(self.marked(), ["item-3", "item-2", "since"])
         page = self.dave.page
         self.assertIn("2 items new since your last visit", page.text_content())
@@ -239,17 +239,17 @@ class NewsTests(PageCase):
 
     def test_all_items_of_the_page_are_new(self) -> None:
         self.river.seen[DAVE] = 1
-        self.river.store(item(2))
+        self.river.add(item(2))
         self.assertEqual(self.marked(), ["item-2", "since"])
 
     def test_a_page_that_nobody_looks_at_is_no_visit(self) -> None:
-        self.river.store(item(1))
+        self.river.add(item(1))
         self.dave.get("/river", Sec_Purpose="prefetch;prerender")
         self.dave.ask("HEAD", "/river")
         self.assertEqual(self.river.seen, {})
 
     def test_older_pages_mark_nothing_as_seen(self) -> None:
-        self.river.store(item(1), item(2))
+        self.river.add(item(1), item(2))
         self.shown("/river?before=2")
         self.assertEqual(self.river.seen, {})
 
@@ -258,13 +258,13 @@ class NewsTests(PageCase):
 
     def test_items_that_arrive_are_seen(self) -> None:
         csrf = self.csrf()
-        self.river.store(item(1), item(2))
+        self.river.add(item(1), item(2))
         answer = self.dave.post("/river/seen", {"csrf": csrf, "id": "2"})
         self.assertEqual((answer.status, self.river.seen), (200, {DAVE: 2}))
 
     def test_nobody_has_seen_what_does_not_exist(self) -> None:
         csrf = self.csrf()
-        self.river.store(item(1))
+        self.river.add(item(1))
         self.dave.post("/river/seen", {"csrf": csrf, "id": "9" * 18})
         self.assertEqual(self.river.seen, {DAVE: 1})
 

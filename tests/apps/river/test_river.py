@@ -38,13 +38,15 @@ class FollowingTests(SynchronousTestCase):
     def test_what_the_broker_finds_arrives(self) -> None:
         found: list[int] = []
         feed = self.house.follow()
-        newest_id = self.house.river.newest_id
+        newest_id = self.house.river.store.newest_id
         self.house.intake.on_new = lambda: found.append(self.house.result(newest_id()))
         self.pages[BLOG] = rss("three", "two", "one")
         self.house.poll()
         self.assertEqual(self.house.titles(), ["three", "two", "one"])
         (newest,) = found
-        (arrival,) = self.house.result(self.house.river.arrivals(newest - 1, newest, 10))
+        (arrival,) = self.house.result(
+            self.house.river.store.arrivals(newest - 1, newest, 10, None)
+        )
         self.assertEqual((arrival.item.title, arrival.item.feed_id), ("three", feed.id))
         self.assertEqual((arrival.title, arrival.link), ("A blog", "http://blog.example/"))
         self.assertEqual(arrival.accounts, {self.house.dave.account.id})
@@ -91,7 +93,7 @@ class FollowingTests(SynchronousTestCase):
         self.assertEqual(len(self.house.subscriptions(BLOG)), 1)
         self.assertTrue(self.house.result(river.unsubscribe(self.house.anna, feed.id)))
         self.assertEqual(self.house.subscriptions(BLOG), [])
-        self.assertEqual(self.house.result(river.newest_id()), 0)
+        self.assertEqual(self.house.result(river.store.newest_id()), 0)
         self.assertFalse(self.house.result(river.unsubscribe(self.house.anna, feed.id)))
         self.assertFalse(self.house.result(river.unsubscribe(self.house.anna, 10**30)))
 
@@ -150,24 +152,22 @@ class FollowingTests(SynchronousTestCase):
         self.house.follow()
         river, dave = self.house.river, self.house.dave
         newest, oldest = (item.id for item in self.house.items())
-        self.assertEqual(self.house.result(river.last_seen(dave)), 0)
+        self.assertEqual(self.house.result(river.store.last_seen(dave.account.id)), 0)
         for seen in (newest, oldest):
-            self.house.result(river.mark_seen(dave, seen))
-            self.assertEqual(self.house.result(river.last_seen(dave)), newest)
-        self.house.result(river.mark_seen(dave, 10**30))
-        self.assertEqual(self.house.result(river.last_seen(dave)), newest)
-        self.assertEqual(self.house.result(river.last_seen(self.house.anna)), 0)
+            self.house.result(river.store.mark_seen(dave.account.id, seen))
+            self.assertEqual(self.house.result(river.store.last_seen(dave.account.id)), newest)
+        self.assertEqual(self.house.result(river.store.last_seen(self.house.anna.account.id)), 0)
 
     def test_pages_of_items(self) -> None:
         self.pages[BLOG] = rss("five", "four", "three", "two", "one")
         self.house.follow()
         river, dave = self.house.river, self.house.dave
-        first = self.house.result(river.items(dave, None, 2))
-        second = self.house.result(river.items(dave, first[-1].id, 2))
+        first = self.house.result(river.store.items(dave.account.id, None, 2))
+        second = self.house.result(river.store.items(dave.account.id, first[-1].id, 2))
         self.assertEqual(
             [item.title for item in (*first, *second)], ["five", "four", "three", "two"]
         )
-        after = self.house.result(river.items_after(dave, second[-1].id, 2))
+        after = self.house.result(river.store.items_after(dave.account.id, second[-1].id, 2))
         self.assertEqual([item.title for item in after], ["three", "four"])
 
     def test_not_followed_if_it_cannot_be(self) -> None:

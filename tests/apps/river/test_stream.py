@@ -93,7 +93,7 @@ class StreamTests(StreamCase):
         self.assertEqual(self.river.reads, [])
 
     def test_it_goes_on_where_the_page_ended(self) -> None:
-        self.river.store(*map(item, range(1, 6)))
+        self.river.add(*map(item, range(1, 6)))
         self.assertEqual(self.watch(self.dave, "?after=3").ids(), [4, 5])
         self.assertEqual(self.watch(self.anna, "?after=3").ids(), [])
 
@@ -110,7 +110,7 @@ class StreamTests(StreamCase):
 
     def test_many_missed_items_come_in_parts(self) -> None:
         number = NEAR + 2 * PART + 5
-        self.river.store(*map(item, range(1, number + 1)))
+        self.river.add(*map(item, range(1, number + 1)))
         readers = [self.watch(self.dave, "?after=0") for _ in range(3)]
         self.assertEqual([reader.ids() for reader in readers], [[*range(1, number + 1)]] * 3)
         # Those of one account while there are many, then those of all feeds; once for all readers.
@@ -119,7 +119,7 @@ class StreamTests(StreamCase):
 
     def test_too_many_missed_items_are_a_gap(self) -> None:
         number = MOST_MISSED + NEAR + 5
-        self.river.store(*map(item, range(1, number + 1)))
+        self.river.add(*map(item, range(1, number + 1)))
         reader = self.watch(self.dave, "?after=0")
         self.assertEqual(reader.ids(), [*range(1, MOST_MISSED + 1), "gap"])
         self.assertIn(f"event: gap\nid: {number}\n", reader.text)
@@ -127,13 +127,13 @@ class StreamTests(StreamCase):
         self.assertEqual(reader.ids()[-1], number + 1)
 
     def test_items_of_others_that_were_missed_are_not_read(self) -> None:
-        self.river.store(*(item(key, 1 + (key % 100 == 0)) for key in range(1, 1001)))
+        self.river.add(*(item(key, 1 + (key % 100 == 0)) for key in range(1, 1001)))
         reader = self.watch(self.anna, "?after=0")
         self.assertEqual(reader.ids(), [*range(100, 1001, 100)])
         self.assertEqual(self.river.reads.count("own arrivals"), 1)
 
     def test_what_arrives_while_a_browser_catches_up_comes_once(self) -> None:
-        self.river.store(item(1))
+        self.river.add(item(1))
         self.river.waiting = Deferred()
         reader, other = self.watch(self.dave, "?after=0"), self.watch(self.dave, "?after=1")
         self.arrive(item(2))
@@ -143,7 +143,7 @@ class StreamTests(StreamCase):
         self.assertEqual((reader.ids(), other.ids()), ([1, 2, 3], [2, 3]))
 
     def test_strange_ids_begin_with_the_next_item(self) -> None:
-        self.river.store(item(1))
+        self.river.add(item(1))
         readers = [self.watch(self.dave, last=last) for last in ("x", "-1", "9" * 30)]
         readers.append(self.watch(self.dave, f"?after={'9' * 5000}"))
         self.assertEqual([reader.ids() for reader in readers], [[]] * 4)
@@ -154,7 +154,7 @@ class StreamTests(StreamCase):
         """Nobody announces them here, so the id of the newest item is looked at."""
         dave, anna = self.watch(self.dave), self.watch(self.anna)
         self.arrive(item(1, 1))
-        self.river.store(item(2, 1), item(3, 2))
+        self.river.add(item(2, 1), item(3, 2))
         for _ in range(3):
             self.wait()
         self.assertEqual((dave.ids(), anna.ids()), ([1, 2, 3], [3]))
@@ -162,7 +162,7 @@ class StreamTests(StreamCase):
         self.assertEqual((dave.ids(), anna.ids()), ([1, 2, 3, 4], [3, 4]))
 
     def test_heartbeat(self) -> None:
-        self.river.store(item(7))
+        self.river.add(item(7))
         anna = self.watch(self.anna)
         before = len(anna.text)
         for _ in range(int(HEARTBEAT / 2.0) + 2):
@@ -206,13 +206,13 @@ class TroubleTests(StreamCase):
             self.wait()
         self.assertEqual(len(logged), 1)
         self.river.failure = None
-        self.river.store(item(1))
+        self.river.add(item(1))
         self.wait()
         self.assertEqual(reader.ids(), [1])
 
     def test_who_cannot_catch_up_gets_it_later(self) -> None:
         self.watch(self.anna)
-        self.river.store(item(1))
+        self.river.add(item(1))
         self.wait()
         self.river.failure = UNAVAILABLE
         with capturedLogs() as logged:
@@ -245,7 +245,7 @@ class TroubleTests(StreamCase):
 
     def test_who_does_not_read_is_let_go_of_in_time(self) -> None:
         """And makes room: it counts no longer, whether it was caught up or not."""
-        self.river.store(*map(item, range(1, 3 * PART)))
+        self.river.add(*map(item, range(1, 3 * PART)))
         self.river.waiting = Deferred()
         behind = self.watch(self.dave, "?after=0")
         behind.pause()
@@ -292,7 +292,7 @@ class TroubleTests(StreamCase):
         self.assertIn(text, page.text)
 
     def test_who_catches_up_slowly_is_read_for_slowly(self) -> None:
-        self.river.store(*map(item, range(1, 4 * PART)))
+        self.river.add(*map(item, range(1, 4 * PART)))
         self.river.waiting = Deferred()
         reader = self.watch(self.dave, "?after=0")
         reader.pause()

@@ -27,6 +27,7 @@ class VisitsTests(SynchronousTestCase):
 
     def test_the_oldest_are_forgotten(self) -> None:
         self.patch(visits, "MAX_VISITS", 2)
+        self.visits = Visits(self.clock)
         for account in (1, 2, 1, 3):
             self.visits.seen_before(account, 7)
         self.assertEqual([self.visits.seen_before(each, 9) for each in (1, 3)], [7, 7])
