@@ -168,7 +168,7 @@ def subscriber_findings(
     protocols = _protocols(judgement, broker)
     if protocols:
         text = (
-            f"Subscribers by rssCloud ({', '.join(protocols)}) are told only the address {topic},"
+            f"Subscribers by rssCloud ({', '.join(protocols)}) get only the address {topic},"
             " and fetch the feed themselves."
         )
         yield Finding("good", "rssCloud subscribers", text)

@@ -41,7 +41,7 @@ HEARTBEAT: Final = 15.0
 #: How many clients are written to in one turn of the reactor, so that nothing else waits long.
 AT_ONCE: Final = 50
 
-#: One in so many of an address's connections may be streams of one kind.
+#: A tenth of an address's connections may be streams of one kind.
 ADDRESS_SHARE: Final = 10
 
 #: The id of an event in a request.  No table has as many rows.

@@ -9,7 +9,7 @@ without a read of its own.  The stream has these events::
 
     id: 1240                the last entry that was read; sent when nothing else is
 
-    event: skipped          so many lines were left out, since too many came at once
+    event: skipped          the number of lines that were left out: too many came
     data: 412
 
     event: gap              lines are missing: the connection was broken for too long

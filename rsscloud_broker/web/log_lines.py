@@ -189,7 +189,7 @@ def _host(entry: LogEntry) -> str:
 
 
 def _administered(entry: LogEntry) -> tuple[str, str]:
-    """What an administrator did.  Strangers are not told what, nor who it was."""
+    """What an administrator did.  Strangers learn neither what, nor who it was."""
     who = entry.account or "An administrator"
     if not entry.reason:
         return (

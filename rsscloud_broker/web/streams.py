@@ -104,7 +104,7 @@ class Places:
         """Take a place for a stream, if there is one.
 
         :param shares: the keys of the client; each with the part of the connections of one
-            address, one in so many, that may be streams with this key.
+            address that may be streams with this key: 10 for a tenth.
         """
         limits = {key: max(1, self._most_of_each() // share) for key, share in shares.items()}
         if self._all >= self._most() // 2 or any(self._taken[key] >= limits[key] for key in limits):

@@ -17,7 +17,7 @@ from rsscloud_broker.simplefeed.pings import entry_of
 
 _SENTENCES: Final = {
     Way.RSSCLOUD: "It has changed, as a ping by rssCloud had said.",
-    Way.WEBSUB: "It has changed, as its publisher had told the WebSub hub.",
+    Way.WEBSUB: "It has changed, as its publisher had notified the WebSub hub.",
     Way.WEBLOG_UPDATES: "It has changed, as a ping by weblogUpdates had said.",
     Way.PAGE: "It has changed, as somebody found who had it fetched.",
     Way.LIST: "It has changed, as the list of another server had said.",

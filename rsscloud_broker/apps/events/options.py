@@ -33,7 +33,7 @@ class KeptTopics:
     :ivar topic: how the URLs of the topics begin.
     :ivar entries: how many contents of each topic are kept at least, if none is older than
         ``days``.
-    :ivar days: for how many days they are kept; 0 for ever.
+    :ivar days: for how many days they are kept; 0 forever.
     """
 
     topic: str = field(validator=_is_prefix)
@@ -45,8 +45,8 @@ class KeptTopics:
 class EventsOptions:
     """Options of the front door.
 
-    :ivar days: for how many days changes are kept; 0 for ever.
-    :ivar pings_days: for how many days pings are kept; 0 for ever.
+    :ivar days: for how many days changes are kept; 0 forever.
+    :ivar pings_days: for how many days pings are kept; 0 forever.
     :ivar keep: topics whose contents are kept.
     :ivar leave_out: how the URLs of topics begin that are in no feed.
     """

@@ -1,6 +1,6 @@
 """Appends entries to the logs of the feeds, and removes old ones.
 
-Each function runs in a transaction that the caller has begun.  Whoever appends to several logs, or
+Each function runs in a transaction that the caller has begun.  Who appends to several logs, or
 removes entries, locks the log of changes first, and gives up if another process has locked it.  So
 no two processes wait for each other, and each row of the store becomes an entry once.
 """

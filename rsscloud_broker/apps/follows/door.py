@@ -109,7 +109,7 @@ class _Following(Service):
 
     async def _states(self) -> Sequence[FollowedList]:
         """How far each list was read."""
-        # How far a list or feed was read is kept for so many seconds after its last read, if the
+        # How far a list or feed was read is kept for this many seconds after its last read, if the
         # configuration does not name it.
         before = self._clock.wall_seconds() - (7 * 86_400.0)
         lists = [source.url for source in self._options.sources]

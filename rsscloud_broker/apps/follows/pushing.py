@@ -6,7 +6,7 @@
     POST /follows/KEY   the content                                          202
 
 This is WebSub; but what is pushed only says that it is time to read: the list or the feed is the
-truth.  So the content needs no signature, and whoever guesses a callback can make the broker read a
+truth.  So the content needs no signature, and who guesses a callback can make the broker read a
 little more often.
 """
 
@@ -63,10 +63,10 @@ class Pushed(Protocol):
 
 @define(eq=False)
 class _Hints:
-    """Tells a follower that it is time to read, but not too often.
+    """Hints to a follower that it is time to read, but not too often.
 
-    :ivar at: when it was told last.
-    :ivar next: the call that will tell it next.
+    :ivar at: when it was hinted at last.
+    :ivar next: the call that will hint next.
     """
 
     followed: Pushed
@@ -78,9 +78,9 @@ class _Hints:
         if self.next is None or not self.next.active():
             # Seconds between two reads that hubs cause.
             wait = max(self.at + 2.0 - clock.seconds(), 0.0)
-            self.next = clock.callLater(wait, self._tell, clock)
+            self.next = clock.callLater(wait, self._hint, clock)
 
-    def _tell(self, clock: IClock) -> None:
+    def _hint(self, clock: IClock) -> None:
         self.at = clock.seconds()
         self.followed.hint()
 

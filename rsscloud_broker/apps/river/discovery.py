@@ -31,7 +31,7 @@ MAX_TRIES = 6
 #: The paths at which sites have their feeds, the most usual first.
 USUAL_PATHS: Final = ("/feed", "/rss.xml", "/atom.xml", "/feed.xml", "/index.xml", "/feed.json")
 
-#: Of a page only so many bytes are searched: links to feeds are in the head.
+#: How many bytes of a page are searched: links to feeds are in the head.
 _HEAD_BYTES: Final = 512 * 1024
 _FEED_TYPES: Final = frozenset(
     {

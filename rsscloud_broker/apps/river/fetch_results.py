@@ -43,7 +43,7 @@ class RiverSink:
             return  # what is said of it is still true, whatever this fetch brought
         problem = ""
         if isinstance(event, TopicFetchFailed):
-            # Strangers write reasons; so many characters of one are kept.
+            # How many characters of a reason are kept: strangers write them.
             problem = f"{_FAILED}{clean(event.reason).rstrip('.')[:300]}"
         if problem != feed.problem:
             await self._store.change_feed(feed.id, {"problem": problem})

@@ -51,7 +51,7 @@ ON_PAGE, WEIGHT_ON_PAGE = 50, 200_000
 #: How much a file of an item, or an item below it, weighs beside its texts.
 _ELEMENT: Final = 150
 
-#: One in so many of an address's connections may be streams of one account, and of all accounts
+#: The parts of an address's connections that may be streams of one account, and of all accounts
 #: there: a family or an office has several accounts at one address.
 ACCOUNT_SHARE: Final = 20
 ADDRESS_SHARE: Final = 4

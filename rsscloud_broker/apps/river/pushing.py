@@ -152,7 +152,7 @@ class Pushing:
         await self._broker.distrust_pings(feed.url)
 
     async def leave(self, feed: FeedRecord) -> None:
-        """Unsubscribe from a feed that nobody follows.  A cloud cannot be told."""
+        """Unsubscribe from a feed that nobody follows.  A cloud cannot be asked for that."""
         offer = feed.current
         if offer is None or offer.kind != "websub" or feed.pushes_until is None:
             return

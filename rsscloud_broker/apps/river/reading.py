@@ -89,7 +89,7 @@ def _newest_first(entries: list[ReadItem]) -> tuple[ReadItem, ...]:
 
 
 def _first(entries: tuple[ReadItem, ...], characters: int) -> tuple[ReadItem, ...]:
-    """The first entries whose HTML has so many characters at most."""
+    """The first entries whose HTML together is not too long."""
     sizes = accumulate(len(entry.text_html) + _size(entry.items) for entry in entries)
     return tuple(entry for entry, size in zip(entries, sizes, strict=True) if size <= characters)
 

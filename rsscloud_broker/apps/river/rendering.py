@@ -25,7 +25,7 @@ from rsscloud_broker.web.words import clipped, counted, strangers
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.times import iso_time
 
-#: A text of more characters is folded, and shows so many of them.
+#: A text of more characters than the first number is folded, and shows the second number.
 LONG, EXCERPT = 1200, 280
 
 #: How many enclosures of an item are shown, and how many levels of items below it.

@@ -100,7 +100,7 @@ class River:
                 record = await self._found(caller, typed, source)
         else:
             await self._follow(account_id, record)
-        await self._tending.wake_whoever_tends()
+        await self._tending.wake_tending_node()
         return self._shown(record, self._clock.wall_seconds())
 
     async def _found(self, caller: Caller, url: str, source: str) -> FeedRecord:
@@ -212,7 +212,7 @@ class River:
             added=imported.added,
             source=source,
         )
-        await self._tending.wake_whoever_tends()
+        await self._tending.wake_tending_node()
         return imported
 
     async def _import(self, caller: Caller, named: FeedList) -> ImportedFeeds:

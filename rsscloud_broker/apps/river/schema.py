@@ -1,6 +1,6 @@
 """The tables of the river.
 
-Times are stored as ``tables`` says.  A feed is stored once, whoever follows it.
+Times are stored as ``tables`` says.  A feed is stored once, even if many follow it.
 """
 
 from __future__ import annotations

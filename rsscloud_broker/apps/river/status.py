@@ -48,7 +48,7 @@ def _status(record: FeedRecord, how: How) -> str:
 def _told(record: FeedRecord, how: How) -> str:
     offer = record.current
     if how == "own":
-        return "told by this broker itself"
+        return "notified by this broker itself"
     if offer is None:
         return "polled, since it names no hub and no cloud"
     kind, asked = _WORDS[offer.kind]
@@ -57,7 +57,7 @@ def _told(record: FeedRecord, how: How) -> str:
     problem = record.push_problem
     if how != "polled":
         failed = f"the last renewal failed: {problem}" if problem else ""
-        return "; ".join(filter(None, (f"told by {name}; next renewal {due}", failed)))
+        return "; ".join(filter(None, (f"notified by {name}; next renewal {due}", failed)))
     if record.asked_at is not None:
         return f"polled until {name} confirms the {asked}"
     because = f", since {problem}" if problem else ""

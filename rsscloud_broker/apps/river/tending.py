@@ -94,10 +94,10 @@ class Tending(MultiService):
         if self.running:
             Deferred.fromCoroutine(self._look_now())
 
-    async def wake_whoever_tends(self) -> None:
+    async def wake_tending_node(self) -> None:
         """Have the node that tends the feeds look at once for those that are due.
 
-        If that is another one, and it cannot be told, it looks within ``PERIOD`` seconds.
+        If that is another one, and the hint does not reach it, it looks within ``PERIOD`` seconds.
         """
         if self.running:
             self.wake()

@@ -132,7 +132,7 @@ def _attributes(element: etree._Element) -> dict[str, str]:
 
 
 def markup(element: etree._Element, length: int) -> str:
-    """What is in an element as HTML, cut after about so many characters."""
+    """What is in an element as HTML, cut after about ``length`` characters."""
     parts = [escape(element.text or "")]
     left = length - len(parts[0])
     for event, each in etree.iterwalk(element, ("start", "end")):

@@ -61,7 +61,7 @@ class ListTests(FeedsCase):
             "hub": "https://hub.example/x",
             "renew_at": now + 3 * 86_400 + 10,
             "verified_at": now - 7200,
-            "status": "told by the hub hub.example; next renewal "
+            "status": "notified by the hub hub.example; next renewal "
             f"{iso_time(now + 3 * 86_400 + 10)}; 12 of 13 new items were pushed",
         }
         self.river.follow(DAVE, feed(1, "First", **more))
@@ -71,7 +71,8 @@ class ListTests(FeedsCase):
         by_title = {row.split()[0]: row for row in self.rows()}
         for words in (
             "pushed by hub.example",
-            "Told by the hub hub.example; next renewal in 3 days; 12 of 13 new items were pushed.",
+            "Notified by the hub hub.example; next renewal in 3 days; "
+            "12 of 13 new items were pushed.",
             "Last confirmed 2 hours ago.",
         ):
             self.assertIn(words, by_title["First"])

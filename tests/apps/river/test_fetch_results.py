@@ -41,7 +41,7 @@ class FetchResultsTests(SynchronousTestCase):
         page = self.pages.pop(BLOG)
         self.fetch()
         self.assertIn("; the last fetch failed: ", self.status())
-        self.assertIn("told by the hub", self.status())
+        self.assertIn("notified by the hub", self.status())
         self.pages[BLOG] = page  # the same as before: the river gets nothing new
         self.fetch()
         self.assertNotIn("failed", self.status())

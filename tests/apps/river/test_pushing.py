@@ -68,7 +68,7 @@ class HubTests(HubCase):
         self.assertEqual((feed.how, feed.hub), ("websub", HUB))
         self.assertEqual(feed.renew_at, About(now + 0.75 * 864_000))
         self.assertEqual(feed.verified_at, About(now))
-        self.assertIn(f"told by the hub {HUB}; next renewal 2026-10-07T", feed.status)
+        self.assertIn(f"notified by the hub {HUB}; next renewal 2026-10-07T", feed.status)
 
     def test_a_hub_that_redirects_to_another_one(self) -> None:
         there = "http://there.example/hub"

@@ -209,7 +209,7 @@ class FollowingTests(SynchronousTestCase):
         self.assertEqual([item.how for item in self.house.items()], ["pushed", "polled"])
         feed = self.house.feed(own)
         self.assertEqual((feed.how, feed.hub), ("own", ""))
-        said = "told by this broker itself; 1 of 1 new item was pushed"
+        said = "notified by this broker itself; 1 of 1 new item was pushed"
         self.assertEqual(feed.status, said)
         missing = f"{PUBLIC_URL}/feeds/nobody/rss.xml"
         self.house.error(self.house.river.subscribe(self.house.dave, missing, ""), InvalidFeed)
