@@ -13,12 +13,11 @@ Source: https://html.spec.whatwg.org/multipage/server-sent-events.html
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
-from attrs import frozen
+from attrs import define
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
@@ -51,7 +50,7 @@ EVENT_ID: Final = re.compile("[0-9]{1,18}")
 EVENTS: Final = "text/event-stream; charset=utf-8"
 
 
-@frozen
+@define  # not frozen: one is made for each client
 class EventPage(Generic[P]):
     """What a client gets at a time.
 
@@ -71,6 +70,8 @@ class EventSource(Protocol[P, F_contra]):
 
     def newest(self, before: P | None) -> Awaitable[P]:
         """The position behind all events.
+
+        What most clients are going to want should be in memory then: they are served at once.
 
         :param before: what it returned the last time; None if nobody watched until now.
         """
@@ -126,7 +127,6 @@ class Broadcast(Generic[P, F_contra]):
         self._streams: set[Stream] = set()
         self._newest: P | None = None
         self._waiting: list[Deferred[bool]] = []
-        self._turns: deque[Deferred[None]] = deque()
         self._pause: Deferred[None] | None = None
         self._running = self._hinted = False
         # Whether the last attempt failed, and whether a client waits for another one.
@@ -219,32 +219,23 @@ class Broadcast(Generic[P, F_contra]):
         self._failing = True
 
     def _wake(self, is_beat: bool) -> None:
+        """Wake those who wait, some in each turn of the reactor."""
+
+        async def wake() -> None:
+            for start in range(0, len(waiting), AT_ONCE):
+                if start:
+                    await deferLater(self._clock, 0)
+                for each in waiting[start : start + AT_ONCE]:
+                    each.callback(is_beat)
+
         waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            each.callback(is_beat)
+        Deferred.fromCoroutine(wake())
 
     async def _news(self) -> bool:
         """Wait until something is new, or for a heartbeat; returns whether it is for that."""
         waiting: Deferred[bool] = Deferred()
         self._waiting.append(waiting)
         return await waiting
-
-    async def _turn(self) -> None:
-        """Wait for a turn of the reactor in which few others go on."""
-        turn: Deferred[None] = Deferred()
-        self._turns.append(turn)
-        if len(self._turns) == 1:
-            self._clock.callLater(0, self._next)
-        await turn
-
-    def _next(self) -> None:
-        turns = [self._turns[number] for number in range(min(AT_ONCE, len(self._turns)))]
-        for each in turns:
-            each.callback(None)
-        for _ in turns:
-            self._turns.popleft()
-        if self._turns:
-            self._clock.callLater(0, self._next)
 
     # --- one client
 
@@ -269,11 +260,8 @@ class Broadcast(Generic[P, F_contra]):
                 page = await self._page(wanted, position, newest)
             if page is not None and page.after != position:
                 position = page.after
-                if page.data:
-                    await self._turn()
-                    await stream.send(page.data)
+                await stream.send(page.data)
             elif await self._news():
-                await self._turn()
                 await stream.send(self._source.heartbeat(wanted, position))
                 # A minute at most passes until a client that has signed out is noticed.
                 if self._clock.seconds() - checked_at > 60.0 - HEARTBEAT:

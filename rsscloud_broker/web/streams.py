@@ -53,14 +53,16 @@ class Stream:
     async def send(self, data: bytes) -> None:
         """Send some bytes, and wait until the connection has room for more, or has ended."""
         for start in range(0, len(data), PIECE):
-            await self._drained()
+            if self._paused:
+                await self._drained()
             if self.over:
                 return
             self.request.write(data[start : start + PIECE])
-        await self._drained()
+        if self._paused:
+            await self._drained()
 
     async def _drained(self) -> None:
-        if self._paused and not self.over:
+        if not self.over:
             self._waiting = Deferred()
             await self._waiting
 

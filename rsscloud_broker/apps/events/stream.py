@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -182,6 +183,9 @@ class EntrySource:
     async def newest(self, before: StreamPosition | None) -> StreamPosition:
         """See ``EventSource``."""
         position: StreamPosition = await self._database.read(newest)
+        if before is not None and before != position:
+            with suppress(Exception):  # those who want the page learn what is wrong
+                await self._pages.get((before, position))
         return position
 
     async def page(
