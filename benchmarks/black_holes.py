@@ -50,7 +50,7 @@ def _lines(
     lines = []
     for share in _SHARES:
         samples, peak = _measure(settings, deadline, receiver, share, server)
-        work = f"99 % of the healthy are told, {what.format(share)}"
+        work = f"99 % of the healthy are notified, {what.format(share)}"
         lines.append(_line(f"{work}: first fan-out", samples[:1], well, peak))
         if len(samples) > 1:
             again = f"fan-out {len(samples)}"

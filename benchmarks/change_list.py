@@ -17,7 +17,7 @@ from benchmarks.rows import Settings
 
 _COUNT = 100_000
 
-#: The pings are from the last so many seconds, so that all are in the list of three hours until
+#: The pings are from the last this many seconds, so that all are in the list of three hours until
 #: the run ends.
 _WINDOW = 9000.0
 

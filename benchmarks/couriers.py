@@ -29,7 +29,7 @@ _COUNT = 10_000
 _TOPICS, _TIMES = 1000, 3
 _MEMORY = 260.0
 
-#: The processor time of all processes may be so many times that of a broker without couriers.
+#: The processor time of all processes may be this many times that of a broker without couriers.
 _MORE_WORK = 1.15
 
 #: How many changes are notified to a single subscriber, and how many milliseconds each may take

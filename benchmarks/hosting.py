@@ -33,7 +33,7 @@ hash_memory_kib = 8192
 attempts_per_source = 1000
 """
 
-#: The broker checks at most so many passwords at once.
+#: The broker checks at most this many passwords at once.
 _WARM_UP_CONNECTIONS = 20
 
 _ITEM = (

@@ -19,7 +19,7 @@ from benchmarks.control import Message
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
 
-#: Of each answer about so many bytes are kept, to look for the expected text.
+#: Of each answer about this many bytes are kept, to look for the expected text.
 _KEPT_BYTES = 16_384
 
 

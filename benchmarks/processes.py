@@ -186,7 +186,7 @@ _BUSY = "import time\nend = time.monotonic() + {seconds}\nwhile time.monotonic()
 def busy_processes(number: int, seconds: float) -> Iterator[None]:
     """Run processes that keep a core busy each, while the context lasts.
 
-    :param seconds: the processes end by themselves after so many seconds.
+    :param seconds: the processes end by themselves after this many seconds.
     """
     program = _BUSY.format(seconds=seconds)
     with contextlib.ExitStack() as stack:

@@ -46,7 +46,7 @@ _BACKLOG = 4096
 #: Roughly the size of a small feed.
 _FEED_SIZE = 4000
 
-#: One of so many signatures is checked.
+#: One of this many signatures is checked.
 _SIGNATURES = 100
 
 
@@ -157,12 +157,12 @@ class Receiver:
         return {"document": document.decode("ascii")}
 
     def slow_down(self, delay: float) -> Message:
-        """Delay the answers to fetches by so many seconds."""
+        """Delay the answers to fetches by this many seconds."""
         self._delay = delay
         return {}
 
     def take_time(self, delay: float) -> Message:
-        """Delay the answers to notifications by so many seconds."""
+        """Delay the answers to notifications by this many seconds."""
         self._slowness = delay
         return {}
 
@@ -190,7 +190,7 @@ class Receiver:
 
     def _ask(self, question: Message) -> None:
         match question.pop("do"):
-            case "await":  # answered when so many have come, or after so many seconds
+            case "await":  # answered when so many have come, or after this many seconds
                 self._awaited = question["count"], time.monotonic() + question["seconds"]
                 self._answer_waiting()
             case "expect":

@@ -47,8 +47,8 @@ def relay(settings: Settings) -> list[Line]:
         )
         ours, peak = _measure(settings, deadline, receiver, tables)
     work = (
-        f"99 % of {settings.count or _COUNT:,} subscribers are told, while {_PINGS:,} pings/s come "
-        f"and go on to {_TARGETS} targets"
+        f"99 % of {settings.count or _COUNT:,} subscribers are notified, while {_PINGS:,} pings/s "
+        f"come and go on to {_TARGETS} targets"
     )
     return [Line(work, "ms", ours, peak, without, [Target.at_most(ratio(ours, without), 1.5)])]
 
@@ -105,7 +105,7 @@ def _fan_out(broker: Broker, receiver: Helper, audience: Audience, deadline: Dea
 
 
 def _wait_for_relays(broker: Broker, pings: int, deadline: Deadline) -> None:
-    """Wait until every target was told of every ping, once.
+    """Wait until every target was notified of every ping, once.
 
     :raises Failed: a target refused a ping.
     """

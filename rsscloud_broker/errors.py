@@ -33,7 +33,7 @@ class TopicUnreadable(Refused):
     :ivar url: the URL of the topic.
     :ivar reason: why not, as a clause.
     :ivar refused: whether a rule of the broker is the reason: it does not call the URL, or the
-        content is too large.  The publisher is told so.
+        content is too large.  The publisher is notified of that.
     :ivar lasting: whether to ask again would not help.
     """
 
@@ -148,16 +148,16 @@ class Unavailable(Exception):
 
     The text of the error is for the log, since it may name hosts and files.
 
-    :cvar told: what callers are told instead.
+    :cvar public_text: what callers read instead.
     """
 
-    told: ClassVar[str] = "The broker cannot do this right now."
+    public_text: ClassVar[str] = "The broker cannot do this right now."
 
 
 class StoreUnavailable(Unavailable):
     """The database cannot be used."""
 
-    told = "The broker cannot use its database right now, so it stores nothing."
+    public_text = "The broker cannot use its database right now, so it stores nothing."
 
 
 class StoreStopped(StoreUnavailable):
@@ -167,7 +167,7 @@ class StoreStopped(StoreUnavailable):
 class DiskFull(StoreUnavailable):
     """The disk has too little space for anything new.  Somebody must make room."""
 
-    told = (
+    public_text = (
         "The disk of this server is nearly full, so nothing new is stored. Nothing was changed. If "
         "that lasts, tell the operator of the server."
     )
@@ -176,19 +176,19 @@ class DiskFull(StoreUnavailable):
 class MemoryUnavailable(Unavailable):
     """The broker has as many bytes from strangers in memory as it may."""
 
-    told = "The broker has no memory left for this right now."
+    public_text = "The broker has no memory left for this right now."
 
 
 class CallsUnavailable(Unavailable):
     """The broker cannot call other servers, for instance since no file descriptors are left."""
 
-    told = "The broker cannot call other servers right now."
+    public_text = "The broker cannot call other servers right now."
 
 
 class ParsingUnavailable(Unavailable):
     """The broker cannot have documents of strangers parsed, or too many wait for that."""
 
-    told = "The broker has too much to read right now."
+    public_text = "The broker has too much to read right now."
 
 
 class DocumentFault(Exception):

@@ -102,7 +102,7 @@ class RelaySkipped:
 
 @frozen
 class PingRefused:
-    """The broker refused a ping, and told its caller why.
+    """The broker refused a ping, and answered its caller why.
 
     :ivar url, source: as for ``PingAccepted``; the URL is as the caller sent it.
     :ivar reason: why, for people.

@@ -1,7 +1,7 @@
 """What twistd loads for ``twistd rsscloud-broker``: it makes the broker from the command line.
 
 Most of a start is the import of ``composition``, and so of everything.  The garbage collector has
-to be told before that.
+to be notified before that.
 """
 
 from __future__ import annotations

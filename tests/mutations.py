@@ -1,6 +1,6 @@
 """The mutations of ``make mutants``: each breaks something that matters to users.
 
-Whoever changes one of these lines corrects its text here, or replaces the mutation with another
+Anyone who changes one of these lines corrects its text here, or replaces the mutation with another
 one that breaks the same.  See `tests.mutants`.
 """
 
@@ -15,7 +15,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "for topic, state in zip(record.watched, record.states, strict=True):",
         "for topic, state in ():",
         "core.test_broker",
-        "Subscribers are not told of what a weblogUpdates ping says.",
+        "Subscribers are not notified of what a weblogUpdates ping says.",
     ),
     Mutation(
         "core/broker.py",
@@ -71,14 +71,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "longest_pause=DAY_PAUSE",
         "longest_pause=inf",
         "policy.test_rate_limits",
-        "A caller that used up its pings of a day is told to come back after half a day.",
+        "A caller that used up its pings of a day is asked to come back after half a day.",
     ),
     Mutation(
         "policy/addresses.py",
         'return f"{int(address) >> 64:x}/64"',
         "return source",
         "policy.test_rate_limits",
-        "Whoever has an IPv6 network has as many buckets as addresses: no limit.",
+        "Anyone who has an IPv6 network has as many buckets as addresses: no limit.",
     ),
     Mutation(
         "policy/access.py",
@@ -141,7 +141,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         'digest = b""  # matches',
         "pass  # matches",
         "core.test_intents",
-        "Who subscribes while the topic changes is not told of that change.",
+        "Who subscribes while the topic changes is not notified of that change.",
     ),
     Mutation(
         "core/verification.py",
@@ -151,7 +151,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "A lease has ended before it begins.",
     ),
     Mutation(
-        "database/settled.py",
+        "database/visible_ids.py",
         "for low in announced",
         "for low in ()",
         "database.test_postgresql",
@@ -190,7 +190,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if pinged:\n            pending.ping(origin)\n",
         "        if pinged or self.last_ping(url):\n            pending.ping(origin)\n",
         "core.test_change_detection",
-        "A topic that pinged once pings for ever: each later fetch is taken for a ping.",
+        "A topic that pinged once pings forever: each later fetch is taken for a ping.",
     ),
     Mutation(
         "core/change_detection.py",
@@ -340,7 +340,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "next_slice = self._read(subscriptions[-1].id)",
         "next_slice = self._read(0)",
         "delivery.test_walk",
-        "A walk notifies the same subscribers again and again, for ever.",
+        "A walk notifies the same subscribers again and again, forever.",
     ),
     Mutation(
         "delivery/walk.py",
@@ -431,7 +431,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "since is not None and now - since > longest",
         "False",
         "delivery.test_attempts delivery.test_retries delivery.test_backlogs",
-        "A dead callback of a busy topic is called for ever.",
+        "A dead callback of a busy topic is called forever.",
     ),
     Mutation(
         "delivery/attempts.py",
@@ -445,7 +445,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "earlier.changed_again = earlier.changed_again or (changed and earlier.begun)",
         "pass",
         "delivery.test_attempts delivery.test_contents",
-        "A change during a notification is not told of: the subscriber has the older content.",
+        "A change during a notification is not notified of: the subscriber has the older content.",
     ),
     Mutation(
         "delivery/retries.py",
@@ -913,7 +913,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "if not isinstance(message, request.answers):",
         "if False:",
         "outbound.couriers.test_pending",
-        "Whoever broke into a courier answers a call with a content, or the other way round.",
+        "A stranger in a courier answers a call with a content, or the other way round.",
     ),
     Mutation(
         "outbound/couriers/pending.py",
@@ -934,7 +934,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        for number, request in list(self._waiting.items()):\n            if keeps",
         "        for number, request in ():\n            if keeps",
         "outbound.couriers.test_pending",
-        "Nobody is told that a courier has ended: what it had under way is never sent again.",
+        "Nobody is notified that a courier has ended: what it had under way is never sent again.",
     ),
     Mutation(
         "outbound/couriers/parser_process.py",
@@ -969,14 +969,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            if keeps and not request.was_kept:",
         "            if keeps:",
         "outbound.couriers.test_pending",
-        "A call that freezes couriers is made for ever, and the same subscribers are told again.",
+        "A call that freezes couriers is made forever, and the same subscribers notified again.",
     ),
     Mutation(
         "outbound/couriers/system_calls.py",
         "_Clone.THREAD, of=_Clone.NEW | _Clone.THREAD",
         "_Clone.THREAD, of=_Clone.THREAD",
         "outbound.couriers.test_confinement",
-        "Whoever broke into a courier makes a namespace in which it is root.",
+        "A stranger in a courier makes a namespace in which it is root.",
     ),
     Mutation(
         "outbound/couriers/bodies.py",
@@ -990,21 +990,21 @@ MUTATIONS: tuple[Mutation, ...] = (
         "            link.send(Forget(oldest))",
         "            pass",
         "outbound.couriers.test_bodies",
-        "A courier keeps all contents, until it is replaced for want of memory.",
+        "A courier keeps all contents, until it is replaced for lack of memory.",
     ),
     Mutation(
         "outbound/couriers/link.py",
         "if length > BESIDES and length > (most := self._longest()):",
         "if length > (most := 2**32):",
         "outbound.couriers.test_link",
-        "Whoever broke into a courier fills the broker's memory with one frame.",
+        "A stranger in a courier fills the broker's memory with one frame.",
     ),
     Mutation(
         "outbound/couriers/link.py",
         "Meta(max_length=MOST)",
         "Meta()",
         "outbound.couriers.test_link",
-        "Whoever broke into a courier fills the broker's memory with millions of small messages.",
+        "A stranger in a courier fills the broker's memory with millions of small messages.",
     ),
     Mutation(
         "outbound/couriers/link.py",
@@ -1025,7 +1025,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        if self._lines > MAX_LINES:",
         "        if False:",
         "outbound.couriers.test_strange_couriers",
-        "Whoever broke into a courier fills the disk with lines of the log.",
+        "A stranger in a courier fills the disk with lines of the log.",
     ),
     Mutation(
         "outbound/couriers/courier.py",
@@ -1039,14 +1039,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         "{name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}",
         "dict(os.environ)",
         "outbound.couriers.test_spawning",
-        "Whoever breaks into a courier reads the secrets in the operator's environment.",
+        "A stranger in a courier reads the secrets in the operator's environment.",
     ),
     Mutation(
         "outbound/couriers/confinement.py",
         "        _check(_call(libc, _Call.RESTRICT_SELF, c_int32(ruleset), c_uint32(0)))",
         "        pass",
         "outbound.couriers.test_confinement",
-        "Whoever breaks into a courier reads the database.",
+        "A stranger in a courier reads the database.",
     ),
     Mutation(
         "database/writer.py",
@@ -1190,7 +1190,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "        self._await_rest()\n",
         "        pass\n",
         "http.test_limits",
-        "Requests that drip in keep connections for ever.",
+        "Requests that drip in keep connections forever.",
     ),
     Mutation(
         "http/limits.py",

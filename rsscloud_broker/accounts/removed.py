@@ -47,7 +47,7 @@ class RemovedAccounts(EachPeriod):
         self._once_more = True  # even if this look fails
         found = 0
         for data in self._data:
-            # The data of so many accounts is deleted in one look.
+            # The data of this many accounts is deleted in one look.
             for account in await self._store.ids_without_account(data.column, 100):
                 found += 1
                 await self._delete(data, account)

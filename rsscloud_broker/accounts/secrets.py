@@ -69,7 +69,7 @@ def check_token(name: str, scopes: Collection[str], days: int | None, *, is_admi
     if "admin" in scopes and not is_admin:
         raise InvalidAccount("only the account of an administrator can have the scope 'admin'")
     if days is not None and not 1 <= days <= MAX_DAYS:
-        raise InvalidAccount(f"a token lasts 1 to {MAX_DAYS} days, or for ever")
+        raise InvalidAccount(f"a token lasts 1 to {MAX_DAYS} days, or forever")
     return name
 
 

@@ -16,7 +16,7 @@ from rsscloud_broker.client import feed_doctor
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import asking
 from rsscloud_broker.commands import doctor_checks
-from rsscloud_broker.commands.checking import built
+from rsscloud_broker.commands.check_config import built
 from rsscloud_broker.commands.configured import (
     config_option,
     data_option,
@@ -24,7 +24,7 @@ from rsscloud_broker.commands.configured import (
     settings_of,
 )
 from rsscloud_broker.commands.connected import cacert_option, outbound, run
-from rsscloud_broker.commands.doctor_checks import Patient, Result
+from rsscloud_broker.commands.doctor_checks import CheckContext, Result
 from rsscloud_broker.delivery.notifiers.websub import PROTOCOL as WEBSUB
 from rsscloud_broker.http.offers import FrontDoorsError
 from rsscloud_broker.runtime import plugin_building, plugin_discovery
@@ -42,7 +42,7 @@ _USUAL = frozenset({"http-post", "https-post", "xml-rpc", "soap"})
 @click.option("--listen", multiple=True, metavar="ENDPOINT", help="An endpoint to listen on.")
 @click.option("--couriers", metavar="NUMBER|auto", help="How many processes call other servers.")
 @click.option("--local", is_flag=True, help="The broker listens only to this machine.")
-@click.option("--logfile", metavar="FILE", help="The log file, as twistd is told.")
+@click.option("--logfile", metavar="FILE", help="The log file, as twistd is notified.")
 @click.option("--time-url", default="", metavar="URL", help="A server whose clock to compare.")
 @click.option("--broker", metavar="URL", help="With FEED_URL: the broker that the feed uses.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
@@ -85,7 +85,7 @@ def examine(
 
     async def work(reactor: Any) -> None:
         clock = SystemClock(reactor)
-        patient = Patient(
+        patient = CheckContext(
             settings,
             service.descriptors,
             doors,

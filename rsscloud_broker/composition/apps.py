@@ -29,7 +29,7 @@ def tables_of(chosen: Sequence[tuple[Any, Any]]) -> dict[str, AppTables]:
         if strange := [each for each in tables.metadata.tables if not each.startswith(f"{name}_")]:
             raise PluginError(
                 f"the tables {', '.join(strange)} of the application {name!r} must have names that "
-                f"begin with {name}_; mend or uninstall it, or set enabled = false in [apps.{name}]"
+                f"begin with {name}_; fix or uninstall it, or set enabled = false in [apps.{name}]"
             )
     return found
 

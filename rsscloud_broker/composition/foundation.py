@@ -86,7 +86,7 @@ class Foundation:
     """The parts that know nothing of what the broker does.
 
     :param makers: the plugins to select from; by default those that are installed.
-    :param is_local: whether whoever starts it gets a link to sign in, on the terminal.
+    :param is_local: whether the person who starts it gets a link to sign in, on the terminal.
     :param twistd: twistd's options; None if another program runs the broker.
     """
 
@@ -300,7 +300,7 @@ class Foundation:
             if IUsernamePassword not in checker.credentialInterfaces:
                 raise PluginError(
                     f"{described(self.makers, 'checkers', maker)} checks no passwords: its "
-                    "credentialInterfaces lack IUsernamePassword; mend or uninstall it, or set "
+                    "credentialInterfaces lack IUsernamePassword; fix or uninstall it, or set "
                     f"enabled = false in [checkers.{maker.name}]"
                 )
         return made

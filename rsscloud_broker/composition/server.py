@@ -223,10 +223,14 @@ class Server(Foundation):
             OwnTopicsSink(self.store, self.detector.schedule, self.clock, self.public_url),
             core.RequestedContentsSink(self.detector),
             self.detector.others,
-            core.TakingOverSink(
+            core.TakeoverSink(
                 self.detector,
                 self.intents,
-                [self.limiter.share, self.detector.share, *(one.share for one in self.pollers)],
+                [
+                    self.limiter.set_node_count,
+                    self.detector.set_node_count,
+                    *(one.set_node_count for one in self.pollers),
+                ],
                 [one.lose_claims for one in self.pollers],
             ),
             *self.of_apps("sinks"),

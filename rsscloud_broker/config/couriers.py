@@ -59,10 +59,10 @@ def processors() -> int:
 def _quotas() -> Iterator[int]:
     """How many processors each control group gets that this process is in, where it is limited."""
     try:
-        told = _OWN_GROUP.read_text(encoding="utf-8").splitlines()
+        lines = _OWN_GROUP.read_text(encoding="utf-8").splitlines()
     except OSError:
         return  # there is no /proc
-    names = [line.removeprefix("0::/") for line in told if line.startswith("0::/")]
+    names = [line.removeprefix("0::/") for line in lines if line.startswith("0::/")]
     for name in names:
         group = _GROUPS / name  # not there in a container that sees only its own as the first one
         for each in (group, *group.parents):

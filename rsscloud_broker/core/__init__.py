@@ -15,7 +15,7 @@ from rsscloud_broker.core.publisher import Publisher
 from rsscloud_broker.core.pushed_topics import PushedTopics
 from rsscloud_broker.core.requested_contents import RequestedContentsSink
 from rsscloud_broker.core.sweeper import Sweeper
-from rsscloud_broker.core.taking_over import TakingOverSink
+from rsscloud_broker.core.takeover import TakeoverSink
 from rsscloud_broker.core.topic_reader import TopicReader
 from rsscloud_broker.core.topic_view import TopicView
 from rsscloud_broker.core.verification import Verifier
@@ -41,7 +41,7 @@ __all__ = [
     "PushedTopics",
     "RequestedContentsSink",
     "Sweeper",
-    "TakingOverSink",
+    "TakeoverSink",
     "TopicReader",
     "TopicView",
     "Verifier",

@@ -16,7 +16,7 @@ from rsscloud_broker.core.change_detection import ChangeDetector
 from rsscloud_broker.core.intents import IntentQueue
 from rsscloud_broker.core.lookups import Lookups
 from rsscloud_broker.core.recent_pings import RecentPings
-from rsscloud_broker.core.reviving import RevivesIfAllowed
+from rsscloud_broker.core.reviving import AllowedRevivals
 from rsscloud_broker.core.topic_reader import NOT_READ
 from rsscloud_broker.core.verification import Verifier
 from rsscloud_broker.core.web_addresses import (
@@ -56,7 +56,7 @@ from rsscloud_broker.storage import Store
 from rsscloud_broker.util.deferreds import gather
 from rsscloud_broker.util.urls import normal_form
 
-#: What a publisher is told when too many topics wait to be fetched, and for how many seconds.
+#: What a publisher learns when too many topics wait to be fetched, and for how many seconds.
 QUEUE_FULL, QUEUE_FULL_PAUSE = "as many topics wait to be read as the broker keeps", 60
 
 
@@ -102,7 +102,7 @@ class Broker:
         self._check_space = lambda: None if space is None else space.check()
         self._lookups = Lookups(clock)
         self._recent_pings = RecentPings(store, clock)
-        self._revive_if_allowed = RevivesIfAllowed(store, bus, clock, access)
+        self._revive_if_allowed = AllowedRevivals(store, bus, clock, access)
 
     @property
     def protocols(self) -> frozenset[str]:

@@ -25,9 +25,9 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 
-from rsscloud_broker.core.again import Again
-from rsscloud_broker.core.elsewhere import OtherNodes, RecordedFetch, record_of, result_of
 from rsscloud_broker.core.feed_inspector import FeedInspector
+from rsscloud_broker.core.refetches import Refetches
+from rsscloud_broker.core.remote_fetches import RecordedFetch, RemoteFetches, record_of, result_of
 from rsscloud_broker.core.retrying import RETRIES, FetchRetries, Retry
 from rsscloud_broker.core.sharing import PendingFetch, SharedFetches
 from rsscloud_broker.core.topic_reader import TopicReader
@@ -78,9 +78,9 @@ class ChangeDetector(Service):
         self._pings = counters.pings
         retry = self._store_retry = StoreRetry(clock, "Fetching")
         self._fetches: SharedFetches[RecordedFetch] = SharedFetches(self._fetch_and_record, clock)
-        self.others = OtherNodes(store, clock)
+        self.others = RemoteFetches(store, clock)
         self._waiting = WaitingChecks(store, clock, retry, self._take)
-        self._again = Again(store, clock, retry, self._waiting)
+        self._refetches = Refetches(store, clock, retry, self._waiting)
         self._retries = FetchRetries(
             store, clock, retry, self._request, retries, self._waiting.wake_at
         )
@@ -105,9 +105,11 @@ class ChangeDetector(Service):
         if self._looking is not None:
             self._looking.cancel()
 
-    def share(self, nodes: int) -> None:
-        """Heed that other nodes fetch topics too: see ``TopicReader.share``."""
-        self._reader.share(nodes)
+    def set_node_count(self, nodes: int) -> None:
+        """Divide the limits on fetches among this many nodes: see
+        ``TopicReader.set_node_count``.
+        """
+        self._reader.set_node_count(nodes)
         self.others.live = nodes
 
     def reads(self, url: str) -> bool:
@@ -159,7 +161,7 @@ class ChangeDetector(Service):
         """Discard what is cached of a topic; the next fetch reads its row from the store."""
         self._reader.forget(url)
 
-    def last_ping(self, url: str) -> int:
+    def ping_generation(self, url: str) -> int:
         """A number that changes with each ping of a topic."""
         return self._last_pings.get(url, 0)
 
@@ -338,7 +340,7 @@ class ChangeDetector(Service):
             use = partial(self._found, pending)
             found = await self._reader.fetch(url, pending.turn, use, pending.way)
             if self.running:
-                await self._again.see_to(url, found.record)
+                await self._refetches.after_fetch(url, found.record)
             return found
         except Exception as error:
             if pending.requested and self.running:

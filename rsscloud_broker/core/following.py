@@ -131,8 +131,8 @@ class Following(EachPeriod):
 
     def _follow_earlier(self, changes: Sequence[Change]) -> None:
         """Follow those changes from before the start that may have been followed by half."""
-        # Hosts that were freed in the last two hours are freed once more: the process that was told
-        # may have ended before it made due what waited, which waits no longer than this.
+        # Hosts that were freed in the last two hours are freed once more: the process that was
+        # notified may have ended before it made due what waited, which waits no longer than this.
         since = self._clock.wall_seconds() - 7200.0
         for host in {_freed_by(change): None for change in changes if change.at >= since}:
             if host:

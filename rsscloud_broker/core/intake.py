@@ -1,7 +1,7 @@
 """Takes in pings that were made at other brokers, for those who follow them: see ``IPingIntake``.
 
 Such a ping keeps the time at which it was made.  So it comes into the change lists and archives of
-the hours that it belongs to, and whoever follows this broker in turn can recognise it.
+the hours that it belongs to, and anyone who follows this broker in turn can recognise it.
 """
 
 from __future__ import annotations

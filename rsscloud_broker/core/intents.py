@@ -2,8 +2,8 @@
 
 An accepted intent waits in the store until it is settled, so a restart does not lose it.  An
 intent is settled when its callback has confirmed it, or does not want it, or could not be reached
-at all attempts.  If there is no such topic, the subscriber is told so; an attempt to tell it counts
-like an attempt to verify.
+by any attempt.  If there is no such topic, the subscriber is notified so; an attempt to tell it
+counts like an attempt to verify.
 
 A callback that cannot be reached is tried again after each of the delays in ``RETRIES``.  The store
 keeps how many attempts have failed and when the next one is due, so a restart neither begins the
@@ -147,7 +147,7 @@ class IntentQueue(Service):
         try:
             pending = await self._store.add_intent(intent, self._limit)
         finally:
-            self._pending.end(*self._counted(intent))
+            self._pending.release(*self._counted(intent))
         if pending is None:
             reason = f"{self._limit} requests already wait to be verified, which is the limit"
             raise TooMany(reason, FULL_PAUSE)
@@ -214,7 +214,7 @@ class IntentQueue(Service):
         def over(result: object) -> None:
             if self._settling.get(key) is settling:
                 del self._settling[key]
-            self._pending.end(*self._counted(pending.intent))
+            self._pending.release(*self._counted(pending.intent))
 
         settling.addBoth(over)
 

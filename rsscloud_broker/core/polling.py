@@ -84,8 +84,8 @@ class Poller(EachPeriod):
         for poll in tuple(self._polls.values()):
             poll.cancel()
 
-    def share(self, nodes: int) -> None:
-        """Take an equal share of the limits, which hold for all nodes together.
+    def set_node_count(self, nodes: int) -> None:
+        """Divide the limits, which hold for all nodes together, among this many nodes.
 
         :param nodes: how many nodes live.
         """
@@ -146,7 +146,7 @@ class Poller(EachPeriod):
 
         def over(result: object) -> None:
             del self._polls[url]
-            self._under_way.end(quota)
+            self._under_way.release(quota)
 
         poll.addBoth(over)
 
@@ -155,7 +155,7 @@ class Poller(EachPeriod):
             return True
         read_since = status.asked_at is not None and status.asked_at > status.planned_at
         due = status.next_poll_at or 0.0
-        # A poll that was due more than so many seconds before the start is planned anew, so that
+        # A poll that was due more than this many seconds before the start is planned anew, so that
         # not all that became due while the broker was down begin at once.
         late_at_start = due < self._started_at - 60.0 and status.planned_at < self._started_at
         return read_since or late_at_start

@@ -124,7 +124,7 @@ class FetchRetries:
         :param pinged: whether a publisher pinged it.
         :param way: why it is fetched.
         :returns: whether the topic waits here, so that the caller need not fetch it.  Strangers are
-            not told that a topic waits for private followers: it is fetched for them at once.
+            not notified that a topic waits for private followers: it is fetched for them at once.
         """
         retry = self._waiting.get(url)
         if retry is None or (retry.private and way.is_open):
@@ -148,7 +148,7 @@ class FetchRetries:
         return retry
 
     def after(self, failures: int) -> Iterator[float]:
-        """The delays that are left after so many attempts have failed."""
+        """The delays that are left after this many attempts have failed."""
         return iter(self._delays[failures:])
 
     def forget(self) -> None:
@@ -216,7 +216,7 @@ class FetchRetries:
                 return delay
         if error.reason == NOT_READ:  # nobody pinged it: the broker refuses such pings
             return None
-        self.log.warn("{error}; given up: its subscribers are not told of this ping.", error=error)
+        self.log.warn("{error}; given up: its subscribers do not hear of it.", error=error)
         return None
 
     def _retry_soon(self, retry: Retry) -> None:

@@ -14,7 +14,7 @@ from rsscloud_broker.storage import Store
 T = TypeVar("T")
 
 
-class RevivesIfAllowed:
+class AllowedRevivals:
     """Runs an attempt to use a topic.
 
     If the attempt fails because the topic was ended as not allowed, and the topic is allowed now,

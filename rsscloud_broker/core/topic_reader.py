@@ -100,7 +100,7 @@ class TopicReader:
         self._recorded: BoundedDict[str, _Recorded | None] = BoundedDict(MAX_REMEMBERED)
         self._remembered_seconds = REMEMBERED_SECONDS
 
-    def share(self, nodes: int) -> None:
+    def set_node_count(self, nodes: int) -> None:
         """Cache topics for a moment only if several nodes live.
 
         :param nodes: how many.
@@ -193,7 +193,7 @@ class TopicReader:
         known = NO_VALIDATORS if topic.digest is None else topic.validators
         wanted = Wanted(topic.need, topic.digest, topic.size)
         if topic.shows(way) and topic.public_digest != topic.digest:
-            # Whoever asked for it openly must not see that its content was known already.
+            # A caller who asked for it openly must not see that its content was known already.
             known, wanted = NO_VALIDATORS, Wanted(topic.need, None, None)
         asked = partial(self._fetcher.fetch, topic.url, known, topic.subscribers, wanted)
         answer = await self._fetch(topic, way, asked, is_known=is_known)

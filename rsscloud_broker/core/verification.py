@@ -97,7 +97,7 @@ class Verifier:
         :raises ClaimLost: the stored intent was replaced meanwhile.
         """
         notifier = self._notifier(intent.callback.protocol)
-        last_ping = self._detector.last_ping(intent.topic)
+        ping_generation = self._detector.ping_generation(intent.topic)
         topic = await self._store.topic(intent.topic)
         if topic is not None and topic.ended:
             raise EndedTopic(intent.topic, topic.ended)
@@ -110,9 +110,9 @@ class Verifier:
         is_read = self._detector.reads(intent.topic)
         known = (fetched or topic) if is_read else None
         digest = known.digest if known else None
-        changed = self._detector.last_ping(intent.topic) != last_ping
+        changed = self._detector.ping_generation(intent.topic) != ping_generation
         if is_read and (changed or intent.present):
-            digest = b""  # matches no content, so the subscriber is told of a change meanwhile
+            digest = b""  # matches no content, so the subscriber is notified of a change meanwhile
         subscription = await self._store.put_subscription(
             Subscription(
                 topic=intent.topic,
@@ -148,13 +148,13 @@ class Verifier:
     async def deny(self, intent: Intent, reason: str) -> None:
         """Tell the callback why the broker refuses the subscription.
 
-        :raises CallbackFailed: the callback could not be told.
+        :raises CallbackFailed: the callback could not be notified.
         """
         callback = intent.callback
         denial = Denial(intent.as_written.topic, callback, reason, intent.options)
         async with self._slot(intent):
             outcome = await self._notifier(callback.protocol).deny(denial)
-        unheard = "" if outcome.success else f"; it was not told: {outcome.reason}"
+        unheard = "" if outcome.success else f"; it was not notified: {outcome.reason}"
         self._tell_of_refusal(intent, f"{reason}{unheard}")
         if not outcome.success:
             raise _callback_failed(outcome)

@@ -7,7 +7,7 @@ have room; all others wait in the store.  Whenever there is room, the process cl
 in turn for each source, and for each source in turn for its hosts.  Other nodes do the same.
 
 A source, or a host that it wants called, has no room while it has checks in the store that wait
-longer.  Otherwise new checks would overtake them for ever.
+longer.  Otherwise new checks would overtake them forever.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class WaitingChecks:
     def add(self, url: str, source: str) -> None:
         """Count a claimed check, until it is ``done``.
 
-        :param source: the address of whoever requested it, or its bucket.
+        :param source: the address of the caller, or its bucket.
         """
         if url in self._held:
             return
@@ -153,7 +153,7 @@ class WaitingChecks:
         pair = self._held.pop(url, None)
         if pair is None:
             return
-        self._limits.end(self._quota(pair[1]), pair[0])
+        self._limits.release(self._quota(pair[1]), pair[0])
         for key in (pair, pair[0]):
             self._of[key] -= 1
             if not self._of[key]:

@@ -21,7 +21,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from rsscloud_broker.database import postgresql, sqlite
-from rsscloud_broker.database.silence import limit_silence
+from rsscloud_broker.database.silence import set_read_timeout
 from rsscloud_broker.errors import DiskFull, StoreUnavailable
 
 _WRITES = "rsscloud_broker_writes"
@@ -46,7 +46,8 @@ def open_engine(
     :param silence: the broker gives up on a PostgreSQL server that does not answer for this many
         seconds; a little earlier the server ends a statement that takes too long.  A command waits
         as long as the server takes.
-    :param is_given_up: whether a PostgreSQL server is known not to answer: see ``limit_silence``.
+    :param is_given_up: whether a PostgreSQL server is known not to answer: see
+        ``set_read_timeout``.
     :raises sqlalchemy.exc.ArgumentError: the URL is not a database URL.
     """
     parsed = make_url(url)
@@ -54,7 +55,7 @@ def open_engine(
         engine = create_engine(parsed, **postgresql.engine_options(parsed, of_broker=of_broker))
         postgresql.set_limits(engine, silence=silence if of_broker else None)
         if of_broker:
-            limit_silence(engine, silence, is_given_up)
+            set_read_timeout(engine, silence, is_given_up)
             postgresql.report_ended(engine)
         return engine
     if parsed.get_backend_name() != sqlite.DIALECT:

@@ -80,7 +80,7 @@ def gave_way(error: DBAPIError) -> bool:
 def engine_options(url: URL, *, of_broker: bool) -> dict[str, Any]:
     """The keyword arguments of ``create_engine`` for a PostgreSQL database.
 
-    Of several options with the same name the server heeds the last.
+    Of several options with the same name the server obeys the last.
 
     :param of_broker: False for a command, whose statements take as long as they need, whatever the
         URL says.

@@ -7,7 +7,7 @@ would wait forever.
 The heartbeat of the node notices earlier that the server does not answer.  From then on nobody
 waits: see ``StoreThreads.give_up``.
 
-Only ``limit_silence`` imports the driver, which is installed for PostgreSQL alone.
+Only ``set_read_timeout`` imports the driver, which is installed for PostgreSQL alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sqlalchemy import Engine, event
 GIVEN_UP = "the server does not answer the heartbeat of this node either"
 
 
-def limit_silence(
+def set_read_timeout(
     engine: Engine, seconds: float, is_given_up: Callable[[], bool] = lambda: False
 ) -> None:
     """Close each connection of an engine on which a statement gets no answer for so long.

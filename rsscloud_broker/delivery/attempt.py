@@ -138,7 +138,7 @@ def begin_by(notifier: INotifier) -> Begin:
 
 
 def notification_of(subscription: Subscription, content: Content | None) -> Notification:
-    """What a subscriber is told.
+    """What a subscriber is notified.
 
     :param content: what it carries; None for nothing.
     """

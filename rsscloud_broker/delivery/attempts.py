@@ -248,7 +248,7 @@ class Attempts:
     ) -> BreakOff:
         """Begin a call.
 
-        :param called: is told of its end.
+        :param called: is notified of its end.
         :raises Exception: it cannot begin.
         """
         subscription, content = attempt.subscription, attempt.content
@@ -299,7 +299,7 @@ class Attempts:
     def _called(self, attempt: Attempt, result: Outcome | Exception | None) -> None:
         """Take the end of a call; see ``_judged``."""
         if attempt.called:
-            return  # a notifier told twice
+            return  # a notifier that has said so twice
         attempt.called = True
         if attempt.sending is not None:
             self._contents.under_way.leave(attempt.sending)

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.errors import MemoryUnavailable
 from rsscloud_broker.model import Content
 
-#: A content of up to so many bytes does not count.
+#: A content of up to this many bytes does not count.
 SMALL = 64 * 1024
 
 #: How many bytes the contents of walks may have, and those of notifications under way.

@@ -6,7 +6,7 @@ slot for it, and then in the common queue.  In the common queue topics take turn
 with many subscribers does not delay the other topics.
 
 A host that answers quickly and without errors earns further slots, one after another.  It loses
-all that it earned at its first failure or slow answer.  A job that was not carried out, for want of
+all that it earned at its first failure or slow answer.  A job that was not carried out, for lack of
 the broker's own means, changes neither.
 
 A notification that has no answer after a moment becomes *slow*: it goes on, but gives its slot in
@@ -156,8 +156,8 @@ class Dispatcher:
     def _queued(self) -> int:
         return len(self._quick_queue) + len(self._queue) + self._behind
 
-    def share(self, nodes: int) -> None:
-        """Take an equal share of the limits, which hold for all nodes together.
+    def set_node_count(self, nodes: int) -> None:
+        """Divide the limits, which hold for all nodes together, among this many nodes.
 
         Jobs under way stay so, and hosts that are being called keep the slots that they have.
 

@@ -195,7 +195,7 @@ class Distribution(Service):
             await self._follow(event.kind)
         elif isinstance(event, NodesCounted):
             self._live = event.live
-            self._dispatcher.share(event.live)
+            self._dispatcher.set_node_count(event.live)
         elif isinstance(event, ClaimsLost):
             self._lose_claims()
 
@@ -362,7 +362,7 @@ class Distribution(Service):
             while self._hinted and self.running:
                 self._hinted = False
                 self._ended.clear()
-                # Read so many that fan-outs which had a turn do not hide those which had none.
+                # Read enough that fan-outs which had a turn do not hide those which had none.
                 begun = sum(fanout.cursor > 0 for fanout in self._queue.values())
                 fanouts = partial(self._store.fanouts, 2 * self._max_walks + begun)
                 self._enqueue(await self._store_retry(fanouts))

@@ -32,8 +32,8 @@ class DistributionOptions:
     @property
     def max_slow(self) -> int:
         """How many notifications without a quick answer may run beside ``in_flight``."""
-        # For each notification in flight so many others may run that had no quick answer: they cost
-        # memory and a file descriptor each, but hardly any processor time.
+        # For each notification in flight this many others may run that had no quick answer: they
+        # cost memory and a file descriptor each, but hardly any processor time.
         return 10 * self.in_flight
 
 

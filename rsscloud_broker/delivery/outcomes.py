@@ -1,6 +1,6 @@
 """Decides what to store of the outcome of an attempt: delivered, tried again later, or given up.
 
-It counts the outcomes, and logs why a subscriber was not told.  ``Attempts`` uses it.
+It counts the outcomes, and logs why a subscriber was not notified.  ``Attempts`` uses it.
 """
 
 from __future__ import annotations
@@ -82,10 +82,12 @@ class Outcomes:
         return delivery
 
     def _ended(self, delivery: Delivery, outcome: Outcome) -> Delivery:
-        """End a subscription whose topic has ended, whether or not its subscriber could be told."""
+        """End a subscription whose topic has ended, whether or not its subscriber could be
+        notified.
+        """
         subscription = delivery.subscription
         self.count(subscription, "gone")
-        unheard = "" if outcome.success else f"; it was not told: {outcome.reason}"
+        unheard = "" if outcome.success else f"; it was not notified: {outcome.reason}"
         self.log.info(
             "The subscription of {callback} to {topic} ends with the topic: {reason}",
             callback=subscription.callback.url,
@@ -106,7 +108,7 @@ class Outcomes:
             self._counters.given_up.labels(protocol).inc()
             what_next = f"given up, after {subscription.consecutive_errors} errors in a row"
         self.log.warn(
-            "{callback} was not told of {topic} by {protocol}: {reason}; {what_next}",
+            "{callback} was not notified of {topic} by {protocol}: {reason}; {what_next}",
             callback=subscription.callback.url,
             topic=subscription.topic,
             protocol=protocol,

@@ -24,7 +24,7 @@ TICK = 0.05
 #: itself is slow.
 SLOW_AFTER, SLOW_AFTER_AT_MOST = 0.1, 2.0
 
-#: The window shrinks when the timer is late by more than so many seconds, and may grow when the
+#: The window shrinks when the timer is late by more than this many seconds, and may grow when the
 #: timer is late by less than half of them.
 LATE = 0.05
 
@@ -110,7 +110,8 @@ class AdaptiveWindow:
             self._usual = 0.7 * self._usual + 0.3 * lately if self._usual else lately
             self._seconds, self._calls = 0.0, 0
         slow = self.window < self._most
-        # When the process is slow, a call is slow after so many times the usual duration of a call.
+        # When the process is slow, a call is slow after this many times the usual duration of a
+        # call.
         usual = 4.0 * self._usual if slow else 0.0
         self.slow_after = min(max(SLOW_AFTER, usual), SLOW_AFTER_AT_MOST)
         if self._look():

@@ -37,7 +37,7 @@ from rsscloud_broker.util.retry import StoreRetry
 #: How many attempts that have not begun may be in memory, and how many are claimed at once.
 AT_A_TIME, BATCH_SIZE = 500, 100
 
-#: When one host has so many attempts in memory, no more of its notifications are claimed, so that
+#: When one host has this many attempts in memory, no more of its notifications are claimed, so that
 #: a slow host does not keep out all others.
 OF_A_HOST = 100
 
@@ -117,7 +117,7 @@ class Retries:
 
     def _log_dropped(self, subscription: Subscription) -> None:
         """Log that a subscriber misses a pushed content, and where the content is."""
-        told: dict[str, object] = {
+        facts: dict[str, object] = {
             "callback": subscription.callback.url,
             "topic": subscription.topic,
             "limit": MAX_QUEUED,
@@ -128,12 +128,12 @@ class Retries:
                 "{callback} misses a pushed content of {topic}: its queue is full ({limit}). "
                 "The content is in {feed}",
                 feed=feed,
-                **told,
+                **facts,
             )
         else:
             self.log.error(
                 "{callback} misses a pushed content of {topic}: its queue is full ({limit}).",
-                **told,
+                **facts,
             )
 
     def _publish_failure(self, delivery: Delivery) -> None:

@@ -47,7 +47,7 @@ from rsscloud_broker.util.retry import StoreRetry
 #: begun, and at any time for those behind a busy host.
 SETTLE_SECONDS = 0.5
 
-#: Outcomes are saved so many seconds after the first of them, or when there are so many.
+#: Outcomes are saved this many seconds after the first of them, or when there are this many.
 SAVE_WITHIN_SECONDS, SAVE_AT_OUTCOMES = 0.1, 100
 
 #: How many attempts are submitted at a time, and how many outcomes may be unsaved then.  After a
@@ -57,7 +57,7 @@ BATCH_SIZE, MAX_UNSAVED = 100, 200
 #: How many attempts to one host wait in memory; more than that wait in the store.
 MAX_QUEUED_OF_HOST = 100
 
-#: After so many subscriptions a walk stops if other fan-outs wait.
+#: After this many subscriptions a walk stops if other fan-outs wait.
 TURN_SUBSCRIPTIONS = 3000
 
 

@@ -107,7 +107,7 @@ class Failure:
                 is_forbidden = isinstance(error, (Forbidden, ForgedForm))
                 return cls(403 if is_forbidden else 400, f"This was not accepted: {error}.")
             case Unavailable():
-                return cls(503, f"{error.told} Please try again later.", RETRY_AFTER)
+                return cls(503, f"{error.public_text} Please try again later.", RETRY_AFTER)
             case _:
                 return cls(500, "The broker made a mistake. It has been logged.")
 

@@ -76,7 +76,7 @@ class Offers:
             except Exception as error:  # the front door may be a third party's
                 said = f"{type(error).__name__}: {clean(str(error))}"
                 raise FrontDoorsError(
-                    f"the front door {door.name!r} cannot say what it offers: {said}; mend or "
+                    f"the front door {door.name!r} cannot say what it offers: {said}; fix or "
                     f"uninstall it, or set enabled = false in [front_doors.{door.name}]"
                 ) from error
         return offers
@@ -116,7 +116,7 @@ class Offers:
             return
         first, name = self._owners[key], f"the front door {door.name!r}"
         if first is door:
-            raise FrontDoorsError(f"{name} offers {what} twice; mend or uninstall it")
+            raise FrontDoorsError(f"{name} offers {what} twice; fix or uninstall it")
         other = "the broker itself"
         if first is not None:
             other = "another of that name" if first.name == door.name else f"{first.name!r}"

@@ -1,6 +1,6 @@
 """Shows people the request that a form has made, and its answer, as programs exchange them.
 
-Whoever writes a program that pings or subscribes learns from a form how: the page that answers
+Anyone who writes a program that pings or subscribes learns from a form how: the page that answers
 the form shows the request as the broker understood it, the answer that a program gets, and the
 command that sends the same request with curl.  Secrets are never shown.
 """
@@ -56,7 +56,7 @@ def form_slots(
     :param fields: the names and values that the broker understood; empty values are left out.
     :param secrets: the names of fields whose values are not shown.
     """
-    # Of more fields only so many are shown.
+    # Of more fields only this many are shown.
     shown = [
         (name, HIDDEN if name in secrets else value[:MAX_VALUE]) for name, value in fields if value
     ][:20]

@@ -64,7 +64,7 @@ def procedure(
 
 @lru_cache(maxsize=1000)
 def _check_arity(function: Callable[..., Any], count: int) -> None:
-    """Check that a function takes so many arguments; cached, since the check is slow.
+    """Check that a function takes this many arguments; cached, since the check is slow.
 
     :raises TypeError: it takes more, or fewer.
     """

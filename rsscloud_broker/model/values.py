@@ -116,7 +116,7 @@ class Subscription:
     :ivar consecutive_errors: the number of notifications that failed since the last success.
     :ivar last_error: why the last of these failed, for people.
     :ivar last_error_at: when it failed.
-    :ivar dropping: whether so many notifications failed in a row that the next sweep, at the top
+    :ivar dropping: whether enough notifications failed in a row that the next sweep, at the top
         of the hour, drops the subscription.
     :ivar attempts: how many attempts the pending notification of the subscription has had; None
         if it has no pending notification.

@@ -23,7 +23,7 @@ from rsscloud_broker.policy.memory_budget import Budget
 #: contents.
 LIMIT: Final = 16 * 1024 * 1024
 
-#: An answer of up to so many bytes is not counted.
+#: An answer of up to this many bytes is not counted.
 SMALL: Final = 256 * 1024
 
 #: Like ``LIMIT`` and ``SMALL``, for the answers of callbacks.
@@ -83,7 +83,7 @@ class AnswerBudget(Budget):
 
     def has_capacity(self, size: int) -> bool:
         """Whether an uncompressed content of ``size`` bytes fits."""
-        # Contents that came uncompressed may use so many times the limit.
+        # Contents that came uncompressed may use this many times the limit.
         return size <= self._small or self.kept + size <= 2 * self._limit
 
     def admit(self, url: str, content: Content) -> None:

@@ -33,7 +33,7 @@ class Connector:
         self._connect_tcp = tcp_client.connector(reactor)
 
     def connect(self, connection: Http1, address: str, timeout: float | None) -> None:
-        """Connect to an address.  The connection is told whether that succeeded.
+        """Connect to an address.  The connection is notified whether that succeeded.
 
         :param address: an IPv4 or IPv6 address, which the guard has judged.
         :param timeout: the seconds until the attempt is given up; None for never.

@@ -20,8 +20,8 @@ from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import HTTPAnswer
 from rsscloud_broker.wire.codings import CONTENT_CODINGS, DecodingFailed, TooLong, decode_content
 
-#: An encoded body of up to so many bytes is decoded in the reactor's thread, if it becomes at most
-#: so many bytes: about a millisecond's work.
+#: An encoded body of up to this many bytes is decoded in the reactor's thread, if it becomes at
+#: most this many bytes: about a millisecond's work.
 ENCODED_AT_ONCE: Final = 16 * 1024
 DECODED_AT_ONCE: Final = 128 * 1024
 

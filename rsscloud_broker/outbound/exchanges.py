@@ -109,7 +109,7 @@ class HTTPExchanger:
         :param pending: this method sets its ``waits_for``; cancelling that ends the exchange.
         :raises OutboundError: there was no answer.
         :raises AddressRefused: the guard refuses one of the host's addresses.
-        :raises Unavailable: the broker cannot connect for want of its own means, such as file
+        :raises Unavailable: the broker cannot connect for lack of its own means, such as file
             descriptors.
         """
         connections = self._idle

@@ -33,7 +33,7 @@ MAX_BESIDES_BODY = 64 * 1024
 #: How many headers an answer may have, however short they are.
 MAX_FIELDS = 500
 
-#: A body of more than so many bytes is written in pieces of this size.
+#: A body of more than this many bytes is written in pieces of this size.
 PIECE: Final = 64 * 1024
 
 #: Requests with these methods have no Content-Length if they have no body.
@@ -201,8 +201,8 @@ class Http1(Protocol):
         """
         self._answer_has_body = message.answer_has_body
         self.reusable = self.heard = False
-        # The operating system accepts so many bytes of a request at once, even if the server reads
-        # none.
+        # The operating system accepts this many bytes of a request at once, even if the server
+        # reads none.
         self._large = len(message.data) + len(message.large) > 8 * 1024
         self._received = 0
         self._parser = parser = HttpResponseParser(self)

@@ -37,7 +37,7 @@ from rsscloud_broker.outbound.names import Names
 from rsscloud_broker.util.urls import is_localhost
 
 #: Gives every address of a host name.  The Deferred fails with OSError if the name has no address,
-#: and with CallsUnavailable if the broker cannot look it up for want of its own means.
+#: and with CallsUnavailable if the broker cannot look it up for lack of its own means.
 Resolve: TypeAlias = Callable[[str], Deferred[list[str]]]
 
 #: Seconds until c-ares asks a name server again, at most; it learns how fast the server is, and
@@ -237,10 +237,10 @@ class Resolver(Service):
     def _tell(self) -> None:
         """Fire the Deferreds of finished lookups.
 
-        Not in the callbacks of c-ares, since whoever waits may look up another name at once.
+        Not in the callbacks of c-ares, since anyone who waits may look up another name at once.
         """
         if self._is_telling:
-            return  # whoever was told has looked up another name
+            return  # a caller has looked up another name
         self._is_telling = True
         while self._found:
             host, family, found = self._found.popleft()

@@ -40,7 +40,7 @@ class TopicClients:
             self.crew.read_by(replace(self.crew.rules, allowed=[*map(str, networks)]))
 
     def change_body_limit(self, limit: int) -> None:
-        """Read contents of up to so many bytes."""
+        """Read contents of up to this many bytes."""
         self.client.change_body_limit(limit)
         if self.crew is not None:
             self.crew.read_by(replace(self.crew.rules, body_limit=limit))

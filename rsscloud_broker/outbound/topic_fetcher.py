@@ -93,7 +93,7 @@ class TopicFetcher:
             reply = await self._last_answer(url, known, subscribers)
         except TooLarge as error:
             self._log_too_large(url, error)
-            reason = f"{error}, too large to be read: its subscribers are not told of changes"
+            reason = f"{error}, too large to be read: its subscribers are not notified of changes"
             raise TopicUnreadable(url, reason, refused=True) from error
         except OutboundError as error:
             refused = isinstance(error, AddressRefused)
@@ -126,8 +126,8 @@ class TopicFetcher:
         if not self._too_large.get(url, False):
             self._too_large[url] = True
             self.log.warn(
-                "{url}: {error}; its subscribers are not told of changes until it is smaller, or "
-                "body_limit in [topics] of the configuration is raised.",
+                "{url}: {error}; its subscribers are not notified of changes until it is smaller, "
+                "or body_limit in [topics] of the configuration is raised.",
                 url=url,
                 error=error,
             )
@@ -190,9 +190,9 @@ def _validators(headers: Mapping[str, str], now: float) -> Validators:
     modified = http_date(headers.get("last-modified", ""))
     if modified is not None:
         sent = http_date(headers.get("date", ""))
-        # Validators are used only if the content was at least so many seconds old when it was sent.
-        # ``Last-Modified`` has whole seconds, and many ETags are made of it, so a content that
-        # changes twice in a second may keep its validators.
+        # Validators are used only if the content was at least this many seconds old when it was
+        # sent. ``Last-Modified`` has whole seconds, and many ETags are made of it, so a content
+        # that changes twice in a second may keep its validators.
         if (now if sent is None else sent) - modified < 2.0:
             return NO_VALIDATORS  # the content may change again within the same second
     return Validators(

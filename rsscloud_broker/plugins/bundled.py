@@ -333,7 +333,7 @@ event_log_sink = SinkMaker(
 )
 archive = SinkMaker(
     "archive",
-    "makes the hourly archives and deletes old pings, which otherwise stay for ever",
+    "makes the hourly archives and deletes old pings, which otherwise stay forever",
     ArchiveOptions,
     ArchiveSink,
     needs=("bus", "clock", "in_thread", "public_directory", "store"),

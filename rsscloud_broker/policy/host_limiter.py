@@ -73,7 +73,7 @@ class HostLimiter:
         self._total += 1
         self._counts.update(_keys(quota, source))
 
-    def end(self, quota: HostQuota, source: str | None = None) -> None:
+    def release(self, quota: HostQuota, source: str | None = None) -> None:
         """Count one less: one that began with these arguments is over."""
         self._total -= 1
         for key in _keys(quota, source):

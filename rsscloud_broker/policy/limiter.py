@@ -4,7 +4,7 @@ Anybody may have the broker fetch a topic or verify a callback at any host, and 
 any time to answer.  So each such call waits for a slot:
 
 - Slots go to the waiting sources in turn, and within a source to the hosts that it wants called,
-  in turn.  A source is the address of whoever asked, or its network (see ``bucket_of``).  The
+  in turn.  A source is the address of the caller, or its network (see ``bucket_of``).  The
   calls that the broker makes on its own account count as one more source.
 - Urgent calls go first, but one slot in ``SHARE`` goes to a call that is not urgent.
 - A call that has no answer after a tenth of a second gives its slot to the next call, and
@@ -71,7 +71,7 @@ class Turn:
         """Let another source want the call too.  The call begins when the first of its sources
         has its turn.
 
-        :param source: the address of whoever asked; empty for the broker itself.
+        :param source: the address of the caller; empty for the broker itself.
         """
         key = bucket_of(source)
         if key in self.sources:
@@ -81,8 +81,8 @@ class Turn:
             self._enqueue(key)
 
     def withdraw(self) -> None:
-        """Say that the call is not wanted any more.  If it has not begun, it never begins: whoever
-        waits for its slot gets ``CancelledError``.
+        """Say that the call is not wanted any more.  If it has not begun, it never begins: anyone
+        who waits for its slot gets ``CancelledError``.
         """
         self.withdrawn = True
         if self._slot is not None:
@@ -164,8 +164,8 @@ class FairLimiter:
         self._alarm: IDelayedCall | None = None
         self._giving = False
 
-    def share(self, nodes: int) -> None:
-        """Take an equal share of the limits, which hold for all nodes together.
+    def set_node_count(self, nodes: int) -> None:
+        """Divide the limits, which hold for all nodes together, among this many nodes.
 
         :param nodes: how many nodes live.
         """
@@ -247,7 +247,7 @@ class FairLimiter:
 
     def _end(self, turn: Turn, source: str, quota: HostQuota) -> None:
         self._holding.pop(turn, None)
-        self._under_way.end(quota, source)
+        self._under_way.release(quota, source)
         self._give()
 
     def _has_free_slot(self) -> bool:
@@ -282,7 +282,7 @@ class FairLimiter:
 class _Slot(AbstractAsyncContextManager[None]):
     """The context in which a call waits for its slot and is under way.
 
-    It is a class and no generator: when a call is dropped that waits for ever, Python may close a
+    It is a class and no generator: when a call is dropped that waits forever, Python may close a
     generator before the call that uses it, which then fails.
     """
 

@@ -22,7 +22,7 @@ class Budget:
     """Counts the bytes of messages that are arriving.
 
     :param limit: how many bytes all counted messages may have together.
-    :param small: a message of up to so many bytes is not counted.
+    :param small: a message of up to this many bytes is not counted.
     :ivar held: how many bytes are counted now.
     """
 

@@ -12,7 +12,7 @@ of them.  Token buckets limit:
 - the fetches from each host, of topics without subscribers.
 
 ``Admission`` also refuses for a while to verify again what just failed, and limits the
-subscriptions of each host.  A refused caller is told when to try again; nothing was fetched or
+subscriptions of each host.  A refused caller learns when to try again; nothing was fetched or
 stored.
 
 The buckets are in memory, and full after a start.
@@ -50,7 +50,7 @@ FAILED_PAUSE = 10.0
 #: callbacks that are being verified have confirmed, or most of them never will.
 COUNT_PAUSE = 30.0
 
-#: Seconds in a day; and the longest that a caller who used up the pings of a day is told to
+#: Seconds in a day; and the longest that a caller who used up the pings of a day is asked to
 #: wait, since by then some tokens have come back.
 DAY, DAY_PAUSE = 86_400, 3600
 
@@ -66,7 +66,7 @@ class RateLimit:
 
     :param rate: tokens that come back each second; 0 for no limit.
     :param burst: tokens in a full bucket.
-    :param longest_pause: the longest time in seconds that a caller is told to wait for more
+    :param longest_pause: the longest time in seconds that a caller is asked to wait for more
         than one token.
     """
 

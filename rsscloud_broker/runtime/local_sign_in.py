@@ -1,4 +1,4 @@
-"""Prints a link in the terminal that signs whoever started the broker in, with ``--local``.
+"""Prints a link in the terminal that signs the person in who started the broker, with ``--local``.
 
 At the first start there is no account yet, so one is made, for an administrator without a password.
 Each start prints a new link, which works once, in a browser on this machine: see
@@ -86,7 +86,8 @@ class LocalSignIn(Service):
             self.log.failure("No link to sign in could be made.")
 
     async def _account(self) -> Account | None:
-        """The account of whoever started the broker; it is made if there is no account at all.
+        """The account of the person who started the broker; it is made if there is no account at
+        all.
 
         If there are accounts, it is the one that was made so, or else an administrator's.
         """

@@ -29,7 +29,7 @@ def freeze_existing_objects() -> None:
     That takes no time.  To look for garbage before would take 80 ms, and free some 2 MB.
     """
     gc.freeze()
-    # When so many more objects were made than freed.  Python's default is about a few requests'
+    # When this many more objects were made than freed.  Python's default is about a few requests'
     # worth of objects, all of them still in use.
     gc.set_threshold(10_000)
 

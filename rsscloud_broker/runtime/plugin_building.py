@@ -224,7 +224,7 @@ def described(makers: Makers, kind: str, maker: IPluginMaker) -> str:
 
 def _way_out(kind: str, maker: IPluginMaker) -> str:
     """What an operator can do about a broken plugin."""
-    return f"mend or uninstall it, or set enabled = false in [{kind}.{maker.name}]"
+    return f"fix or uninstall it, or set enabled = false in [{kind}.{maker.name}]"
 
 
 def _raised(error: BaseException) -> str:

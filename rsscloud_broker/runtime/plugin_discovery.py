@@ -164,7 +164,7 @@ def _import_all(package: ModuleType, problems: list[str]) -> dict[str, tuple[Mod
         except (Exception, SystemExit) as error:
             problems.append(
                 f"{name} ({file}) cannot be imported: {type(error).__name__}: {error}; "
-                "mend or uninstall the package that it belongs to"
+                "fix or uninstall the package that it belongs to"
             )
     return modules
 
@@ -253,7 +253,7 @@ def _faults(maker: Any, interface: InterfaceClass) -> Iterator[str]:
     try:
         get_type_hints(maker.options)
     except Exception as error:
-        yield f"the types of its options cannot be told: {type(error).__name__}: {error}"
+        yield f"the types of its options cannot be notified: {type(error).__name__}: {error}"
 
 
 # --- selecting --------------------------------------------------------------

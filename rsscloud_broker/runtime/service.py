@@ -44,7 +44,7 @@ class CannotStart(SystemExit, Exception):
 
     It is a ``SystemExit``, so that Python shows it without a traceback.  It is an ``Exception``
     too, since only for that does twistd clean up: it removes its pid file and informs the process
-    that waits for the daemon, which would otherwise wait for ever.
+    that waits for the daemon, which would otherwise wait forever.
     """
 
     def __init__(self, reason: str) -> None:

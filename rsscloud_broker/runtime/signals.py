@@ -21,8 +21,8 @@ def stop_once(reactor: Any) -> None:
     """Make only the first stopping signal stop the reactor; later ones are logged and ignored.
 
     Twisted's own handlers stop the reactor at every signal, which is an error the second time.  A
-    signal that whoever started the broker has made it ignore, as a shell does with SIGINT for a
-    background process of a script, stays ignored.
+    signal that the program that started the broker has made it ignore, as a shell does with SIGINT
+    for a background process of a script, stays ignored.
 
     :param reactor: a reactor that does not run yet.
     """

@@ -28,8 +28,8 @@ from rsscloud_broker.wire.text import clean
 
 #: The warning if ``public_url`` is not set; the broker starts all the same.  ``--local`` sets it.
 DERIVED_URL = (
-    "public_url is not set: subscribers, hubs and crawlers are told URLs under {url}, which leads "
-    "nowhere on other machines; set public_url in the configuration (or --public-url) to the "
+    "public_url is not set: subscribers, hubs and crawlers are notified URLs under {url}, which "
+    "leads nowhere on other machines; set public_url in the configuration (or --public-url) to the "
     "address by which others reach the broker."
 )
 
@@ -65,11 +65,11 @@ def examine(config: Config, apps: Mapping[str, AppTables] = NO_APPS) -> Findings
     findings = Findings("can be written" if exists else "will be made", database, faults)
     for description in config.all_listen:
         try_endpoint(description, config.data, findings)
-    findings.notes.extend(filter(None, [note_for_root(config)]))
+    findings.notes.extend(filter(None, [root_warning(config)]))
     return findings
 
 
-def note_for_root(config: Config) -> str:
+def root_warning(config: Config) -> str:
     """A sentence for root, to whom every file seems well; empty for other users, and if root owns
     the data directory.
     """

@@ -51,8 +51,8 @@ PAUSE, LOOK = 0.1, 2.0
 #: for which a target is called more often that was called late, since other work was done.
 SOON, CREDIT = 0.001, 0.1
 
-#: If a timer is late by so many seconds, the process has too much to do, and notifications go
-#: first: then the next call waits for so many times as long, but at most for some seconds.  After
+#: If a timer is late by this many seconds, the process has too much to do, and notifications go
+#: first: then the next call waits for this many times as long, but at most for some seconds.  After
 #: that some calls are made at once, for ``CREDIT``, so that a target is never left out.
 LATE, REST, LONGEST_REST = 0.05, 10.0, 1.0
 

@@ -116,18 +116,18 @@ def failed_attempts(conn: Connection, key: int) -> tuple[FailedAttempt, ...]:
 
 
 def _failed_attempt(row: Row[Any]) -> FailedAttempt:
-    told = json.loads(row.exchange)
+    stored = json.loads(row.exchange)
     return FailedAttempt(
         at=to_seconds(row.at),
         attempt=row.attempt,
         reason=row.reason,
         exchange=Exchange(
-            method=told["method"],
-            url=told["url"],
-            request_headers=told["request"],
+            method=stored["method"],
+            url=stored["url"],
+            request_headers=stored["request"],
             request_body=row.request_body,
-            status=told["status"],
-            answer_headers=told["answer"],
+            status=stored["status"],
+            answer_headers=stored["answer"],
             answer_body=row.answer_body,
         ),
     )

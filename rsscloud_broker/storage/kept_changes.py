@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.database.columns import Key, required, to_micros, to_seconds
-from rsscloud_broker.database.settled import announce, settled
+from rsscloud_broker.database.visible_ids import announce, visible_ids
 from rsscloud_broker.model import Content, FetchResult
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import History, KeptChange
@@ -112,7 +112,7 @@ def _values(
 def kept_changes(conn: Connection, after: int, limit: int) -> list[KeptChange]:
     """See ``IChangeStore.kept_changes``."""
     query = select(_ROW.id, _ROW.size).where(_ROW.id > after).order_by(_ROW.id).limit(limit)
-    until = settled(conn, "kept_change")
+    until = visible_ids(conn, "kept_change")
     if until is not None:
         query = query.where(_ROW.id <= until)
     chosen: list[int] = []

@@ -39,7 +39,7 @@ from sqlalchemy import (
 from rsscloud_broker.database.columns import Key, required, to_micros, to_seconds
 from rsscloud_broker.database.many_values import insert_at_once
 from rsscloud_broker.database.row_batch import RowBatch
-from rsscloud_broker.database.settled import announce, settled
+from rsscloud_broker.database.visible_ids import announce, visible_ids
 from rsscloud_broker.model.log_entry import KINDS, LogEntry, LogFilter
 from rsscloud_broker.storage.schema import metadata
 
@@ -153,7 +153,7 @@ def log_entries_after(
 
 def _settled(conn: Connection) -> ColumnElement[bool]:
     """Whether no row with a smaller id can appear any more."""
-    until = settled(conn, "log_entry")
+    until = visible_ids(conn, "log_entry")
     return true() if until is None else _ROW.id <= until
 
 

@@ -9,7 +9,7 @@ transaction that claims something locks the row of its node, which so cannot be 
 
 A node may have very many claims.  They are freed in portions, each in a transaction of its own that
 waits for nobody.  The first of them marks the row of the node, which from then on counts as gone.
-If the node was not told to end, what it had claimed may be why: see ``suspects``.
+If the node was not asked to end, what it had claimed may be why: see ``suspects``.
 
 Each node writes a heartbeat to its row, by the clock of the database, and removes the rows of nodes
 that have had none for ``DEAD_AFTER`` seconds: see ``pulse``.  A process that stood still for
@@ -162,7 +162,7 @@ def living(conn: Connection) -> list[str]:
 def _remove(conn: Connection, keys: Sequence[int], *, ended: bool = False) -> Removed:
     """Free a portion of the claims of nodes.  If none is left, remove the rows of the nodes.
 
-    :param ended: whether they have ended without having been told to.
+    :param ended: whether they have ended without having been asked to.
     """
     if not keys:
         return Removed(nodes=0, more=False)

@@ -25,7 +25,7 @@ from rsscloud_broker.database import postgresql, sqlite
 from rsscloud_broker.database.columns import MICROSECONDS, to_micros, to_seconds
 from rsscloud_broker.database.many_values import OfMany, insert_at_once
 from rsscloud_broker.database.row_batch import RowBatch
-from rsscloud_broker.database.settled import announce, settled
+from rsscloud_broker.database.visible_ids import announce, visible_ids
 from rsscloud_broker.model import Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import ChangeSource, CheckState, PingRecord
@@ -300,7 +300,7 @@ def pings_after(conn: Connection, after: int, limit: int) -> list[Ping]:
     no ping with a smaller id can appear any more.
     """
     wanted, given = _AFTER, {"after": after, "most": limit}
-    until = settled(conn, "ping")
+    until = visible_ids(conn, "ping")
     if until is not None:
         wanted, given = _SETTLED_AFTER, given | {"until": until}
     rows = sorted(map(tuple, wanted.read(conn, given)))
@@ -326,7 +326,7 @@ def pings_by_id(conn: Connection, ids: Collection[int]) -> list[Ping]:
 
 def last_ping_id(conn: Connection) -> int:
     """The greatest id of a ping that ``pings_after`` returns; 0 if there is none."""
-    until = settled(conn, "ping")
+    until = visible_ids(conn, "ping")
     query = select(func.max(ping.c.id))
     if until is not None:
         query = query.where(ping.c.id <= until)

@@ -90,7 +90,7 @@ class _FrontPage:
         self._for_strangers = TimedCache(self._rendered, parts.clock, 1.0, 1)
 
     async def answer(self, request: Request) -> Answer:
-        """The front page, for whoever looks at it."""
+        """The front page, for everybody."""
         viewer = await viewer_of(self._callers, request)
         if viewer is None:
             return Answer(await self._for_strangers.get(None))

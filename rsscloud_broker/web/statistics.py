@@ -24,7 +24,7 @@ class Period:
     :ivar seconds: its length.
     :ivar step: the length of each step of its plots, in seconds.
     :ivar label: the format of the name of a step, for ``strftime``.
-    :ivar marked: every so many seconds a name is written below the axis.
+    :ivar marked: every this many seconds a name is written below the axis.
     """
 
     name: str

@@ -1,6 +1,6 @@
 """The front door for the statistics: ``/stats`` for people, and ``/stats.json`` for programs.
 
-Both take ``?period=hour``, ``day`` or ``month``.  Whoever asks within ``KEPT`` seconds gets the
+Both take ``?period=hour``, ``day`` or ``month``.  Anyone who asks within ``KEPT`` seconds gets the
 same plots, so that nobody can keep the broker busy with drawing.
 """
 

@@ -17,7 +17,7 @@ from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.feed_hints import DAYS
 from rsscloud_broker.wire.links import HUB_PATHS
 
-#: Of a topic with more subscriptions only so many are counted.
+#: Of a topic with more subscriptions only this many are counted.
 COUNTED: Final = 10_000
 
 #: A title or a sentence of a feed is cut to this many characters.
@@ -69,10 +69,10 @@ def _state(topic: Topic) -> Tag:
             "fetches it only when somebody pings."
         )
     if topic.subscribers == 1:
-        told = "One subscriber is notified when it changes."
+        text = "One subscriber is notified when it changes."
     else:
-        told = f"{_number(topic.subscribers)} subscribers are notified when it changes."
-    return tags.p(f"The broker watches this topic. {told}")
+        text = f"{_number(topic.subscribers)} subscribers are notified when it changes."
+    return tags.p(f"The broker watches this topic. {text}")
 
 
 def facts(overview: TopicOverview, us: Us, now: float) -> Tag:

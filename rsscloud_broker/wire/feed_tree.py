@@ -26,7 +26,7 @@ from rsscloud_broker.wire.text import legal
 
 #: The largest feed that is parsed, in bytes.
 MAX_BYTES: Final = 10 * 1024 * 1024
-#: The root element of a malformed feed must begin within so many characters.
+#: The root element of a malformed feed must begin within this many characters.
 _PROLOG_CHARACTERS = 64 * 1024
 
 _MARKS = (
@@ -99,7 +99,7 @@ def read_tree(body: bytes, content_type: str, roots: frozenset[str]) -> Tree:
             return Tree(_strict(legal(text[start:]).encode(), "utf-8"))
         except xml.MalformedXML as malformed:
             complaint = malformed.reason
-    # Of a malformed feed only so many characters are parsed: the facts about the feed come first.
+    # Of a malformed feed only this many characters are parsed: the facts about the feed come first.
     return Tree(_recovered(text[start : start + (1024 * 1024)]), complaint)
 
 

@@ -19,10 +19,10 @@ from rsscloud_broker.model.administration import NodeState
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.times import iso_time
 
-#: After so many seconds without a heartbeat the others take over what a node has claimed.
+#: After this many seconds without a heartbeat the others take over what a node has claimed.
 DEAD_AFTER = 8.0
 
-#: The clock of a node is right if it differs from the database's by so many seconds at most.
+#: The clock of a node is right if it differs from the database's by this many seconds at most.
 CLOCK_TOLERANCE = 2.0
 
 

@@ -1,7 +1,7 @@
 """Reads and writes the origin of a ping: the brokers and lists by which it came here.
 
 Brokers pass pings on to each other, and read each other's change lists.  So that no ping goes round
-for ever, each broker says by which ways a ping came.  A relay sends them in the header of its
+forever, each broker says by which ways a ping came.  A relay sends them in the header of its
 request, the broker that it came from last at the end::
 
     Ping-Via: http://first.example http://second.example
@@ -33,7 +33,7 @@ from rsscloud_broker.wire.web_address import fault_of
 #: The names of the headers.
 HEADER, TIME_HEADER = "Ping-Via", "Ping-Time"
 
-#: By how many brokers a ping may have come.  Nobody has so many; a ping that says so goes round.
+#: By how many brokers a ping may have come.  Nobody has this many; a ping that says so goes round.
 MAX_BROKERS: Final = 16
 
 #: The largest number of characters of an origin.

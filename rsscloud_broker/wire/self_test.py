@@ -51,7 +51,7 @@ def is_genuine(key: bytes, fields: Mapping[str, str], now: float) -> bool:
     if not hmac.compare_digest(expected.encode(), proof.encode()):
         return False
     # A minute, for clocks that differ.
-    return abs(float(time) - now) <= 60.0  # whoever made the proof has written a number
+    return abs(float(time) - now) <= 60.0  # the maker of the proof has written a number
 
 
 def answer(key: bytes, nonce: str, arrived: Mapping[str, str]) -> bytes:

@@ -29,7 +29,7 @@ MAX_ELEMENTS = 10_000
 FEED_DEPTH = 200
 FEED_ELEMENTS = 500_000
 
-#: The prolog is parsed so many bytes at a time.
+#: The prolog is parsed this many bytes at a time.
 _SLICE = 4096
 
 # Old templating systems send blank lines before the declaration, sometimes after a byte order

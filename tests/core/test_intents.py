@@ -276,7 +276,7 @@ class AcceptTests(IntentsTestCase):
         self.assertEqual(stored.options, {"secret": "another"})
 
     def test_a_protocol_that_is_not_offered_any_more(self) -> None:
-        """What nobody can verify does not wait for ever."""
+        """What nobody can verify does not wait forever."""
         gone = evolve(WANTED, callback=evolve(CALLBACK, protocol="gone"))
         self.successResultOf(self.store.add_intent(gone, 10))
         self.intents.stopService()

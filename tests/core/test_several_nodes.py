@@ -59,7 +59,7 @@ class SeveralNodesTests(TestCase):
         await store.put_subscription(wanted)
         await detector.check_now(FEED)
         for _, each in self.nodes:
-            each.share(NODES)
+            each.set_node_count(NODES)
         del self.fetcher.fetched[:]
         held = self.fetcher.held = list[Deferred[None]]()
         await at_once(self.ping(number) for number in range(PINGS))

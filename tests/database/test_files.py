@@ -174,7 +174,7 @@ class FilesTests(TestCase):
         self.assertLessEqual(self.acknowledged, self.after_a_crash())
 
     async def test_checkpoint_waits_for_short_reads(self) -> None:
-        """Under load somebody reads at any time, and the log must not grow for ever."""
+        """Under load somebody reads at any time, and the log must not grow forever."""
         await self.add("first")
         self.patch(files, "WAIT", 20_000)
         with closing(sqlite3.connect(self.file, check_same_thread=False)) as reader:

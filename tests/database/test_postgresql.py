@@ -15,7 +15,7 @@ from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.database.engine import as_unavailable, open_engine, wait_for_others
-from rsscloud_broker.database.settled import announce
+from rsscloud_broker.database.visible_ids import announce
 from rsscloud_broker.database.writer import TRIES
 from rsscloud_broker.errors import DiskFull, Unavailable
 from rsscloud_broker.model import Ping
@@ -195,7 +195,7 @@ class SeveralNodesTests(TestCase):
         return engine
 
     async def test_numbers_are_stored_in_one_order(self) -> None:
-        """Whatever their order is in memory: otherwise two nodes wait for each other for ever."""
+        """Whatever their order is in memory: otherwise two nodes wait for each other forever."""
         url = self.enterContext(borrowed_database())
         store, engine = threaded_store(self, url), self.other_node(url)
         await store.add_statistics(0.0, {"a": 1, "b": 1}, {"c": 1, "d": 1})

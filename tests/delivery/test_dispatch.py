@@ -94,12 +94,12 @@ class DispatchTestCase(SynchronousTestCase):
 class PlacesTests(DispatchTestCase):
     def test_limits_are_shared_by_nodes(self) -> None:
         self.make(slots=4, per_host=2)
-        self.dispatcher.share(2)
+        self.dispatcher.set_node_count(2)
         for number in range(4):
             self.submit(f"here{number}", "here.example")
             self.submit(f"other{number}")
         self.assertEqual(self.begun, ["here0", "other0"])
-        self.dispatcher.share(1)
+        self.dispatcher.set_node_count(1)
         self.end("other0")
         self.advance(0.5)
         self.assertGreater(len(self.begun), 3)

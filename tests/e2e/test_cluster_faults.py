@@ -442,7 +442,7 @@ class FaultsTests(EndToEndTestCase):
         self.assert_recorded()
 
     def untold(self) -> dict[str, set[str]]:
-        """Who was not told of the last change of each feed, if that was acknowledged."""
+        """Who was not notified of the last change of each feed, if that was acknowledged."""
         return {
             feed.plan.path: feed.untold
             for feed in self.feeds.values()

@@ -354,7 +354,7 @@ class KindOfAnswerTests(_RestTests):
     def test_what_the_broker_lacks(self) -> None:
         """Its own want has a status of its own, and the form of the other answers."""
         self.house.break_store()
-        why = f"{StoreUnavailable.told} Please try again later."
+        why = f"{StoreUnavailable.public_text} Please try again later."
         for path, root in (("/rsscloud/pleaseNotify", "notifyResult"), ("/ping", "result")):
             fields = {**FIELDS, "url": FEED}
             by_xml = self.house.form(path, fields)

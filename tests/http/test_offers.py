@@ -53,7 +53,7 @@ class OffersTests(SynchronousTestCase):
     def test_one_that_offers_something_twice(self) -> None:
         self.assertEqual(
             self.refusal(Door("one", pages=[get("/a"), get("/a")])),
-            "the front door 'one' offers GET /a twice; mend or uninstall it",
+            "the front door 'one' offers GET /a twice; fix or uninstall it",
         )
 
     def test_routes(self) -> None:
@@ -111,5 +111,5 @@ class OffersTests(SynchronousTestCase):
         self.assertEqual(
             self.refusal(Door("mine", pages=nothing)),
             "the front door 'mine' cannot say what it offers: TypeError: 'NoneType' object is "
-            "not iterable; mend or uninstall it, or set enabled = false in [front_doors.mine]",
+            "not iterable; fix or uninstall it, or set enabled = false in [front_doors.mine]",
         )

@@ -336,7 +336,7 @@ class FailuresTests(SynchronousTestCase):
                 self.assert_unavailable(answer, 503)
                 self.assertIn(told, answer.text)
                 self.assertNotIn("secret", answer.text)
-            text = f"{error.told} Please try again later."
+            text = f"{error.public_text} Please try again later."
             self.assertRaisesRegex(Fault, text, loads, by_xmlrpc.text)
             self.assertIn("<faultcode>SOAP-ENV:Server</faultcode>", by_soap.text)
             self.assertIn(f"<faultstring>{text}</faultstring>", by_soap.text)

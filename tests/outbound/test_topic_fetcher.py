@@ -160,8 +160,8 @@ class LargeTests(FetcherTestCase):
         self.assertEqual(
             lines,
             [
-                f"{FEED}: the answer is larger than 1000 bytes; its subscribers are not told of "
-                "changes until it is smaller, or body_limit in [topics] of the configuration is "
+                f"{FEED}: the answer is larger than 1000 bytes; its subscribers are not notified "
+                "of changes until it is smaller, or body_limit in [topics] of the configuration is "
                 "raised."
             ]
             * 2,

@@ -20,7 +20,7 @@ class HostLimiterTests(SynchronousTestCase):
             limiter.begin(quota)
         self.assertFalse(limiter.has_capacity())
         self.assertTrue(limiter.has_capacity_at(THERE), "only the host matters here")
-        limiter.end(HERE)
+        limiter.release(HERE)
         self.assertTrue(limiter.has_capacity())
 
     def test_at_a_host(self) -> None:
@@ -44,8 +44,8 @@ class HostLimiterTests(SynchronousTestCase):
         self.assertTrue(limiter.has_capacity())
         self.assertTrue(limiter.has_capacity_at(HERE))
         limiter.nodes = 100
-        limiter.end(HERE)
-        limiter.end(THERE)
+        limiter.release(HERE)
+        limiter.release(THERE)
         self.assertTrue(limiter.has_capacity(), "each node may do something")
 
     def test_a_source_has_no_more_than_is_left_for_others(self) -> None:
@@ -84,7 +84,7 @@ class HostLimiterTests(SynchronousTestCase):
             assert limiter.has_capacity("newcomer") == (len(under_way) < 3)
             if under_way and one_ends:
                 ended_source, ended_quota = under_way.pop(0)
-                limiter.end(ended_quota, ended_source)
+                limiter.release(ended_quota, ended_source)
         for source, quota in under_way:
-            limiter.end(quota, source)
+            limiter.release(quota, source)
         assert len(limiter) == 0 and limiter.has_capacity()

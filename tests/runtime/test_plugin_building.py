@@ -129,7 +129,7 @@ class MakingTests(SynchronousTestCase):
             self.refusal("sinks", maker),
             "the sink 'mine' of tests.runtime.test_plugin_building needs 'colour', 'pages', which "
             "does not exist; sinks may need: blocks, bus, clock, copy_file, counters, has_hub, "
-            "history, in_thread, notifiers, outbound, public_directory, public_url, store; mend or "
+            "history, in_thread, notifiers, outbound, public_directory, public_url, store; fix or "
             "uninstall it, or set enabled = false in [sinks.mine]",
         )
 
@@ -161,7 +161,7 @@ class MakingTests(SynchronousTestCase):
                 message,
                 rf"^the sink 'mine' of tests.runtime.test_plugin_building cannot be made: "
                 rf"make\(\) raised {said} "
-                rf"\({__file__}, line \d+\); mend or uninstall it, or set enabled = false in "
+                rf"\({__file__}, line \d+\); fix or uninstall it, or set enabled = false in "
                 r"\[sinks.mine\]$",
             )
 
@@ -174,23 +174,23 @@ class MakingTests(SynchronousTestCase):
             "it lacks the attribute retries, "
             "the method verify(intent): implementation requires too many arguments, "
             "it lacks the method deny(denial); "
-            "mend or uninstall it, or set enabled = false in [notifiers.mine]",
+            "fix or uninstall it, or set enabled = false in [notifiers.mine]",
         )
 
     def test_an_interface_that_is_not_declared(self) -> None:
         message = self.refusal("notifiers", Maker("mine", lambda options, outbound: Unmarked()))
-        self.assertIn("INotifier: its class is not marked with @implementer; mend", message)
+        self.assertIn("INotifier: its class is not marked with @implementer; fix", message)
 
     def test_nothing_is_made(self) -> None:
         message = self.refusal("sinks", Maker("mine", lambda options, parts: None))
-        self.assertIn("does not keep to IEventSink: make() returned None; mend", message)
+        self.assertIn("does not keep to IEventSink: make() returned None; fix", message)
 
     def test_one_fault_alone(self) -> None:
         sink: Any = RecordingSink()
         del sink.name
         directlyProvides(sink, IEventSink)
         message = self.refusal("sinks", Maker("mine", lambda options, parts: sink))
-        self.assertIn("IEventSink: it lacks the attribute name; mend", message)
+        self.assertIn("IEventSink: it lacks the attribute name; fix", message)
 
     def test_names_that_are_none(self) -> None:
         notifier: Any = FakeNotifier("pigeon")
@@ -198,13 +198,13 @@ class MakingTests(SynchronousTestCase):
         self.assertEqual(
             self.refusal("notifiers", Maker("mine", lambda options, outbound: notifier)),
             "the notifier 'mine' of tests.runtime.test_plugin_building does not keep to "
-            "INotifier: its protocol is a list and must be a str; mend or uninstall it, or set "
+            "INotifier: its protocol is a list and must be a str; fix or uninstall it, or set "
             "enabled = false in [notifiers.mine]",
         )
         sink: Any = RecordingSink()
         sink.name = None
         said = self.refusal("sinks", Maker("mine", lambda options, parts: sink))
-        self.assertIn("its name is a NoneType and must be a str; mend", said)
+        self.assertIn("its name is a NoneType and must be a str; fix", said)
 
     def test_all_of_a_kind_are_told_at_once(self) -> None:
         bad = raising(ValueError("no"))
@@ -280,7 +280,7 @@ class PushedPrefixesTests(SynchronousTestCase):
         self.assertRegex(
             first,
             r"^the sink 'sink0' of tests.runtime.test_plugin_building: pushed_prefixes\(\) raised "
-            rf"ZeroDivisionError: too small \({__file__}, line \d+\); mend or uninstall it, or set "
+            rf"ZeroDivisionError: too small \({__file__}, line \d+\); fix or uninstall it, or set "
             r"enabled = false in \[sinks.sink0\]$",
         )
         self.assertIn("the sink 'sink2' of tests.runtime.test_plugin_building", second)

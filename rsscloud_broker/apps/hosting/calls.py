@@ -53,7 +53,7 @@ _SIGNATURE: Final = (("string", "string", "string", "string"),)
 _FORM: Final = "application/x-www-form-urlencoded"
 
 #: A form makes three bytes of each byte, at most; a call makes up to six, as ``&quot;``.  And the
-#: other parameters, with the elements of a call, need so many bytes.
+#: other parameters, with the elements of a call, need this many bytes.
 _FORM_FACTOR, _CALL_FACTOR, _BESIDE = 3, 6, 10_000
 
 #: For the WSDL of the service.

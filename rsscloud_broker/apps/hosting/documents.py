@@ -29,7 +29,7 @@ FEED: Final = "rss.xml"
 #: The longest path, and how many directories deep it may be.
 MAX_PATH, MAX_DEPTH = 200, 8
 
-#: A document of at most so many bytes is examined in a millisecond or two.
+#: A document of at most this many bytes is examined in a millisecond or two.
 SMALL: Final = 8 * 1024
 
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")

@@ -58,7 +58,7 @@ class Hosting:
         # People have a handful of feeds.
         self._limits = AccountLimits(options.max_account_bytes, 100)
         rate = options.saves_per_account
-        # After a quiet time an account may save at once as often as in so many seconds.
+        # After a quiet time an account may save at once as often as in this many seconds.
         self._take = parts.rate_limit(rate, max(1, round(100 * rate)))
         self._publisher = parts.publisher
         self._database = parts.database

@@ -116,7 +116,7 @@ def remove(conn: Connection, account: Account, path: str) -> bool:
 
 
 def take_down(conn: Connection, account: str, path: str) -> bool:
-    """As ``remove``, whoever owns the file.
+    """As ``remove``, no matter who owns the file.
 
     :param account: the name of the account.
     """

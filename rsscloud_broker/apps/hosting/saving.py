@@ -176,7 +176,7 @@ def _place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place |
     if known is not None:
         return _Place(wanted, known, known.id)
     deleted = [row.id for row in rows if row.version_id is None]
-    if len(deleted) >= limits.files:  # so many are remembered, and no more
+    if len(deleted) >= limits.files:  # this many are remembered, and no more
         conn.execute(delete(feed).where(feed.c.id == min(deleted)))
     return _Place(wanted, None, 0)
 

@@ -39,7 +39,7 @@ from rsscloud_broker.database.columns import (
     to_seconds,
     to_seconds_or_none,
 )
-from rsscloud_broker.database.settled import announce, settled
+from rsscloud_broker.database.visible_ids import announce, visible_ids
 
 
 @frozen
@@ -204,7 +204,7 @@ def arrivals(
 
 def newest_id(conn: Connection) -> int:
     """The id of the newest item before which no other can appear; 0 if there is none."""
-    until = settled(conn, "river_item")
+    until = visible_ids(conn, "river_item")
     newest = conn.execute(select(func.max(item.c.id))).scalar() or 0
     return newest if until is None else min(newest, until)
 

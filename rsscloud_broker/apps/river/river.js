@@ -19,7 +19,7 @@
   let dropped = 0; // how many waiting items gave way to newer ones
   let unseen = Infinity; // the first item that arrived and is on the page neither now nor later
   let newest = Number(river.dataset.newest);
-  let marked = newest; // the item up to which the broker has been told that all were seen
+  let marked = newest; // the item up to which the broker has been notified that all were seen
   let isBehind = false; // whether the broker has left items out
   let source = null;
   let timer = 0;

@@ -35,7 +35,7 @@ class TestItem:
     """An item of the test feed.
 
     :ivar slot: when it was due, in whole seconds since the epoch.
-    :ivar guid: what identifies it, for ever.
+    :ivar guid: what identifies it, forever.
     """
 
     slot: int

@@ -69,7 +69,7 @@ def flag_in(value: Any) -> bool:
 
 
 def count_in(value: Any, most: int) -> int:
-    """How many messages somebody wants: at least one, and at most so many."""
+    """How many messages somebody wants: at least one, and at most this many."""
     try:
         return min(max(int(value), 1), most)
     except (TypeError, ValueError):

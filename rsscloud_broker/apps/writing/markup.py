@@ -22,7 +22,7 @@ from rsscloud_broker.wire.text import legal
 #: How many bytes of HTML are read.  No message is that long.
 MAX_HTML: Final = 256 * 1024
 
-#: HTML of at most so many characters is read in a few milliseconds, whatever is in it.
+#: HTML of at most this many characters is read in a few milliseconds, whatever is in it.
 SMALL: Final = 8 * 1024
 
 #: How many links and files are kept.

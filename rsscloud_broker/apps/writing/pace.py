@@ -11,7 +11,7 @@ from rsscloud_broker.wire.units import MINUTE
 
 
 class PerMinuteLimit:
-    """Allows each account so many actions in any minute.
+    """Allows each account this many actions in any minute.
 
     :param what: what is counted, in the plural, for people.
     """

@@ -31,8 +31,8 @@ from sqlalchemy import (
 from rsscloud_broker.apps.writing.schema import author, chunk, upload
 from rsscloud_broker.database.columns import to_micros
 
-#: How many bytes a piece of a file has; the last one may have fewer.  Whoever reads a file slowly
-#: keeps one of them in memory.
+#: How many bytes a piece of a file has; the last one may have fewer.  Anyone who reads a file
+#: slowly keeps one of them in memory.
 CHUNK: Final = 64 * 1024
 
 #: How many pieces one transaction stores or deletes.

@@ -151,7 +151,7 @@ class WritePage:
         except Forbidden as error:
             problem, status = str(error), 403
         except DiskFull:
-            problem, status = DiskFull.told.removesuffix("."), 503
+            problem, status = DiskFull.public_text.removesuffix("."), 503
         return await self._again(request, caller, problem, status)
 
     async def _again(self, request: Request, caller: Caller, problem: str, status: int) -> Answer:

@@ -13,7 +13,7 @@ not disturb a running broker; they may run beside it at any time.
 """
 
 from rsscloud_broker.commands.doctor_checks.checks import examine
-from rsscloud_broker.commands.doctor_checks.patient import Patient
+from rsscloud_broker.commands.doctor_checks.context import CheckContext
 from rsscloud_broker.commands.doctor_checks.results import (
     Result,
     as_json,
@@ -22,4 +22,4 @@ from rsscloud_broker.commands.doctor_checks.results import (
     of_feed,
 )
 
-__all__ = ["Patient", "Result", "as_json", "as_text", "examine", "has_failed", "of_feed"]
+__all__ = ["CheckContext", "Result", "as_json", "as_text", "examine", "has_failed", "of_feed"]

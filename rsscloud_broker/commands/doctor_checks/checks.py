@@ -7,15 +7,15 @@ from typing import Final, TypeAlias
 
 from rsscloud_broker.client.web import ClientError
 from rsscloud_broker.commands.doctor_checks import database, machine, network, outside
+from rsscloud_broker.commands.doctor_checks.context import CheckContext
 from rsscloud_broker.commands.doctor_checks.neighbours import neighbours
-from rsscloud_broker.commands.doctor_checks.patient import Patient
 from rsscloud_broker.commands.doctor_checks.results import Result
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.wire.self_test import WrongBroker
 
 #: A check that blocks at most for moments, and one that waits for others.
-Check: TypeAlias = Callable[[Patient], Iterator[Result]]
-WaitingCheck: TypeAlias = Callable[[Patient], AsyncIterator[Result]]
+Check: TypeAlias = Callable[[CheckContext], Iterator[Result]]
+WaitingCheck: TypeAlias = Callable[[CheckContext], AsyncIterator[Result]]
 
 _CHECKS: Final[tuple[tuple[str, Check | WaitingCheck], ...]] = (
     ("broker", machine.broker),
@@ -38,7 +38,7 @@ _CHECKS: Final[tuple[tuple[str, Check | WaitingCheck], ...]] = (
 )
 
 
-async def examine(patient: Patient) -> list[Result]:
+async def examine(patient: CheckContext) -> list[Result]:
     """Run all checks.  A check that fails in itself is a result, too."""
     results: list[Result] = []
     for name, check in _CHECKS:
@@ -49,6 +49,6 @@ async def examine(patient: Patient) -> list[Result]:
             else:
                 results += found
         except (ClientError, OSError, Unavailable, WrongBroker) as error:
-            advice = "mend that, and run the doctor again"
+            advice = "fix that, and run the doctor again"
             results.append(Result("fail", name, f"this could not be checked: {error}", advice))
     return results

@@ -12,7 +12,7 @@ from typing import Final
 from sqlalchemy import URL, make_url
 
 from rsscloud_broker import storage
-from rsscloud_broker.commands.doctor_checks.patient import Patient
+from rsscloud_broker.commands.doctor_checks.context import CheckContext
 from rsscloud_broker.commands.doctor_checks.results import Level, Result
 from rsscloud_broker.database.disk_space import MEGABYTE
 from rsscloud_broker.errors import Unavailable
@@ -21,7 +21,7 @@ from rsscloud_broker.runtime import start_checks
 #: Seconds that the search for damage may take.
 CHECK_SECONDS: Final = 60.0
 
-#: Files of up to so many bytes are backed up on trial; of larger ones the space is compared.
+#: Files of up to this many bytes are backed up on trial; of larger ones the space is compared.
 TRIAL_BYTES: Final = 512 * MEGABYTE
 
 #: More unused bytes than this in a file, and more than half of it, are worth a word.
@@ -31,7 +31,7 @@ _MUCH_UNUSED: Final = 100 * MEGABYTE
 _DUMP_SECONDS: Final = 30
 
 
-async def database(patient: Patient) -> AsyncIterator[Result]:
+async def database(patient: CheckContext) -> AsyncIterator[Result]:
     """Whether the database can be reached, has this version's tables, and grants the rights."""
     shown = storage.shown(patient.config.database_url)
     if _cannot_be_reached(patient):
@@ -48,7 +48,7 @@ async def database(patient: Patient) -> AsyncIterator[Result]:
         yield Result("ok", "database", f"{shown}: {state}")
 
 
-async def integrity(patient: Patient) -> AsyncIterator[Result]:
+async def integrity(patient: CheckContext) -> AsyncIterator[Result]:
     """Whether the database is damaged or wastes space; for PostgreSQL, the state of the server."""
     url = patient.config.database_url
     if _cannot_be_reached(patient):
@@ -78,7 +78,7 @@ async def integrity(patient: Patient) -> AsyncIterator[Result]:
         yield Result("ok", "integrity", found, advice)
 
 
-async def _server(patient: Patient, url: str) -> AsyncIterator[Result]:
+async def _server(patient: CheckContext, url: str) -> AsyncIterator[Result]:
     """The state of a PostgreSQL server."""
     try:
         health = await patient.in_thread(storage.server_health, url)
@@ -99,7 +99,7 @@ async def _server(patient: Patient, url: str) -> AsyncIterator[Result]:
         yield Result("warn", "server", found, "keep both clocks right by NTP")
 
 
-async def backup(patient: Patient) -> AsyncIterator[Result]:
+async def backup(patient: CheckContext) -> AsyncIterator[Result]:
     """Whether a backup of the database can be made."""
     url = patient.config.database_url
     if _cannot_be_reached(patient):
@@ -159,7 +159,7 @@ def _try_dump(url: URL) -> tuple[Level, str, str]:
     return "ok", "pg_dump can read the database", ""
 
 
-def _cannot_be_reached(patient: Patient) -> bool:
+def _cannot_be_reached(patient: CheckContext) -> bool:
     """Whether the data directory or the database file cannot be used: that is a result already."""
     return bool(start_checks.file_faults(patient.config))
 

@@ -12,7 +12,7 @@ from typing import Final
 import rsscloud_broker.plugins
 import twisted.plugins
 from rsscloud_broker import storage
-from rsscloud_broker.commands.doctor_checks.patient import Patient
+from rsscloud_broker.commands.doctor_checks.context import CheckContext
 from rsscloud_broker.commands.doctor_checks.results import Result
 from rsscloud_broker.database.disk_space import MEGABYTE
 from rsscloud_broker.runtime import start_checks
@@ -21,7 +21,7 @@ from rsscloud_broker.runtime import start_checks
 _PLENTY: Final = 5
 
 
-def broker(patient: Patient) -> Iterator[Result]:
+def broker(patient: CheckContext) -> Iterator[Result]:
     """Whether the broker runs."""
     data = patient.config.data
     if patient.runs:
@@ -35,7 +35,7 @@ def broker(patient: Patient) -> Iterator[Result]:
         )
 
 
-def data(patient: Patient) -> Iterator[Result]:
+def data(patient: CheckContext) -> Iterator[Result]:
     """Whether the broker may use the data directory, and nobody else may read its secrets."""
     config = patient.config
     faults = start_checks.file_faults(config)
@@ -44,7 +44,7 @@ def data(patient: Patient) -> Iterator[Result]:
         return
     state = "can be written" if os.path.isdir(config.data) else "will be made"
     yield Result("ok", "data", f"{config.data} {state}")
-    if note := start_checks.note_for_root(config):
+    if note := start_checks.root_warning(config):
         yield Result("warn", "data", note)
     secret = {
         storage.database_file(config.database_url): "the secrets of subscribers",
@@ -58,7 +58,7 @@ def data(patient: Patient) -> Iterator[Result]:
             )  # fmt: skip
 
 
-def _secrets_of(patient: Patient) -> str:
+def _secrets_of(patient: CheckContext) -> str:
     """What the configuration file holds that others must not read; empty if nothing."""
     publishers = patient.config.front_doors.get("resourcesync", {}).get("publishers", ())
     if any("token" in publisher for publisher in publishers if isinstance(publisher, dict)):
@@ -69,7 +69,7 @@ def _secrets_of(patient: Patient) -> str:
     return "the password of the database" if start_checks.has_password(url) else ""
 
 
-def log(patient: Patient) -> Iterator[Result]:
+def log(patient: CheckContext) -> Iterator[Result]:
     """Whether the log file can be written; twistd decides where the log goes."""
     if patient.log_file is None:
         return
@@ -80,7 +80,7 @@ def log(patient: Patient) -> Iterator[Result]:
         yield Result("ok", "log", f"{patient.log_file} can be written")
 
 
-def disk(patient: Patient) -> Iterator[Result]:
+def disk(patient: CheckContext) -> Iterator[Result]:
     """Whether enough of the disk is free, in bytes and in files."""
     status = os.statvfs(patient.existing_data)
     free, size = status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize
@@ -104,7 +104,7 @@ def disk(patient: Patient) -> Iterator[Result]:
         yield Result("warn", "disk", found, "remove files that nobody needs (df -i)")
 
 
-def endpoints(patient: Patient) -> Iterator[Result]:
+def endpoints(patient: CheckContext) -> Iterator[Result]:
     """Whether the broker could listen, or does."""
     config = patient.config
     for description in config.all_listen:
@@ -123,7 +123,7 @@ def endpoints(patient: Patient) -> Iterator[Result]:
                 yield Result("ok", "endpoint", f"the broker could listen on {description}")
 
 
-def descriptors(patient: Patient) -> Iterator[Result]:
+def descriptors(patient: CheckContext) -> Iterator[Result]:
     """Whether the process may open enough files and connections."""
     needed = patient.descriptors
     if patient.arrived is not None:
@@ -144,7 +144,7 @@ def descriptors(patient: Patient) -> Iterator[Result]:
     )
 
 
-def plugin_caches(patient: Patient) -> Iterator[Result]:
+def plugin_caches(patient: CheckContext) -> Iterator[Result]:
     """Whether Twisted's caches of plugins are up to date, or can be written."""
     for package in (twisted.plugins, rsscloud_broker.plugins):
         for directory in map(Path, package.__path__):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any, Final
 
-from rsscloud_broker.commands.doctor_checks.patient import Patient
+from rsscloud_broker.commands.doctor_checks.context import CheckContext
 from rsscloud_broker.commands.doctor_checks.results import Result
 from rsscloud_broker.config import Network
 from rsscloud_broker.errors import AddressRefused
@@ -16,7 +16,7 @@ from rsscloud_broker.util.urls import identity
 _NAME: Final = "neighbours"
 
 
-async def neighbours(patient: Patient) -> AsyncIterator[Result]:
+async def neighbours(patient: CheckContext) -> AsyncIterator[Result]:
     """Whether the broker may call the targets of the relay, and what it follows.
 
     Nothing is sent to them.
@@ -52,7 +52,7 @@ def _urls(table: Mapping[str, Any], key: str) -> Iterator[str]:
 
 
 async def _judged(
-    patient: Patient,
+    patient: CheckContext,
     resolver: Resolver,
     urls: list[str],
     networks: tuple[Network, ...],

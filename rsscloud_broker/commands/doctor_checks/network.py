@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Final
 
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.commands.doctor_checks.patient import Patient
+from rsscloud_broker.commands.doctor_checks.context import CheckContext
 from rsscloud_broker.commands.doctor_checks.results import Level, Result
 from rsscloud_broker.config import Network
 from rsscloud_broker.errors import AddressRefused, Unavailable
@@ -40,7 +40,7 @@ _WIDE: Final = {4: 16, 6: 48}
 _ANY_NAME: Final = "example.com"
 
 
-async def clock(patient: Patient) -> AsyncIterator[Result]:
+async def clock(patient: CheckContext) -> AsyncIterator[Result]:
     """Whether the clock of this machine agrees with that of another one."""
     url = patient.time_url
     if not url:
@@ -68,7 +68,7 @@ async def clock(patient: Patient) -> AsyncIterator[Result]:
     yield Result(level, "clock", found, advice)
 
 
-async def names(patient: Patient) -> AsyncIterator[Result]:
+async def names(patient: CheckContext) -> AsyncIterator[Result]:
     """Whether host names can be looked up, and every configured name server answers."""
     has_name = not is_address(patient.host) and not is_localhost(patient.host)
     name = patient.host if has_name else _ANY_NAME
@@ -100,7 +100,7 @@ _ABOUT_THE_NAME: Final = ("there is no such name", "it has no address")
 
 
 async def _looked_up(
-    patient: Patient, name: str, servers: Sequence[str]
+    patient: CheckContext, name: str, servers: Sequence[str]
 ) -> tuple[str, Sequence[str]]:
     """Why a name has no address, and its addresses; one of them is empty."""
     resolver = Resolver(patient.reactor, servers)
@@ -115,7 +115,7 @@ async def _looked_up(
         resolver.stopService()
 
 
-def egress(patient: Patient) -> Iterator[Result]:
+def egress(patient: CheckContext) -> Iterator[Result]:
     """Whether the broker can call the public internet, and nothing that it should not call."""
     routes = [kind for kind, address in _PUBLIC if _has_route(address)]
     if routes:
@@ -150,7 +150,7 @@ def _too_open(networks: Sequence[Network]) -> Iterator[str]:
                 yield f"{network}, which is {network.num_addresses:,} addresses, to every stranger"
 
 
-def _own_listeners(patient: Patient) -> Iterator[Result]:
+def _own_listeners(patient: CheckContext) -> Iterator[Result]:
     """Whether the broker refuses to call itself."""
     config = patient.config
     known = tuple(own_listeners(config.all_listen))

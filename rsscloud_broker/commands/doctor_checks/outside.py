@@ -18,7 +18,7 @@ from cryptography import x509
 
 from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.commands.doctor_checks.patient import Patient
+from rsscloud_broker.commands.doctor_checks.context import CheckContext
 from rsscloud_broker.commands.doctor_checks.results import Result
 from rsscloud_broker.config import ConfigError, Network
 from rsscloud_broker.http import certificates as certificate_files
@@ -39,7 +39,7 @@ _FORGED: Final = "192.0.2.99"
 _DOOR: Final = "set enabled = true in [front_doors.doctor] to have this checked"
 
 
-async def public_url(patient: Patient) -> AsyncIterator[Result]:
+async def public_url(patient: CheckContext) -> AsyncIterator[Result]:
     """Whether a request to the public URL arrives at this broker."""
     config = patient.config
     url = config.address
@@ -72,7 +72,7 @@ async def public_url(patient: Patient) -> AsyncIterator[Result]:
         yield result
 
 
-async def _arrived(patient: Patient, key: bytes, headers: Mapping[str, str]) -> dict[str, str]:
+async def _arrived(patient: CheckContext, key: bytes, headers: Mapping[str, str]) -> dict[str, str]:
     """Ask the broker through its public URL how the request arrived.
 
     :raises ClientError: there was no answer.
@@ -150,7 +150,7 @@ def _changed_on_the_way(url: str, arrived: Mapping[str, str]) -> Iterator[Result
         )
 
 
-async def proxy(patient: Patient) -> AsyncIterator[Result]:
+async def proxy(patient: CheckContext) -> AsyncIterator[Result]:
     """Whether the broker learns the addresses of its callers, and nobody can forge one."""
     arrived = patient.arrived
     if arrived is None:
@@ -187,7 +187,7 @@ async def proxy(patient: Patient) -> AsyncIterator[Result]:
     yield Result("ok", "proxy", found)
 
 
-def _without_header(patient: Patient, arrived: Mapping[str, str]) -> Result:
+def _without_header(patient: CheckContext, arrived: Mapping[str, str]) -> Result:
     """The result if the request came without ``X-Forwarded-For``."""
     parts = urlsplit(patient.config.address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -215,7 +215,7 @@ def _is_within(host: str, networks: tuple[Network, ...]) -> bool:
 # --- certificates -----------------------------------------------------------
 
 
-async def certificates(patient: Patient) -> AsyncIterator[Result]:
+async def certificates(patient: CheckContext) -> AsyncIterator[Result]:
     """Until when the certificates are valid: that of the public URL, and those of endpoints."""
     parts = urlsplit(patient.config.address)
     if parts.scheme == "https" and parts.hostname:
@@ -263,8 +263,8 @@ def _dated(where: str, certificate: x509.Certificate, now: float) -> Result:
         return Result("fail", "certificate", f"{where} is not valid before {begins}", advice)
     if ends <= moment:
         found = f"{where} was valid {until}"
-        return Result("fail", "certificate", found, "renew it, and reload whoever serves it")
-    # A certificate that ends within so many days is worth a warning.
+        return Result("fail", "certificate", found, "renew it, and reload the server that uses it")
+    # A certificate that ends within this many days is worth a warning.
     if days < 14:
         found = f"{where} is valid only {until}, {days} more days"
         return Result("warn", "certificate", found, "see whether it is renewed automatically")

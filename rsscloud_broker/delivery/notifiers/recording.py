@@ -15,7 +15,7 @@ from rsscloud_broker.model.values import HIDDEN, KEPT_OF_BODY
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.websub import SIGNATURE
 
-#: Headers whose values could be used by whoever reads them.
+#: Headers whose values could be used by those who read them.
 SECRET_HEADERS: Final = frozenset(
     {"authorization", "cookie", "proxy-authorization", "set-cookie", SIGNATURE}
 )
@@ -31,7 +31,7 @@ def exchange_of(request: OutboundRequest, reply: OutboundReply | None = None) ->
     """
     headers = request.headers
     if request.signing is not None:
-        headers = {**headers, SIGNATURE: ""}  # whoever sends the request signs it
+        headers = {**headers, SIGNATURE: ""}  # the client signs it
     shown, body = _shown(headers), request.body[:KEPT_OF_BODY]
     if reply is None:
         return Exchange(request.method, request.url, shown, body)

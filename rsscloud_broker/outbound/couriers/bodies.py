@@ -8,7 +8,7 @@ from typing import Final
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import Body, Forget, FromBroker, FromCourier
 
-#: A body of so many bytes crosses once for all requests that have it.
+#: A body of this many bytes crosses once for all requests that have it.
 LARGE: Final = 1024
 
 #: How many large bodies a courier keeps, and how many bytes they may have together.

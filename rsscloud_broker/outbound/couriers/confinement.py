@@ -1,6 +1,6 @@
 """Takes from a courier's process what it does not need, before it reads anything from strangers.
 
-Whoever breaks into a courier has what its process has.  On Linux that is little:
+A stranger in a courier has what its process has.  On Linux that is little:
 
 - It has no capabilities, even if root started the broker, and can get none (``no_new_privs``).
 - By Landlock (Linux 5.13) it can read the files that Python, OpenSSL and c-ares need, and can
@@ -195,13 +195,13 @@ def _end_with_the_broker(libc: Any) -> None:
 
 
 def _give_up_capabilities(libc: Any) -> None:
-    """Give up all capabilities for ever, and the groups of root."""
+    """Give up all capabilities forever, and the groups of root."""
     if not _has_capabilities():
         _check(libc.prctl(_Prctl.NO_NEW_PRIVS, 1, 0, 0, 0))
         return
     with suppress(PermissionError):
         os.setgroups([])
-    for number in range(64):  # the structures of capset(2) have room for so many
+    for number in range(64):  # the structures of capset(2) have room for this many
         if libc.prctl(_Prctl.CAPBSET_READ, number, 0, 0, 0) == 1:
             libc.prctl(_Prctl.CAPBSET_DROP, number, 0, 0, 0)
     libc.prctl(_Prctl.CAP_AMBIENT, _Prctl.CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
@@ -214,11 +214,11 @@ def _give_up_capabilities(libc: Any) -> None:
 def _has_capabilities() -> bool:
     """Whether this process has any, or the system does not say."""
     try:
-        told = Path("/proc/self/status").read_bytes()
+        status = Path("/proc/self/status").read_bytes()
     except OSError:
         return True
     names = (b"CapInh:", b"CapPrm:", b"CapEff:", b"CapAmb:")
-    return any(int(line.split()[1], 16) for line in told.splitlines() if line.startswith(names))
+    return any(int(line.split()[1], 16) for line in status.splitlines() if line.startswith(names))
 
 
 def _give_up_files(libc: Any) -> None:

@@ -171,7 +171,7 @@ class Courier:
         return await started
 
     def _no_longer(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
-        with suppress(ValueError):  # it is being told
+        with suppress(ValueError):  # it is being notified
             self._for_start.remove(started)
 
     def _break_off(self, number: int) -> None:
@@ -211,7 +211,7 @@ class Courier:
             self._link.abort(why)
 
     def _log_said(self, text: str) -> None:
-        """Log what a courier says; whoever broke into it may have written it."""
+        """Log what a courier says; anyone who broke into it may have written it."""
         self._lines += 1
         if self._lines > MAX_LINES:
             return
@@ -296,7 +296,7 @@ class Courier:
             started.callback(link)
 
     def _next_pause(self, lived: float) -> float:
-        """Seconds until the next start, after a process that lived for so many."""
+        """Seconds until the next start, after a process that lived for this many."""
         # A courier that has run for ten seconds is started again at once.
         if lived > 10.0:
             self._pause = FIRST_PAUSE

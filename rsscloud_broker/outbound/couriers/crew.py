@@ -37,7 +37,7 @@ from rsscloud_broker.util.deferreds import BreakOff, Done, from_callback
 #: How topics are read if nobody says so.
 DEFAULT_RULES: Final = TopicRules()
 
-#: For each megabyte of ``[topics] body_limit`` beyond the usual ones, a courier may use so many
+#: For each megabyte of ``[topics] body_limit`` beyond the usual ones, a courier may use this many
 #: megabytes more: bodies that arrive, wait and are kept, twice each; and what crosses.
 USUAL: Final = 16
 FOR_LARGE: Final = 16
@@ -50,7 +50,7 @@ class Crew(Service):
     One host belongs to one courier, where its kept connections and TLS sessions are.
 
     :param processes: how many couriers there are.
-    :param setup: what couriers are told at first.
+    :param setup: what couriers are notified at first.
     :param networks: the networks (CIDRs) that may be called beside public addresses.
     :param rules: how topics are read.
     :param command: see ``ForkServer``.

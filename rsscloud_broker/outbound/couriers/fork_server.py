@@ -198,17 +198,17 @@ class ForkServer:
         self._received += data
         whole = len(self._received) // _NOTICE.size * _NOTICE.size
         notices, self._received = self._received[:whole], self._received[whole:]
-        for pid, told in _NOTICE.iter_unpack(notices):
+        for pid, outcome in _NOTICE.iter_unpack(notices):
             if not pid:
-                self._asked.popleft().exited(f"it cannot be started: {os.strerror(told)}")
-            elif told == _STARTED:
+                self._asked.popleft().exited(f"it cannot be started: {os.strerror(outcome)}")
+            elif outcome == _STARTED:
                 forked = self._asked.popleft()
                 forked.pid = pid
                 self._started[pid] = forked
                 if forked.is_unwanted:
                     os.kill(pid, signal.SIGKILL)
             elif pid in self._started:
-                self._started.pop(pid).exited(_how(told))
+                self._started.pop(pid).exited(_how(outcome))
 
 
 def _how(status: int) -> str:
@@ -246,10 +246,10 @@ def serve(descriptor: int) -> int | None:
                 if not order:
                     return None
                 try:
-                    child, told = os.fork(), _STARTED
+                    child, outcome = os.fork(), _STARTED
                 except OSError as error:
-                    child, told = 0, error.errno or 0
-                if not child and told == _STARTED:
+                    child, outcome = 0, error.errno or 0
+                if not child and outcome == _STARTED:
                     signal.set_wakeup_fd(-1)
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     os.close(reading)
@@ -258,7 +258,7 @@ def serve(descriptor: int) -> int | None:
                     os.dup2(standard_error, 2)
                     os.close(standard_error)
                     return connection
-                broker.sendall(_NOTICE.pack(child, told))
+                broker.sendall(_NOTICE.pack(child, outcome))
                 for each in descriptors:
                     os.close(each)
 

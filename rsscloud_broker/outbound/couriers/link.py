@@ -29,10 +29,10 @@ MOST: Final = 4096
 #: How many bytes before a frame say how long it is.
 _PREFIX: Final = 4
 
-#: A frame is sent when so many bytes of bodies have come together in one turn, and then another.
+#: A frame is sent when this many bytes of bodies have come together in one turn, and then another.
 ENOUGH: Final = 1024 * 1024
 
-#: A frame has at most so many bytes beside its last body: those of other bodies, and all else.
+#: A frame has at most this many bytes beside its last body: those of other bodies, and all else.
 BESIDES: Final = 2 * ENOUGH
 
 
@@ -176,7 +176,7 @@ class Link(Protocol, Generic[S, T]):
                 self._take(batch)
 
     def _decoded(self, length: int) -> Sequence[T]:
-        """The messages of the frame that has come first, of so many bytes, which is not copied.
+        """The messages of the frame that has come first, of this many bytes, which is not copied.
 
         :raises DecodeError: they cannot be read.
         """

@@ -42,8 +42,8 @@ from rsscloud_broker.outbound.couriers.parse_messages import (
 #: Bytes of memory that a document may take beside those that the process has already.
 MEMORY: Final = 256 * 2**20
 
-#: A process that has so many bytes more than at its start ends after a document, as C libraries do
-#: not give memory back; the broker starts another one.
+#: A process that has this many bytes more than at its start ends after a document, as C libraries
+#: do not give memory back; the broker starts another one.
 KEPT: Final = 64 * 2**20
 
 #: How many bytes before a frame say how long it is, as in ``link``.

@@ -47,7 +47,7 @@ class WrongAnswer(Exception):
 class _Request:
     """A request that is under way.
 
-    :ivar done: is told of its end.
+    :ivar done: is notified of its end.
     :ivar send: sends it by its number.
     :ivar since: in which beat it was sent.
     :ivar was_kept: whether a process had it before this one.
@@ -84,7 +84,7 @@ class Pending:
     ) -> int:
         """Send a further request; its number.
 
-        :param done: is told of its end.
+        :param done: is notified of its end.
         :param answers: the messages that may answer it.
         :param send: sends it by its number, to this process or to a later one.
         """
@@ -145,7 +145,7 @@ class Pending:
 
 
 def _result(message: Answered | Failed | ReadDone | Unread) -> object:
-    """What who made a request is told."""
+    """What who made a request is notified."""
     match message:
         case Answered():
             return OutboundReply(

@@ -15,8 +15,8 @@ from typing import Final
 #: How many bytes are read at a time; as many as a pipe holds on Linux.
 _AT_A_TIME: Final = 64 * 1024
 
-#: How many of the lines that were read at a time are told.  What crashed is in the first ones, and
-#: which exception was not caught in the last ones.
+#: How many of the lines that were read at a time are notified.  What crashed is in the first ones,
+#: and which exception was not caught in the last ones.
 _FIRST: Final = 3
 _LAST: Final = 5
 
@@ -24,7 +24,7 @@ _LAST: Final = 5
 class StandardError:
     """The pipe of one process.
 
-    :ivar theirs: the descriptor for the process; whoever has started it calls ``handed_over``.
+    :ivar theirs: the descriptor for the process; anyone who has started it calls ``handed_over``.
     :raises OSError: the system has no descriptor left.
     """
 

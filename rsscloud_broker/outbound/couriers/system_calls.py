@@ -1,6 +1,6 @@
 """Takes system calls from a process that it does not need, by a filter of seccomp(2).
 
-Landlock covers what opens, makes and removes files, and leaves the rest: whoever breaks into a
+Landlock covers what opens, makes and removes files, and leaves the rest: anyone who breaks into a
 courier could still change the mode and the times of the database, make namespaces of its own to
 reach what only root does there, or connect to a local socket of a database.  The filter refuses
 such calls with ``EPERM``, whatever they are called with, and those that start processes and
@@ -120,7 +120,7 @@ def machine() -> str:
 
 
 def give_up(libc: Any) -> None:
-    """Give up system calls for ever, if the broker knows those of this machine.
+    """Give up system calls forever, if the broker knows those of this machine.
 
     It needs ``no_new_privs``, and holds for the thread that calls it and those that it starts.
 

@@ -47,7 +47,7 @@ class PendingConnection(TypingProtocol):
     """A connection that is being opened: what ``IConnector`` offers before it is there."""
 
     def stopConnecting(self) -> None:
-        """Give up.  The factory is told that the connection failed."""
+        """Give up.  The factory is notified that the connection failed."""
 
 
 #: Opens a connection: takes an IPv4 or IPv6 address, a port, a factory, and the seconds until it
@@ -131,7 +131,7 @@ class PlainConnector:
 class _ToldRealPeer(ClientFactory):
     """Passes the address that was really reached to another factory.
 
-    Twisted passes the address that it was told to connect to.
+    Twisted passes the address that it was asked to connect to.
     """
 
     noisy = False

@@ -141,7 +141,7 @@ async def unmark(
 async def remove(
     verbs: IAdministration, account: str, asked: ByIdWithReason, _: float
 ) -> shapes.Done:
-    """Remove a subscription; the subscriber is not told."""
+    """Remove a subscription; the subscriber is not notified."""
     await verbs.remove_subscription(account, asked.id, asked.reason)
     return shapes.Done()
 
@@ -184,7 +184,7 @@ async def read(
     reason="its site is gone",
 )
 async def end(verbs: IAdministration, account: str, asked: End, _: float) -> shapes.Topic:
-    """End a topic: its subscribers are told why, and it is fetched no more."""
+    """End a topic: its subscribers are notified, with the reason, and it is fetched no more."""
     await verbs.end_topic(account, asked.url, asked.reason)
     return shapes.topic(await verbs.topic(asked.url))
 

@@ -24,8 +24,8 @@ from rsscloud_broker.apps.river.records import (
 )
 from rsscloud_broker.apps.river.schema import TABLES, item
 from rsscloud_broker.apps.river.store import RiverStore
-from rsscloud_broker.database.settled import announce
 from rsscloud_broker.database.threads import StoreThreads
+from rsscloud_broker.database.visible_ids import announce
 from rsscloud_broker.storage import AccountStore, Store, migrate, open_database
 from rsscloud_broker.wire.cloud import Cloud
 from tests.postgresql import empty_database

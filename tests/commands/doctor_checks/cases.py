@@ -12,7 +12,7 @@ from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.client.feed_requests import FeedAnswer
 from rsscloud_broker.client.web import ClientError
-from rsscloud_broker.commands.doctor_checks import Patient, Result
+from rsscloud_broker.commands.doctor_checks import CheckContext, Result
 from rsscloud_broker.config import Config
 from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.util.clock import SystemClock
@@ -35,9 +35,9 @@ class DoctorTestCase(TestCase):
         self.asked.append((url, headers))
         raise ClientError(f"{url}: no connection")
 
-    def patient(self, **more: Any) -> Patient:
+    def patient(self, **more: Any) -> CheckContext:
         """A patient with the configuration of this test."""
-        return Patient(self.config, 100, self.doors, reactor, self.clock, self.ask, **more)
+        return CheckContext(self.config, 100, self.doors, reactor, self.clock, self.ask, **more)
 
     def change(self, **values: Any) -> None:
         """Change the configuration."""

@@ -24,7 +24,7 @@ from rsscloud_broker.outbound.couriers.messages import (
 
 class RefusalTests(SynchronousTestCase):
     def test_each_request_gets_an_answer(self) -> None:
-        """A reason that is not Unicode is shown in ASCII; the broker would wait for ever."""
+        """A reason that is not Unicode is shown in ASCII; the broker would wait forever."""
         carrier = Carrier(Mock(), Mock(), Mock(), str)
         carrier.link = Mock()
         bad: list[Any] = [

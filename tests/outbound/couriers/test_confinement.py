@@ -135,7 +135,7 @@ class ConfinementTests(SynchronousTestCase):
         self.assertTrue(secret.exists())
 
     def test_rights_of_root(self) -> None:
-        """They are gone for ever, also for programs that belong to root."""
+        """They are gone forever, also for programs that belong to root."""
         status = "[line for line in open('/proc/self/status') if line[:4] in ('CapE', 'CapB')]"
         tries = {"status": status, "back": "os.setgroups([0])"}
         results = tried(tries, _WITH_FILES, is_root=True)

@@ -71,7 +71,7 @@ class JsonPost:
         return await self._post(notification.callback.url, document)
 
     async def deny(self, denial: Denial) -> Outcome:
-        # Its subscribers are told of changes and of nothing else, so nobody is called.
+        # Its subscribers are notified of changes and of nothing else, so nobody is called.
         return Outcome(True, answered=False)
 
     async def _post(self, url: str, document: Mapping[str, str], token: str = "") -> Outcome:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, select, update
 from twisted.internet.defer import Deferred
 
-from rsscloud_broker.core.elsewhere import LONGEST, LOOK
+from rsscloud_broker.core.remote_fetches import LONGEST, LOOK
 from rsscloud_broker.errors import TopicUnreadable
 from rsscloud_broker.events import WorkHinted
 from rsscloud_broker.model import FetchResult
@@ -27,7 +27,7 @@ class ElsewhereTests(CoreTestCase):
         self.subscribe()
         self.successResultOf(self.detector.check_now(FEED))
         self.detector.forget(FEED)
-        self.detector.share(2)
+        self.detector.set_node_count(2)
         self.start()
         self.clock.advance(100)
         del self.fetcher.fetched[:]
@@ -172,6 +172,6 @@ class ElsewhereTests(CoreTestCase):
         self.assertEqual(len(self.pings()), before + 1)
 
     def test_one_node_alone_waits_for_nobody(self) -> None:
-        self.detector.share(1)
+        self.detector.set_node_count(1)
         self.successResultOf(self.ping())
         self.assertEqual(self.fetcher.fetched, [FEED])

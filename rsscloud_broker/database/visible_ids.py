@@ -1,14 +1,14 @@
-"""Finds out which rows are settled: no row with a smaller id can appear any more.
+"""Finds out which rows are visible to all: no row with a smaller id can appear any more.
 
 Readers that remember by an id how far they have read miss a row that appears behind them.  On
-SQLite one transaction writes at a time, so every row is settled.  PostgreSQL gives out ids before
+SQLite one transaction writes at a time, so every row is visible.  PostgreSQL gives out ids before
 the commit, and its transactions do not end in the order of their ids, nor in that of their numbers:
 one that inserts many rows draws ids before and after those of another one.
 
 So a transaction that inserts rows first announces, by a shared advisory lock until the end of the
 transaction, the last id that was given out until then.  All ids that it draws are greater.  A
 reader finds the locks of those who are still at it in ``pg_locks``; rows up to the smallest
-announced id are settled.  Nobody waits for such a lock.
+announced id are visible.  Nobody waits for such a lock.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def announce(conn: Connection, table: str) -> None:
         conn.execute(_ANNOUNCE[table])
 
 
-def settled(conn: Connection, table: str) -> int | None:
-    """The id up to which the rows of a table are settled; None if all are.
+def visible_ids(conn: Connection, table: str) -> int | None:
+    """The id up to which the rows of a table are visible to all; None if all are.
 
     Read the rows after this, in a later statement of a transaction that sees what is committed
     (READ COMMITTED).

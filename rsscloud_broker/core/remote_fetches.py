@@ -50,7 +50,7 @@ def result_of(found: RecordedFetch) -> FetchResult:
 
 
 @implementer(IEventSink)
-class OtherNodes:
+class RemoteFetches:
     """Waits for the fetches of other nodes.
 
     :ivar live: how many nodes live, this one included.

@@ -18,7 +18,7 @@ from rsscloud_broker.interfaces import IEventSink
 
 
 @implementer(IEventSink)
-class TakingOverSink:
+class TakeoverSink:
     """Looks for such work at each ``WorkHinted`` that may mean it.
 
     :param share: functions that are called with the number of live nodes when it has changed.

@@ -17,7 +17,7 @@ from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.retry import StoreRetry
 
 
-class Again:
+class Refetches:
     """Sees to the checks that were requested while their topics were fetched."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Again:
         # Of how many topics it is remembered that they were just fetched again.
         self._fetched_again: BoundedDict[str, bool] = BoundedDict(10_000)
 
-    async def see_to(self, url: str, record: FetchRecord | None) -> None:
+    async def after_fetch(self, url: str, record: FetchRecord | None) -> None:
         """Have a topic fetched again if its check was requested meanwhile.
 
         :param url: the topic, which was fetched.

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @define
-class Patient:
+class CheckContext:
     """The broker that is examined.
 
     :ivar config: its configuration.

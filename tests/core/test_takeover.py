@@ -9,7 +9,7 @@ from sqlalchemy import update
 from twisted.internet.defer import Deferred, fail, succeed
 
 from rsscloud_broker.config import Polling
-from rsscloud_broker.core import Poller, TakingOverSink
+from rsscloud_broker.core import Poller, TakeoverSink
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.model import Callback, Lease, Subscription
@@ -24,7 +24,7 @@ from tests.storage.waiting import waiting_checks
 
 class TakingOverTests(BrokerTestCase):
     def hint(self, event: Event) -> None:
-        sink = TakingOverSink(self.detector, self.intents, [self.limiter.share])
+        sink = TakeoverSink(self.detector, self.intents, [self.limiter.set_node_count])
         self.successResultOf(Deferred.fromCoroutine(sink.handle(event)))
 
     def leave_a_check(self) -> None:
@@ -77,7 +77,7 @@ class TakingOverTests(BrokerTestCase):
 
     def test_topic_is_cached_for_a_moment_if_others_may_record_it(self) -> None:
         """Otherwise a node could find nothing new, after another has recorded a change."""
-        sink = TakingOverSink(self.detector, self.intents, [self.detector.share])
+        sink = TakeoverSink(self.detector, self.intents, [self.detector.set_node_count])
         for nodes, cached in ((1, True), (2, False), (1, True)):
             self.successResultOf(Deferred.fromCoroutine(sink.handle(NodesCounted(nodes))))
             self.subscribed()
@@ -95,7 +95,7 @@ class SharingTests(BrokerTestCase):
     slots, under_way = 4, 100
 
     def test_limits_are_shared(self) -> None:
-        sink = TakingOverSink(self.detector, self.intents, [self.limiter.share])
+        sink = TakeoverSink(self.detector, self.intents, [self.limiter.set_node_count])
         held: list[Deferred[None]] = []
         self.fetcher.held = held
         urls = [f"http://feeds{number}.example/" for number in range(6)]
@@ -121,7 +121,7 @@ class LostClaimsTests(BrokerTestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self.sink = TakingOverSink(self.detector, self.intents)
+        self.sink = TakeoverSink(self.detector, self.intents)
         self.held: list[Deferred[None]] = []
         self.fetcher.held = self.held
 
@@ -199,7 +199,7 @@ class LostClaimsTests(BrokerTestCase):
         plans = [PollPlan(url, now, "a test", 1200.0, now) for url in urls]
         self.successResultOf(self.store.plan_polls(plans))
         poller = Poller(self.store, self.detector, self.clock, Polling())
-        self.sink = TakingOverSink(self.detector, self.intents, lose=[poller.lose_claims])
+        self.sink = TakeoverSink(self.detector, self.intents, lose=[poller.lose_claims])
         self.successResultOf(Deferred.fromCoroutine(poller.look()))
         begun = list(self.fetcher.fetched)
         self.assertEqual(begun, urls[:1])
