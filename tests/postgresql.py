@@ -18,7 +18,8 @@ from itertools import count
 from pathlib import Path
 from tempfile import mkdtemp
 
-from sqlalchemy import create_engine, text
+import psycopg
+from sqlalchemy import create_engine, make_url, text
 
 from rsscloud_broker.storage import migrate
 from rsscloud_broker.storage.schema import metadata
@@ -41,8 +42,9 @@ _SETTINGS = {
 
 _numbers = count(1)
 
-#: Databases with tables and without rows, which nobody uses.
-_free: list[str] = []
+#: Databases with tables and without rows, which nobody uses, by their URL; each with a connection
+#: that clears it, for to make a connection takes longer than that.
+_free: dict[str, psycopg.Connection] = {}
 
 
 @contextmanager
@@ -53,26 +55,29 @@ def borrowed_database() -> Iterator[str]:
 
     :raises SkipTest: there is no PostgreSQL; see `programs.missing`.
     """
-    if _free:
-        url = _free.pop()
-    else:
-        url = empty_database()
-        migrate(url)
+    url, connection = _free.popitem() if _free else _migrated()
     yield url
-    _clear(url)
-    _free.append(url)
+    connection.execute("SELECT pg_temp.clear()")
+    _free[url] = connection
 
 
-def _clear(url: str) -> None:
-    """Delete all rows, and number new ones from 1: in one request, since this happens often."""
-    statements = [f"DELETE FROM {table.name}" for table in reversed(metadata.sorted_tables)]
-    statements.append("SELECT setval(oid, 1, false) FROM pg_class WHERE relkind = 'S'")
-    engine = create_engine(url, execution_options={"no_parameters": True})
-    try:
-        with engine.begin() as conn:
-            conn.exec_driver_sql(";".join(statements))
-    finally:
-        engine.dispose()
+def _migrated() -> tuple[str, psycopg.Connection]:
+    """A new database with tables, and a connection with a function that clears it.
+
+    The function deletes all rows, and has new ones numbered from 1.
+    """
+    url = empty_database()
+    migrate(url)
+    parts = make_url(url)
+    connection = psycopg.connect(
+        host=str(_cluster()), user=parts.username, dbname=parts.database, autocommit=True
+    )
+    deletions = "".join(f"DELETE FROM {table};" for table in reversed(metadata.sorted_tables))
+    connection.execute(
+        "CREATE FUNCTION pg_temp.clear() RETURNS void LANGUAGE plpgsql AS $$ BEGIN "
+        f"{deletions} PERFORM setval(oid, 1, false) FROM pg_class WHERE relkind = 'S'; END $$"
+    )
+    return url, connection
 
 
 def empty_database() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from argon2 import PasswordHasher
 from attrs import evolve
 from twisted.cred.checkers import ICredentialsChecker
 from twisted.cred.portal import Portal
@@ -33,9 +34,12 @@ PASSWORD = "correct horse"
 
 
 class CountingHasher(Hasher):
-    """A hasher that counts the hashes that it compares."""
+    """A hasher that counts the hashes that it compares; each is as quick as argon2id can be."""
 
     compared = 0
+
+    def __init__(self) -> None:
+        self._argon2 = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
     def matches(self, stored: str, password: str) -> bool:
         self.compared += 1
@@ -60,7 +64,7 @@ class AccountHouse:
         self.options = options
         self.clock = Clock()
         self.store = memory_accounts()
-        self.hasher = CountingHasher(options)
+        self.hasher = CountingHasher()
         self.passwords = Passwords(self.store, self.hasher, execute)
         parts = CheckerParts(self.passwords, self.clock, execute)
         own = [PasswordChecker(PasswordCheckerOptions(), parts)]
