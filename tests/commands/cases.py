@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
+import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred, DeferredQueue
-from twisted.internet.error import ProcessDone, ProcessTerminated
-from twisted.internet.protocol import ProcessProtocol
+from twisted.internet.process import ProcessReader
+from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 from twisted.trial.unittest import SynchronousTestCase, TestCase
 from twisted.web.resource import Resource
 from twisted.web.server import Site
 
 from rsscloud_broker.commands import main
+from tests import nursery
 
 # A reactor is a module; its interfaces are known only at run time.
 running: Any = reactor
@@ -51,8 +53,10 @@ class CommandTests(SynchronousTestCase):
         return str(path)
 
 
-class Command(ProcessProtocol):
+class Command:
     """A running command, with the lines that it has printed and its exit status."""
+
+    transport: Transport
 
     def __init__(self) -> None:
         self.lines: DeferredQueue[str] = DeferredQueue()
@@ -77,10 +81,39 @@ class Command(ProcessProtocol):
         self._waiting.append(Deferred())
         return self._waiting[-1]
 
-    def processEnded(self, reason: Failure) -> None:
-        error = reason.value
-        assert isinstance(error, ProcessDone | ProcessTerminated)
-        self.ended.callback(-1 if error.exitCode is None else error.exitCode)
+
+class Transport:
+    """A process from the `nursery`, whose output the reactor reads."""
+
+    def __init__(self, command: Command, arguments: Sequence[str]) -> None:
+        self._command = command
+        out, its_out = os.pipe()
+        errors, its_errors = os.pipe()
+        self._child = nursery.start(arguments, stdout=its_out, stderr=its_errors)
+        os.close(its_out)
+        os.close(its_errors)
+        self._open = {
+            name: ProcessReader(running, self, name, descriptor)
+            for name, descriptor in ((1, out), (2, errors))
+        }
+
+    def childDataReceived(self, name: int, data: bytes) -> None:
+        if name == 1:
+            self._command.outReceived(data)
+        else:
+            self._command.errReceived(data)
+
+    def childConnectionLost(self, name: int, reason: Failure) -> None:
+        os.close(self._open.pop(name).fileno())
+        if not self._open:
+            ended = deferToThread(self._child.wait)
+            ended.addCallback(self._command.ended.callback)
+
+    def signalProcess(self, name: str) -> None:
+        self._child.send_signal(signal.Signals[f"SIG{name}"])
+
+    def closeStdout(self) -> None:
+        self._open[1].loseConnection()
 
 
 class ProcessTests(TestCase):
@@ -88,21 +121,16 @@ class ProcessTests(TestCase):
 
     def start(self, *arguments: str) -> Command:
         command = Command()
-        code = "from rsscloud_broker.commands import main; main(prog_name='rsscloud-broker')"
-        running.spawnProcess(
-            command, sys.executable, [sys.executable, "-c", code, *arguments], env=os.environ
-        )
+        command.transport = Transport(command, nursery.command_line("rsscloud-broker", *arguments))
         self.addCleanup(self.kill, command)
         return command
 
     async def kill(self, command: Command) -> None:
         if not command.ended.called:
-            assert command.transport is not None
             command.transport.signalProcess("KILL")
             await command.ended
 
     def interrupt(self, command: Command) -> None:
-        assert command.transport is not None
         command.transport.signalProcess("INT")
 
     def serve(self, resource: Resource) -> str:

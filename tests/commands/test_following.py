@@ -146,7 +146,6 @@ class FollowTests(ProcessTests):
             program = f"echo began; until test -e {go}; do sleep 0.05; done; echo done"
             command = self.follow(url, "--marker", self.marker, "--exec", program)
             self.assertEqual(await command.lines.get(), "began")
-            assert command.transport is not None
             command.transport.signalProcess(name)
             go.touch()
             self.assertEqual((await command.ended, command.errors), (0, b""))
@@ -165,7 +164,6 @@ class FollowTests(ProcessTests):
         url = self.serve(Server(first, second))
         command = self.follow(url, "--poll", "1", "--marker", self.marker)
         await command.lines.get()
-        assert command.transport is not None
         command.transport.closeStdout()
         self.assertEqual((await command.ended, command.errors), (0, b""))
         self.assertEqual(self.marked(), "urn:1")
