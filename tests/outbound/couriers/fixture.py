@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any
 
 from twisted.internet import reactor
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import deferLater
 from twisted.trial.unittest import TestCase
 from twisted.web.resource import Resource
@@ -16,14 +16,16 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.errors import Interrupted, Unavailable
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
-from rsscloud_broker.outbound.couriers import spawning
+from rsscloud_broker.outbound.couriers import crew, spawning
 from rsscloud_broker.outbound.couriers.courier import Courier
 from rsscloud_broker.outbound.couriers.crew import Crew
+from rsscloud_broker.outbound.couriers.fork_server import Forked, ForkServer
 from rsscloud_broker.outbound.couriers.limits import Limits
 from rsscloud_broker.outbound.couriers.messages import (
     Setup,
 )
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
+from rsscloud_broker.outbound.couriers.standard_error import StandardError
 from rsscloud_broker.testing import Clock
 
 OWN_PORT = 5337
@@ -71,15 +73,40 @@ class Callback(Resource):
         return self.bodies.get(request.path or b"", b"\xff\0 body")
 
 
+class LastingForkServer(ForkServer):
+    """A fork server that lasts for the next crew: it takes long to load the program."""
+
+    def spawn(
+        self, descriptor: int, exited: Callable[[str], object]
+    ) -> tuple[Forked, StandardError]:
+        if self._socket is not None:
+            REACTOR.addReader(self)
+        return super().spawn(descriptor, exited)
+
+    def stop(self) -> Deferred[None]:
+        if not self._started:  # no other crew has a courier
+            REACTOR.removeReader(self)  # for trial wants nothing left in the reactor
+        return succeed(None)
+
+
+@cache
+def lasting_fork_server(reactor: Any, command: Sequence[str]) -> ForkServer:
+    """The fork server of all crews with a command.  It ends with the process of the tests."""
+    return LastingForkServer(reactor, command)
+
+
 class CrewTestCase(TestCase):
     """A crew of one courier whose timers the test moves, and a callback.
 
     :cvar command: what the courier runs.
+    :cvar fork_server: makes the fork server of a crew.
     """
 
     command: Sequence[str] = COMMAND
+    fork_server: Callable[..., ForkServer] = staticmethod(lasting_fork_server)
 
     def setUp(self) -> None:
+        self.patch(crew, "ForkServer", self.fork_server)
         self.clock = Clock()
         self.callback = Callback()
         port: Any = REACTOR.listenTCP(0, Site(self.callback), interface="127.0.0.1")

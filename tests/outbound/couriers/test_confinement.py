@@ -28,6 +28,7 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.outbound.couriers import confinement, spawning, system_calls
 from rsscloud_broker.outbound.couriers.courier import Courier
+from rsscloud_broker.outbound.couriers.fork_server import ForkServer
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
 from tests.outbound.authority import authority
 from tests.outbound.couriers.fixture import COURIER, REACTOR, CrewTestCase
@@ -396,6 +397,8 @@ process.become_courier(int(sys.argv[1]))
 
 
 class ConfinedCourierTests(CrewTestCase):
+    fork_server = ForkServer  # couriers are forked with the environment of each test
+
     def courier_with(self, command: Sequence[str]) -> Courier:
         """A courier with a command, which has not started."""
         spawn = partial(spawning.spawn, REACTOR, command)

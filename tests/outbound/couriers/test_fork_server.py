@@ -12,6 +12,7 @@ from twisted.logger import capturedLogs, formatEvent
 from rsscloud_broker.errors import Interrupted, Unavailable
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.crew import Crew
+from rsscloud_broker.outbound.couriers.fork_server import ForkServer
 from rsscloud_broker.outbound.couriers.limits import Limits
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, megabytes
 from tests.outbound.couriers.fixture import REACTOR, CrewTestCase
@@ -29,6 +30,8 @@ def privately(pid: int) -> int:
 
 
 class ForkServerTests(CrewTestCase):
+    fork_server = ForkServer
+
     async def pids(self, crew: Crew) -> list[int]:
         """The numbers of the processes of a crew."""
         while not all(each._process.pid for each in crew.couriers):
@@ -97,6 +100,7 @@ class ForkServerTests(CrewTestCase):
 
 
 class NoServerTests(CrewTestCase):
+    fork_server = ForkServer
     command = (*COMMAND[:2], "-c", "raise SystemExit('no such library')")
 
     async def test_what_it_says(self) -> None:
@@ -109,6 +113,7 @@ class NoServerTests(CrewTestCase):
 
 
 class NoProcessTests(CrewTestCase):
+    fork_server = ForkServer
     command = (
         *COMMAND[:2],
         "-c",

@@ -20,6 +20,7 @@ from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.outbound import AnswerBudget
 from rsscloud_broker.outbound.budget import NO_MEMORY
+from rsscloud_broker.outbound.couriers import crew
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fetching import CourierFetcher
 from rsscloud_broker.outbound.couriers.link import BESIDES
@@ -27,6 +28,7 @@ from rsscloud_broker.outbound.couriers.messages import Setup, TopicRules
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
 from rsscloud_broker.testing import Clock
 from tests.outbound.couriers.crashing import READING
+from tests.outbound.couriers.fixture import lasting_fork_server
 from tests.outbound.servers import Pages, half, page, serve, silence
 
 _reactor: Any = reactor
@@ -47,6 +49,7 @@ class ReadingTestCase(TestCase):
     command: Sequence[str] = COMMAND
 
     def setUp(self) -> None:
+        self.patch(crew, "ForkServer", lasting_fork_server)
         self.clock = Clock()
         self.pages = Pages({"/feed": page(200, RSS, **TYPE)})
         self.port = serve(self, self.pages)
