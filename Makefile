@@ -41,11 +41,11 @@ run: $(VENV)/run-ready
 	@trap : INT; $(BIN)/rsscloud-broker serve --local $(ARGS); \
 	    status=$$?; test $$status -eq 130 || exit $$status
 
-# The tests look at the built documentation.  While they run, so do the linters, which are heard
-# when the tests are over.
-test: docs
+# The tests look at the built documentation.  Meanwhile the linters run, which are heard when the
+# tests are over.
+test: $(VENV)/dev-ready
 	@$(MAKE) --no-print-directory lint >$(VENV)/lint.log 2>&1 & \
-	    $(MAKE) --no-print-directory unit; unit=$$?; \
+	    $(MAKE) --no-print-directory docs && $(MAKE) --no-print-directory unit; unit=$$?; \
 	    wait $$!; lint=$$?; cat $(VENV)/lint.log; test $$unit -eq 0 -a $$lint -eq 0
 
 lint: $(VENV)/dev-ready

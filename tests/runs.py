@@ -92,6 +92,11 @@ LONGER = frozenset(
         "tests.e2e.test_writing.KeyboardTests.test_too_long_a_message",
         "tests.e2e.test_writing.KeyboardTests.test_without_scripts",
         "tests.e2e.test_river_page.StrangersTests",
+        # The same as usual tests do on SQLite in memory, and on PostgreSQL with threads.
+        "tests.storage.test_store.ThreadedAdministrationTests",
+        "tests.storage.test_store.ThreadedBoundsTests",
+        "tests.storage.test_store.ThreadedKeptTests",
+        "tests.storage.test_store.ThreadedStoreTests",
         # The same as a usual test does on SQLite.
         "tests.e2e.test_accounts.AccountsTests",
         "tests.e2e.test_console.ConsoleTests",

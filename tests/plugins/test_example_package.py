@@ -53,26 +53,31 @@ CHECKOUT = Path(__file__).parents[2]
 EXAMPLE = CHECKOUT / "docs" / "examples" / "rsscloud-broker-example"
 NAMES = ("hello_ping", "json_post", "line_log", "notices")
 
-#: Does what the broker does when it starts: reads tables from stdin, prints which plugins run.
+#: Does what the broker does when it starts: reads tables from stdin, prints which plugins run.  Of
+#: several configurations, with NUL between them, it says why each is refused.
 START = """
 import json, sys
 from rsscloud_broker.config import ConfigError, loads
 from rsscloud_broker.runtime.plugin_discovery import KINDS, PluginError, discover, select
 
-try:
-    config = loads(sys.stdin.read(), "broker.toml")
-    makers = discover()
-    chosen = {
-        kind: {
-            maker.name: repr(options)
-            for maker, options in select(
-                makers.of_kind(kind), getattr(config, kind), kind, "broker.toml"
-            )
+refusals = []
+for text in sys.stdin.read().split("\\0"):
+    try:
+        config = loads(text, "broker.toml")
+        makers = discover()
+        chosen = {
+            kind: {
+                maker.name: repr(options)
+                for maker, options in select(
+                    makers.of_kind(kind), getattr(config, kind), kind, "broker.toml"
+                )
+            }
+            for kind in KINDS
         }
-        for kind in KINDS
-    }
-except (ConfigError, PluginError) as error:
-    sys.exit(str(error))
+    except (ConfigError, PluginError) as error:
+        refusals.append(str(error))
+if refusals:
+    sys.exit("\\0".join(refusals))
 found = {kind: sorted(makers.of_kind(kind)) for kind in KINDS}
 files = sorted({sys.modules[type(m).__module__].__file__ for m in makers.sinks.values()})
 print(json.dumps({"found": found, "chosen": chosen, "files": files}))
@@ -209,7 +214,7 @@ class InstalledTests(SynchronousTestCase):
         )
 
     def test_wrong_options(self) -> None:
-        for table, message in (
+        wrong = (
             ("[sinks.line_log]", "[sinks.line_log] path: missing"),
             ("[sinks.line_log]\npath = 5", "[sinks.line_log] path: must be a string in quotes"),
             (
@@ -219,8 +224,9 @@ class InstalledTests(SynchronousTestCase):
             ("[notifiers.json_post]\nmember = 'x'", "must be one of 'topic', 'url', 'changed'"),
             ("[notifiers.json_post]\nmembr = 'x'", "the nearest known is 'member'"),
             ("[front_doors.hello_pong]", "the nearest known is 'hello_ping'"),
-        ):
-            refusal = self.refusal(table)
+        )
+        refusals = self.refusal("\0".join(table for table, _ in wrong)).split("\0")
+        for (_, message), refusal in zip(wrong, refusals, strict=True):
             self.assertIn(message, refusal)
             self.assertTrue(refusal.startswith("broker.toml: "), refusal)
 
