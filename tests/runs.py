@@ -126,7 +126,8 @@ LONGER = frozenset(
 )
 
 #: Modules and tests that start no program but take long: what every store must do, in any order of
-#: operations, and callers and hosts by the thousand.  They are no quick tests.
+#: operations, callers and hosts by the thousand, large documents, and what looks at all tests.
+#: They are no quick tests.
 LONG = frozenset(
     {
         "tests.core.test_broker.PublishTests"
@@ -135,10 +136,14 @@ LONG = frozenset(
         "tests.core.test_intents.AcceptTests.test_many_are_loaded_in_portions",
         "tests.policy.test_limiter.ShareTests",
         "tests.core.test_sharing.WaitTests",
+        "tests.database.test_files",
         "tests.delivery.test_retries.ClosedHostTests.test_black_hole_costs_a_probe_now_and_then",
         "tests.storage.test_exchange",
         "tests.storage.test_store",
         "tests.storage.test_store_machine",
+        "tests.test_house.TestsTests",
+        "tests.test_runs.RunsTests.test_each_test_belongs_to_one_run",
+        "tests.wire.test_feed.AttackTests.test_large_documents_of_one_thing",
     }
 )
 
@@ -164,6 +169,7 @@ PROGRAMS = (
     "tests.mutants",
     "tests.postgresql",
     "tests.processes",
+    "tests.storage.databases.postgresql_database",
     "twisted.internet.utils",
 )
 
