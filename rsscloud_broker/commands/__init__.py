@@ -3,12 +3,12 @@
 It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the work.
 
 ``serve``       starts a broker: serve
-``talking``     talks to any broker: ping, publish, listen, feed-state, resourcesync
+``calling``     talks to any broker: ping, publish, listen, feed-state, resourcesync
 ``following``   follows a Simplefeed: follow
-``tending``     looks after a broker: export, import, nodes, sweep, topic
+``maintenance`` looks after a broker: export, import, nodes, sweep, topic
 ``accounts``    manages accounts: account add, passwd, list, remove, token
 ``admin``       looks after a running broker, by its administration API: admin ...
-``checking``    examines a configuration: check-config, plugins
+``check_config`` examines a configuration: check-config, plugins
 ``doctor``      examines an installed broker, or a feed: doctor
 ``connected``   has what the commands share that use the network
 ``configured``  has what the commands share that read the broker's configuration
@@ -37,45 +37,45 @@ COMMANDS = {
         "Look after a running broker, by its administration API.",
     ),
     "check-config": (
-        "checking:check_config",
+        "check_config:check_config",
         "Check whether a broker would start, and show what would run.",
     ),
     "doctor": (
         "doctor:examine",
         "Check a broker on this machine, or the feed at FEED_URL.",
     ),
-    "export": ("tending:export", "Write topics, subscriptions and blocks to FILE, as JSON."),
+    "export": ("maintenance:export", "Write topics, subscriptions and blocks to FILE, as JSON."),
     "feed-state": (
-        "talking:show_feed_state",
+        "calling:show_feed_state",
         "Fetch the feed at URL as a feed reader does, and report what is good and bad about it.",
     ),
     "follow": (
         "following:follow",
         "Hand on each entry of the Simplefeed at URL, in order, and all that come later.",
     ),
-    "import": ("tending:import_", "Import a file of export, or a data file of rsscloud-server."),
-    "listen": ("talking:listen", "Subscribe to feeds, and print a line for each notification."),
-    "nodes": ("tending:nodes", "Show which brokers work on a database, and what each does."),
-    "ping": ("talking:ping", "Tell a broker that a feed or a site has changed."),
+    "import": ("maintenance:import_", "Import a file of export, or a data file of rsscloud-server."),
+    "listen": ("calling:listen", "Subscribe to feeds, and print a line for each notification."),
+    "nodes": ("maintenance:nodes", "Show which brokers work on a database, and what each does."),
+    "ping": ("calling:ping", "Tell a broker that a feed or a site has changed."),
     "plugins": (
-        "checking:plugins",
+        "check_config:plugins",
         "List all installed plugins, and show which of them a configuration enables.",
     ),
     "publish": (
-        "talking:publish",
+        "calling:publish",
         "Tell a WebSub hub that the topic at each URL has changed.",
     ),
     "resourcesync": (
-        "talking:resourcesync",
+        "calling:resourcesync",
         "Tell a hub what has changed in a ResourceSync source.",
     ),
     "serve": ("serve:serve", "Start a broker in the foreground; Ctrl-C ends it."),
     "sweep": (
-        "tending:sweep",
+        "maintenance:sweep",
         "Drop expired and failing subscriptions and unused topics, as the broker does each hour.",
     ),
     "topic": (
-        "tending:topic",
+        "maintenance:topic",
         "Show the status of the topic at URL: its last fetch, its next poll, what its feed says.",
     ),
 }
