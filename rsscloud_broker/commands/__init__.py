@@ -53,7 +53,10 @@ COMMANDS = {
         "following:follow",
         "Hand on each entry of the Simplefeed at URL, in order, and all that come later.",
     ),
-    "import": ("maintenance:import_", "Import a file of export, or a data file of rsscloud-server."),
+    "import": (
+        "maintenance:import_",
+        "Import a file of export, or a data file of rsscloud-server.",
+    ),
     "listen": ("calling:listen", "Subscribe to feeds, and print a line for each notification."),
     "nodes": ("maintenance:nodes", "Show which brokers work on a database, and what each does."),
     "ping": ("calling:ping", "Tell a broker that a feed or a site has changed."),

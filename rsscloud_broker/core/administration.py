@@ -351,7 +351,7 @@ def _check_limit(limit: int) -> None:
 
 def _needed(reason: str) -> str:
     if not reason.strip():
-        raise Unadministrable("a reason is needed here: others are notified it")
+        raise Unadministrable("a reason is needed here: others read it")
     return reason
 
 

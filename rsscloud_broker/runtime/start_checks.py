@@ -28,7 +28,7 @@ from rsscloud_broker.wire.text import clean
 
 #: The warning if ``public_url`` is not set; the broker starts all the same.  ``--local`` sets it.
 DERIVED_URL = (
-    "public_url is not set: subscribers, hubs and crawlers are notified URLs under {url}, which "
+    "public_url is not set: subscribers, hubs and crawlers are sent URLs under {url}, which "
     "leads nowhere on other machines; set public_url in the configuration (or --public-url) to the "
     "address by which others reach the broker."
 )

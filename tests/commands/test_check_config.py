@@ -34,7 +34,7 @@ class CheckConfigTests(CommandTests):
         self.assertEqual(result.exit_code, 0)
         self.assertEqual(
             result.stderr,
-            "Warning: public_url is not set: subscribers, hubs and crawlers are told URLs under "
+            "Warning: public_url is not set: subscribers, hubs and crawlers are sent URLs under "
             f"http://localhost:{port}, which leads nowhere on other machines; set public_url in "
             "the configuration (or --public-url) to the address by which others reach the "
             "broker.\n",
