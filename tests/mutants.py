@@ -88,7 +88,7 @@ def survivors(
 ) -> list[Mutation]:
     """The mutations that no test notices.
 
-    :param say: is told what comes of each.
+    :param say: is notified what comes of each.
     :param top: the directory of the package and its tests.
     """
 

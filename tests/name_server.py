@@ -34,7 +34,7 @@ class NameServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; from then on whoever asks finds nobody."""
+        """Stop; from then on anyone who asks finds nobody."""
         if not self._thread.is_alive():
             return
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:

@@ -96,7 +96,7 @@ class RunTests(MakeTestCase):
         broker = Process(
             self,
             [
-                # Whoever started the tests may have them ignore Ctrl-C.
+                # Anyone who started the tests may have them ignore Ctrl-C.
                 *("env", "--default-signal=INT", "make", f"--file={TOP / 'Makefile'}"),
                 *(f"--assume-old={venv}/run-ready", f"VENV={venv}", "run", f"ARGS={arguments}"),
             ],

@@ -47,15 +47,15 @@ GOOD_HEADERS = {
 class Publisher(Resource):
     """A publisher's server, with a status, headers and a body for each path.
 
-    :ivar heeds: whether it obeys conditional requests.
+    :ivar obeys: whether it obeys conditional requests.
     :ivar packs: whether it compresses bodies.
     """
 
     isLeaf = True
 
-    def __init__(self, *, heeds: bool = True, packs: bool = True) -> None:
+    def __init__(self, *, obeys: bool = True, packs: bool = True) -> None:
         super().__init__()
-        self.heeds = heeds
+        self.obeys = obeys
         self.packs = packs
         self.pages: dict[str, tuple[int, Mapping[str, str], bytes]] = {}
         self.asked: list[tuple[str, str | None, str | None]] = []
@@ -70,7 +70,7 @@ class Publisher(Resource):
         for name, value in headers.items():
             request.setHeader(name, value)
         etag = headers.get("ETag", "").encode()
-        if self.heeds and etag and request.setETag(etag) is CACHED:
+        if self.obeys and etag and request.setETag(etag) is CACHED:
             return b""
         if self.packs and "gzip" in (request.getHeader("accept-encoding") or ""):
             request.setHeader("Content-Encoding", "gzip")
@@ -161,7 +161,7 @@ class ValidatorTests(FeedStateCase):
         self.assertEqual(len(self.publisher.asked), 1)
 
     def test_not_heeded(self) -> None:
-        self.publisher.heeds = False
+        self.publisher.obeys = False
         self.publish()
         self.assert_finding("wrong", "304", "same bytes instead of a 304")
 

@@ -388,7 +388,7 @@ class OtherProcessTests(AdministrationTestCase):
         self.assertEqual(self.published(HostFreed, bus), [])  # nothing waits any more
 
     def test_hosts_that_were_freed_shortly_before_the_start(self) -> None:
-        """The process that was told may have crashed before it made due what waited."""
+        """The process that was notified may have crashed before it made due what waited."""
         now = self.clock.wall_seconds()
         for verb, what, at in (
             ("unblock", "host long.example", now - 7200.0 - 1),

@@ -128,7 +128,7 @@ class SubscribeTests(BrokerTestCase):
         self.assert_nothing_stored()
 
     def test_courier_that_ends_says_nothing_of_the_callback(self) -> None:
-        """Whoever waits is asked to try again, and may do so at once."""
+        """Anyone who waits is asked to try again, and may do so at once."""
         interrupted = Outcome(False, "the process has ended", answered=False, interrupted=True)
         for verb in (self.broker.subscribe, self.broker.unsubscribe):
             self.notifier.outcomes[CALLBACK.url] = interrupted
@@ -344,7 +344,7 @@ class SubscribeTests(BrokerTestCase):
 
 
 class SpellingTests(BrokerTestCase):
-    """All spellings of a URL are one topic; a subscriber is told the topic as it wrote it."""
+    """All spellings of a URL are one topic; a subscriber is sent the topic as it wrote it."""
 
     WRITTEN = "HTTP://Feeds.example:80/x/../%72ss.xml"
 

@@ -94,7 +94,7 @@ class AcceptTests(IntentsTestCase):
         self.clock.pump([5, 30, 1000])
         self.assertEqual(len(self.carrier.verified), 3)
         self.assertEqual((self.subscriptions(), self.waiting()), ([], []))
-        self.assertEqual(self.carrier.denied, [], "nobody is there to be told")
+        self.assertEqual(self.carrier.denied, [], "nobody is there to be notified")
 
     def test_interrupted_attempt_is_not_the_last(self) -> None:
         """One that ends couriers each time is given up all the same."""
@@ -437,7 +437,8 @@ class TopicTests(IntentsTestCase):
         self.assertEqual(self.waiting(), [])
 
     def test_denial_that_cannot_be_given_for_a_moment(self) -> None:
-        """Section 5.2 of WebSub: who is denied is told so, when it can be reached again."""
+        """Section 5.2 of WebSub: who is denied is notified of that, when it can be reached
+        again."""
         self.fetcher.failures[FEED] = TopicUnreadable(FEED, "status 404", lasting=True)
         for outcome in (NO_ANSWER, Outcome(False, "status 503", retry_after=7.0)):
             self.carrier.denied.clear()

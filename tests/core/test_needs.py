@@ -1,4 +1,4 @@
-"""Tests that a fetcher is told how much of a content is needed, and that less is enough.
+"""Tests that a fetcher knows how much of a content is needed, and that less is enough.
 
 The fetcher here brings nothing that is not wanted, as couriers do.
 """

@@ -16,7 +16,7 @@ CALLER = "192.0.2.7"
 
 
 class PushedTests(BrokerTestCase):
-    """Whoever would read the channel gets a page."""
+    """Anyone who would read the channel gets a page."""
 
     pushes = ("http://source.example/channel/",)
 
@@ -72,7 +72,7 @@ class PushedTests(BrokerTestCase):
         self.assertEqual(self.walks(), [])
 
     def test_no_other_topic_moves_there(self) -> None:
-        """Or whoever redirects to a channel could have the page there carried."""
+        """Or anyone who redirects to a channel could have the page there carried."""
         self.subscribe_carrier()
         self.subscribe(FEED)
         self.fetcher.moves[FEED] = CHANNEL

@@ -64,7 +64,7 @@ class SweeperTests(CoreTestCase):
         )
 
     def test_very_many_go_in_portions(self) -> None:
-        """Between two portions others get their turn; all are told of together."""
+        """Between two portions others get their turn; the log has one entry for all."""
         for number in range(2 * PORTION + 1):
             self.put(f"expired{number}", NOW + 60)
         self.clock.advance(HOUR)

@@ -264,7 +264,7 @@ class OutcomeTests(AttemptsTestCase):
 class DirectNotifier(ScriptedNotifier):
     """A notifier whose notifications end when the test says so.
 
-    :ivar under_way: what is told of the end of each notification, in order.
+    :ivar under_way: what is notified of the end of each notification, in order.
     """
 
     def __init__(self, clock: Clock, retries: tuple[float, ...]) -> None:

@@ -198,7 +198,7 @@ class DeliveryMachine(RuleBasedStateMachine):
         left = {one.callback.url for topic in TOPICS for one in self.engine.subscriptions(topic)}
         for url in left:
             reader = self.readers[url]
-            assert reader.told_at >= reader.changed_at, f"{reader} was not told"
+            assert reader.told_at >= reader.changed_at, f"{reader} was not notified"
         self.nobody_is_told_who_left()
         assert self.engine.walks() == []
         assert [self.engine.waiting(topic) for topic in TOPICS] == [{}, {}]

@@ -486,7 +486,7 @@ class UnavailableTests(EngineTestCase):
         """To be woken while a look goes on must not be lost."""
         self.advance(4.5)
         self.slow = {"next_due"}
-        self.advance(1.5)  # URL is told; the look is not over yet
+        self.advance(1.5)  # URL is notified; the look is not over yet
         self.notifier.outcomes[URL] = REFUSED
         self.change()
         self.advance(6)

@@ -93,7 +93,7 @@ class HostTests(EngineTestCase):
             self.advance(0.05, STEP)
             self.assertLess(self.clock.wall_seconds() - began, 60, len(self.called()))
         self.advance(5, 0.05)
-        self.assertEqual(sorted(self.called()), sorted(urls), "each is told once")
+        self.assertEqual(sorted(self.called()), sorted(urls), "each is notified once")
         self.assertEqual((self.waiting(), self.walks()), ({}, []))
         return max(at for _, at in self.notifier.calls) - began
 

@@ -1,6 +1,6 @@
 """Pings and subscriptions by every protocol, and subscribers of every protocol on one loop.
 
-Whoever pings or subscribes here gives up soon: a broker may have been stopped for a while.
+Anyone who pings or subscribes here gives up soon: a broker may have been stopped for a while.
 """
 
 from __future__ import annotations

@@ -367,7 +367,7 @@ def _shared_broker() -> Broker:
 class Told(Protocol):
     """A subscriber of whatever protocol.
 
-    :ivar heard: the topics that it was told of.
+    :ivar heard: the topics that it was notified of.
     """
 
     protocol: str
@@ -441,7 +441,7 @@ class EndToEndTestCase(SynchronousTestCase):
 
     def assert_told(self, receiver: Told, topic: str) -> None:
         """Wait until a receiver has heard of a topic, and forget it."""
-        until(lambda: topic in receiver.heard, f"{receiver.protocol} to be told of {topic}")
+        until(lambda: topic in receiver.heard, f"{receiver.protocol} to be notified of {topic}")
         receiver.heard.clear()
 
     def assert_listed(self, broker: Broker, *wanted: dict[str, str]) -> None:

@@ -23,7 +23,7 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
 def missing(what: str) -> NoReturn:
-    """Skip a test for want of a program; with ``CI=true`` in the environment, fail it.
+    """Skip a test for lack of a program; with ``CI=true`` in the environment, fail it.
 
     :param what: the program, in words that tell how to get it.
     :raises SkipTest: always, but with ``CI=true``.

@@ -53,7 +53,7 @@ class Feed:
     A subscriber that is notified reads the feed, in effect: what it saw is the
     version that was there when the notification came.
 
-    :param heard: held by whoever changes any of this while others may look; told
+    :param heard: held by anyone who changes any of this while others may look; told
         of each change.
     :ivar version: how often it was changed.
     :ivar acknowledged: the names of the pings that were acknowledged.
@@ -140,7 +140,7 @@ class Publishers:
                 if not self._heard.wait_for(lambda: self._over or ready(), TOLD_WITHIN):
                     raise AssertionError(
                         f"{feed.path}, version {feed.version}, was pinged and acknowledged; "
-                        f"within {TOLD_WITHIN:g} s these were not told: {sorted(feed.untold)[:10]}"
+                        f"within {TOLD_WITHIN:g} s not notified were: {sorted(feed.untold)[:10]}"
                     )
 
     def _pinged(self, feed: Feed, name: str) -> bool:

@@ -165,7 +165,7 @@ class _OriginHandler(Handler):
 class Receiver(Server):
     """A subscriber of one protocol.
 
-    :ivar heard: the topics that it was told of, and has answered.
+    :ivar heard: the topics that it was notified of, and has answered.
     :ivar called: how often it was called, answered or not.
     """
 

@@ -225,7 +225,7 @@ class AdministrationTests(TestCase):
         self.assertEqual([change.verb for change in changes], ["redeliver"])
 
     async def test_a_host_that_is_back(self) -> None:
-        """An administrator closes its breaker, and it is told at once."""
+        """An administrator closes its breaker, and it is notified at once."""
         receiver = HttpPostReceiver()
         receiver.start()
         callbacks = 8

@@ -191,7 +191,7 @@ class TCPTests(BehindNginxTestCase):
 
 
 class BareTests(EndToEndTestCase):
-    """An nginx that is told no more than where to pass requests on."""
+    """An nginx that knows no more than where to pass requests on."""
 
     def test_strangers_are_no_programs_on_this_machine(self) -> None:
         for configuration, statuses in (

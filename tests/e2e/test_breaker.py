@@ -32,5 +32,5 @@ class BreakerTests(EndToEndTestCase):
         name = f"127.0.0.1:{receiver.port}"
         until(lambda: f"Stopped calling {name}" in broker.log, "the breaker to open")
         back = self.served(HttpPostReceiver(receiver.port))
-        until(lambda: len(back.heard) >= CALLBACKS, "all of them to be told")
+        until(lambda: len(back.heard) >= CALLBACKS, "all of them to be notified")
         self.assertIn(f"{name} answers again", broker.log)

@@ -118,7 +118,7 @@ class ClusterTests(EndToEndTestCase):
         self.assertEqual(at.ping(self.feed).status, 200)
 
     def until_told(self, count: int = MANY) -> None:
-        until(lambda: len(self.heard) >= count, f"{count} subscribers to be told")
+        until(lambda: len(self.heard) >= count, f"{count} subscribers to be notified")
 
     def until_done(self) -> None:
         """Wait until no notification is left in the database."""
@@ -137,7 +137,7 @@ class ClusterTests(EndToEndTestCase):
         return sum(count - 1 for count in self.heard.values())
 
     def test_two_nodes_share_one_fanout(self) -> None:
-        """That the other one is told at once is tested in ``tests.delivery.test_two_nodes``."""
+        """That the other one is notified at once is tested in ``tests.delivery.test_two_nodes``."""
         self.pause = 0.002  # so that the fan-out lasts for some seconds
         self.start(2)
         for _ in range(2):
@@ -206,7 +206,7 @@ class ClusterTests(EndToEndTestCase):
             return any(name.endswith(f" {one.pid}") for name in holders)
 
     def both_take_part(self) -> None:
-        """Publish at one node, and wait until the other takes part and all are told."""
+        """Publish at one node, and wait until the other takes part and all are notified."""
         self.publish(self.nodes[0])
         until(lambda: len(self.claimants()) == 2, "the other node to take part")
         self.until_told()

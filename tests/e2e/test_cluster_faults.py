@@ -4,8 +4,8 @@ Brokers are killed or stand still at random moments, and the database crashes, w
 ping by every protocol, and subscribers of every protocol come and go.  The seed chooses the moments
 of the faults; ``make faults`` tries several seeds.
 
-The next fault waits until subscribers were told of something, and until none waits for long.  So a
-slow machine makes the test take longer, and not another test.
+The next fault waits until subscribers were notified of something, and until none waits for long.
+So a slow machine makes the test take longer, and not another test.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ IN_FLIGHT = 20
 #: those whose outcomes were not saved yet.
 TWICE = IN_FLIGHT + SAVE_AT_OUTCOMES
 
-#: What happens to each of the nodes in turn: it is killed, or stands still for so many seconds.
+#: What happens to each of the nodes in turn: it is killed, or stands still for this many seconds.
 #: After 8 s without a heartbeat the others take its work over.
 KILL = 0.0
 LIVES = (
@@ -79,7 +79,7 @@ LIVES = (
 
 FAULTS = sum(map(len, LIVES))
 
-#: The database crashes so often, and is gone for so many seconds then.
+#: The database crashes so often, and is gone for this many seconds then.
 CRASHES = (0.0, 1.5, 0.0, 0.5, 0.0)
 
 #: Seconds in which everybody has been told, however many faults there were meanwhile.
@@ -88,12 +88,12 @@ TOLD_WITHIN = 4 * TIMEOUT
 #: Subscribers are spread over so many addresses.
 HOSTS = 12
 
-#: There is no further fault while somebody waits for longer than so many seconds to be told of a
-#: change.  On a slow machine, nodes would else be killed again before they can do anything.
+#: There is no further fault while somebody waits for longer than this many seconds to be notified
+#: of a change.  On a slow machine, nodes would else be killed again before they can do anything.
 LATE_AFTER = 30.0
 
-#: A subscriber that has just ended may still hear of a change that came before, for so many seconds
-#: after the end, or after the node that has it to do went on.
+#: A subscriber that has just ended may still hear of a change that came before, for this many
+#: seconds after the end, or after the node that has it to do went on.
 LATE = 2.0
 
 
@@ -127,7 +127,7 @@ PLANS = (
 
 @define
 class Subscriber:
-    """A subscription, and the versions of its feed when it was told.
+    """A subscription, and the versions of its feed when it was notified.
 
     :ivar since: the version of the feed when it began.
     :ivar ended_at: when it ended, by the monotonic clock; None if it has not.
@@ -148,8 +148,8 @@ class Feed:
 
     :ivar version: how often it was changed.
     :ivar acknowledged: the versions and the names of the pings that were acknowledged.
-    :ivar subscribers: those who are to be told.
-    :ivar untold: callbacks that were not told since the last change.
+    :ivar subscribers: those who are to be notified.
+    :ivar untold: callbacks that were not notified since the last change.
     :ivar waits_since: when the ping of the last change was acknowledged; None if it is not yet.
     """
 
@@ -177,7 +177,7 @@ class Feed:
 
     @property
     def is_late(self) -> bool:
-        """Whether somebody waits for long to be told of an acknowledged change."""
+        """Whether somebody waits for long to be notified of an acknowledged change."""
         waits = self.untold and self.waits_since is not None and not self.is_ready
         return bool(waits) and time.monotonic() - (self.waits_since or 0.0) > LATE_AFTER
 
@@ -300,7 +300,7 @@ class FaultsTests(EndToEndTestCase):
                 if not self.lock.wait_for(lambda: self.over.is_set() or feed.is_ready, TOLD_WITHIN):
                     raise AssertionError(
                         f"{feed.plan.path}, version {feed.version}, was acknowledged; these were "
-                        f"not told: {sorted(feed.untold)[:10]}\n{self.state()}"
+                        f"not notified: {sorted(feed.untold)[:10]}\n{self.state()}"
                     )
             self.over.wait(0.4)
 
@@ -362,7 +362,7 @@ class FaultsTests(EndToEndTestCase):
                 self.stand_still(node, seconds)
 
     def wait_for_events(self, number: int) -> None:
-        """Wait until subscribers were told so often, and none waits for long."""
+        """Wait until subscribers were notified so often, and none waits for long."""
         with self.lock:
             wanted = self.events + number
             while not self.over.is_set() and (self.events < wanted or self.is_late):
@@ -432,7 +432,7 @@ class FaultsTests(EndToEndTestCase):
                 one.result()
         with self.lock:
             self.lock.wait_for(lambda: not self.untold(), TOLD_WITHIN)
-        self.assertEqual(self.untold(), {}, "not told of a change that was acknowledged")
+        self.assertEqual(self.untold(), {}, "not notified of a change that was acknowledged")
         until(lambda: not self.left_to_do(), "all outcomes to be saved")
         log.info("Not accepted: {replies}", replies=self.replies)
         self.assert_all_told()

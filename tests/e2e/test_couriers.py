@@ -33,7 +33,7 @@ from tests.e2e.servers import HttpPostReceiver, SoapReceiver, XMLRPCReceiver
 FAULTS = examples(50)
 SEED = 20161124
 
-#: In each of so many moments one is chosen in which couriers are stopped and not killed: it takes
+#: In each of this many moments one is chosen in which couriers are stopped and not killed: it takes
 #: five seconds until they count as dead.
 STOPPED_ONE_IN = 4
 
@@ -167,7 +167,7 @@ class KilledTestCase(EndToEndTestCase):
             return bool(self.feed.untold)
 
     def wait_for_all(self) -> None:
-        """Wait until everybody is told of the version that was published last."""
+        """Wait until everybody is notified of the version that was published last."""
         with self.heard:
             self.heard.wait_for(lambda: not self.feed.untold, TOLD_WITHIN)
             self.assertEqual(self.feed.untold, set())

@@ -108,7 +108,7 @@ class CutOffTests(EndToEndTestCase):
         self.assert_told(self.receiver, self.feed)
 
     def test_who_waits_when_the_heartbeat_fails(self) -> None:
-        """Whoever asked before that does not wait for as long as an operation may take."""
+        """Anyone who asked before that does not wait for as long as an operation may take."""
         call = next(self.every_call())
         self.proxy.stand_still()
         reply = call.send(self.cut.port)

@@ -86,7 +86,7 @@ class DatabaseFaultsTestCase(EndToEndTestCase):
         self.pinger.until_more()
 
     def assert_goes_on(self) -> None:
-        """Pings are taken, and subscribers are told."""
+        """Pings are taken, and subscribers are notified."""
         self.pinger.until_more()
         self.source.change(self.feed)
         until(lambda: self.node.ping(self.feed).status == 200, "a ping to be taken")

@@ -73,7 +73,7 @@ class EventLogTests(EndToEndTestCase):
 
         origin.change(topic)
         broker.ping(topic)
-        until(lambda: len(receiver.heard) >= SUBSCRIPTIONS, "all subscribers to be told")
+        until(lambda: len(receiver.heard) >= SUBSCRIPTIONS, "all subscribers to be notified")
         for words in ("A ping for ", "it has changed", " were notified: "):
             until(lambda words=words: watchers.all_have(words), f"all to read {words!r}")  # type: ignore[misc] # bound now
         self.assertEqual(request(f"{broker.url}/log").status, 200)

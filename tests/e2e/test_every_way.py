@@ -140,7 +140,7 @@ class EverybodyTestCase(EndToEndTestCase):
 
 class EveryWayTests(EverybodyTestCase):
     def test_every_way_reaches_every_subscriber(self) -> None:
-        """Each pair: who says that a feed changed, and who is told of it, with its content."""
+        """Each pair: who says that a feed changed, and who is notified of it, with its content."""
         broker, origin = self.shared_broker(), self.origin()
         feed = origin.feed()
         everybody = self.everybody(broker, feed)
@@ -154,7 +154,8 @@ class EveryWayTests(EverybodyTestCase):
                 self.assert_everybody_told(everybody, feed, origin.pages["/rss.xml"])
 
     def test_every_spelling_reaches_every_subscriber(self) -> None:
-        """A topic is one however its URL is spelled, and subscribers are told what they wrote."""
+        """A topic is one however its URL is spelled, and subscribers are sent what they
+        wrote."""
         broker, origin = self.shared_broker(), self.origin()
         feed = origin.feed()
         spelled = feed.replace("http://", "HTTP://").replace("/rss.xml", "/a/../%72ss.xml")

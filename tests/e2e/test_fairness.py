@@ -1,4 +1,4 @@
-"""Five callers name silent hosts as fast as they may; whoever else pings does not notice."""
+"""Five callers name silent hosts as fast as they may; anyone else who pings does not notice."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class FairnessTests(EndToEndTestCase):
     def before_the_silent_ones(self) -> Iterator[None]:
         """Some of the silent hosts that the broker calls at the beginning, it calls to the end.
 
-        So whoever is answered meanwhile has waited for none of them.
+        So anyone who is answered meanwhile has waited for none of them.
         """
         before = set(self.waiting)
         yield

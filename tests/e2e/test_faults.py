@@ -81,7 +81,7 @@ class BadSubscribersTests(EndToEndTestCase):
         ]
         for feed in self.feeds:
             self.heard[feed] = set()
-            # The bad ones come first, as subscribers are told in the order they came.
+            # The bad ones come first, as subscribers are notified in the order they came.
             callbacks = [f"{url}/{number}" for url in bad for number in range(self.EACH)]
             callbacks += [f"{healthy[n % 10]}/{n}" for n in range(self.HEALTHY)]
             subscribe_all(self.broker, feed, callbacks)
@@ -106,7 +106,7 @@ class BadSubscribersTests(EndToEndTestCase):
             self.assertTrue(thanked(self.broker.ping(feed)))
             until(
                 lambda: len(self.heard[feed]) == self.HEALTHY,  # noqa: B023 # called at once
-                "the healthy subscribers to be told",
+                "the healthy subscribers to be notified",
             )
             silent = "127.0.2.1"
             self.assertGreater(self.servers.connected[silent], 0, "none is silent any more")
@@ -148,7 +148,7 @@ class NameServerTests(EndToEndTestCase):
 
     def test_some_names_have_no_answer(self) -> None:
         self.assertTrue(thanked(self.broker.ping(self.feed)))
-        until(lambda: len(self.heard) == self.HEALTHY, "the healthy subscribers to be told")
+        until(lambda: len(self.heard) == self.HEALTHY, "the healthy subscribers to be notified")
         self.assertNotIn("given up", self.broker.log)
         until(lambda: "no name server has answered" in self.broker.log, "the silent ones to fail")
 
@@ -156,9 +156,9 @@ class NameServerTests(EndToEndTestCase):
         self.names.stop()
         self.assertTrue(thanked(self.broker.ping(self.feed)))
         until(lambda: "no name server can be reached" in self.broker.log, "it to say so")
-        self.assertNotIn("was not told", self.broker.log)  # it is nobody's fault but ours
+        self.assertNotIn("was not notified", self.broker.log)  # it is nobody's fault but ours
         self.name_server(self.names.port)
-        until(lambda: len(self.heard) == self.HEALTHY, "the healthy subscribers to be told")
+        until(lambda: len(self.heard) == self.HEALTHY, "the healthy subscribers to be notified")
 
 
 class DatabaseTests(EndToEndTestCase):
@@ -185,7 +185,7 @@ class DatabaseTests(EndToEndTestCase):
         for receiver, feed in zip(receivers, feeds, strict=True):
             self.subscribed(broker, receiver, feed)
             origin.change(feed)
-        # The first is acknowledged and not read yet, the second is being told.
+        # The first is acknowledged and not read yet, the second is being notified.
         origin.open.clear()
         self.assertTrue(thanked(ping_site(broker, "Before", feeds[0])))
         self.assertEqual(broker.log.count("cannot be used"), 0)
@@ -407,4 +407,4 @@ class LimitedTests(EndToEndTestCase):
             self.take_all()
             self.origin_.open.set()
             until(lambda: "no connection can be made" in self.broker.log[before:], "a line")
-        until(lambda: len(told) == 10, "everybody to be told")
+        until(lambda: len(told) == 10, "everybody to be notified")

@@ -174,7 +174,7 @@ class MoveTests(NginxTestCase):
 
 class EndTests(NginxTestCase):
     def assert_ends(self) -> None:
-        """The subscriber is told, and nobody can subscribe any more."""
+        """The subscriber is notified, and nobody can subscribe any more."""
         hub, late = self.receiver(), self.receiver()
         self.subscribe(self.broker, hub, self.topic)
         hub.asked.clear()

@@ -72,7 +72,7 @@ class HangUpTests(EndToEndTestCase):
         return client
 
     def hang_up(self, kind: str, head: str, length: int, how: str) -> None:
-        """Read so many bytes of an answer, and go."""
+        """Read this many bytes of an answer, and go."""
         with self.connected(kind) as client:
             client.sendall(f"{head}\r\nHost: broker.example\r\n\r\n".encode())
             while length > 0 and (data := client.recv(min(65_536, length))):

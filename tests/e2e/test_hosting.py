@@ -1,4 +1,4 @@
-"""Feeds that the broker stores: real clients save them, and real subscribers are told."""
+"""Feeds that the broker stores: real clients save them, and real subscribers are notified."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class SubscribersTests(EndToEndTestCase):
         (delivery,) = hub.delivered
         self.assertEqual(delivery.body, a_feed("2").encode())
         self.assertEqual(delivery.headers["content-type"], "application/rss+xml; charset=utf-8")
-        save(broker, a_feed("2"))  # unchanged: nobody is told
+        save(broker, a_feed("2"))  # unchanged: nobody is notified
         save(broker, a_feed("3"))
         self.assert_told(hub, feed)
         self.assertEqual(hub.bodies, [a_feed("2").encode(), a_feed("3").encode()])

@@ -3,7 +3,7 @@
 Several feeds are changed and pinged all the time.  *CheckContext* publishers wait
 until all subscribers have been told before they change their feed again, so
 that no notification can stand for a lost one; the others change their feeds
-while the subscribers are still being told of the change before.
+while the subscribers are still being notified of the change before.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class RepeatedKillTests(EndToEndTestCase):
             publishers.finish()
         with self.heard:
             self.heard.wait_for(lambda: not self.untold(), TIMEOUT)
-        self.assertEqual(self.untold(), {}, "not told of a change that was acknowledged")
+        self.assertEqual(self.untold(), {}, "not notified of a change that was acknowledged")
         self.broker.restart()
         self.assert_recorded()
         self.assert_all_told()

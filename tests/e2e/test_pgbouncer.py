@@ -127,7 +127,7 @@ class SessionTests(PgBouncerTestCase):
 
 
 class UnfitSettingsTests(PgBouncerTestCase):
-    """Whoever set pgbouncer up in another way is told what to do."""
+    """Anyone who set pgbouncer up in another way reads what to do."""
 
     def advice(self, settings: str, options: str = "") -> str:
         url = f"{self.through(settings).url}{options}"

@@ -102,7 +102,7 @@ class StopTests(EndToEndTestCase):
         self.assertNotIn("Traceback", broker.log)
         receiver.heard.clear()
         broker.start()
-        self.assert_told(receiver, feed)  # that it was told was not stored
+        self.assert_told(receiver, feed)  # that it was notified was not stored
 
 
 class DescriptorTests(EndToEndTestCase):

@@ -174,7 +174,7 @@ class OldPingServer(Server):
 
 
 class OldServerTests(Brokers):
-    """Servers of other makes are told, too, while another target is dead."""
+    """Servers of other makes are notified, too, while another target is dead."""
 
     def test_plain_pings_for_a_server_that_knows_no_others(self) -> None:
         server = OldPingServer()

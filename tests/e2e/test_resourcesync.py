@@ -90,7 +90,7 @@ class HubTests(EndToEndTestCase):
         return done.stdout or done.stderr
 
     def test_a_notification_reaches_its_destinations(self) -> None:
-        """The channel answers with 404 to whoever asks there."""
+        """The channel answers with 404 to everybody who asks there."""
         topic = self.origin().url("/dataset1/framework/")
         broker = self.own_broker(CONFIGURATION.format(topic=topic, token=TOKEN))
         broker.start()

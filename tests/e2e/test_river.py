@@ -139,7 +139,7 @@ class ForeignTests(RiverTestCase):
         run_here("account", "remove", "dave", *where).check_returncode()
         self.assertEqual(foreign.state()["subscribers"], 1)
         broker.restart()
-        until(lambda: foreign.state()["subscribers"] == 0, "the hub to be told")
+        until(lambda: foreign.state()["subscribers"] == 0, "the hub to be notified")
 
 
 class OwnKindTests(RiverTestCase):

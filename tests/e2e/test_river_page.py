@@ -170,7 +170,7 @@ class ReadingTests(RiverTestCase):
         self.assertEqual(ids, list(range(last - 1, 0, -1)))  # 20, and those that were there
         self.assertEqual([each.partition("&id=")[2] for each in marked], [str(last - 21)])
 
-        # The broker sends no more than some of so many to one who missed them.
+        # The broker sends no more than some of this many to one who missed them.
         def behind(route: Route) -> None:
             """A page that was loaded before all items came."""
             answer = route.fetch()

@@ -50,7 +50,7 @@ class RudeNeighbourTests(EndToEndTestCase):
         broker.start()
         for number in range(5):
             ping(broker, f"blog{number}")
-        until(lambda: len(polite.heard) == 5, "the polite target to be told")
+        until(lambda: len(polite.heard) == 5, "the polite target to be notified")
         for path in PAGES:
             url = self.rude.url(path)
             stopped = f"Stopped passing pings on to {url} after 5 failures in a row"

@@ -197,11 +197,11 @@ class SubscriptionTests(HubTestCase):
         reason = f"the answer is larger than {LIMIT} bytes"
         until(
             lambda: reason in post_form(f"{broker.url}/websub", publishing).text,
-            "the publisher to be told",
+            "the publisher to be notified",
         )
         self.assertEqual(early.delivered, [])
         account = run("rsscloud-broker", "topic", "--data", broker.data, topic).stdout
-        self.assertIn(f"{reason}, too large to be read: its subscribers are not told", account)
+        self.assertIn(f"{reason}, too large to be read: its subscribers are not notified", account)
         self.assertIn("body_limit in [topics]", broker.log)
         unknown = origin.feed("/large-too.xml")
         origin.pages["/large-too.xml"] = b"x" * (LIMIT + 1)

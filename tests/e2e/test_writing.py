@@ -73,7 +73,7 @@ class SubscribersTests(EndToEndTestCase):
         thin.heard.clear()
         fat.heard.clear()
         post()
-        until(lambda: thin.heard and len(fat.heard) == 3, "the subscribers to be told")
+        until(lambda: thin.heard and len(fat.heard) == 3, "the subscribers to be notified")
         self.assertEqual(thin.heard, topics[:1])
         self.assertEqual(sorted(fat.heard), sorted(topics))
 

@@ -182,7 +182,7 @@ class StoredTests(XSSTestCase):
 
 
 class ReflectedTests(XSSTestCase):
-    """What a stranger has put into a link or a form, shown to whoever follows it."""
+    """What a stranger has put into a link or a form, shown to everybody who follows it."""
 
     def setUp(self) -> None:
         super().setUp()

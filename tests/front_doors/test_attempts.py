@@ -78,7 +78,7 @@ class AttemptsTests(SynchronousTestCase):
         self.assertEqual(len(self.begun), 1 + AT_A_TIME)
 
     def test_limit(self) -> None:
-        """A client that is told so sends the topic again."""
+        """A client that is notified of that sends the topic again."""
         self.end()
         self.begun[1].callback(Limited("later", 9))
         while not self.over.called:

@@ -321,7 +321,8 @@ class FailuresTests(SynchronousTestCase):
             self.assert_unavailable(answer)
 
     def test_what_is_unavailable(self) -> None:
-        """Callers are told what it is, in the form of the protocol, but not what the log says."""
+        """Callers are notified what it is, in the form of the protocol, but not what the log
+        says."""
         for error, told in (
             (StoreUnavailable("/var/lib/secret"), "its database"),
             (DiskFull("/var/lib/secret"), "The disk of this server is nearly full"),

@@ -139,7 +139,7 @@ class BadServerTests(FetchingTestCase):
             self.assertIn(reason, await self.unreadable())
 
     async def test_more_than_is_taken_in(self) -> None:
-        """A large topic is refused without retries, and subscribers are told so."""
+        """A large topic is refused without retries, and subscribers are notified so."""
         for pack, headers in (
             (bytes, {}),
             (gzip.compress, {"content_encoding": "gzip"}),

@@ -91,7 +91,7 @@ class ResolverTests(TestCase):
         self.assertEqual(self.server.asked.count("b.example"), 2)  # each kind of address
 
     async def test_all_wait_for_one_answer(self) -> None:
-        """Whoever forges answers has a better chance with each further question."""
+        """Anyone who forges answers has a better chance with each further question."""
         first, second, third = (self.resolve("b.example") for _ in range(3))
         self.assertEqual(self.resolve.lookups, 1)
         second.cancel()

@@ -147,7 +147,7 @@ class LargeTests(FetcherTestCase):
         self.assertEqual(
             reason,
             "the answer is larger than 1000 bytes, too large to be read: its subscribers are "
-            "not told of changes",
+            "not notified of changes",
         )
 
     def test_the_log_says_once_what_to_do(self) -> None:

@@ -63,7 +63,9 @@ class HostLimiterTests(SynchronousTestCase):
         limiter.begin(quota, "a")
         self.assertFalse(limiter.has_capacity_at(quota, "a"))
         self.assertTrue(limiter.has_capacity_at(quota, "b"))
-        self.assertTrue(limiter.has_capacity_at(quota), "for whoever is not limited by source")
+        self.assertTrue(
+            limiter.has_capacity_at(quota), "for everybody who is not limited by source"
+        )
         self.assertTrue(limiter.has_capacity_at(THERE, "a"))
 
     @given(

@@ -1,4 +1,5 @@
-"""Slots for calls: round the sources and their hosts, and none for long to whoever is slow."""
+"""Slots for calls: round the sources and their hosts, and none for long to everybody who is
+slow."""
 
 from __future__ import annotations
 

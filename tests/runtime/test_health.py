@@ -167,7 +167,7 @@ class DatabaseTests(SynchronousTestCase):
         self.clock.advance(0.2)
         said = str(self.failureResultOf(checking, Unavailable).value)
         self.assertIn("within 2 seconds", said)
-        # What hangs is not asked again, and whoever asks then learns what becomes of it.
+        # What hangs is not asked again, and anyone who asks then learns what becomes of it.
         for _ in range(3):
             checking = self.begin()
             self.clock.advance(DATABASE_TIMEOUT + 0.1)

@@ -1,4 +1,4 @@
-"""The link that a broker prints for whoever started it with ``--local``."""
+"""The link that a broker prints for everybody who started it with ``--local``."""
 
 from __future__ import annotations
 

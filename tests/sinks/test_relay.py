@@ -124,7 +124,7 @@ class RelayTestCase(SynchronousTestCase):
             self.clock.advance(step)
 
     def named(self, host: str = "sink.example") -> list[str]:
-        """The names of the pings that a host was told of, in order."""
+        """The names of the pings that a host was notified of, in order."""
         return [
             xmlrpc.decode_call(request.body)[1][0]
             for request in self.outbound.requests

@@ -237,7 +237,7 @@ class PostgresqlTests(SynchronousTestCase):
 
 
 class AdviceTests(SynchronousTestCase):
-    """Whoever cannot reach a server is told what to do."""
+    """Anyone who cannot reach a server reads what to do."""
 
     def test_what_to_do(self) -> None:
         url = make_url(empty_database())

@@ -659,7 +659,8 @@ class BadDocumentTests(SynchronousTestCase):
 
 
 class SpellingTests(SynchronousTestCase):
-    """Topics that differ in spelling only are merged; each subscriber is told the URL it wrote."""
+    """Topics that differ in spelling only are merged; each subscriber is notified the URL it
+    wrote."""
 
     def test_server_file(self) -> None:
         document = deepcopy(SERVER_FILE)

@@ -220,7 +220,7 @@ class PlanTests(SynchronousTestCase):
                 self.assertIn("Index Only Scan using ix_topic_check_", "".join(plan))
 
     def test_postgresql(self) -> None:
-        """With few rows PostgreSQL prefers to read all of them, unless it is told not to."""
+        """With few rows PostgreSQL prefers to read all of them, unless it is notified not to."""
         engine = open_engine(self.enterContext(borrowed_database()))
         self.addCleanup(engine.dispose)
         with for_writing(engine).begin() as conn:

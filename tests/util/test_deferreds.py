@@ -1,4 +1,4 @@
-"""Coroutines and functions that are told of an end."""
+"""Coroutines and functions that are notified of an end."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ class StoreRetryTests(SynchronousTestCase):
         self.failureResultOf(done, CancelledError)
 
     def test_log_is_not_filled(self) -> None:
-        """However many operations wait; and the next time that the store is away is told again."""
+        """However many operations wait; and the next time that the store is away is notified
+        again."""
         with capturedLogs() as logs:
             waiting = [self.begin() for _ in range(50)]
             self.pass_time(59)

@@ -268,7 +268,7 @@ class FrontPageTests(SynchronousTestCase):
 
 @implementer(ICallers)
 class EverybodySignedIn:
-    """Finds that whoever asks has signed in."""
+    """Finds that anyone who asks has signed in."""
 
     async def caller(self, request: Request) -> Caller | None:
         return Caller(Account(1, "dave", False, 1.0), frozenset(), "token")

@@ -93,7 +93,7 @@ class StatsTests(SynchronousTestCase):
     def add(
         self, ago: int, counted: Mapping[str, int], measured: Mapping[str, int] | None = None
     ) -> None:
-        """Store numbers of a minute so many seconds ago."""
+        """Store numbers of a minute this many seconds ago."""
         at = self.house.clock.wall_seconds() - ago
         self.successResultOf(self.house.store.add_statistics(at, counted, measured or {}))
 

@@ -14,7 +14,7 @@ NOW = 784_111_777.0  # Sun, 06 Nov 1994 08:49:37 GMT
 
 
 def date(seconds: float) -> str:
-    """The HTTP date so many seconds from now."""
+    """The HTTP date this many seconds from now."""
     return formatdate(NOW + seconds, usegmt=True)
 
 

@@ -7,7 +7,7 @@ free port of loopback and prints it::
     GET  /NAME.xml                  a feed; NAME is hub, moved, cloud, first, silent, forging,
                                     lying or plain
     POST /post/NAME title=...       adds an item; the hub or the cloud tells its subscribers
-    GET  /told                      who was told and what they answered; how many are subscribed
+    GET  /told                      who was notified and what they answered; how many are subscribed
     POST /hub, /moved, /rsscloud, /RPC2     for subscribers
 
 The hub of ``moved`` redirects to that of ``hub``.  The hub of ``silent`` takes subscriptions and

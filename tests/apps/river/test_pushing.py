@@ -99,7 +99,7 @@ class HubTests(HubCase):
         self.assertTrue(feed.status.endswith("; 1 of 1 new item was pushed"), feed.status)
 
     def test_the_broker_reads_the_feed_too(self) -> None:
-        """Others who have subscribed to it here are told, and it is polled rarely."""
+        """Others who have subscribed to it here are notified, and it is polled rarely."""
         form = self.subscribed()
         self.house.topics.fetched.clear()
         self.pages[BLOG] = self.feed("two", "one")

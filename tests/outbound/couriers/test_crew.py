@@ -172,7 +172,7 @@ class RequestTests(CrewTestCase):
 
 
 class DirectTests(CrewTestCase):
-    """Requests whose end a function is told of."""
+    """Requests whose end a function is notified of."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -307,7 +307,7 @@ class DeathTests(CrewTestCase):
         await self.until_restarted()
 
     async def test_hangs_when_the_crew_stops(self) -> None:
-        """Who waits for the next process is told."""
+        """Who waits for the next process is notified."""
         await self.request()
         slow = self.request("/slow")
         await self.callback.asked
@@ -533,7 +533,7 @@ class DeadlyAnswerTests(CrewTestCase):
 
     async def test_others_are_called(self) -> None:
         """A callback whose answer ends couriers fails each time; so does what is under way with it,
-        and is told the next time.
+        and is notified the next time.
         """
         self.callback.bodies[b"/deadly"] = ANSWER
         for _ in range(2):

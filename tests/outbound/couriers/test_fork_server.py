@@ -82,7 +82,7 @@ class ForkServerTests(CrewTestCase):
         await self.request()
         server = parent_of(await self.pid())
         os.kill(server, signal.SIGSTOP)
-        self.courier._abort("it was a test")  # the courier ends, and nobody is told
+        self.courier._abort("it was a test")  # the courier ends, and nobody is notified
         further = self.crew._courier(1)
         self.crew.couriers.append(further)
         further.start()

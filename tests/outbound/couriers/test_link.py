@@ -210,7 +210,7 @@ class LinkTests(SynchronousTestCase):
         self.assertEqual(self.taken, [])
 
     def test_who_reads_slowly(self) -> None:
-        """Whoever asks first waits until there is room, or until the link has ended."""
+        """Anyone who asks first waits until there is room, or until the link has ended."""
         self.assertTrue(self.transport.streaming)
         for free in (self.link.resumeProducing, self.link.connectionLost):
             self.link.pauseProducing()

@@ -184,7 +184,7 @@ class TurnTests(ParsersTestCase):
 
 class EndTests(ParsersTestCase):
     async def test_stop(self) -> None:
-        """Whoever waits hears that the broker stops."""
+        """Anyone who waits hears that the broker stops."""
         path = str(self.path())
         begun = self.parsers("a", parsed.until_there, path)
         waiting = self.parsers("a", parsed.upper, "x")

@@ -70,7 +70,7 @@ class PendingTests(SynchronousTestCase):
         self.assertFalse(self.pending.beat(3))
 
     def test_process_that_has_ended(self) -> None:
-        """Everybody is told."""
+        """Everybody is notified."""
         self.add()
         self.add(TO_READ)
         self.pending.give_up(Interrupted)

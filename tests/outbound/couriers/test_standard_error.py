@@ -27,7 +27,7 @@ ANSWER = (
 
 
 class LinesTests(SynchronousTestCase):
-    """What is told of what a process has written."""
+    """What is notified of what a process has written."""
 
     def setUp(self) -> None:
         self.pipe = StandardError()
@@ -44,7 +44,7 @@ class LinesTests(SynchronousTestCase):
         self.assertEqual(self.pipe.lines(), [])
 
     def test_many_lines(self) -> None:
-        """Their beginning and their end are told, and fit into what the log has in a beat."""
+        """Their beginning and their end are notified, and fit into what the log has in a beat."""
         self.addCleanup(self.pipe.handed_over)
         for count in (9, 10, 1000):
             self.write(b"".join(b"%d\n" % number for number in range(count)))
