@@ -78,7 +78,7 @@ class InABrowserTests(BrowserTestCase):
         self.assertEqual(request(broker.url + path).status, 200)  # a preview
         page = self.page()
         page.goto(broker.url + path, wait_until="commit")
-        expect(page.get_by_role("link", name="myself")).to_be_visible()
+        expect(page.locator(".viewer summary")).to_have_text("myself")
         page.goto(broker.url + path)
         expect(page.get_by_role("alert")).to_contain_text("This link was used")
 
@@ -90,4 +90,4 @@ class InABrowserTests(BrowserTestCase):
         page = self.page(java_script_enabled=False)
         page.goto(broker.url + printed.findall(broker.log)[0])
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_role("link", name="myself")).to_be_visible()
+        expect(page.locator(".viewer summary")).to_have_text("myself")
