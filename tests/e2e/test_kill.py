@@ -1,6 +1,6 @@
 """A broker that is killed at random moments, again and again, keeps its word.
 
-Several feeds are changed and pinged all the time.  *CheckContext* publishers wait
+Several feeds are changed and pinged all the time.  *Patient* publishers wait
 until all subscribers have been told before they change their feed again, so
 that no notification can stand for a lost one; the others change their feeds
 while the subscribers are still being notified of the change before.

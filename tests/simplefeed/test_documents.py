@@ -126,7 +126,7 @@ class EntryTests(SynchronousTestCase):
         self.assertEqual(found.link("prev-archive"), "http://a.example/feeds/1")
         self.assertEqual(found.permanent, "http://a.example/feeds/2")
         entries, order = found.entries(True)
-        self.assertEqual([each.title for each in entries], ["CheckContext", "Encounter", "Escaped"])
+        self.assertEqual([each.title for each in entries], ["Patient", "Encounter", "Escaped"])
         self.assertFalse(order.newest_first)
         texts = [each.content.text for each in entries if each.content]
         self.assertEqual(

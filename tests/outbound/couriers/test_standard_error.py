@@ -154,10 +154,12 @@ class CourierTests(StrangeProgramTestCase):
             self.clock.advance(module.LONGEST_PAUSE)
             self.assertIsNone(self.courier._again)
             await self.until_ended()
-        self.assertEqual(len(os.listdir("/proc/self/fd")), len(before))
+        # Fewer are there if meanwhile the garbage of another test was collected.
+        self.assertLessEqual(len(os.listdir("/proc/self/fd")), len(before))
         with mock.patch.object(REACTOR, "spawnProcess", side_effect=OSError("no process is left")):
             self.clock.advance(module.LONGEST_PAUSE)
-        self.assertEqual(len(os.listdir("/proc/self/fd")), len(before))
+        # Fewer are there if meanwhile the garbage of another test was collected.
+        self.assertLessEqual(len(os.listdir("/proc/self/fd")), len(before))
 
     async def test_start_without_a_copy_of_the_broker(self) -> None:
         """A fork takes long if the broker has much memory."""
