@@ -237,7 +237,10 @@ front_page = FrontDoorMaker(
     "the front page and the page on how to use it",
     FrontPageOptions,
     FrontPageDoor,
-    needs=("broker", "callers", "clock", "has_hub", "pages", "public_url", "running"),
+    needs=(
+        *("broker", "callers", "clock", "has_hub"),
+        *("pages", "public_url", "running", "statistics"),
+    ),
 )
 topic_page = FrontDoorMaker(
     "topic_page",

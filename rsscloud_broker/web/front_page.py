@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 from urllib.parse import urlsplit
 
 from attrs import frozen
@@ -24,7 +25,12 @@ from rsscloud_broker.model import Ping
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
-from rsscloud_broker.web.words import moment, strangers
+from rsscloud_broker.web.words import counted, moment, strangers
+from rsscloud_broker.wire.units import DAY, HOUR
+
+#: The names of the statistics of delivered notifications, with their protocol in between.
+_DELIVERIES: Final = "deliveries."
+_DELIVERED: Final = ".delivered"
 
 
 @frozen
@@ -81,6 +87,7 @@ class _FrontPage:
         self, options: FrontPageOptions, parts: FrontDoorParts, slots: Mapping[str, str]
     ) -> None:
         self._broker = parts.broker
+        self._statistics = parts.statistics
         self._render = parts.pages.render
         self._clock = parts.clock
         self._callers = parts.callers
@@ -88,6 +95,8 @@ class _FrontPage:
         self._slots = slots
         # Seconds for which the page is remembered for strangers.
         self._for_strangers = TimedCache(self._rendered, parts.clock, 1.0, 1)
+        # The numbers are stored each minute.
+        self._today = TimedCache(self._count_today, parts.clock, 15.0, 1)
 
     async def answer(self, request: Request) -> Answer:
         """The front page, for everybody."""
@@ -100,8 +109,29 @@ class _FrontPage:
         """The page with the newest pings."""
         pings = await self._recent()
         recent = "" if pings is None else _list_of(pings, self._clock.wall_seconds())
+        more = {"recent": recent, "today": await self._today.get(None)}
         return await self._render(
-            "rsscloud-broker", "front_page.html", viewer, **self._slots, recent=recent
+            "rsscloud-broker", "front_page.html", viewer, **self._slots, **more
+        )
+
+    async def _count_today(self, _: None) -> str:
+        """What the broker did since midnight, in words; empty if that cannot be read."""
+        now = self._clock.wall_seconds()
+        try:
+            found = await self._statistics.statistics(now - now % DAY, now, HOUR)
+        except Unavailable:
+            return ""
+        totals = {name: sum(steps.values()) for name, steps in found.items()}
+        delivered = (each for each in totals if each.startswith(_DELIVERIES))
+        return ", ".join(
+            (
+                counted(totals.get("pings", 0), "ping"),
+                counted(totals.get("fetches.changed", 0), "change"),
+                counted(
+                    sum(totals[each] for each in delivered if each.endswith(_DELIVERED)),
+                    "notification",
+                ),
+            )
         )
 
     async def _recent(self) -> Sequence[Ping] | None:

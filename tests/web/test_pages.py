@@ -394,14 +394,44 @@ class RecentPingsTests(SynchronousTestCase):
         self.house.break_store()
         answer = self.house.get("/")
         self.assertEqual(answer.status, 200)
-        self.assertIn("For sites", answer.text)
-        self.assertNotIn("Recent pings", answer.text)
+        self.assertIn("Addresses for sites", answer.text)
+        self.assertNotIn("Newest changes", answer.text)
+
+    def test_what_it_did_today(self) -> None:
+        """Since midnight; not more often than once in a while, however often it is opened."""
+        numbers = {
+            "pings": 3,
+            "fetches.changed": 1,
+            "fetches.unchanged": 7,
+            "deliveries.http-post.delivered": 1200,
+            "deliveries.websub.delivered": 5,
+            "deliveries.websub.failed": 9,
+        }
+        put = self.house.store.add_statistics
+        yesterday, today = self.house.clock.wall_seconds() - 86_400, self.house.clock.wall_seconds()
+        for at in (yesterday, today - 60):
+            self.successResultOf(put(at, numbers, {}))
+        page: Any = html.document_fromstring(self.house.get("/").text)
+        said = page.xpath("string(//p[@class='today']/b)")
+        self.assertEqual(said, "3 pings, 1 change, 1,205 notifications")
+        self.successResultOf(put(today - 60, numbers, {}))
+        self.house.clock.advance(5)
+        self.assertIn("3 pings", self.house.get("/").text)
+        self.house.clock.advance(20)
+        self.assertNotIn("3 pings", self.house.get("/").text)
+
+    def test_doors_lead_to_what_runs(self) -> None:
+        for doors in (frozenset({"front_page"}), ALL_DOORS):
+            house = House(self, doors=doors)
+            page: Any = html.document_fromstring(house.get("/").text)
+            for path in page.xpath("//div[@class='doors']//a/@href"):
+                self.assertEqual(house.get(path).status, 200, path)
 
     def test_not_wanted(self) -> None:
         options = FrontPageOptions(recent_pings=False)
         self.house = House(self, options={"front_page": options})
         self.ping("A")
-        self.assertNotIn("Recent pings", self.house.get("/").text)
+        self.assertNotIn("Newest changes", self.house.get("/").text)
 
     def test_announcements_appear_and_go(self) -> None:
         """Also without a list of pings, and while the list stays the same."""
