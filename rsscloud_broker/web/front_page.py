@@ -115,24 +115,24 @@ class _FrontPage:
         )
 
     async def _count_today(self, _: None) -> str:
-        """What the broker did since midnight, in words; empty if that cannot be read."""
+        """What the broker did since midnight, in words; empty if it is nothing, or unknown."""
         now = self._clock.wall_seconds()
         try:
             found = await self._statistics.statistics(now - now % DAY, now, HOUR)
         except Unavailable:
             return ""
         totals = {name: sum(steps.values()) for name, steps in found.items()}
-        delivered = (each for each in totals if each.startswith(_DELIVERIES))
-        return ", ".join(
-            (
-                counted(totals.get("pings", 0), "ping"),
-                counted(totals.get("fetches.changed", 0), "change"),
-                counted(
-                    sum(totals[each] for each in delivered if each.endswith(_DELIVERED)),
-                    "notification",
-                ),
-            )
+        notified = (
+            total
+            for name, total in totals.items()
+            if name.startswith(_DELIVERIES) and name.endswith(_DELIVERED)
         )
+        numbers = {
+            "ping": totals.get("pings", 0),
+            "change": totals.get("fetches.changed", 0),
+            "notification": sum(notified),
+        }
+        return ", ".join(counted(number, noun) for noun, number in numbers.items() if number)
 
     async def _recent(self) -> Sequence[Ping] | None:
         """The pings to show; None to show no list."""
