@@ -33,6 +33,7 @@ from benchmarks.rows import Row, Settings
 
 ROWS: dict[str, Row] = {
     "notify": notify.new_connections,
+    "scaling": notify.scaling,
     "notify-large": notify.large,
     "notify-websub": notify.websub,
     "notify-tls": notify.tls,

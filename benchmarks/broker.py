@@ -152,8 +152,7 @@ class Broker(Running):
 
     Loopback is allowed, and more connections, since all clients are on this machine.  Fetches are
     not limited, since all topics are on one host.  Change lists hold every ping.  Topics are not
-    polled by default, since a poll would find changes before the measured ping does.  There are no
-    couriers by default, since the floors are one process.
+    polled by default, since a poll would find changes before the measured ping does.
 
     :param trusted: a file with the only trusted authority; None for those of the system.
     :param name_server: the port of the only name server; None for those of the system.
@@ -188,7 +187,6 @@ class Broker(Running):
             f"[polling]\nenabled = {json.dumps(polls)}\n"
             '[egress]\nallow_topics = ["127.0.0.0/8"]\nallow_callbacks = ["127.0.0.0/8"]\n'
             + (f'name_servers = ["127.0.0.1:{name_server}"]\n' if name_server else "")
-            + ("" if "[delivery]" in more else "[delivery]\nprocesses = 0\n")
             + more,
             encoding="utf-8",
         )

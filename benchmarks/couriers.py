@@ -11,18 +11,17 @@ core each, whichever is less.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import median
 
 from benchmarks.broker import Broker, Data
 from benchmarks.certificates import Authority
 from benchmarks.notify import Audience, check_counts, expect, fan_out, floor
 from benchmarks.pings import CONNECTIONS, topics
 from benchmarks.processes import Deadline, Helper, Sample
-from benchmarks.report import Line, Target, middle, ratio
+from benchmarks.report import Line, Target, cpu_ratio, middle, ratio
 from benchmarks.rows import Settings
 
 _COUNT = 10_000
@@ -92,14 +91,9 @@ def _compared(
         [
             Target.at_least(ratio(samples, partners), least),
             Target.at_most(peak, _MEMORY, "MB"),
-            Target.at_most(_cpu(samples) / _cpu(partners), _MORE_WORK, "x CPU"),
+            Target.at_most(cpu_ratio(samples, partners), _MORE_WORK, "x CPU"),
         ],
     )
-
-
-def _cpu(samples: Sequence[Sample]) -> float:
-    """The median of the processor seconds; never 0, which too short a round has."""
-    return median(sample.cpu or 1e-9 for sample in samples)
 
 
 def plain(settings: Settings) -> list[Line]:

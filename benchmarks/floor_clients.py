@@ -84,6 +84,7 @@ class Loop:
     :param headers: the header lines of each request, but for those that every request has.
     :param body: the body of each request.
     :param authority: the file of the trusted authority, for TLS; None for plain HTTP.
+    :param step: the difference between the numbers of two subscribers.
     """
 
     def __init__(
@@ -95,9 +96,10 @@ class Loop:
         headers: str,
         body: str,
         authority: str | None,
+        step: int = 1,
     ) -> None:
         self._port = port
-        self._numbers = iter(range(first, first + count))
+        self._numbers = iter(range(first, first + count * step, step))
         self._concurrency = concurrency
         self._headers = headers
         self._body = body.encode("ascii")

@@ -36,11 +36,13 @@ class Sample:
     """The result of one round.
 
     :ivar value: the measured value, in the unit of its line.
-    :ivar cpu: the CPU seconds of the measured process; None if not measured.
+    :ivar cpu: the CPU seconds of the measured processes; None if not measured.
+    :ivar count: how many things they did, of which the value is the rate; None if it is no rate.
     """
 
     value: float
     cpu: float | None = None
+    count: int | None = None
 
 
 class Failed(Exception):
@@ -275,7 +277,7 @@ class Stopwatch:
 
     def rate(self, count: int, ended: float) -> Sample:
         """The rate per second of ``count`` things until ``ended`` (by ``time.monotonic``)."""
-        return Sample(count / max(ended - self.began, 1e-9), self.cpu())
+        return Sample(count / max(ended - self.began, 1e-9), self.cpu(), count)
 
     def cpu(self) -> float:
         """The CPU seconds since the start."""

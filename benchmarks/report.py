@@ -22,8 +22,8 @@ HEADINGS = (
     "floor",
     "ours",
     "ratio",
-    "CPU s, floor",
-    "CPU s, ours",
+    "CPU, floor",
+    "CPU, ours",
     "peak MB",
     "target",
     "reached",
@@ -82,8 +82,8 @@ class Line:
             _number(middle(self.floor)) if self.floor else "-",
             _number(middle(self.ours)),
             f"{ratio(self.ours, self.floor):.2f}" if self.floor else "-",
-            _seconds(self.floor),
-            _seconds(self.ours),
+            _cpu(self.floor),
+            _cpu(self.ours),
             f"{self.peak:.0f}",
             ", ".join(target.text for target in self.targets) or "-",
             reached if self.targets else "-",
@@ -105,9 +105,20 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _seconds(samples: Sequence[Sample]) -> str:
-    measured = [sample.cpu for sample in samples if sample.cpu is not None]
-    return f"{median(measured):.2f}" if measured else "-"
+def _cpu(samples: Sequence[Sample]) -> str:
+    """The processor time of each unit, if the rounds say how many there were; else of a round."""
+    measured = [(sample.cpu, sample.count) for sample in samples if sample.cpu is not None]
+    if not measured:
+        return "-"
+    each = [cpu / count for cpu, count in measured if count]
+    return f"{1e6 * median(each):.0f} us" if each else f"{median(cpu for cpu, _ in measured):.2f} s"
+
+
+def cpu_ratio(ours: Iterable[Sample], floor: Iterable[Sample]) -> float:
+    """The median of the broker's processor time divided by that of the floor."""
+    # It is never 0, which too short a round has.
+    one, other = (median(sample.cpu or 1e-9 for sample in samples) for samples in (ours, floor))
+    return one / other
 
 
 def as_text(lines: Sequence[Line]) -> str:

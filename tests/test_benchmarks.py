@@ -56,6 +56,9 @@ class RowTests(SynchronousTestCase):
     def test_notify(self) -> None:
         self.run_row("notify")
 
+    def test_scaling(self) -> None:
+        self.run_row("scaling")
+
     def test_notify_large(self) -> None:
         self.run_row("notify-large", 2)
 
@@ -212,8 +215,8 @@ class ReportTests(SynchronousTestCase):
                 "floor": "1,000",
                 "ours": "80",
                 "ratio": "0.08",
-                "CPU s, floor": "0.50",
-                "CPU s, ours": "2.00",
+                "CPU, floor": "0.50 s",
+                "CPU, ours": "2.00 s",
                 "peak MB": "100",
                 "target": ">= 0.7 x, <= 120 MB",
                 "reached": "no: >= 0.7 x",

@@ -67,7 +67,7 @@ class HouseTests(SynchronousTestCase):
             for path in PACKAGE.rglob("*.py")
             if "twisted.internet.reactor" in set(imports_of(path))
         }
-        self.assertLessEqual(importers, {"tap.py", "commands", "outbound"})
+        self.assertLessEqual(importers, {"tap.py", "commands", "composition"})
 
     def test_rooms_know_only_what_they_are_for(self) -> None:
         for room, forbidden in FORBIDDEN.items():

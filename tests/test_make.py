@@ -107,7 +107,9 @@ class RunTests(MakeTestCase):
         broker.wait_for(f"at http://localhost:{port}/")
         self.assertEqual(request(f"http://127.0.0.1:{port}/").status, 200)
         wanted = 1 + DeliveryConfig().couriers  # what forks them, and they
-        until(lambda: str(descendants(broker.pid)).count("couriers.process") == wanted, "couriers")
+        until(
+            lambda: str(descendants(broker.pid)).count("composition.courier") == wanted, "couriers"
+        )
         broker.interrupt()
         self.assertEqual(broker.wait(), -signal.SIGINT)
         self.assertIn("Server Shut Down.", broker.output)

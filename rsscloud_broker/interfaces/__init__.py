@@ -54,6 +54,7 @@ from rsscloud_broker.interfaces.feeds import IChangeStore, IKeepsFeeds, IServesT
 from rsscloud_broker.interfaces.health import IHealth, PartState
 from rsscloud_broker.interfaces.outbound import (
     IDirectOutbound,
+    INotifyingOutbound,
     IOutbound,
     ITopicFetcher,
     IURLPolicy,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from attrs import field, frozen
 from zope.interface import Interface
 
-from rsscloud_broker.model import Validators
+from rsscloud_broker.model import Notification, Outcome, Validators
 from rsscloud_broker.model.fetching import Fetched, Wanted
 
 
@@ -102,6 +102,24 @@ class IDirectOutbound(IOutbound):
         :param done: is called once when the request is over, with the response or with the
             exception that ``request`` would raise; perhaps before this returns.
         :returns: a function that breaks the request off, if it is under way.  Then ``done`` is
+            called with a ``CancelledError``.
+        """
+
+
+class INotifyingOutbound(IOutbound):
+    """An outbound client that makes whole notifications where the bundled notifiers run: couriers.
+
+    What crosses is what a subscriber is notified, and not a request and an answer.
+    """
+
+    def notify(
+        notification: Notification, done: Callable[[Outcome | Exception], object]
+    ) -> Callable[[], object]:
+        """Have the notifier of a protocol begin to notify a subscriber.
+
+        :param done: is called once when the notification is over: with its outcome, or with the
+            exception that ``IOutbound.request`` would raise.
+        :returns: a function that breaks the notification off, if it is under way.  Then ``done`` is
             called with a ``CancelledError``.
         """
 

@@ -36,6 +36,8 @@ _USUAL: Final = re.compile(
 _HOST: Final = re.compile(r"[a-z]+://(?:[^/?#@]*@)?(?:\[([^\]/?#]*)\]|([^/?#:]*))", re.IGNORECASE)
 
 
+# One notification asks for the host of its callback several times.
+@lru_cache(1024)
 def host_of(url: str) -> str:
     """The host of a URL, in the form of ``canonical_host``; empty if there is none.
 

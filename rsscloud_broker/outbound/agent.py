@@ -8,6 +8,7 @@ response, so its callers need not.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -20,9 +21,10 @@ from twisted.web.iweb import IAgent, IBodyProducer, IResponse
 from zope.interface import implementer
 
 from rsscloud_broker.outbound.decoding import BodyDecoder, content_coding
-from rsscloud_broker.outbound.exchanges import HTTPExchanger, PendingRequest
+from rsscloud_broker.outbound.exchanges import HTTPExchanger
 from rsscloud_broker.outbound.http1 import HTTPAnswer, message
 from rsscloud_broker.outbound.urls import target_of
+from rsscloud_broker.util.deferreds import from_callback
 from rsscloud_broker.wire.codings import ACCEPTED
 
 #: Headers that the agent sets; a caller's values are ignored.
@@ -68,8 +70,7 @@ class GuardedAgent:
         sent = {name: value for name, value in _pairs(headers) if name not in _SET_BY_AGENT}
         sent["accept-encoding"] = ACCEPTED
         request = message(method.decode("ascii"), target, sent, b"".join(body.parts))
-        unused = PendingRequest()  # cancelling our Deferred cancels what it waits for anyway
-        answer = await self._exchanger.request(unused, target, request)
+        answer = await from_callback(partial(self._exchanger.begin, target, request))
         return Response(answer, await self._decoder.decode(answer))
 
 

@@ -4,8 +4,8 @@ A broker makes one small request to each of very many hosts.  For each request t
 host name up, has the guard check every address, connects to one of them, sends the request, and
 reads the status and a body of limited size, all under one deadline.
 
-Unlike treq, a request here needs only one Deferred, which covers both connection and answer, and
-no timer of its own.
+Unlike with treq, a request here needs no Deferred, unless a name is looked up, and no timer of its
+own.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.outbound.bodies import TruncatingBody
 from rsscloud_broker.outbound.client import Client
-from rsscloud_broker.outbound.exchanges import PendingRequest
-from rsscloud_broker.outbound.http1 import message
+from rsscloud_broker.outbound.http1 import HTTPAnswer, message
 from rsscloud_broker.outbound.urls import target_of
+from rsscloud_broker.util.deferreds import BreakOff, Done
 
 
 class CallbackClient(Client):
@@ -25,16 +25,19 @@ class CallbackClient(Client):
 
     body = TruncatingBody
 
-    async def _exchange(
+    def exchange(
         self,
-        pending: PendingRequest,
         method: str,
         url: str,
         headers: Mapping[str, str],
         body: bytes,
-    ) -> OutboundReply:
+        done: Done[OutboundReply],
+    ) -> BreakOff:
+        def answered(answer: HTTPAnswer | Exception) -> None:
+            if isinstance(answer, HTTPAnswer):
+                done(OutboundReply(answer.status, answer.headers(), answer.body, url))
+            else:
+                done(answer)
+
         target = target_of(url)
-        answer = await self._exchanger.request(
-            pending, target, message(method, target, headers, body)
-        )
-        return OutboundReply(answer.status, answer.headers(), answer.body, url)
+        return self._exchanger.begin(target, message(method, target, headers, body), answered)

@@ -13,25 +13,31 @@ from twisted.internet.defer import CancelledError
 from zope.interface import implementer
 
 from rsscloud_broker.errors import AddressRefused, OutboundError
-from rsscloud_broker.interfaces import IOutbound, OutboundReply, OutboundRequest
+from rsscloud_broker.interfaces import IDirectOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
-from rsscloud_broker.outbound.exchanges import HTTPExchanger, PendingRequest
+from rsscloud_broker.outbound.exchanges import HTTPExchanger
 from rsscloud_broker.outbound.expiry import Expiry
 from rsscloud_broker.outbound.guard import AddressGuard, Network
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import check_circle, redirected
 from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.util.deferreds import (
+    BreakOff,
+    Done,
+    from_callback,
+    nothing_to_break_off,
+)
 from rsscloud_broker.wire.websub import SIGNATURE, sign
 
 #: Redirects after which the same request is made to another URL (RFC 9110, section 15.4).
 _REDIRECTS: Final = frozenset({301, 302, 307, 308})
 
 
-@implementer(IOutbound)
+@implementer(IDirectOutbound)
 class Client(Service, ABC):
     """Makes guarded HTTP requests; a subclass makes the single exchanges.
 
@@ -78,12 +84,12 @@ class Client(Service, ABC):
         )
         self._user_agent = user_agent
         self._deadline = deadline
-        self._pending: Expiry[PendingRequest] = Expiry(reactor, deadline, PendingRequest.timed_out)
+        self._pending: Expiry[_Call] = Expiry(reactor, deadline, self._time_out)
 
     def stopService(self) -> None:
         super().stopService()
-        for pending in self._pending.clear():
-            pending.waits_for.cancel()
+        for call in self._pending.clear():
+            call.break_off()
         self._exchanger.close()
 
     @property
@@ -105,31 +111,25 @@ class Client(Service, ABC):
         self._exchanger.call_anew()
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
-        method, url, body, signing = request.method, request.url, request.body, request.signing
-        headers = {"user-agent": self._user_agent, **request.headers}
-        if signing is not None:
-            headers[SIGNATURE] = sign(body, signing.secret, signing.method)
-        hops: list[tuple[int, str]] = []
-        pending = PendingRequest()
-        self._pending.add(pending)
-        try:
-            while True:
-                self._check_block(url)
-                reply = await self._exchange(pending, method, url, headers, body)
-                location = _location(reply, method)
-                if not location or len(hops) == request.redirects:
-                    return evolve(reply, hops=tuple(hops)) if hops else reply
-                url = redirected(url, location)
-                hops.append((reply.status, url))
-                check_circle(request.url, hops)
-        except CancelledError:
-            if pending.late:
-                raise OutboundError(f"no whole answer within {self._deadline:g} seconds") from None
-            raise
-        finally:
-            self._pending.discard(pending)
+        return await from_callback(lambda done: self.begin(done, request))
 
-    def _check_block(self, url: str) -> None:
+    def begin(self, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
+        headers = {"user-agent": self._user_agent, **request.headers}
+        if (signing := request.signing) is not None:
+            headers[SIGNATURE] = sign(request.body, signing.secret, signing.method)
+        call = _Call(self, request, headers, done)
+        self._pending.add(call)
+        call.begin()
+        return call.break_off
+
+    def _time_out(self, call: _Call) -> None:
+        call.stop(OutboundError(f"no whole answer within {self._deadline:g} seconds"))
+
+    def forget(self, call: _Call) -> None:
+        """Say that a call is over."""
+        self._pending.discard(call)
+
+    def check_block(self, url: str) -> None:
         """Raise if an administrator has blocked a URL.
 
         :raises AddressRefused: it is blocked.
@@ -142,18 +142,91 @@ class Client(Service, ABC):
         return blocks.of_host(host_of(url))
 
     @abstractmethod
-    async def _exchange(
+    def exchange(
         self,
-        pending: PendingRequest,
         method: str,
         url: str,
         headers: Mapping[str, str],
         body: bytes,
-    ) -> OutboundReply:
-        """Make one request and return its answer, without following redirects.
+        done: Done[OutboundReply],
+    ) -> BreakOff:
+        """Begin one request, without following redirects.
 
-        :param pending: this method sets its ``waits_for``; cancelling that ends the request.
+        :param done: is called with its answer, perhaps before this returns.
+        :raises OutboundError: it cannot begin.
         """
+
+
+class _Call:
+    """One request of a client, with its redirects.
+
+    No coroutine runs and no Deferred waits for it: they would cost more than the rest of it.
+    """
+
+    __slots__ = ("_cancel", "_client", "_done", "_headers", "_hops", "_request", "_url")
+
+    def __init__(
+        self,
+        client: Client,
+        request: OutboundRequest,
+        headers: Mapping[str, str],
+        done: Done[OutboundReply],
+    ) -> None:
+        self._client = client
+        self._request = request
+        self._headers = headers
+        self._done: Done[OutboundReply] | None = done
+        self._url = request.url
+        self._hops: list[tuple[int, str]] = []
+        self._cancel: BreakOff = nothing_to_break_off
+
+    def begin(self) -> None:
+        request, client, url = self._request, self._client, self._url
+        try:
+            client.check_block(url)
+            self._cancel = client.exchange(
+                request.method, url, self._headers, request.body, self._replied
+            )
+        except Exception as error:
+            self._end(error)
+
+    def break_off(self) -> None:
+        """End it if it is under way, with a ``CancelledError``."""
+        self.stop(CancelledError())
+
+    def stop(self, why: Exception) -> None:
+        """End it if it is under way."""
+        if self._done is not None:
+            self._end(why)
+            self._cancel()
+
+    def _end(self, result: OutboundReply | Exception) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            self._client.forget(self)
+            done(result)
+
+    def _replied(self, reply: OutboundReply | Exception) -> None:
+        if self._done is None:
+            return
+        if isinstance(reply, OutboundReply) and not reply.success:
+            location = _location(reply, self._request.method)
+            if location and len(self._hops) < self._request.redirects:
+                self._follow(reply, location)
+                return
+        if self._hops and isinstance(reply, OutboundReply):
+            reply = evolve(reply, hops=tuple(self._hops))
+        self._end(reply)
+
+    def _follow(self, reply: OutboundReply, location: str) -> None:
+        try:
+            self._url = redirected(self._url, location)
+            self._hops.append((reply.status, self._url))
+            check_circle(self._request.url, self._hops)
+        except OutboundError as error:
+            self._end(error)
+        else:
+            self.begin()
 
 
 def _location(reply: OutboundReply, method: str) -> str:

@@ -14,7 +14,6 @@ from twisted.python.failure import Failure
 from rsscloud_broker.errors import CallsUnavailable, OutboundError
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, NotConnected
-from rsscloud_broker.util.twisted_overrides import tcp_client
 
 #: Errors of the operating system that say nothing about the other side: this machine has no
 #: file descriptors, buffers, memory or ports left.
@@ -30,7 +29,6 @@ class Connector:
     def __init__(self, reactor: Any, guard: AddressGuard) -> None:
         self._reactor = reactor
         self._guard = guard
-        self._connect_tcp = tcp_client.connector(reactor)
 
     def connect(self, connection: Http1, address: str, timeout: float | None) -> None:
         """Connect to an address.  The connection is notified whether that succeeded.
@@ -39,13 +37,16 @@ class Connector:
         :param timeout: the seconds until the attempt is given up; None for never.
         """
         factory = _OneConnection(self._reactor, self._guard, connection, address)
-        connection.attempt = self._connect_tcp(address, connection.origin[2], factory, timeout)
+        connection.attempt = self._reactor.connectTCP(
+            address, connection.origin[2], factory, timeout
+        )
 
 
 class _OneConnection(ClientFactory):
     """Tells a ``Http1`` what became of the attempt to connect it."""
 
     noisy = False
+    _connector: Any = None
 
     def __init__(self, reactor: Any, guard: AddressGuard, connection: Http1, address: str) -> None:
         self._reactor = reactor
@@ -53,16 +54,24 @@ class _OneConnection(ClientFactory):
         self._connection = connection
         self._address = address
 
+    def startedConnecting(self, connector: IConnector) -> None:
+        self._connector = connector
+
     def buildProtocol(  # type: ignore[override] # connections of TCP have such addresses only
         self, addr: IPv4Address | IPv6Address
     ) -> IProtocol | None:
         """The protocol of the connection; None if it reached an address that is not allowed."""
-        connection = self._connection
+        connection, host = self._connection, addr.host
         try:
-            if addr.host != self._address:  # it is spelled in another way, or another address
-                self._guard.check(addr.host, addr.port)
+            if self._connector is not None:  # Twisted passes the address that it was to connect to
+                host = self._connector.transport.getHandle().getpeername()[0]
+            if host != self._address:  # it is spelled in another way, or another address
+                self._guard.check(host, addr.port)
         except OutboundError as refusal:
             connection.fail(refusal)
+            return None
+        except OSError as problem:  # it was connected, and has been lost already
+            connection.fail(_refusal(problem, self._address))
             return None
         if connection.tls is None:
             return connection

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.outbound.bodies import BodyMaker
@@ -24,29 +25,8 @@ from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message, NotConnec
 from rsscloud_broker.outbound.resolver import Resolve
 from rsscloud_broker.outbound.tls import TLSContext
 from rsscloud_broker.outbound.urls import Target
+from rsscloud_broker.util.deferreds import BreakOff, Done
 from rsscloud_broker.util.urls import is_address
-
-
-class PendingRequest:
-    """A request under way, which its deadline can cancel.
-
-    It saves the request a Deferred of its own, which would only be there to be cancelled.
-
-    :ivar waits_for: the Deferred that the request waits for now.
-    :ivar late: whether the deadline has passed.
-    """
-
-    __slots__ = ("late", "waits_for")
-
-    waits_for: Deferred[Any]
-
-    def __init__(self) -> None:
-        self.late = False
-
-    def timed_out(self) -> None:
-        """Cancel the request, because its deadline has passed."""
-        self.late = True
-        self.waits_for.cancel()
 
 
 class HTTPExchanger:
@@ -57,6 +37,7 @@ class HTTPExchanger:
         that an address which does not answer leaves time for the others.
     :ivar make_body: makes the object that collects the body of an answer.
     :param budget: counts the answers in memory.
+    :ivar idle_connections: those that are kept for further requests.
     :param idle_limit: how many idle connections are kept in total.
     :param idle_seconds: for how long an idle connection is kept.
     """
@@ -74,94 +55,175 @@ class HTTPExchanger:
         idle_limit: int = 100,
         idle_seconds: float = 2.0,
     ) -> None:
-        self._connector = Connector(reactor, guard)
-        self._resolve = resolve
-        self._guard = guard
-        self._tls = tls
-        self._seconds = seconds
+        self.connector = Connector(reactor, guard)
+        self.resolve = resolve
+        self.guard = guard
+        self.tls = tls
+        self.seconds = seconds
         self.make_body = make_body
-        self._budget = budget
+        self.budget = budget
         self._make_idle = partial(IdleConnections, reactor, idle_limit, idle_seconds)
-        self._idle = self._make_idle()
+        self.idle_connections = self._make_idle()
 
     @property
     def idle(self) -> int:
         """How many idle connections are kept."""
-        return len(self._idle)
+        return len(self.idle_connections)
 
     def close(self) -> None:
         """Close the idle connections."""
-        self._idle.close()
+        self.idle_connections.close()
 
     def call_anew(self) -> None:
         """Do not use existing connections for further requests; requests under way go on.
 
         A caller that changes the guard's networks or ``make_body`` calls this.
         """
-        self._idle.close()
-        self._idle = self._make_idle()
+        self.idle_connections.close()
+        self.idle_connections = self._make_idle()
 
-    async def request(
-        self, pending: PendingRequest, target: Target, message: Message
-    ) -> HTTPAnswer:
-        """Make an exchange.
+    def begin(self, target: Target, message: Message, done: Done[HTTPAnswer]) -> BreakOff:
+        """Begin an exchange.
 
-        :param pending: this method sets its ``waits_for``; cancelling that ends the exchange.
-        :raises OutboundError: there was no answer.
-        :raises AddressRefused: the guard refuses one of the host's addresses.
-        :raises Unavailable: the broker cannot connect for lack of its own means, such as file
-            descriptors.
+        :param done: is called once, perhaps before this returns: with the answer; or with
+
+            - OutboundError: there was no answer;
+            - AddressRefused: the guard refuses one of the host's addresses;
+            - Unavailable: the broker cannot connect, since it has no file descriptors left or the
+              like.
+        :returns: what ends the exchange.  Then ``done`` is not called.
         """
-        connections = self._idle
-        idle = connections.take(target.origin)
-        if idle is not None:
-            pending.waits_for = answering = idle.request(message)
-            try:
-                return self._finish(idle, await answering, connections)
-            except OutboundError:
-                if idle.heard:
-                    raise
-                # The server closed the idle connection meanwhile: make a new one.
-        addresses: Sequence[str] = (target.host,)
-        if not is_address(target.host):
-            addresses = await self._look_up(pending, target.host)
-        for address in addresses:  # check all of them first: a refused one rules out the host
-            self._guard.check(address, target.port)
-        problem = OutboundError(f"the name {target.host} has no address")
-        refused = True
-        for number, address in enumerate(addresses, 1):
-            # Each attempt but the last has a time limit; the last has the time that is left.
-            timeout = self._seconds / len(addresses) if number < len(addresses) else None
-            tls = self._tls.to(target.host, target.port) if target.secure else None
-            connection = Http1(target.origin, tls, self.make_body, self._budget)
-            pending.waits_for = answering = connection.request(message)
-            try:
-                self._connector.connect(connection, address, timeout)
-                return self._finish(connection, await answering, connections)
-            except NotConnected as error:  # try the next address
-                refused = refused and error.port_only
-                reason = f"no connection to {address} port {target.port}: {error}"
-                problem = OutboundError(reason, port_only=refused)
-        raise problem
+        exchange = _Exchange(self, target, message, done)
+        exchange.begin()
+        return exchange.cancel
 
-    def _finish(
-        self, connection: Http1, answer: HTTPAnswer, connections: IdleConnections
-    ) -> HTTPAnswer:
-        """Keep the connection for further requests, or close it; return the answer.
 
-        :param connections: the idle connections when the exchange began.
-        """
-        if connection.tls is not None:
-            connection.tls.keep_session(connection.transport.getHandle())
-        if connection.reusable and connections is self._idle:
-            connections.give(connection)
-        elif not connection.gone:
-            connection.close()
-        return answer
+class _Exchange:
+    """One exchange."""
 
-    async def _look_up(self, pending: PendingRequest, host: str) -> Sequence[str]:
+    __slots__ = (
+        "_addresses",
+        "_connection",
+        "_connections",
+        "_done",
+        "_exchanger",
+        "_looking",
+        "_message",
+        "_problem",
+        "_target",
+        "_tried",
+    )
+
+    def __init__(
+        self, exchanger: HTTPExchanger, target: Target, message: Message, done: Done[HTTPAnswer]
+    ) -> None:
+        self._exchanger = exchanger
+        self._target = target
+        self._message = message
+        self._done: Done[HTTPAnswer] | None = done
+        self._connections = exchanger.idle_connections
+        self._connection: Http1 | None = None
+        self._looking: Deferred[Any] | None = None
+        self._addresses: Sequence[str] = ()
+        self._tried = 0
+        self._problem: OutboundError | None = None
+
+    def begin(self) -> None:
+        idle = self._connections.take(self._target.origin)
+        if idle is None:
+            self._look_up()
+        else:
+            self._connection = idle
+            idle.request(self._message, self._answered_by_idle)
+
+    def cancel(self) -> None:
+        """End the exchange; nobody is notified."""
+        self._done = None
+        if self._connection is not None:
+            self._connection.cancel()
+        elif self._looking is not None:
+            self._looking.cancel()
+
+    def _end(self, result: HTTPAnswer | Exception) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(result)
+
+    def _answered_by_idle(self, result: HTTPAnswer | Exception) -> None:
+        connection, self._connection = self._connection, None
+        assert connection is not None  # it has called this
+        if isinstance(result, OutboundError) and not connection.heard:
+            self._look_up()  # the server closed it meanwhile: make a new one
+        else:
+            self._finish(connection, result)
+
+    def _look_up(self) -> None:
+        host = self._target.host
+        if is_address(host):
+            self._found((host,))
+            return
         try:
-            pending.waits_for = looking = self._resolve(host)
-            return await looking
+            looking: Deferred[Any] = self._exchanger.resolve(host)
         except (OSError, UnicodeError) as error:
-            raise OutboundError(f"the name {host} does not resolve: {error}") from error
+            self._unknown(Failure(error))
+        else:
+            self._looking = looking
+            looking.addCallbacks(self._found, self._unknown)
+
+    def _unknown(self, failure: Failure) -> None:
+        self._looking = None
+        error: Any = failure.value
+        if isinstance(error, OSError | UnicodeError):
+            error = OutboundError(f"the name {self._target.host} does not resolve: {error}")
+        self._end(error)
+
+    def _found(self, addresses: Sequence[str]) -> None:
+        self._looking = None
+        try:
+            for address in addresses:  # all of them first: a refused one rules out the host
+                self._exchanger.guard.check(address, self._target.port)
+        except Exception as error:
+            self._end(error)
+        else:
+            self._addresses = addresses
+            self._try_next()
+
+    def _try_next(self) -> None:
+        """Connect to the next address."""
+        exchanger, target, count = self._exchanger, self._target, len(self._addresses)
+        if self._tried == count:
+            self._end(self._problem or OutboundError(f"the name {target.host} has no address"))
+            return
+        address = self._addresses[self._tried]
+        self._tried += 1
+        # Each attempt but the last has a time limit; the last has the time that is left.
+        timeout = exchanger.seconds / count if self._tried < count else None
+        tls = exchanger.tls.to(target.host, target.port) if target.secure else None
+        self._connection = connection = Http1(
+            target.origin, tls, exchanger.make_body, exchanger.budget
+        )
+        connection.request(self._message, self._answered)
+        exchanger.connector.connect(connection, address, timeout)
+
+    def _answered(self, result: HTTPAnswer | Exception) -> None:
+        connection, self._connection = self._connection, None
+        assert connection is not None  # it has called this
+        if not isinstance(result, NotConnected):
+            self._finish(connection, result)
+            return
+        address, port = self._addresses[self._tried - 1], self._target.port
+        reason = f"no connection to {address} port {port}: {result}"
+        refused = result.port_only and (self._problem is None or self._problem.port_only)
+        self._problem = OutboundError(reason, port_only=refused)
+        self._try_next()
+
+    def _finish(self, connection: Http1, result: HTTPAnswer | Exception) -> None:
+        """Keep the connection for further requests, or close it."""
+        if isinstance(result, HTTPAnswer):
+            if connection.tls is not None:
+                connection.tls.keep_session(connection.transport.getHandle())
+            if connection.reusable and self._connections is self._exchanger.idle_connections:
+                self._connections.give(connection)
+            elif not connection.gone:
+                connection.close()
+        self._end(result)

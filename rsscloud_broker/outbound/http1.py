@@ -13,7 +13,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from typing import Protocol as TypingProtocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
-from twisted.internet.defer import Deferred
 from twisted.internet.error import ConnectionDone
 from twisted.internet.interfaces import IPullProducer
 from twisted.internet.protocol import Protocol, connectionDone
@@ -25,7 +24,7 @@ from rsscloud_broker.outbound.bodies import AnswerBody, BodyMaker, Fields
 from rsscloud_broker.outbound.budget import LONGEST, AnswerBudget
 from rsscloud_broker.outbound.tls import HostTLS
 from rsscloud_broker.outbound.urls import Target
-from rsscloud_broker.util.twisted_overrides.tcp_client import PendingConnection
+from rsscloud_broker.util.deferreds import Done
 
 #: How many bytes of an answer are read besides its body: of headers, trailers and interim answers.
 MAX_BESIDES_BODY = 64 * 1024
@@ -114,6 +113,13 @@ class NotConnected(OutboundError):
     """The connection could not be opened, so no request has been sent."""
 
 
+class PendingConnection(TypingProtocol):
+    """A connection that is being opened: what ``IConnector`` offers before it is there."""
+
+    def stopConnecting(self) -> None:
+        """Give up.  The factory is notified that the connection failed."""
+
+
 class _Transport(TypingProtocol):
     """The methods that `Http1` uses of a TCP or TLS connection.
 
@@ -188,16 +194,14 @@ class Http1(Protocol):
         self.reusable = self.gone = False
         self._make_body = make_body
         self._budget = budget
-        self._answered: Deferred[HTTPAnswer] | None = None
+        self._answered: Done[HTTPAnswer] | None = None
         self._whole = False
 
-    def request(self, message: Message) -> Deferred[HTTPAnswer]:
+    def request(self, message: Message, done: Done[HTTPAnswer]) -> None:
         """Send a request, now or as soon as the connection is open, and read its answer.
 
-        Cancelling the Deferred aborts the connection, or the attempt to open it.
-
-        :returns: a Deferred with the answer.  It fails with an `OutboundError` if there is none,
-            or with `Unavailable` if the broker lacks what it needs.
+        :param done: is called with the answer; with an `OutboundError` if there is none, or with
+            `Unavailable` if the broker lacks what it needs.
         """
         self._answer_has_body = message.answer_has_body
         self.reusable = self.heard = False
@@ -209,13 +213,23 @@ class Http1(Protocol):
         # Some servers end lines with LF alone, or continue a header on the next line.
         parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
         self._begin()
-        answered: Deferred[HTTPAnswer] = Deferred(self._give_up)
-        self._answered = answered
+        self._answered = done
         if self.connected:
             self._write(message)
         else:
             self._message = message
-        return answered
+
+    def cancel(self) -> None:
+        """End the request under way, and the connection or the attempt to open it.
+
+        Nobody is notified.
+        """
+        if self._answered is not None:
+            self._end()
+            if self.connected:
+                self.abort()
+            else:
+                self.attempt.stopConnecting()
 
     def close(self) -> None:
         """Close the connection without waiting for the server.
@@ -239,7 +253,7 @@ class Http1(Protocol):
     def fail(self, reason: OutboundError | Unavailable) -> None:
         """Fail the request under way, if there is one: there will be no connection for it."""
         if self._answered is not None:
-            self._end().errback(reason)
+            self._end()(reason)
 
     def give_up(self) -> None:
         """Fail the request under way, because other answers need the memory.
@@ -363,13 +377,6 @@ class Http1(Protocol):
         names = {name.lower() for name, _ in self._fields}
         return not names & {b"content-length", b"transfer-encoding"}
 
-    def _give_up(self, answered: Deferred[HTTPAnswer]) -> None:
-        self._end()
-        if self.connected:
-            self.abort()
-        else:
-            self.attempt.stopConnecting()
-
     def _succeed(self, whole: bool = True) -> None:
         # The parser has returned by now, as it must have: the callback may send the next request.
         try:
@@ -378,13 +385,13 @@ class Http1(Protocol):
         except OutboundError as error:
             self._fail(error)
         else:
-            self._end().callback(answer)
+            self._end()(answer)
 
     def _fail(self, reason: OutboundError) -> None:
         self.abort()
-        self._end().errback(reason)
+        self._end()(reason)
 
-    def _end(self) -> Deferred[HTTPAnswer]:
+    def _end(self) -> Done[HTTPAnswer]:
         answered, self._answered = self._answered, None
         assert answered is not None  # the callers have checked it
         del self._parser  # it refers back to this, a cycle for the garbage collector

@@ -17,9 +17,9 @@ from rsscloud_broker.outbound.bodies import Whole
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.client import Client
 from rsscloud_broker.outbound.decoding import BodyDecoder, InThread
-from rsscloud_broker.outbound.exchanges import PendingRequest
 from rsscloud_broker.outbound.urls import WrittenURL, target_of
 from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.util.deferreds import BreakOff, Done, run_with_callback
 from rsscloud_broker.util.urls import normal_form
 
 
@@ -82,15 +82,24 @@ class TopicClient(Client):
         """The block of a topic or its host.  A redirect may lead to another topic."""
         return blocks.of_topic(normal_form(url))
 
+    def exchange(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        done: Done[OutboundReply],
+    ) -> BreakOff:
+        return run_with_callback(self._exchange(method, url, headers, body), done)
+
     async def _exchange(
         self,
-        pending: PendingRequest,
         method: str,
         url: str,
         headers: Mapping[str, str],
         body: bytes,
     ) -> OutboundReply:
-        pending.waits_for = answering = self._treq.request(
+        response = await self._treq.request(
             method,
             WrittenURL(target_of(url).url),
             headers=Headers({name: [value] for name, value in headers.items()}),
@@ -100,7 +109,6 @@ class TopicClient(Client):
             unbuffered=True,
             reactor=self._reactor,
         )
-        response = await answering
         return OutboundReply(
             status=response.code,
             headers=dict(

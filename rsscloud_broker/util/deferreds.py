@@ -2,7 +2,7 @@
 
 ``run_with_callback`` and ``from_callback`` join coroutines, which wait for the end of something,
 and functions, which are called at its end.  Where very many calls are under way, a function costs
-much less than a Deferred and a coroutine.  See ``IDirectOutbound`` and ``IDirectNotifier``.
+much less than a Deferred and a coroutine.  See ``IDirectNotifier``.
 """
 
 from __future__ import annotations

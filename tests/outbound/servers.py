@@ -24,7 +24,9 @@ from twisted.web.server import NOT_DONE_YET, Request, Site
 
 from rsscloud_broker.interfaces import IOutbound
 from rsscloud_broker.outbound import AddressGuard, CallbackClient, TLSContext, TopicClient
+from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message
 from rsscloud_broker.testing.clock import Clock
+from rsscloud_broker.util.twisted_overrides.uvloop_reactor import ConnectionAttempt, UvloopReactor
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
@@ -252,6 +254,8 @@ class Network:
 
     def connectTCP(self, host: str, port: int, factory: Any, timeout: Any) -> Any:
         """What the reactor does, but by the clock of the test."""
+        if isinstance(self.connections, UvloopReactor):
+            return ConnectionAttempt(self, host, port, factory, timeout)
         connector = tcp.Connector(host, port, factory, timeout, None, self)
         connector.connect()
         return connector
@@ -286,3 +290,17 @@ def make_client(
 
 #: Like ``make_client``, for the client for callbacks.
 make_callback_client = partial(make_client, kind=CallbackClient)
+
+
+def answer_to(connection: Http1, message: Message) -> Deferred[HTTPAnswer]:
+    """Send a request over a connection; a Deferred with the answer."""
+    answered: Deferred[HTTPAnswer] = Deferred(lambda _: connection.cancel())
+
+    def done(answer: HTTPAnswer | Exception) -> None:
+        if isinstance(answer, Exception):
+            answered.errback(answer)
+        else:
+            answered.callback(answer)
+
+    connection.request(message, done)
+    return answered

@@ -17,7 +17,7 @@ from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, message
 from rsscloud_broker.outbound.urls import target_of
 from tests.outbound.scripted import CallbackClientTestCase, Scripted
-from tests.outbound.servers import make_client
+from tests.outbound.servers import answer_to, make_client
 from tests.policy.test_memory_budget import Arriving
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"
@@ -107,7 +107,7 @@ class ConnectionTests(SynchronousTestCase):
         make_body = partial(TruncatingBody, limit=5000)
         connection = Http1((False, "127.0.0.1", 80), None, make_body, self.budget)
         connection.attempt = cast(Any, None)  # no longer needed
-        answered = connection.request(message("GET", target_of("http://127.0.0.1/"), {}, b""))
+        answered = answer_to(connection, message("GET", target_of("http://127.0.0.1/"), {}, b""))
         transport = StringTransport()
         connection.makeConnection(transport)
         return connection, transport, answered

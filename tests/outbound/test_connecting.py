@@ -18,6 +18,7 @@ from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.connecting import Connector
 from rsscloud_broker.outbound.guard import AddressGuard
 from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, Message, NotConnected
+from tests.outbound.servers import answer_to
 
 
 class ConnectingTests(TestCase):
@@ -26,7 +27,7 @@ class ConnectingTests(TestCase):
         connection = Http1(
             (False, address, 80), None, partial(TruncatingBody, limit=1000), AnswerBudget()
         )
-        asking = connection.request(Message(b"GET / HTTP/1.1\r\n\r\n"))
+        asking = answer_to(connection, Message(b"GET / HTTP/1.1\r\n\r\n"))
         Connector(reactor, AddressGuard()).connect(connection, address, None)
         return connection, asking
 

@@ -16,6 +16,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.outbound import Resolver
+from rsscloud_broker.util.twisted_overrides.uvloop_reactor import ConnectionAttempt
 from tests.name_server import NameServer
 from tests.outbound.authority import authority
 from tests.outbound.servers import (
@@ -73,8 +74,13 @@ class GuardTests(GuardedTestCase):
             def connect_ex(self, address: Any) -> int:
                 return super().connect_ex(("127.0.0.1", port))
 
+        def astray(attempt: Any, host: str, port: int) -> Any:
+            return connect(attempt, "127.0.0.1", port)
+
         raw = RawFactory(b"hello")
         port = listen(self, raw)
+        connect = ConnectionAttempt._connect
+        self.patch(ConnectionAttempt, "_connect", astray)  # on the reactor of couriers
         self.patch(socket, "socket", Astray)
         for scheme in ("http", "https"):
             client = self.make_client(allowed=["127.0.0.2/32"])

@@ -13,7 +13,7 @@ from rsscloud_broker.outbound.http1 import PIECE, Http1, message
 from rsscloud_broker.outbound.urls import target_of
 from tests.outbound.authority import authority
 from tests.outbound.scripted import OK, CallbackClientTestCase
-from tests.outbound.servers import Names, Pages, make_callback_client, serve
+from tests.outbound.servers import Names, Pages, answer_to, make_callback_client, serve
 
 
 class LargeBodyTests(CallbackClientTestCase):
@@ -38,7 +38,7 @@ class LargeBodyTests(CallbackClientTestCase):
         )
         connection.attempt = cast(Any, None)  # no longer needed
         body = b"x" * 5_000_000
-        answered = connection.request(message("POST", target_of("http://127.0.0.1/"), {}, body))
+        answered = answer_to(connection, message("POST", target_of("http://127.0.0.1/"), {}, body))
         transport = StringTransport()
         connection.makeConnection(transport)
         head = len(transport.value())

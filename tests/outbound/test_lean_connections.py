@@ -283,7 +283,7 @@ class SessionTests(CallbackClientTestCase):
         before, forgetful = self.port, authority().server("a.example", enableSessionTickets=True)
         self.serve(self.CLOSE, tls=forgetful)
         self.server.protocol = Resumable
-        context: Any = self.client.outbound._exchanger._tls  # type: ignore[attr-defined] # it has one
+        context: Any = self.client.outbound._exchanger.tls  # type: ignore[attr-defined] # it has one
         session = context._sessions.pop(("a.example", before), None)
         self.assertIsNotNone(session)
         context._sessions["a.example", self.port] = session

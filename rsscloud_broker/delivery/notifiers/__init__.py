@@ -5,6 +5,20 @@ from rsscloud_broker.delivery.notifiers.options import RssCloudNotifierOptions
 from rsscloud_broker.delivery.notifiers.soap import SoapNotifier
 from rsscloud_broker.delivery.notifiers.websub import WebSubNotifier, WebSubNotifierOptions
 from rsscloud_broker.delivery.notifiers.xml_rpc import XMLRPCNotifier
+from rsscloud_broker.interfaces import IDirectNotifier, IOutbound
+
+
+def bundled(outbound: IOutbound) -> dict[str, IDirectNotifier]:
+    """All of them, by protocol, for a courier: what has options, the broker says each time."""
+    notifiers: tuple[IDirectNotifier, ...] = (
+        HttpPostNotifier("http-post", outbound),
+        HttpPostNotifier("https-post", outbound),
+        XMLRPCNotifier(outbound),
+        SoapNotifier(outbound),
+        WebSubNotifier(outbound, WebSubNotifierOptions()),
+    )
+    return {notifier.protocol: notifier for notifier in notifiers}
+
 
 __all__ = [
     "HttpPostNotifier",
@@ -13,4 +27,5 @@ __all__ = [
     "WebSubNotifier",
     "WebSubNotifierOptions",
     "XMLRPCNotifier",
+    "bundled",
 ]

@@ -6,23 +6,33 @@ The base classes of the notifiers are here, too.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from secrets import token_urlsafe
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlencode
 
+from attrs import evolve
+
 from rsscloud_broker.delivery.notifiers.options import RETRIES
-from rsscloud_broker.delivery.notifiers.recording import exchange_of
+from rsscloud_broker.delivery.notifiers.recording import cleaned, exchange_of
 from rsscloud_broker.errors import AddressRefused, Interrupted, OutboundError
 from rsscloud_broker.interfaces import (
     IDirectOutbound,
+    INotifyingOutbound,
     IOutbound,
     OutboundReply,
     OutboundRequest,
 )
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
-from rsscloud_broker.util.deferreds import BreakOff, Done, from_callback, run_with_callback
+from rsscloud_broker.util.deferreds import (
+    BreakOff,
+    Done,
+    from_callback,
+    nothing_to_break_off,
+    run_with_callback,
+)
 from rsscloud_broker.wire.http_dates import retry_after
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import REDIRECTS
@@ -30,8 +40,8 @@ from rsscloud_broker.wire.web_address import REDIRECTS
 #: The statuses of permanent redirects (RFC 9110, section 15.4).
 PERMANENT = frozenset({301, 308})
 
-#: Begins a request, as ``IDirectOutbound.begin`` does.
-_Begin: TypeAlias = Callable[..., BreakOff]
+#: How many characters a reason has: strangers write parts of it.
+MAX_REASON: Final = 300
 
 #: Judges an answer with a 2xx status: returns why it is a failure all the same, or an empty string.
 Accept: TypeAlias = Callable[[OutboundReply], str]
@@ -42,45 +52,84 @@ def _accept_any(reply: OutboundReply) -> str:
 
 
 class CallingNotifier(ABC):
-    """A notifier each of whose notifications is one call, which a subclass begins.
+    """A notifier each of whose notifications is one call.
+
+    Where there are couriers, it has one of them make the notification, by its counterpart there.
 
     :param outbound: makes the requests; it connects only to addresses that are allowed.
+    :ivar accept: judges answers.
+    :ivar defaults: options for subscriptions that have none of these names.
     """
+
+    accept: Accept = staticmethod(_accept_any)
+    defaults: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, outbound: IOutbound) -> None:
         self._outbound = outbound
-        self._begin_request: _Begin = partial(_begin, outbound)
-        if IDirectOutbound.providedBy(outbound):
-            self._begin_request = outbound.begin
+        self._is_direct = IDirectOutbound.providedBy(outbound)
+        self._is_elsewhere = INotifyingOutbound.providedBy(outbound)
 
     @abstractmethod
+    def request_of(self, notification: Notification) -> OutboundRequest:
+        """The request that tells a subscriber.
+
+        :raises ValueError: there is none, for a reason for people.
+        """
+
     def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
         """See ``IDirectNotifier.begin``."""
+        if not self._is_elsewhere:
+            return self._begin_here(notification, done)
+        if self.defaults:
+            options = {**self.defaults, **notification.options}
+            notification = evolve(notification, options=options)
+        couriers: Any = self._outbound
+        told = partial(self._told_elsewhere, notification, done)
+        break_off: BreakOff = couriers.notify(notification, told)
+        return break_off
 
     async def notify(self, notification: Notification) -> Outcome:
         """See ``INotifier.notify``."""
         return await from_callback(partial(self.begin, notification))
 
-    def _begin_call(
-        self,
-        done: Done[Outcome],
-        request: OutboundRequest,
-        accept: Accept = _accept_any,
-    ) -> BreakOff:
-        """As ``call``, for ``begin``."""
+    def _begin_here(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
+        try:
+            request = self.request_of(notification)
+        except ValueError as error:
+            done(failed(str(error)))
+            return nothing_to_break_off
+        if not self._is_direct:
+            return run_with_callback(call(self._outbound, request, self.accept), done)
 
         def replied(reply: OutboundReply | Exception) -> None:
-            if isinstance(reply, Exception) and not isinstance(reply, OutboundError):
-                done(reply)
-                return
             result: Outcome | Exception
-            try:
-                result = _judged(reply, request, accept)
-            except Exception as error:  # a bug in ``accept``
-                result = error
+            if isinstance(reply, OutboundReply | OutboundError):
+                try:
+                    result = _judged(reply, request, self.accept)
+                except Exception as error:  # a bug in ``accept``
+                    result = error
+            else:
+                result = reply
             done(result)
 
-        return self._begin_request(replied, request)
+        client: Any = self._outbound
+        break_off: BreakOff = client.begin(replied, request)
+        return break_off
+
+    def _told_elsewhere(
+        self, notification: Notification, done: Done[Outcome], result: Outcome | Exception
+    ) -> None:
+        """Take what a courier says, which may be anything if somebody broke into it."""
+        if isinstance(result, OutboundError):  # the courier has not answered
+            try:
+                done(_judged(result, self.request_of(notification), self.accept))
+            except ValueError as error:
+                done(failed(str(error)))
+        elif isinstance(result, Outcome) and not result.success:
+            reason, exchange = clean(result.reason)[:MAX_REASON], result.exchange
+            done(evolve(result, reason=reason, exchange=exchange and cleaned(exchange)))
+        else:
+            done(result)
 
 
 class RssCloudNotifier(CallingNotifier):
@@ -122,16 +171,6 @@ class RssCloudNotifier(CallingNotifier):
 
     async def deny(self, denial: Denial) -> Outcome:
         return Outcome(True, answered=False)  # no request was made
-
-
-def _begin(outbound: IOutbound, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
-    """Begin a request by a client that tells nobody directly."""
-
-    async def make() -> OutboundReply:
-        reply: OutboundReply = await outbound.request(request)
-        return reply
-
-    return run_with_callback(make(), done)
 
 
 async def call(
@@ -196,5 +235,4 @@ def failed(reason: str, **facts: Any) -> Outcome:
     :param reason: why; it is cleaned and cut to one line that can be stored and logged.
     :param facts: further fields of the outcome.
     """
-    # A reason is cut to this many characters, since strangers write parts of it.
-    return Outcome(False, clean(reason)[:300], **facts)
+    return Outcome(False, clean(reason)[:MAX_REASON], **facts)

@@ -22,8 +22,7 @@ from zope.interface import implementer
 
 from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import IDirectNotifier, IOutbound, OutboundRequest
-from rsscloud_broker.model import Notification, Outcome
-from rsscloud_broker.util.deferreds import BreakOff, Done
+from rsscloud_broker.model import Notification
 from rsscloud_broker.wire.web_address import REDIRECTS
 
 _FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -37,9 +36,9 @@ class HttpPostNotifier(RssCloudNotifier):
         super().__init__(outbound)
         self.protocol = protocol
 
-    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
+    def request_of(self, notification: Notification) -> OutboundRequest:
         url, body = notification.callback.url, _body(notification.topic)
-        return self._begin_call(done, OutboundRequest("POST", url, _FORM, body, REDIRECTS))
+        return OutboundRequest("POST", url, _FORM, body, REDIRECTS)
 
 
 @lru_cache(maxsize=100)  # all subscribers of a topic get the same body

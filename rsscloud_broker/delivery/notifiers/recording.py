@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Final
 
+from attrs import evolve
+
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.model import Exchange
 from rsscloud_broker.model.values import HIDDEN, KEPT_OF_BODY
@@ -43,6 +45,19 @@ def exchange_of(request: OutboundRequest, reply: OutboundReply | None = None) ->
         reply.status,
         _shown(reply.headers),
         reply.body[:KEPT_OF_BODY],
+    )
+
+
+def cleaned(exchange: Exchange) -> Exchange:
+    """A record that came from elsewhere, with no more in it than `exchange_of` puts there."""
+    return evolve(
+        exchange,
+        method=clean(exchange.method)[:MAX_VALUE],
+        url=clean(exchange.url),
+        request_headers=_shown(exchange.request_headers),
+        request_body=exchange.request_body[:KEPT_OF_BODY],
+        answer_headers=_shown(exchange.answer_headers),
+        answer_body=exchange.answer_body[:KEPT_OF_BODY],
     )
 
 

@@ -25,38 +25,15 @@ from urllib.parse import quote, urlsplit
 
 from zope.interface import implementer
 
-from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier, failed
+from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply, OutboundRequest
-from rsscloud_broker.model import Notification, Outcome
-from rsscloud_broker.util.deferreds import BreakOff, Done, nothing_to_break_off
+from rsscloud_broker.model import Notification
 from rsscloud_broker.wire import soap
 from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.xml import MalformedXML, parse
 
 # The punctuation that stays as it is in the path of a request.
 _IN_PATHS = punctuation.translate(dict.fromkeys(map(ord, '"<>\\^`{|}')))
-
-
-@implementer(IDirectNotifier)
-class SoapNotifier(RssCloudNotifier):
-    """The notifier for ``soap``."""
-
-    protocol = "soap"
-
-    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
-        callback = notification.callback
-        operation = re.split(r"[./:]", callback.procedure)[-1]
-        try:
-            body = soap.encode_call(operation, {"url": notification.topic})
-        except ValueError:
-            done(failed(f"the procedure {callback.procedure!r} cannot be the name of an element"))
-            return nothing_to_break_off
-        headers = {
-            "content-type": "text/xml; charset=utf-8",
-            "soapaction": f'"{quote(urlsplit(callback.url).path, safe=_IN_PATHS)}"',
-        }
-        request = OutboundRequest("POST", callback.url, headers, body, REDIRECTS)
-        return self._begin_call(done, request, _fault)
 
 
 def _fault(reply: OutboundReply) -> str:
@@ -69,3 +46,26 @@ def _fault(reply: OutboundReply) -> str:
     except MalformedXML:
         pass  # many one-way receivers answer with nothing, or with "OK"
     return ""
+
+
+@implementer(IDirectNotifier)
+class SoapNotifier(RssCloudNotifier):
+    """The notifier for ``soap``."""
+
+    protocol = "soap"
+    accept = staticmethod(_fault)
+
+    def request_of(self, notification: Notification) -> OutboundRequest:
+        callback = notification.callback
+        operation = re.split(r"[./:]", callback.procedure)[-1]
+        try:
+            body = soap.encode_call(operation, {"url": notification.topic})
+        except ValueError:
+            raise ValueError(
+                f"the procedure {callback.procedure!r} cannot be the name of an element"
+            ) from None
+        headers = {
+            "content-type": "text/xml; charset=utf-8",
+            "soapaction": f'"{quote(urlsplit(callback.url).path, safe=_IN_PATHS)}"',
+        }
+        return OutboundRequest("POST", callback.url, headers, body, REDIRECTS)

@@ -30,7 +30,7 @@ from typing import Literal
 from attrs import frozen
 from zope.interface import implementer
 
-from rsscloud_broker.delivery.notifiers.calling import CallingNotifier, call, failed
+from rsscloud_broker.delivery.notifiers.calling import CallingNotifier, call
 from rsscloud_broker.interfaces import (
     IDirectNotifier,
     IOutbound,
@@ -39,7 +39,6 @@ from rsscloud_broker.interfaces import (
     Signing,
 )
 from rsscloud_broker.model import Denial, Intent, Notification, Outcome
-from rsscloud_broker.util.deferreds import BreakOff, Done, nothing_to_break_off
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
 
@@ -82,7 +81,7 @@ class WebSubNotifier(CallingNotifier):
 
     def __init__(self, outbound: IOutbound, options: WebSubNotifierOptions) -> None:
         super().__init__(outbound)
-        self._signature = options.signature
+        self.defaults = {websub.METHOD: options.signature}
 
     async def verify(self, intent: Intent) -> Outcome:
         challenge = token_urlsafe(24)
@@ -101,11 +100,10 @@ class WebSubNotifier(CallingNotifier):
         )
         return await call(self._outbound, OutboundRequest("GET", url), confirms, _NOT_NOW)
 
-    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
+    def request_of(self, notification: Notification) -> OutboundRequest:
         content, options = notification.content, notification.options
         if content is None:
-            done(failed("there is no content to deliver: it is not kept any more"))
-            return nothing_to_break_off
+            raise ValueError("there is no content to deliver: it is not kept any more")
         headers = {
             "content-type": _relayed(content.content_type) or _UNLABELLED,
             "link": websub.link_header(
@@ -114,10 +112,10 @@ class WebSubNotifier(CallingNotifier):
         }
         signing = None
         if secret := options.get(websub.SECRET):
-            signing = Signing(secret, options.get(websub.METHOD, self._signature))
+            method = options.get(websub.METHOD, self.defaults[websub.METHOD])
+            signing = Signing(secret, method)
         url = notification.callback.url
-        request = OutboundRequest("POST", url, headers, content.body, signing=signing)
-        return self._begin_call(done, request)
+        return OutboundRequest("POST", url, headers, content.body, signing=signing)
 
     async def deny(self, denial: Denial) -> Outcome:
         url = websub.denial_url(denial.callback.url, denial.topic, denial.reason)

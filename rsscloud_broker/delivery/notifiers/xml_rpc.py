@@ -19,25 +19,10 @@ from zope.interface import implementer
 
 from rsscloud_broker.delivery.notifiers.calling import RssCloudNotifier
 from rsscloud_broker.interfaces import IDirectNotifier, OutboundReply, OutboundRequest
-from rsscloud_broker.model import Notification, Outcome
-from rsscloud_broker.util.deferreds import BreakOff, Done
+from rsscloud_broker.model import Notification
 from rsscloud_broker.wire import xmlrpc
 from rsscloud_broker.wire.web_address import REDIRECTS
 from rsscloud_broker.wire.xml import MalformedXML
-
-
-@implementer(IDirectNotifier)
-class XMLRPCNotifier(RssCloudNotifier):
-    """The notifier for ``xml-rpc``."""
-
-    protocol = "xml-rpc"
-
-    def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
-        body = xmlrpc.encode_call(notification.callback.procedure, [notification.topic])
-        headers = {"content-type": "text/xml; charset=utf-8"}
-        url = notification.callback.url
-        request = OutboundRequest("POST", url, headers, body, REDIRECTS)
-        return self._begin_call(done, request, _fault)
 
 
 def _fault(reply: OutboundReply) -> str:
@@ -49,3 +34,16 @@ def _fault(reply: OutboundReply) -> str:
     except MalformedXML:
         pass  # some receivers answer with nothing, or with "OK"
     return ""
+
+
+@implementer(IDirectNotifier)
+class XMLRPCNotifier(RssCloudNotifier):
+    """The notifier for ``xml-rpc``."""
+
+    protocol = "xml-rpc"
+    accept = staticmethod(_fault)
+
+    def request_of(self, notification: Notification) -> OutboundRequest:
+        body = xmlrpc.encode_call(notification.callback.procedure, [notification.topic])
+        headers = {"content-type": "text/xml; charset=utf-8"}
+        return OutboundRequest("POST", notification.callback.url, headers, body, REDIRECTS)

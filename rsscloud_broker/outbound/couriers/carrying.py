@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from ipaddress import ip_network
 from typing import Any
 
+from attrs import evolve
 from msgspec.structs import replace
 from twisted.internet.defer import CancelledError, Deferred
 
 from rsscloud_broker.errors import OutboundError, Unavailable
-from rsscloud_broker.interfaces import OutboundRequest, Signing
+from rsscloud_broker.interfaces import IDirectNotifier, IOutbound, OutboundRequest, Signing
+from rsscloud_broker.model import Callback, Content, Notification, Outcome
 from rsscloud_broker.outbound.client import Client
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
@@ -27,6 +30,8 @@ from rsscloud_broker.outbound.couriers.messages import (
     FromCourier,
     Leaving,
     Networks,
+    Notify,
+    NotNotified,
     Read,
     ReadDone,
     Said,
@@ -35,6 +40,7 @@ from rsscloud_broker.outbound.couriers.messages import (
     Unread,
 )
 from rsscloud_broker.outbound.couriers.reading import Reader
+from rsscloud_broker.util.deferreds import BreakOff, nothing_to_break_off, run_with_callback
 
 
 class Carrier:
@@ -43,6 +49,7 @@ class Carrier:
     :param make: makes the client, as the first message says.
     :param block: takes the kinds and names of what is blocked, with the reasons.
     :param reader: reads topics.
+    :param notifiers: makes the notifiers, by protocol, which call by a client.
     :param outdated: says why another courier has to take over; empty if none has to.
     """
 
@@ -51,21 +58,27 @@ class Carrier:
         make: Callable[[Setup], Client],
         block: Callable[[Sequence[tuple[str, str, str]]], object],
         reader: Reader,
+        notifiers: Callable[[IOutbound], Mapping[str, IDirectNotifier]],
         outdated: Callable[[], str],
     ) -> None:
         self._make = make
         self._block = block
         self._reader = reader
+        self._make_notifiers = notifiers
+        self._notifiers: Mapping[str, IDirectNotifier] = {}
         self._outdated = outdated
         self._client: Client | None = None
         self._bodies: dict[int, bytes] = {}
-        self._under_way: dict[int, Deferred[None]] = {}
+        self._under_way: dict[int, BreakOff] = {}
         self.link: Link[FromCourier, FromBroker]
 
     def refuse(self, message: FromCourier, why: str) -> None:
         """Say that an answer cannot be sent to the broker."""
         if isinstance(message, Answered | ReadDone):
             self.link.send(Failed(message.number, "OutboundError", f"the answer is faulty: {why}"))
+        elif isinstance(message, NotNotified):
+            outcome = evolve(message.outcome, reason=why, exchange=None)
+            self.link.send(NotNotified(message.number, outcome))
         elif isinstance(message, Failed | Unread):
             self.link.send(replace(message, reason=ascii(message.reason)))
 
@@ -76,8 +89,11 @@ class Carrier:
         may not know a network or a host that it must not call.
         """
         for message in batch:
+            if isinstance(message, Notify):
+                self._notify(message)
+                continue
             if isinstance(message, Call):
-                self._begin(message)
+                self._track(message.number, self._carry(message, self._body(message.body)))
                 continue
             if isinstance(message, Read):
                 self._track(message.number, self._reader.read(message, self.link))
@@ -91,8 +107,8 @@ class Carrier:
     def _follow(self, message: FromBroker) -> None:
         match message:
             case Cancel():
-                if under_way := self._under_way.get(message.number):
-                    under_way.cancel()
+                if break_off := self._under_way.get(message.number):
+                    break_off()
             case Body():
                 self._bodies[message.number] = message.data
             case Forget():
@@ -107,6 +123,7 @@ class Carrier:
                 self._block(message.blocks)
             case Setup():
                 self._client = self._make(message)
+                self._notifiers = self._make_notifiers(self._client)
 
     def _answer_beat(self) -> None:
         if why := self._outdated():
@@ -123,23 +140,53 @@ class Carrier:
         assert self._client is not None  # the broker sends ``Setup`` first
         return self._client
 
-    def _begin(self, call: Call) -> None:
-        # The body is looked up now: the broker may have the courier forget it at once.
-        body = call.body if isinstance(call.body, bytes) else self._bodies.get(call.body)
-        self._track(call.number, self._carry(call, body))
+    def _body(self, sent: bytes | int | None) -> bytes | None:
+        """The body that a message names; it is looked up at once, since the broker may have the
+        courier forget it next.
+        """
+        return self._bodies.get(sent) if isinstance(sent, int) else sent
+
+    def _notify(self, message: Notify) -> None:
+        number, body = message.number, self._body(message.body)
+        notifier = self._notifiers.get(message.protocol)
+        self._under_way[number] = nothing_to_break_off
+        if notifier is None or (body is None and message.body is not None):
+            lack = f"notifier of {message.protocol}" if notifier is None else "such content"
+            self._notified(message, Unavailable(f"the courier has no {lack}"))
+            return
+        content = None if body is None else Content(body, message.content_type, message.link)
+        callback = Callback(message.url, message.protocol, message.procedure)
+        notification = Notification(message.topic, callback, message.options, content)
+        break_off = notifier.begin(notification, partial(self._notified, message))
+        if number in self._under_way:
+            self._under_way[number] = break_off
+
+    def _notified(self, message: Notify, result: Outcome | Exception) -> None:
+        del self._under_way[message.number]
+        if not isinstance(result, Outcome):
+            self._failed(message.number, message.url, result)
+        elif result.success:
+            self.link.send(message.number)
+        else:
+            self.link.send(NotNotified(message.number, result))
+
+    def _failed(self, number: int, what: str, error: Exception) -> None:
+        """Say that something has no result."""
+        if isinstance(error, CancelledError):
+            return  # nobody waits for it
+        if isinstance(error, OutboundError | Unavailable):
+            port_only = isinstance(error, OutboundError) and error.port_only
+            self.link.send(Failed(number, type(error).__name__, str(error), port_only))
+        else:  # a bug: this one fails, and the others go on
+            self.link.send(Said(f"{what}: {error!r}"))
+            self.link.send(Failed(number, "Unavailable", f"a courier failed: {error!r}"))
 
     def _track(self, number: int, work: Coroutine[Deferred[Any], Any, None]) -> None:
         """Begin some work, which the broker may cancel by its number."""
-        working = Deferred.fromCoroutine(work)
-        if not working.called:
-            self._under_way[number] = working
-
-            # A callback must not return the Deferred that it belongs to.
-            def over(result: object) -> object:
-                del self._under_way[number]
-                return result
-
-            working.addBoth(over)
+        self._under_way[number] = nothing_to_break_off
+        break_off = run_with_callback(work, lambda result: self._under_way.pop(number))
+        if number in self._under_way:
+            self._under_way[number] = break_off
 
     async def _carry(self, call: Call, body: bytes | None) -> None:
         signing = None if call.key is None else Signing(call.key.secret, call.key.method)
@@ -149,14 +196,8 @@ class Carrier:
             reply = await self._made.request(
                 OutboundRequest(call.method, call.url, call.headers, body, call.redirects, signing)
             )
-        except CancelledError:
-            return  # nobody waits for it
-        except (OutboundError, Unavailable) as error:
-            port_only = isinstance(error, OutboundError) and error.port_only
-            self.link.send(Failed(call.number, type(error).__name__, str(error), port_only))
-        except Exception as error:  # a bug: this request fails, and the others go on
-            self.link.send(Said(f"{call.method} {call.url}: {error!r}"))
-            self.link.send(Failed(call.number, "Unavailable", f"a courier failed: {error!r}"))
+        except Exception as error:
+            self._failed(call.number, f"{call.method} {call.url}", error)
         else:
             self.link.send(
                 Answered(

@@ -23,24 +23,35 @@ from twisted.logger import Logger
 
 from rsscloud_broker.errors import CallsUnavailable, Interrupted, OutboundError
 from rsscloud_broker.interfaces import IClock, OutboundReply, OutboundRequest
+from rsscloud_broker.model import Notification, Outcome
 from rsscloud_broker.outbound.couriers.bodies import SentBodies
 from rsscloud_broker.outbound.couriers.limits import Limits
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
     Alive,
+    Answered,
     Beat,
     Call,
     Cancel,
+    Failed,
     FromBroker,
     FromCourier,
     Key,
     Leaving,
+    Notify,
+    NotNotified,
     Read,
     ReadDone,
     Said,
     Unread,
 )
-from rsscloud_broker.outbound.couriers.pending import TO_CALL, TO_READ, Pending, WrongAnswer
+from rsscloud_broker.outbound.couriers.pending import (
+    TO_CALL,
+    TO_NOTIFY,
+    TO_READ,
+    Pending,
+    WrongAnswer,
+)
 from rsscloud_broker.outbound.couriers.spawning import Spawn, megabytes
 from rsscloud_broker.outbound.couriers.standard_error import StandardError
 from rsscloud_broker.util.clock import endless_call
@@ -113,7 +124,19 @@ class Courier:
     async def request(self, request: OutboundRequest) -> OutboundReply:
         """See ``IOutbound.request``."""
         await self._ready()
-        return await from_callback(lambda done: self.begin(done, request))
+        send = partial(self._send_call, request)
+        return await from_callback(lambda done: self._begin(done, TO_CALL, send))
+
+    def notify(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
+        """See ``INotifyingOutbound.notify``."""
+        link, send = self._link, partial(self._send_notify, notification)
+        if link is None or link.is_full:
+            return run_with_callback(self._notify_later(send), done)
+        return self._begin(done, TO_NOTIFY, send)
+
+    async def _notify_later(self, send: Callable[[int], None]) -> Outcome:
+        await self._ready()
+        return await from_callback(lambda done: self._begin(done, TO_NOTIFY, send))
 
     async def read(self, make: Callable[[int], Read]) -> ReadDone | Unread:
         """Have a topic read.
@@ -125,7 +148,9 @@ class Courier:
         self.readings += 1
         try:
             await self._ready()
-            done: ReadDone | Unread = await from_callback(lambda done: self._ask(done, make))
+            done: ReadDone | Unread = await from_callback(
+                lambda done: self._begin(done, TO_READ, lambda number: self.send(make(number)))
+            )
             return done
         except OutboundError as error:  # it cannot be sent, or the courier ended meanwhile
             return Unread(0, str(error), ended=False, refused=False, lasting=False)
@@ -138,17 +163,28 @@ class Courier:
             await link.until_there_is_room()
         return link
 
-    def _ask(self, done: Done[Any], make: Callable[[int], FromBroker]) -> BreakOff:
-        number = self._pending.begin(done, TO_READ, lambda number: self.send(make(number)))
-        return partial(self._break_off, number)
+    def _begin(
+        self, done: Done[Any], answers: tuple[type, ...], send: Callable[[int], object]
+    ) -> BreakOff:
+        return partial(self._break_off, self._pending.begin(done, answers, send))
 
-    def begin(self, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
-        """See ``IDirectOutbound.begin``."""
-        link = self._link
-        if link is None or link.is_full:
-            return run_with_callback(self.request(request), done)
-        send = partial(self._send_call, request)
-        return partial(self._break_off, self._pending.begin(done, TO_CALL, send))
+    def _send_notify(self, notification: Notification, number: int) -> None:
+        link, callback, content = self._link, notification.callback, notification.content
+        assert link is not None  # it is sent where there is one
+        carried: tuple[Any, ...] = ()
+        if content is not None:
+            carried = self._bodies.sent(content.body, link), content.content_type, content.link
+        link.send(
+            Notify(
+                number,
+                callback.protocol,
+                callback.url,
+                callback.procedure,
+                notification.topic,
+                {**notification.options},
+                *carried,
+            )
+        )
 
     def _send_call(self, request: OutboundRequest, number: int) -> None:
         link = self._link
@@ -185,13 +221,20 @@ class Courier:
             self._link.send(message)
 
     def _unsendable(self, message: FromBroker, why: str) -> None:
-        if isinstance(message, Call | Read):
+        if isinstance(message, Call | Notify | Read):
             self._pending.tell(message.number, OutboundError(f"the request is faulty: {why}"))
 
     def _take(self, batch: Sequence[FromCourier]) -> None:
         self._has_lived, self._unanswered = True, 0
         for message in batch:
             match message:
+                # A number comes first, as most are such.
+                case int() | NotNotified() | Answered() | Failed() | ReadDone() | Unread():
+                    try:
+                        self._pending.take(message)
+                    except WrongAnswer as error:
+                        self._abort(str(error))
+                        return
                 case Alive():
                     self.idle, self.idle_topics = message.idle, message.idle_topics
                 case Said():
@@ -199,12 +242,6 @@ class Courier:
                 case Leaving():
                     self._log_said(message.reason)
                     self._is_leaving = True
-                case _:
-                    try:
-                        self._pending.take(message)
-                    except WrongAnswer as error:
-                        self._abort(str(error))
-                        return
 
     def _abort(self, why: str) -> None:
         if self._link is not None:

@@ -13,11 +13,11 @@ from zope.interface import implementer
 
 from rsscloud_broker.interfaces import (
     IClock,
-    IDirectOutbound,
+    INotifyingOutbound,
     OutboundReply,
     OutboundRequest,
 )
-from rsscloud_broker.model import host_of
+from rsscloud_broker.model import Notification, Outcome, host_of
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.couriers import confinement, system_calls
 from rsscloud_broker.outbound.couriers.courier import Courier
@@ -32,7 +32,7 @@ from rsscloud_broker.outbound.couriers.messages import (
     TopicRules,
 )
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
-from rsscloud_broker.util.deferreds import BreakOff, Done, from_callback
+from rsscloud_broker.util.deferreds import BreakOff, Done
 
 #: How topics are read if nobody says so.
 DEFAULT_RULES: Final = TopicRules()
@@ -43,7 +43,7 @@ USUAL: Final = 16
 FOR_LARGE: Final = 16
 
 
-@implementer(IDirectOutbound)
+@implementer(INotifyingOutbound)
 class Crew(Service):
     """Hands each request to the courier of its host.
 
@@ -174,10 +174,10 @@ class Crew(Service):
             courier.send(message)
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
-        return await from_callback(lambda done: self.begin(done, request))
+        return await self.courier_of(request.url).request(request)
 
-    def begin(self, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
-        return self.courier_of(request.url).begin(done, request)
+    def notify(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
+        return self.courier_of(notification.callback.url).notify(notification, done)
 
     def courier_of(self, url: str) -> Courier:
         """The courier to which the host of a URL belongs."""

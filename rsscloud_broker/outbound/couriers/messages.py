@@ -11,6 +11,7 @@ from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta, Struct
 
+from rsscloud_broker.model import Outcome
 from rsscloud_broker.wire.http_dates import MAX_SECONDS
 
 #: The longest text that a courier says of a topic, in characters; a validator of 1000 characters
@@ -115,6 +116,26 @@ class Call(_Message, frozen=True):
     key: Key | None = None
 
 
+class Notify(_Message, frozen=True):
+    """A subscriber to notify: see ``Notification``, whose parts these are.
+
+    :ivar body: the content, or the number of a ``Body``; None if there is none.
+    """
+
+    number: int
+    protocol: str
+    url: str
+    procedure: str
+    topic: str
+    options: dict[str, str] = {}
+    body: bytes | int | None = None
+    content_type: str = ""
+    link: str = ""
+
+    def __repr__(self) -> str:
+        return f"Notify({self.number}, {self.url!r})"  # the options may have a secret
+
+
 class Read(_Message, frozen=True):
     """A topic to read: see ``ITopicFetcher``.
 
@@ -153,6 +174,13 @@ class Answered(_Message, frozen=True):
     body: bytes
     url: str
     hops: list[tuple[int, str]]
+
+
+class NotNotified(_Message, frozen=True):
+    """A subscriber was called, and was not notified."""
+
+    number: int
+    outcome: Outcome
 
 
 class ReadDone(_Message, frozen=True):
@@ -222,8 +250,11 @@ class Leaving(_Message, frozen=True):
     reason: str
 
 
-#: What the broker sends, and what a courier sends.
+#: What the broker sends, and what a courier sends.  A mere number says that the subscriber was
+#: notified whose ``Notify`` has it, as nearly always.
 FromBroker: TypeAlias = (
-    Setup | Networks | TopicRules | Blocked | Body | Forget | Call | Read | Cancel | Beat
+    Setup | Networks | TopicRules | Blocked | Body | Forget | Call | Notify | Read | Cancel | Beat
 )
-FromCourier: TypeAlias = Answered | ReadDone | Unread | Failed | Alive | Said | Leaving
+FromCourier: TypeAlias = (
+    int | NotNotified | Answered | ReadDone | Unread | Failed | Alive | Said | Leaving
+)

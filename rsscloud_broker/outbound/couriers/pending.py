@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from attrs import define
+from attrs import define, evolve
 from twisted.logger import Logger
 
 from rsscloud_broker import errors
@@ -21,12 +21,20 @@ from rsscloud_broker.errors import (
     Unavailable,
 )
 from rsscloud_broker.interfaces import OutboundReply
-from rsscloud_broker.outbound.couriers.messages import Answered, Failed, ReadDone, Unread
+from rsscloud_broker.model import Outcome
+from rsscloud_broker.outbound.couriers.messages import (
+    Answered,
+    Failed,
+    NotNotified,
+    ReadDone,
+    Unread,
+)
 from rsscloud_broker.util.deferreds import Done
 
-Answer: TypeAlias = Answered | Failed | ReadDone | Unread
+Answer: TypeAlias = int | NotNotified | Answered | Failed | ReadDone | Unread
 
-#: The answers that a call may have, and a reading.
+#: The answers that a notification may have, a call, and a reading.
+TO_NOTIFY: Final = (int, NotNotified, Failed)
 TO_CALL: Final = (Answered, Failed)
 TO_READ: Final = (ReadDone, Unread, Failed)
 
@@ -37,6 +45,9 @@ _ERRORS: Final[Mapping[str, type[OutboundError]]] = {
 }
 
 _LACKS: Final[Mapping[str, type[Unavailable]]] = {"MemoryUnavailable": MemoryUnavailable}
+
+
+_NOTIFIED: Final = Outcome(True)
 
 
 class WrongAnswer(Exception):
@@ -116,7 +127,8 @@ class Pending:
 
         :raises WrongAnswer: the request cannot have it.
         """
-        request = self._waiting.get(message.number)
+        number = message if isinstance(message, int) else message.number
+        request = self._waiting.get(number)
         if request is None:
             return  # it was broken off
         if not isinstance(message, request.answers):
@@ -124,7 +136,7 @@ class Pending:
         has_content = isinstance(message, ReadDone) and message.body is not None
         if has_content and len(message.body) != message.size:  # type: ignore[union-attr, arg-type]
             raise WrongAnswer("it sent a content that has not the size which it says")
-        self.tell(message.number, _result(message))
+        self.tell(number, _NOTIFIED if message is number else _result(message))
 
     def give_up(self, kind: type[CallsUnavailable | Interrupted], *, keeps: bool = False) -> None:
         """Have all fail that is under way.
@@ -144,9 +156,11 @@ class Pending:
             request.send(number)
 
 
-def _result(message: Answered | Failed | ReadDone | Unread) -> object:
+def _result(message: Answer) -> object:
     """What who made a request is notified."""
     match message:
+        case NotNotified():
+            return evolve(message.outcome, success=False, interrupted=False)
         case Answered():
             return OutboundReply(
                 message.status, message.headers, message.body, message.url, tuple(message.hops)

@@ -1,26 +1,22 @@
-"""What couriers run: ``python -m rsscloud_broker.outbound.couriers.process DESCRIPTOR``.
+"""Runs a courier in its process: see ``composition.courier``.
 
-The broker starts the process that loads this, and that forks couriers: see
-``couriers.fork_server``.  A courier gets one end of a pair of connected sockets as a descriptor.
-It ends when the broker closes the other end, or dies.  It does nothing for anybody before it is
-confined: see ``couriers.confinement``.
+A courier has one end of a pair of connected sockets.  It ends when the broker closes the other end,
+or dies.
 """
 
 from __future__ import annotations
 
-import faulthandler
 import os
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_network
 from socket import AF_UNIX
 from typing import Any
 
-from twisted.internet import default as _reactor  # noqa: F401 # loads what couriers will need
 from twisted.internet.protocol import Factory
 from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogBeginner
 from zope.interface import implementer
 
+from rsscloud_broker.interfaces import IDirectNotifier, IOutbound
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound import (
     AddressGuard,
@@ -33,7 +29,6 @@ from rsscloud_broker.outbound import (
 )
 from rsscloud_broker.outbound.couriers.carrying import Carrier
 from rsscloud_broker.outbound.couriers.confinement import Confinement
-from rsscloud_broker.outbound.couriers.fork_server import serve
 from rsscloud_broker.outbound.couriers.link import Link
 from rsscloud_broker.outbound.couriers.messages import (
     FromBroker,
@@ -49,12 +44,21 @@ from rsscloud_broker.util.clock import SystemClock, use_monotonic_timers
 from rsscloud_broker.util.threads import Workers
 
 
-def run(descriptor: int, reactor: Any, tls: TLSContext, confinement: Confinement) -> None:
-    """Carry requests out until the broker closes the connection."""
+def run(
+    descriptor: int,
+    reactor: Any,
+    tls: TLSContext,
+    confinement: Confinement,
+    notifiers: Callable[[IOutbound], Mapping[str, IDirectNotifier]],
+) -> None:
+    """Carry requests out until the broker closes the connection.
+
+    :param notifiers: makes the notifiers, by protocol, which call by a client.
+    """
     use_monotonic_timers(reactor)
     clients = _Clients(reactor, tls)
     reader = Reader(clients.of_topics)
-    carrier = Carrier(clients.of_callbacks, clients.block, reader, confinement.outdated)
+    carrier = Carrier(clients.of_callbacks, clients.block, reader, notifiers, confinement.outdated)
     link: Link[FromCourier, FromBroker] = Link(
         reactor, FromBroker, carrier.take, lambda why: reactor.stop(), carrier.refuse
     )
@@ -132,29 +136,3 @@ class _Telling:
         if event["log_level"] >= LogLevel.warn:
             # The longest line that a courier logs, in characters.
             self._link.send(Said(formatEvent(event)[:1000]))
-
-
-def become_courier(descriptor: int) -> None:
-    """Be a courier from now on.
-
-    :param descriptor: the connection to the broker.
-    """
-    from twisted.internet import reactor  # noqa: PLC0415 # each courier has its own
-
-    # OpenSSL reads the trusted certificates first, wherever it finds them.
-    tls = TLSContext()
-    run(descriptor, reactor, tls, Confinement())
-
-
-def main() -> None:
-    """Fork couriers for the broker at the descriptor that is named on the command line."""
-    # Should C code crash, the broker's log has where.
-    faulthandler.enable(all_threads=False)
-    os.chdir("/")
-    descriptor = serve(int(sys.argv[1]))
-    if descriptor is not None:
-        become_courier(descriptor)
-
-
-if __name__ == "__main__":
-    main()

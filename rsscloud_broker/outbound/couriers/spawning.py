@@ -21,7 +21,7 @@ from rsscloud_broker.outbound.couriers.standard_error import StandardError
 Spawn: TypeAlias = Callable[[int, Callable[[str], object]], tuple[Any, StandardError]]
 
 #: What starts couriers.  ``-P`` keeps Python from looking for modules in the working directory.
-COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.outbound.couriers.process")
+COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.composition.courier")
 
 #: The descriptor that a courier gets its end of the connection as.
 _DESCRIPTOR: Final = 3

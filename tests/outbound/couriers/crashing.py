@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from unittest import mock
 
+from rsscloud_broker.composition import courier
 from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.outbound import CallbackClient, topic_fetcher
 from rsscloud_broker.outbound.couriers import process
@@ -36,4 +37,4 @@ if __name__ == "__main__":
         mock.patch.object(topic_fetcher, "xml_redirect", _redirect),
         mock.patch.object(process, "CallbackClient", _Client),
     ):
-        process.main()
+        courier.main()

@@ -34,8 +34,8 @@ OWN_PORT = 5337
 COURIER = (
     *COMMAND[:2],
     "-c",
-    "import sys; from rsscloud_broker.outbound.couriers import process; "
-    "process.become_courier(int(sys.argv[1]))",
+    "import sys; from rsscloud_broker.composition import courier; "
+    "courier.become_courier(int(sys.argv[1]))",
 )
 
 LIMITS = Limits()
@@ -47,7 +47,7 @@ class Callback(Resource):
     """A callback: answers at once, or when the test says so.
 
     :ivar got: the method, the headers and the body of each request.
-    :ivar bodies: the answers at certain paths.
+    :ivar bodies, statuses: the answers at certain paths.
     :ivar asked: fires at the next request of ``/slow``, which is never answered.
     """
 
@@ -57,6 +57,7 @@ class Callback(Resource):
         super().__init__()
         self.got: list[tuple[bytes, Request, bytes]] = []
         self.bodies: dict[bytes, bytes] = {}
+        self.statuses: dict[bytes, int] = {}
         self.asked: Deferred[Request] = Deferred()
 
     def render(self, request: Request) -> Any:
@@ -69,7 +70,7 @@ class Callback(Resource):
             request.redirect(b"/here")
             return b""
         request.setHeader(b"X-Seen", b"1")
-        request.setResponseCode(202)
+        request.setResponseCode(self.statuses.get(request.path or b"", 202))
         return self.bodies.get(request.path or b"", b"\xff\0 body")
 
 

@@ -385,6 +385,7 @@ class SystemCallTests(SynchronousTestCase):
 # A courier whose client tries to open files instead of making requests.
 _NOSY = """
 import sys
+from rsscloud_broker.composition import courier
 from rsscloud_broker.outbound.couriers import process
 
 class Nosy(process.CallbackClient):
@@ -392,7 +393,7 @@ class Nosy(process.CallbackClient):
         return open(request.url)
 
 process.CallbackClient = Nosy
-process.become_courier(int(sys.argv[1]))
+courier.become_courier(int(sys.argv[1]))
 """
 
 
@@ -440,10 +441,10 @@ class ConfinedCourierTests(CrewTestCase):
         """A bundle that OpenSSL finds where no rule allows to read it is read all the same."""
         file = self.file(authority().trusted.dumpPEM().decode())
         program = (
-            f"import sys; from OpenSSL import SSL; {FROM} import process; "
+            "import sys; from OpenSSL import SSL; from rsscloud_broker.composition import courier; "
             "SSL.Context.set_default_verify_paths = "
             f"lambda self: self.load_verify_locations({str(file)!r}); "
-            "process.become_courier(int(sys.argv[1]))"
+            "courier.become_courier(int(sys.argv[1]))"
         )
         self.assertEqual((await self.over_tls([*COMMAND[:2], "-c", program])).status, 202)
 
@@ -481,9 +482,9 @@ class ConfinedCourierTests(CrewTestCase):
 
     async def test_another_takes_over(self) -> None:
         """A courier that cannot read what it needs says so and ends."""
-        program = f"import sys; {FROM} import process as program; " + (
-            "program.Confinement.outdated = lambda self: 'a file was replaced'; "
-            "program.become_courier(int(sys.argv[1]))"
+        program = "import sys; from rsscloud_broker.composition import courier; " + (
+            "courier.Confinement.outdated = lambda self: 'a file was replaced'; "
+            "courier.become_courier(int(sys.argv[1]))"
         )
         command = [*COMMAND[:2], "-c", program]
         courier = self.courier_with(command)

@@ -8,7 +8,9 @@ import os
 import signal
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from unittest import mock
+from urllib.parse import urlencode
 
 from attrs import evolve
 from twisted.internet.defer import CancelledError, Deferred
@@ -18,18 +20,21 @@ from twisted.logger import capturedLogs, formatEvent
 
 from rsscloud_broker.errors import (
     AddressRefused,
+    CallsUnavailable,
     Interrupted,
     OutboundError,
     OwnAddress,
     Unavailable,
 )
-from rsscloud_broker.interfaces import OutboundReply, OutboundRequest, Signing
+from rsscloud_broker.interfaces import OutboundRequest, Signing
+from rsscloud_broker.model import Callback, Content, Notification, Outcome
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.couriers import bodies
 from rsscloud_broker.outbound.couriers import courier as module
 from rsscloud_broker.outbound.couriers.messages import Call
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, megabytes
 from rsscloud_broker.util.deferreds import BreakOff
+from rsscloud_broker.wire.websub import sign
 from tests.outbound.couriers.crashing import ANSWER
 from tests.outbound.couriers.fixture import LIMITS, OWN_PORT, REACTOR, CrewTestCase
 
@@ -171,16 +176,19 @@ class RequestTests(CrewTestCase):
         self.assertEqual(sorted(each._pending.last for each in self.crew.couriers), [0, 0, 12])
 
 
-class DirectTests(CrewTestCase):
-    """Requests whose end a function is notified of."""
+TOPIC = "http://feeds.example/rss.xml"
+
+
+class NotifyTests(CrewTestCase):
+    """Notifications, which the notifiers of a courier make."""
 
     def setUp(self) -> None:
         super().setUp()
-        self.ends: list[OutboundReply | Exception] = []
+        self.ends: list[Outcome | Exception] = []
 
-    def begin(self, path: str = "/", body: bytes = b"") -> BreakOff:
-        request = OutboundRequest("POST", self.url + path, {}, body)
-        return self.crew.begin(self.ends.append, request)
+    def begin(self, path: str = "/", protocol: str = "http-post", **more: Any) -> BreakOff:
+        callback = Callback(self.url + path, protocol, "river.notify")
+        return self.crew.notify(Notification(TOPIC, callback, **more), self.ends.append)
 
     async def until_over(self, count: int = 1) -> None:
         while len(self.ends) < count:
@@ -190,15 +198,54 @@ class DirectTests(CrewTestCase):
         self.begin()
         self.assertEqual(self.crew.under_way, 1)
         await self.until_over()
-        (reply,) = self.ends
-        assert isinstance(reply, OutboundReply)
-        self.assertEqual((reply.status, reply.body), (202, b"\xff\0 body"))
+        self.assertEqual(self.ends, [Outcome(True)])
+        ((method, _, body),) = self.callback.got
+        self.assertEqual((method, body), (b"POST", urlencode({"url": TOPIC}).encode()))
         self.assertEqual(self.crew.under_way, 0)
 
-    async def test_no_answer(self) -> None:
-        self.crew.begin(self.ends.append, OutboundRequest("GET", "http://10.0.0.1/"))
+    async def test_every_protocol(self) -> None:
+        content = Content(b"x" * 5000, "text/xml", "<http://l.example/>")
+        for protocol in ("http-post", "https-post", "xml-rpc", "soap", "websub"):
+            options = {"secret": "s", "method": "sha1"} if protocol == "websub" else {}
+            wanted = content if protocol == "websub" else None
+            self.begin(protocol=protocol, options=options, content=wanted)
+        await self.until_over(5)
+        self.assertEqual(self.ends, [Outcome(True)] * 5)
+        ((request, body),) = [got[1:] for got in self.callback.got if len(got[2]) == 5000]
+        self.assertEqual(body, content.body)
+        signed = request.getHeader("X-Hub-Signature")
+        self.assertEqual(signed, sign(content.body, "s", "sha1"))
+
+    async def test_content_that_the_courier_has_not(self) -> None:
+        """It is put off, and not delivered without its content."""
+        await self.request()
+        with mock.patch.object(self.courier._bodies, "sent", lambda body, link: 4711):
+            self.begin(protocol="websub", content=Content(bytes(2000), "text/xml"))
+            await self.until_over()
+        self.assertIsInstance(self.ends[0], Unavailable)
+
+    async def test_failure_has_its_facts(self) -> None:
+        self.callback.statuses[b"/gone"] = 410
+        self.begin("/gone")
         await self.until_over()
-        self.assertIsInstance(self.ends[0], AddressRefused)
+        (outcome,) = self.ends
+        assert isinstance(outcome, Outcome)
+        self.assertTrue(outcome.gone)
+        self.assertTrue(outcome.exchange)
+        self.assertIn("410", outcome.reason)
+
+    async def test_no_answer(self) -> None:
+        callback = Callback("http://10.0.0.1/", "http-post")
+        self.crew.notify(Notification(TOPIC, callback), self.ends.append)
+        await self.until_over()
+        (outcome,) = self.ends
+        assert isinstance(outcome, Outcome)
+        self.assertEqual((outcome.answered, outcome.refused), (False, True))
+
+    async def test_protocol_that_couriers_do_not_know(self) -> None:
+        self.begin(protocol="smoke")
+        await self.until_over()
+        self.assertIsInstance(self.ends[0], CallsUnavailable)
 
     async def test_broken_off(self) -> None:
         break_off = self.begin("/slow")
@@ -210,11 +257,11 @@ class DirectTests(CrewTestCase):
         await self.assertFailure(gone, Exception)
 
     async def test_bug_of_one_keeps_no_other_waiting(self) -> None:
-        def broken(reply: OutboundReply | Exception) -> None:
+        def broken(outcome: Outcome | Exception) -> None:
             raise ZeroDivisionError
 
         await self.request()
-        self.crew.begin(broken, OutboundRequest("GET", self.url))
+        self.crew.notify(Notification(TOPIC, Callback(self.url, "http-post")), broken)
         self.begin()
         await self.until_over()
         self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
@@ -229,7 +276,7 @@ class DirectTests(CrewTestCase):
         self.assertEqual(self.crew.under_way, 0)
         link.resumeProducing()
         await self.until_over()
-        self.assertIsInstance(self.ends[0], OutboundReply)
+        self.assertEqual(self.ends, [Outcome(True)])
 
     async def test_without_a_process(self) -> None:
         await self.crew.stopService()

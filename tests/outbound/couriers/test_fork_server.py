@@ -117,13 +117,13 @@ class NoProcessTests(CrewTestCase):
     command = (
         *COMMAND[:2],
         "-c",
-        "import errno, os; from rsscloud_broker.outbound.couriers import process\n"
+        "import errno, os; from rsscloud_broker.composition import courier\n"
         "fork, times = os.fork, []\n"
         "def full():\n"
         "    times.append(1)\n"
         "    if len(times) < 3: raise OSError(errno.EAGAIN, '')\n"
         "    return fork()\n"
-        "os.fork = full; process.main()",
+        "os.fork = full; courier.main()",
     )
 
     async def test_the_system_is_full(self) -> None:

@@ -1,19 +1,22 @@
-"""Opening TCP connections at less cost: what Twisted's ``connectTCP`` does, this does too."""
+"""Outgoing TCP connections, by the reactor that runs: see ``test_uvloop_reactor``."""
 
 from __future__ import annotations
 
+import gc
 import socket
 from typing import Any
+from unittest import SkipTest
+from weakref import ref
 
 from twisted.internet import error, reactor
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IConnector
 from twisted.internet.protocol import ClientFactory, Protocol, connectionDone
 from twisted.python.failure import Failure
-from twisted.trial.unittest import SynchronousTestCase, TestCase
+from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.testing.clock import Clock
-from rsscloud_broker.util.twisted_overrides.tcp_client import NextTurn, connector
+from rsscloud_broker.util.twisted_overrides.uvloop_reactor import UvloopReactor
 from tests.outbound.servers import Network, RawFactory, black_hole, listen
 
 
@@ -69,7 +72,7 @@ class ConnectTCPTests(TestCase):
 
     def connect(self, port: int, host: str = "127.0.0.1", **what: Any) -> Factory:
         self.factory = Factory(**what)
-        self.attempt = connector(self.network)(host, port, self.factory, 5)
+        self.attempt = self.network.connectTCP(host, port, self.factory, 5)
         return self.factory
 
     async def connected(self, port: int) -> Client:
@@ -191,24 +194,17 @@ class ConnectTCPTests(TestCase):
         self.network.callLater(0, turn.callback, None)
         await turn
 
-
-class NextTurnTests(SynchronousTestCase):
-    def test_in_the_next_turn_in_their_order(self) -> None:
-        clock, done = Clock(), []
-        next_turn = NextTurn(clock)
-        for number in range(3):
-            next_turn(lambda number=number: done.append(number))  # type: ignore[misc] # a value
-        self.assertEqual(done, [])
-        clock.advance(0)
-        self.assertEqual(done, [0, 1, 2])
-
-    def test_an_action_that_raises_does_not_stop_the_others(self) -> None:
-        clock, done = Clock(), []
-        next_turn = NextTurn(clock)
-        next_turn(lambda: 1 / 0)
-        next_turn(lambda: done.append(1))
-        clock.advance(0)
-        next_turn(lambda: done.append(2))
-        clock.advance(0)
-        self.assertEqual(done, [1, 2])
-        self.assertEqual(len(self.flushLoggedErrors(ZeroDivisionError)), 1)
+    async def test_nothing_is_left_for_the_collector_of_garbage(self) -> None:
+        if not isinstance(reactor, UvloopReactor):
+            raise SkipTest("Twisted's own connections leave something")
+        server = RawFactory(b"hello", closes=True)
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        client = await self.connected(listen(self, server))
+        transport = ref(client.transport)
+        client.transport.write(b"good day")
+        await client.lost
+        del client, self.factory
+        await self.turn()
+        self.assertIsNone(transport())

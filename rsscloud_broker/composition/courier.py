@@ -1,0 +1,51 @@
+"""What couriers run: ``python -m rsscloud_broker.composition.courier DESCRIPTOR``.
+
+The broker starts the process that loads this, and that forks couriers: see
+``couriers.fork_server``.  A courier does nothing for anybody before it is confined: see
+``couriers.confinement``.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import sys
+
+from rsscloud_broker.delivery.notifiers import bundled
+from rsscloud_broker.outbound import TLSContext
+from rsscloud_broker.outbound.couriers.confinement import Confinement
+from rsscloud_broker.outbound.couriers.fork_server import serve
+from rsscloud_broker.outbound.couriers.process import run
+from rsscloud_broker.util.twisted_overrides import uvloop_reactor
+
+
+def become_courier(descriptor: int) -> None:
+    """Be a courier from now on.
+
+    :param descriptor: the connection to the broker.
+    """
+    # OpenSSL reads the trusted certificates first, wherever it finds them.
+    tls, confinement = TLSContext(), Confinement()
+    # What was loaded is frozen.  Else the collector would look through the calls under way again
+    # and again, which leave nothing for it.
+    gc.set_threshold(10_000, 20, 50)
+    # A loop that was made before would use io_uring, whose calls the confinement refuses.
+    uvloop_reactor.install()
+    from twisted.internet import reactor  # noqa: PLC0415 # each courier has its own
+
+    run(descriptor, reactor, tls, confinement, bundled)
+
+
+def main() -> None:
+    """Fork couriers for the broker at the descriptor that is named on the command line."""
+    # Should C code crash, the broker's log has where.
+    faulthandler.enable(all_threads=False)
+    os.chdir("/")
+    descriptor = serve(int(sys.argv[1]))
+    if descriptor is not None:
+        become_courier(descriptor)
+
+
+if __name__ == "__main__":
+    main()
