@@ -392,7 +392,7 @@ class Attempts:
 
     def _held(self, attempt: Attempt) -> Delivery | None:
         """Put a notification off if an administrator has blocked its host; else return None."""
-        if self._blocks is None or not self._blocks.of_host(attempt.host):
+        if not (self._blocks and self._blocks.of_host(attempt.host)):
             return None
         # It is due again after an hour, or when the block is lifted.
         pause = 3600.0 * self._outcomes.stretch()

@@ -134,7 +134,7 @@ class Client(Service, ABC):
 
         :raises AddressRefused: it is blocked.
         """
-        if self._blocks is not None and (block := self._block_of(self._blocks, url)):
+        if self._blocks and (block := self._block_of(self._blocks, url)):
             raise AddressRefused(f"the {block.kind} is blocked here: {block.reason}")
 
     def _block_of(self, blocks: Blocks, url: str) -> Block | None:

@@ -117,7 +117,7 @@ class AddressGuard:
             raise AddressRefused(
                 f"the address {address} is not public ({kind}), so it is not called"
             )
-        if self._blocks is not None and (block := self._block_of(self._blocks, version, number)):
+        if self._blocks and (block := self._block_of(self._blocks, version, number)):
             raise AddressRefused(f"the address {address} is blocked here: {block.reason}")
 
     def _block_of(self, blocks: Blocks, version: int, number: int) -> Block | None:

@@ -35,6 +35,7 @@ class Blocks:
     def change(self, blocks: Iterable[Block]) -> None:
         """Use these blocks from now on, and no others."""
         blocks = tuple(blocks)
+        self._any = bool(blocks)
         self._hosts: dict[str, Block] = {}
         self._below: dict[str, Block] = {}  # by the name below which hosts are blocked
         self._topics: dict[str, Block] = {}
@@ -58,6 +59,9 @@ class Blocks:
         )
         for follower in self._followers:
             follower(blocks)
+
+    def __bool__(self) -> bool:
+        return self._any
 
     def of_host(self, host: str) -> Block | None:
         """The block of a host.

@@ -27,6 +27,14 @@ class BlocksTests(SynchronousTestCase):
         blocks.change(a_block(kind, what) for kind, what in of)
         return blocks
 
+    def test_whether_anything_is_blocked(self) -> None:
+        """Who asks for it alone lets nothing through that is blocked."""
+        for kind, what in (("host", "a.example"), ("host", "*.a.example"), ("topic", "http://a/")):
+            blocks = self.blocks((kind, what))
+            self.assertTrue(blocks)
+            blocks.change([])
+            self.assertFalse(blocks)
+
     def test_hosts(self) -> None:
         blocks = self.blocks(("host", "spam.example"), ("host", "*.below.example"))
         for host, blocked in (

@@ -590,3 +590,15 @@ class DeadlyAnswerTests(CrewTestCase):
             await self.assertFailure(self.request("/deadly"), Interrupted)
             await self.assertFailure(innocent, Interrupted)
             await self.until_restarted()
+
+
+class WithoutUvloopTests(CrewTestCase):
+    command = (
+        *COMMAND[:2],
+        "-c",
+        "from rsscloud_broker.composition import courier; courier.uvloop_reactor.uvloop = None; "
+        "courier.main()",
+    )
+
+    async def test_couriers_run_on_the_reactor_of_twisted(self) -> None:
+        self.assertEqual((await self.request()).status, 202)
