@@ -110,6 +110,8 @@ class _FrontPage:
         pings = await self._recent()
         recent = "" if pings is None else _list_of(pings, self._clock.wall_seconds())
         more = {"recent": recent, "today": await self._today.get(None)}
+        first = "" if viewer else "/signin?next="  # strangers sign in before
+        more |= {f"{name}_url": f"{first}/{name}" for name in ("river", "write")}
         return await self._render(
             "rsscloud-broker", "front_page.html", viewer, **self._slots, **more
         )
