@@ -84,8 +84,8 @@ class CallingNotifier(ABC):
             options = {**self.defaults, **notification.options}
             notification = evolve(notification, options=options)
         couriers: Any = self._outbound
-        told = partial(self._told_elsewhere, notification, done)
-        break_off: BreakOff = couriers.notify(notification, told)
+        finished = partial(self._notified_by_courier, notification, done)
+        break_off: BreakOff = couriers.notify(notification, finished)
         return break_off
 
     async def notify(self, notification: Notification) -> Outcome:
@@ -116,7 +116,7 @@ class CallingNotifier(ABC):
         break_off: BreakOff = client.begin(replied, request)
         return break_off
 
-    def _told_elsewhere(
+    def _notified_by_courier(
         self, notification: Notification, done: Done[Outcome], result: Outcome | Exception
     ) -> None:
         """Take what a courier says, which may be anything if somebody broke into it."""
