@@ -176,6 +176,8 @@ class Mirror(EachPeriod):
         async with self._lock:
             if (await in_thread(records_in, file) or 0) > document.records:
                 return True
+            if not await self._differing([document]):
+                return True  # somebody else who asked for it has had it copied
             copy = Copy(file)
             whole: bool = False
             try:

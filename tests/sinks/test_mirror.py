@@ -163,6 +163,26 @@ class MirrorTests(SynchronousTestCase):
         self.assertTrue(self.wait(mirror.copy(ARCHIVE)))
         self.assertEqual(len(self.bus.events), 1)
 
+    def test_copied_once_for_all_who_ask_for_it_at_the_same_time(self) -> None:
+        """Otherwise anybody could have it copied very often, and keep other files waiting."""
+        gate: Deferred[None] = Deferred()
+        give, parts = self.store.store.document_part, list[int]()
+
+        async def slow(key: int, number: int) -> Any:
+            parts.append(number)
+            await gate
+            return await give(key, number)
+
+        self.publish(b"content", ARCHIVE)
+        self.patch(self.store.store, "document_part", slow)
+        mirror = Mirror(self.other)
+        asking = [Deferred.fromCoroutine(mirror.copy(ARCHIVE)) for _ in range(3)]
+        gate.callback(None)
+        self.assertEqual([self.successResultOf(one) for one in asking], [True] * 3)
+        self.same(ARCHIVE)
+        self.assertEqual(parts, [0, 1])
+        self.assertEqual(self.bus.events, [FileCopied(ARCHIVE)])
+
     def test_what_there_is_not(self) -> None:
         mirror = Mirror(self.other)
         self.assertFalse(self.wait(mirror.copy(ARCHIVE)))
