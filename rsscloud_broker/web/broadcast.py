@@ -263,10 +263,11 @@ class Broadcast(Generic[P, F_contra]):
                 await stream.send(page.data)
             elif await self._news():
                 await stream.send(self._source.heartbeat(wanted, position))
-                # A minute at most passes until a client that has signed out is noticed.
-                if self._clock.seconds() - checked_at > 60.0 - HEARTBEAT:
-                    checked_at = self._clock.seconds()
-                    await self._check(stream, wanted)
+            # A minute at most passes until a client that has signed out is noticed, also one that
+            # reads so slowly that there is always something new for it.
+            if self._clock.seconds() - checked_at > 60.0 - HEARTBEAT:
+                checked_at = self._clock.seconds()
+                await self._check(stream, wanted)
 
     async def _page(self, wanted: F_contra, after: P, until: P) -> EventPage[P] | None:
         """The next page; None if it cannot be read now."""

@@ -243,6 +243,20 @@ class TroubleTests(StreamCase):
         self.wait(0)
         self.assertEqual(reader.ids(), [1, 2])
 
+    def test_who_has_signed_out_is_noticed_though_it_reads_slowly(self) -> None:
+        """It is never idle: whenever it has read, something else is new."""
+        reader = self.watch(self.dave)
+        self.dave.get("/river/feeds")
+        self.dave.send("Sign out")
+        for number in range(1, 7):
+            reader.pause()
+            self.arrive(item(number))
+            for _ in range(7):
+                self.wait()
+            reader.resume()
+        self.assertFalse(reader.is_open)
+        self.assertLess(len(reader.ids()), 6)
+
     def test_who_does_not_read_is_let_go_of_in_time(self) -> None:
         """And makes room: it counts no longer, whether it was caught up or not."""
         self.river.add(*map(item, range(1, 3 * PART)))
