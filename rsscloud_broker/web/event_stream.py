@@ -19,7 +19,7 @@ without a read of its own.  The stream has these events::
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product, takewhile
 from typing import Final, TypeAlias
 
@@ -27,7 +27,6 @@ from attrs import define
 
 from rsscloud_broker.interfaces import IEventLog
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
-from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.web.broadcast import EventPage, id_heartbeat
 
 #: How many entries are read at a time, and kept in memory.
@@ -77,7 +76,10 @@ class LogSource:
         self._disclosed = disclosed
         self._show = show
         self._kept: deque[_Shown] = deque(maxlen=KEPT)
-        self._indexes: BoundedDict[tuple[int, int], _Index] = BoundedDict(32)
+        # The entries that were read last, the position before them, and where each belongs.
+        self._news: Sequence[_Shown] = ()
+        self._before = 0
+        self._index: _Index = {}
 
     async def newest(self, before: int | None) -> int:
         """See ``EventSource``."""
@@ -86,33 +88,41 @@ class LogSource:
             before = max((newest[0].id if newest else 0) - KEPT, 0)
             self._kept.clear()
         entries = await self._event_log.entries_after(_EVERYTHING, before, KEPT)
-        self._kept.extend(_Shown(self._disclosed(entry)) for entry in entries)
+        self._news = [_Shown(self._disclosed(entry)) for entry in entries]
+        self._kept.extend(self._news)
+        self._before, self._index = before, {}
         return entries[-1].id if entries else before
 
     async def page(self, wanted: LogFilter, after: int, until: int) -> EventPage[int]:
         """See ``EventSource``."""
         # The oldest that is kept may be the one that comes next, or others were before it.
         is_gap = bool(self._kept) and self._kept[0].entry.id > after + 1
-        shown = self._index(after, until).get(_fields(wanted), [])
+        shown = self._passing(wanted, after)
         data = b"".join(each.data(self._show) for each in shown[-LINES:])
         skipped = len(shown) - LINES
         if skipped > 0:
             data = b"event: skipped\ndata: %d\n\n%s" % (skipped, data)
         return EventPage((_GAP if is_gap else b"") + data, until)
 
-    def _index(self, after: int, until: int) -> _Index:
-        """The entries between two ids.  There may be a thousand different filters, so each entry is
-        put under all that it passes, once for all.
-        """
-        known = self._indexes.get((after, until), {})
-        if not known:
-            known = defaultdict(list)
-            recent = takewhile(lambda one: one.entry.id > after, reversed(self._kept))
-            for one in reversed(list(recent)):
-                for key in product(*({"", value} for value in _fields(one.entry))):
-                    known[key].append(one)
-            self._indexes[after, until] = known
-        return known
+    def _passing(self, wanted: LogFilter, after: int) -> Sequence[_Shown]:
+        """The entries after a position that pass a filter."""
+        if after == self._before:
+            self._index = self._index or _indexed(self._news)
+            return self._index.get(_fields(wanted), [])
+        # Anybody may ask for any position, so no index is made for it.
+        recent = takewhile(lambda one: one.entry.id > after, reversed(self._kept))
+        return [one for one in recent if wanted.passes(one.entry)][::-1]
+
+
+def _indexed(shown: Iterable[_Shown]) -> _Index:
+    """Entries by filters.  Those who keep up may have a thousand different ones, so each entry is
+    put under all that it passes, once for all.
+    """
+    found = defaultdict(list)
+    for one in shown:
+        for key in product(*({"", value} for value in _fields(one.entry))):
+            found[key].append(one)
+    return found
 
 
 def _fields(of: LogEntry | LogFilter) -> tuple[str, ...]:

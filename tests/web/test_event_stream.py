@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
+from unittest import mock
 
 from twisted.internet.defer import Deferred
 from twisted.logger import capturedLogs
@@ -12,7 +14,7 @@ from twisted.trial.unittest import SynchronousTestCase
 from rsscloud_broker.config import Http
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.model.log_entry import LogEntry
-from rsscloud_broker.web import broadcast
+from rsscloud_broker.web import broadcast, event_stream
 from rsscloud_broker.web.broadcast import HEARTBEAT
 from rsscloud_broker.web.event_log import EventLogDoorOptions
 from rsscloud_broker.web.event_stream import KEPT, LINES
@@ -247,6 +249,19 @@ class CostTests(StreamCase):
 
         self.patch(self.house.store, "log_entries_after", read)
         return waiting
+
+    def test_who_was_away_for_long_is_cheap(self) -> None:
+        """Anybody may ask for any position, again and again: nothing large is made for it."""
+        self.add(*range(100))
+        first = self.watch()
+        with mock.patch.object(event_stream, "product", wraps=product) as made:
+            watchers = [self.watch(last=str(position)) for position in range(80, 90)]
+            self.assertEqual([len(self.events(each)) for each in watchers], [*range(20, 10, -1)])
+            self.assertEqual(made.call_count, 0)
+            self.add(100)
+            self.wait()
+            self.assertEqual(made.call_count, 1)
+        self.assertEqual(self.events(first), ["http://site100.example/"])
 
     def test_many_are_written_to_in_turns(self) -> None:
         self.patch(broadcast, "AT_ONCE", 10)
