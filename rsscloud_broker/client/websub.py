@@ -329,14 +329,16 @@ class HubSubscriber:
             return True
         if not (subscription.asked or subscription.confirmed):
             return False
-        lease, pause = lease_of(call)
-        self._tell(f"{call.topic}: subscribed for {lease} seconds")
-        if subscription.asked:  # anybody may pretend to be the hub, and promise too much
+        if subscription.asked:  # anybody may pretend to be the hub, often, and promise too much
+            lease, pause = lease_of(call)
+            self._tell(f"{call.topic}: subscribed for {lease} seconds")
             self._renew_after(subscription, pause)
         subscription.asked, subscription.confirmed = False, True
         return True
 
     def _denied(self, subscription: _Subscription, reason: str) -> None:
+        if not (subscription.asked or subscription.confirmed):
+            return  # that is known
         because = f": {reason}" if reason else ""
         self._tell(f"{subscription.topic}: the hub refused or ended the subscription{because}")
         subscription.asked = subscription.confirmed = False

@@ -190,6 +190,16 @@ class PushingTests(SynchronousTestCase):
         self.pass_time(3700)
         self.assertEqual(len(self.asked()), 2)
 
+    def test_who_pretends_to_be_the_hub_fills_no_log(self) -> None:
+        """Anybody can know the callbacks."""
+        self.start_list()
+        with capturedLogs() as logs:
+            for _ in range(3):
+                self.assertEqual(self.verify()[0], 200)
+            for _ in range(3):
+                self.assertEqual(self.verify(mode="denied")[0], 200)
+        self.assertEqual(len(logs), 2)
+
     def test_nothing_is_pushed_that_nobody_wants_or_that_no_hub_could_call(self) -> None:
         self.start(FollowsOptions((Source(LIST),)))
         self.assertEqual(self.asked(), [])
