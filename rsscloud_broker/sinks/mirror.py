@@ -69,6 +69,10 @@ class Mirror(EachPeriod):
         if self._store.shares_work():
             super().startService()
 
+    def _begin(self) -> None:
+        if self._run is None:  # if it looks already, it looks once more for each hint
+            super()._begin()
+
     async def handle(self, event: Event) -> None:
         if self.running and isinstance(event, WorkHinted) and event.kind == "document":
             self._is_hinted = True

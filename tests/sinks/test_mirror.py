@@ -149,11 +149,13 @@ class MirrorTests(SynchronousTestCase):
         self.publish(b"first")
         mirror = self.start(document_part=slow)
         self.publish(b"archive", ARCHIVE)
+        self.clock.advance(31)
         self.wait(mirror.handle(WorkHinted("document")))
         while gates:
             gates.pop().callback(None)
         self.same(LIST)
         self.same(ARCHIVE)
+        self.assertEqual(self.lines, [], "nothing was left out")
 
     def test_copied_when_it_is_asked_for(self) -> None:
         mirror = Mirror(self.other)
