@@ -284,7 +284,9 @@ class Accounts:
         self._limit_in_session(caller, source)
         if stored.hash and not await self._passwords.check(name, old):
             raise SignInFailed
-        await self._store.set_password(name, await self._passwords.hash(new), keep)
+        hashed, first = await self._passwords.hash(new), not stored.hash
+        if not await self._store.set_password(name, hashed, keep, first=first) and first:
+            raise InvalidAccount("somebody has set a password meanwhile, in another session")
         self.log.info("{name} has changed the password.", name=name)
 
     async def lacks_password(self, caller: Caller) -> bool:

@@ -74,18 +74,21 @@ def accounts(conn: Connection) -> list[Account]:
     return sorted(map(_account, rows), key=lambda each: each.name)
 
 
-def set_password(conn: Connection, name: str, password: str, keep: int = 0) -> bool:
+def set_password(
+    conn: Connection, name: str, password: str, keep: int = 0, *, first: bool = False
+) -> bool:
     """Store another hash of a password, and end the sessions of the account.
 
     :param keep: the id of a session that goes on; 0 for none.
+    :param first: whether the account must have no password until now.
     :returns: whether there is such an account.
     """
-    found = stored_password(conn, name)
-    if found is None:
+    named = [account.c.name == name, *([account.c.password == ""] if first else [])]
+    if not conn.execute(update(account).where(*named).values(password=password)).rowcount:
         return False
-    conn.execute(update(account).where(account.c.name == name).values(password=password))
+    owner = select(account.c.id).where(account.c.name == name).scalar_subquery()
     ended = secret.c.kind.in_((_SESSION, _LINK)), secret.c.id != keep
-    conn.execute(delete(secret).where(secret.c.account_id == found.account.id, *ended))
+    conn.execute(delete(secret).where(secret.c.account_id == owner, *ended))
     return True
 
 

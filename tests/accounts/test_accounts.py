@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 from attrs import evolve
 from sqlalchemy import select
-from twisted.internet.defer import fail
+from twisted.internet.defer import Deferred, fail
 from twisted.trial.unittest import SynchronousTestCase
 from zope.interface.verify import verifyObject
 
@@ -342,6 +343,24 @@ class PasswordTests(AccountsTestCase):
         self.result(self.change(caller, old=""))
         self.sign_in(password=self.NEW)
         self.error(self.change(caller, old="", new="one more horse"), SignInFailed)
+
+    def test_first_passwords_of_two_sessions(self) -> None:
+        """The first one counts, and has ended the session that sets the second one."""
+        caller, other = (self.sign_in().caller for _ in range(2))
+        self.successResultOf(self.house.store.rehash("dave", self.stored(), ""))
+        hashing, passwords = Deferred[None](), self.house.passwords
+        make = passwords.hash
+
+        async def slow(password: str) -> str:
+            await hashing
+            return await make(password)
+
+        with mock.patch.object(passwords, "hash", slow):
+            late = Deferred.fromCoroutine(self.change(other, old="", new="one more horse"))
+        self.result(self.change(caller, old=""))
+        hashing.callback(None)
+        self.assertIn("meanwhile", str(self.failureResultOf(late, InvalidAccount).value))
+        self.sign_in(password=self.NEW)
 
     def test_password_that_is_kept_elsewhere(self) -> None:
         self.accounts._other_checkers = True

@@ -145,6 +145,17 @@ class AccountsContract(TestCase):
         self.assertEqual(stored.hash, "newer")
         self.assertFalse(await self.store.set_password("nobody", "new"))
 
+    async def test_first_password_replaces_none(self) -> None:
+        dave = await self.account()
+        session = await self.session(dave, b"1")
+        self.assertFalse(await self.store.set_password("dave", "other", first=True))
+        await self.assert_sessions(dave, session)
+        stored = await self.store.stored_password("dave")
+        assert stored is not None
+        self.assertTrue(await self.store.rehash("dave", stored.hash, ""))
+        self.assertTrue(await self.store.set_password("dave", "first", first=True))
+        await self.assert_sessions(dave)
+
     async def test_no_session_with_a_password_that_was_changed_meanwhile(self) -> None:
         dave = await self.account()
         await self.store.set_password("dave", "new")
