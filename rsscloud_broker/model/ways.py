@@ -16,7 +16,7 @@ class Way(StrEnum):
 
     ``LIST`` is a ping that another server listed, and ``PING`` one of which no more is known.
     ``SUBSCRIBED`` is the fetch before a subscription, and ``FOLLOWED`` one that was caused by what
-    was asked to a private follower; to others both are a ``FETCH``.
+    only a private follower was notified of; to others both are a ``FETCH``.
     """
 
     FETCH, FOLLOWED = "fetch", "followed"

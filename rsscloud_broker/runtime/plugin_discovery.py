@@ -253,7 +253,7 @@ def _faults(maker: Any, interface: InterfaceClass) -> Iterator[str]:
     try:
         get_type_hints(maker.options)
     except Exception as error:
-        yield f"the types of its options cannot be notified: {type(error).__name__}: {error}"
+        yield f"the types of its options cannot be found out: {type(error).__name__}: {error}"
 
 
 # --- selecting --------------------------------------------------------------

@@ -337,7 +337,7 @@ def _values(found: _Found) -> dict[str, object]:
         "idle_at": read_at if found.is_idle else None,
     }
     if found.news and row.public_digest is None:
-        values["pinged_at"] = None  # what was asked to private followers only
+        values["pinged_at"] = None  # what only private followers were notified of
     if fetched.pinged and not (row.is_public and fetched.way is Way.FOLLOWED):
         values["pinged_at"] = read_at
     if found.news:

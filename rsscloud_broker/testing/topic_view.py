@@ -1,4 +1,4 @@
-"""What front doors are notified of topics in a test."""
+"""What front doors learn of topics in a test."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ class RefusedTests(DiscoveryTestCase):
             sink.options = Options
             """,
         )
-        self.assertIn("cannot be notified: NameError: name 'NoSuchType'", self.refusal())
+        self.assertIn("cannot be found out: NameError: name 'NoSuchType'", self.refusal())
 
     def test_duplicate_name(self) -> None:
         first = self.drop("a", "from KIT import Sink\nsink = Sink('x')")

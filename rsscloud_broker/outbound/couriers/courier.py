@@ -207,7 +207,7 @@ class Courier:
         return await started
 
     def _no_longer(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
-        with suppress(ValueError):  # it is being notified
+        with suppress(ValueError):  # it has been taken from the list
             self._for_start.remove(started)
 
     def _break_off(self, number: int) -> None:

@@ -50,7 +50,7 @@ class Crew(Service):
     One host belongs to one courier, where its kept connections and TLS sessions are.
 
     :param processes: how many couriers there are.
-    :param setup: what couriers are notified at first.
+    :param setup: what couriers are sent first.
     :param networks: the networks (CIDRs) that may be called beside public addresses.
     :param rules: how topics are read.
     :param command: see ``ForkServer``.

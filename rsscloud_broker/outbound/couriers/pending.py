@@ -157,7 +157,7 @@ class Pending:
 
 
 def _result(message: Answer) -> object:
-    """What who made a request is notified."""
+    """What came of a request, for the caller that made it."""
     match message:
         case NotNotified():
             return evolve(message.outcome, success=False, interrupted=False)

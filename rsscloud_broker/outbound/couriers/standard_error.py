@@ -15,7 +15,7 @@ from typing import Final
 #: How many bytes are read at a time; as many as a pipe holds on Linux.
 _AT_A_TIME: Final = 64 * 1024
 
-#: How many of the lines that were read at a time are notified.  What crashed is in the first ones,
+#: How many of the lines that were read at a time are logged.  What crashed is in the first ones,
 #: and which exception was not caught in the last ones.
 _FIRST: Final = 3
 _LAST: Final = 5

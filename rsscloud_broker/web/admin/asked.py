@@ -92,7 +92,7 @@ class ByUrlWithReason(Asked, frozen=True):
 
 
 class End(Asked, frozen=True):
-    """A topic, and what its subscribers are notified."""
+    """A topic, and the reason that its subscribers are sent."""
 
     url: _Url
     reason: _PublicReason
