@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Final, Generic, Protocol, TypeVar
 
 from attrs import define
-from twisted.internet.defer import CancelledError, Deferred
+from twisted.internet.defer import CancelledError, Deferred, DeferredSemaphore
 from twisted.internet.task import deferLater
 from twisted.logger import Logger
 from twisted.web.http import OK
@@ -39,6 +39,10 @@ HEARTBEAT: Final = 15.0
 
 #: How many clients are written to in one turn of the reactor, so that nothing else waits long.
 AT_ONCE: Final = 50
+
+#: How many clients are checked at the same time, whether they may still watch.  Most are due
+#: together, and others read the database too.
+CHECKED_AT_ONCE: Final = 5
 
 #: A tenth of an address's connections may be streams of one kind.
 ADDRESS_SHARE: Final = 10
@@ -124,6 +128,7 @@ class Broadcast(Generic[P, F_contra]):
         self._full = full
         self._period = period
         self._may_watch = may_watch
+        self._checks = DeferredSemaphore(CHECKED_AT_ONCE)
         self._streams: set[Stream] = set()
         self._newest: P | None = None
         self._waiting: list[Deferred[bool]] = []
@@ -280,13 +285,16 @@ class Broadcast(Generic[P, F_contra]):
 
     async def _check(self, stream: Stream, wanted: F_contra) -> None:
         """End a stream whose client may not watch any more."""
-        if self._may_watch is None or stream.over:
+        if self._may_watch is None:
             return
+        await self._checks.acquire()
         try:
-            if not await self._may_watch(stream.request, wanted):
+            if not (stream.over or await self._may_watch(stream.request, wanted)):
                 stream.cut_off()
         except Unavailable as error:
             self._fail(error)  # it is checked again later
+        finally:
+            self._checks.release()
 
 
 def address_of(request: Request) -> str:

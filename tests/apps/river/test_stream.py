@@ -12,7 +12,7 @@ from rsscloud_broker.apps.river import page, rendering
 from rsscloud_broker.apps.river.model import Item
 from rsscloud_broker.apps.river.stream import MAX_PAGE, MOST_MISSED, NEAR, PART
 from rsscloud_broker.config import Http
-from rsscloud_broker.web.broadcast import HEARTBEAT
+from rsscloud_broker.web.broadcast import CHECKED_AT_ONCE, HEARTBEAT
 from tests.apps.river.page_site import UNAVAILABLE, EventReader, RiverSite, feed, item
 from tests.web.accounts_site import Browser
 
@@ -317,6 +317,36 @@ class TroubleTests(StreamCase):
         reader.resume()
         self.wait(0)
         self.assertEqual(reader.ids(), list(range(1, 4 * PART)))
+
+
+class CheckTests(StreamCase):
+    http = Http(max_connections=1000, max_connections_per_address=1000)
+
+    def setUp(self) -> None:
+        self.waiting: list[Deferred[bool]] = []
+
+        async def may_watch(events: object, request: object, reader: object) -> bool:
+            self.waiting.append(Deferred())
+            return await self.waiting[-1]
+
+        self.patch(page.RiverEvents, "_may_watch", may_watch)
+        super().setUp()
+
+    def test_few_sessions_are_looked_at_at_a_time(self) -> None:
+        """Otherwise all who watch would keep everybody else from the database for a moment."""
+        readers = [self.watch(self.dave) for _ in range(2 * CHECKED_AT_ONCE)]
+        for _ in range(31):
+            self.wait()
+        self.assertEqual(len(self.waiting), CHECKED_AT_ONCE)
+        for each in self.waiting[:]:
+            each.callback(False)
+        self.assertEqual(len(self.waiting), 2 * CHECKED_AT_ONCE)
+        for each in self.waiting[CHECKED_AT_ONCE:]:
+            each.callback(True)
+        self.assertEqual(
+            sorted(reader.is_open for reader in readers),
+            [False] * CHECKED_AT_ONCE + [True] * CHECKED_AT_ONCE,
+        )
 
 
 class LimitTests(StreamCase):
