@@ -197,8 +197,11 @@ def arrivals(
     accounts = defaultdict(set)
     for row in conn.execute(select(follow).where(follow.c.feed_id.in_(feeds))):
         accounts[row.feed_id].add(row.account_id)
+    followers = {key: frozenset(some) for key, some in accounts.items()}
     return [
-        Arrival(each, *titles[each.feed_id], frozenset(accounts[each.feed_id])) for each in found
+        # A feed that was removed a moment ago has no title any more, and no followers.
+        Arrival(each, *titles.get(each.feed_id, ("", "")), followers.get(each.feed_id, frozenset()))
+        for each in found
     ]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import evolve
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.trial.unittest import TestCase
@@ -130,6 +130,22 @@ class SQLiteTests(TestCase):
         stored = await self.keep(feed, edited)
         self.assertEqual((stored.new, stored.feed.title), (0, "A blog"))
         self.assertEqual(await self.store.items(account, None, 10), [evolve(item, title="Edited")])
+
+    async def test_feed_that_is_removed_while_its_items_are_read(self) -> None:
+        """PostgreSQL's next statement no longer finds it; on SQLite it is still there."""
+        feed, account = await self.add(), await self.account("dave")
+        await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        await self.keep(feed, ENTRY)
+        made = items_sql._item
+
+        def removed(row: Any) -> Item:
+            with open_database(self.url) as conn:
+                conn.execute(delete(TABLES.metadata.tables["river_feed"]))
+            return made(row)
+
+        self.patch(items_sql, "_item", removed)
+        (arrival,) = await self.store.arrivals(0, 9, 10, None)
+        self.assertIn((arrival.title, arrival.accounts), [("", set()), ("A blog", {account})])
 
     async def test_bounds(self) -> None:
         feed, account = await self.add(), await self.account("dave")
