@@ -52,7 +52,7 @@ from rsscloud_broker.interfaces.accounts import OF_EVERYBODY, SCOPES
 from rsscloud_broker.policy.addresses import bucket_of
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.wire.text import clean
-from rsscloud_broker.wire.units import DAY
+from rsscloud_broker.wire.units import DAY, HOUR
 
 T = TypeVar("T")
 
@@ -281,6 +281,10 @@ class Accounts:
                 "the password of this account is not kept here; change it where it is kept"
             )
         keep = caller.session.id if caller.session else 0
+        if not stored.hash and not self._has_just_signed_in(caller):
+            raise InvalidAccount(
+                "a first password is set within an hour of signing in: sign in by a new link"
+            )
         self._limit_in_session(caller, source)
         if stored.hash and not await self._passwords.check(name, old):
             raise SignInFailed
@@ -288,6 +292,11 @@ class Accounts:
         if not await self._store.set_password(name, hashed, keep, first=first) and first:
             raise InvalidAccount("somebody has set a password meanwhile, in another session")
         self.log.info("{name} has changed the password.", name=name)
+
+    def _has_just_signed_in(self, caller: Caller) -> bool:
+        """Whether a caller has proved lately who it is: a stolen cookie is no proof for long."""
+        now = self._clock.wall_seconds()
+        return caller.session is not None and now - caller.session.created_at < HOUR
 
     async def lacks_password(self, caller: Caller) -> bool:
         stored = await self._store.stored_password(caller.name)

@@ -171,7 +171,7 @@ def lease_of(call: HubCall) -> tuple[int, float]:
     the lease ends, but not so often that it burdens the hub.
     """
     lease = min(call.lease_seconds or USUAL_LEASE, LONGEST_LEASE)
-    return lease, max(lease * 0.75, 60.0)
+    return lease, max(lease * 0.75, 300.0)
 
 
 @frozen

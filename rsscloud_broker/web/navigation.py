@@ -68,7 +68,7 @@ def navigation(paths: Set[str], here: str = "") -> list[Tag]:
 
 def menu(heading: str, items: list[Tag], *, is_here: bool = False) -> Tag:
     """A list that opens below its heading, without a script."""
-    marked = {"class": "here"} if is_here else {}
+    marked = {"class": "here", "aria-current": "true"} if is_here else {}
     # Of all menus with one name, browsers keep one open.
     return tags.details(tags.summary(heading, **marked), tags.ul(*items), name="menu")
 

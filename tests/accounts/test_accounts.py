@@ -340,6 +340,11 @@ class PasswordTests(AccountsTestCase):
         add = self.accounts.add_token(caller, "x", {"publish"}, None, "", HOME)
         self.assertIn("set one first", str(self.error(add, InvalidAccount)))
         self.error(self.change(caller, old="", new="short"), InvalidAccount)
+        self.house.clock.advance(3600.0)
+        self.assertIn("by a new link", str(self.error(self.change(caller, old=""), InvalidAccount)))
+        caller = evolve(
+            caller, session=evolve(caller.session, created_at=self.house.clock.wall_seconds())
+        )
         self.result(self.change(caller, old=""))
         self.sign_in(password=self.NEW)
         self.error(self.change(caller, old="", new="one more horse"), SignInFailed)
