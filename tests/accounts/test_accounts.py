@@ -342,9 +342,9 @@ class PasswordTests(AccountsTestCase):
         self.error(self.change(caller, old="", new="short"), InvalidAccount)
         self.house.clock.advance(3600.0)
         self.assertIn("by a new link", str(self.error(self.change(caller, old=""), InvalidAccount)))
-        caller = evolve(
-            caller, session=evolve(caller.session, created_at=self.house.clock.wall_seconds())
-        )
+        assert caller.session is not None
+        now = self.house.clock.wall_seconds()
+        caller = evolve(caller, session=evolve(caller.session, created_at=now))
         self.result(self.change(caller, old=""))
         self.sign_in(password=self.NEW)
         self.error(self.change(caller, old="", new="one more horse"), SignInFailed)

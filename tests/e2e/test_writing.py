@@ -217,7 +217,7 @@ class KeyboardTests(BrowserTestCase):
         expect(tab.get_by_role("status").first).to_have_text("Published: Plain")
         items = json.loads(request(f"{self.broker.url}/people/dave/feed.json").body)["items"]
         self.assertEqual(items[0]["content_html"], "Plain<ul><li>a<ul><li>b</li></ul></li></ul>")
-        tab.click("summary")
+        tab.click("main summary")
         with tab.expect_navigation():
             tab.click("text=Delete this message")
         self.assertNotIn(b"<item>", self.feed())

@@ -33,8 +33,8 @@ from rsscloud_broker.util.caches import BoundedDict, TimedCache
 from rsscloud_broker.web.broadcast import EventPage, id_heartbeat
 
 #: How many items of all feeds may be between a browser and the newest one until it gets those of
-#: its account by reads of its own; and how many it gets so at most.
-NEAR, MOST_MISSED = 200, 200
+#: its account by reads of its own; and how many it gets before it has the newest one.
+NEAR, MOST_MISSED = 100, 200
 
 #: How many items are read at a time, and how many reads run at the same time.
 PART, READERS = 20, 4
@@ -50,7 +50,7 @@ class RiverReader:
     """One browser that shows a river.
 
     :ivar account_id: whose river it is.
-    :ivar missed: how many items it got by reads of its own since it was near the newest one.
+    :ivar missed: how many items it got since it had the newest one.
     """
 
     account_id: int
@@ -104,12 +104,12 @@ class RiverSource:
         if after >= until:
             return EventPage(b"", until)  # a position that there never was
         is_near = until - after <= NEAR
-        if not is_near and wanted.missed >= MOST_MISSED:
+        if wanted.missed >= MOST_MISSED:
             wanted.missed = 0
             return EventPage(_GAP % until, until)
         found = await self._pages.get((None if is_near else wanted.account_id, after, until))
         mine = [data for accounts, data in found.events if wanted.account_id in accounts]
-        wanted.missed = 0 if is_near else wanted.missed + len(mine)
+        wanted.missed = wanted.missed + len(mine) if found.after < until else 0
         return EventPage(b"".join(mine), found.after)
 
     async def _read(self, key: _Key) -> _Events:

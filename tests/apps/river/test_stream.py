@@ -115,10 +115,10 @@ class StreamTests(StreamCase):
         self.assertEqual([reader.ids() for reader in readers], [[*range(1, number + 1)]] * 3)
         # Those of one account while there are many, then those of all feeds; once for all readers.
         reads = self.river.reads
-        self.assertEqual((reads.count("own arrivals"), reads.count("arrivals")), (3, 10))
+        self.assertEqual((reads.count("own arrivals"), reads.count("arrivals")), (3, 5))
 
     def test_too_many_missed_items_are_a_gap(self) -> None:
-        number = MOST_MISSED + NEAR + 5
+        number = MOST_MISSED + 5
         self.river.add(*map(item, range(1, number + 1)))
         reader = self.watch(self.dave, "?after=0")
         self.assertEqual(reader.ids(), [*range(1, MOST_MISSED + 1), "gap"])
