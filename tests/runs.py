@@ -143,6 +143,18 @@ LONG = frozenset(
         "tests.storage.test_store_machine",
         "tests.test_house.TestsTests",
         "tests.test_runs.RunsTests.test_each_test_belongs_to_one_run",
+        # Random documents, and servers that say nothing.
+        "tests.apps.hosting.test_calls.LargestFeedTests",
+        "tests.apps.writing.test_markup",
+        "tests.apps.writing.test_outline",
+        "tests.apps.writing.test_texts",
+        "tests.commands.doctor_checks.test_network",
+        "tests.core.test_polling.PlacesTests",
+        "tests.outbound.test_resolver",
+        "tests.policy.test_rate_limits.RateLimitTests.test_memory_is_bounded",
+        "tests.sinks.test_relay",
+        "tests.test_log_lines",
+        "tests.test_runs.RunsTests.test_units_of_all_rooms",
         "tests.wire.test_feed.AttackTests.test_large_documents_of_one_thing",
     }
 )
