@@ -11,6 +11,7 @@ from twisted.web.template import Flattenable, Tag, tags
 from rsscloud_broker.model import Exchange
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.work import HostState
+from rsscloud_broker.web.admin.operations import close_breaker
 from rsscloud_broker.web.words import moment, strangers
 from rsscloud_broker.wire.text import legal
 
@@ -111,7 +112,7 @@ def blocked(block: Block | None) -> Flattenable:
 
 def breaker_row(one: HostState, csrf: str, now: float) -> Sequence[Flattenable]:
     """A row of the table of open breakers."""
-    close = button("Close", "/admin/hosts", csrf, do="close-breaker", host=one.host)
+    close = button("Close", "/admin/hosts", csrf, do=close_breaker.name, host=one.host)
     return (strangers(one.host), f"{one.failures:,}", moment(one.retry_at, now), close)
 
 

@@ -6,13 +6,14 @@ https://spec.openapis.org/oas/v3.1.1
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 import msgspec
 
 from rsscloud_broker import __version__
 from rsscloud_broker.web.admin import shapes
-from rsscloud_broker.web.admin.api_operation import Operation
+from rsscloud_broker.web.admin.api_operation import Asked, Operation
 from rsscloud_broker.web.admin.operations import OPERATIONS
 
 #: Where the API is.  A change that breaks clients gets another number.
@@ -68,9 +69,13 @@ def document(public_url: str) -> dict[str, Any]:
 
 def fields_of(operation: Operation) -> tuple[Mapping[str, Any], frozenset[str]]:
     """The JSON schemas of what an operation takes, by name; and the names that are required."""
-    name = operation.asks.__name__
-    _, schemas = msgspec.json.schema_components([operation.asks], ref_template=_REF)
-    schema = schemas[name]
+    return _fields_of(operation.asks)
+
+
+@cache  # each page of the console asks several times
+def _fields_of(asks: type[Asked]) -> tuple[Mapping[str, Any], frozenset[str]]:
+    _, schemas = msgspec.json.schema_components([asks], ref_template=_REF)
+    schema = schemas[asks.__name__]
     return schema["properties"], frozenset(schema.get("required", ()))
 
 
