@@ -10,6 +10,7 @@ from typing import Any
 
 from twisted.internet import reactor
 from twisted.internet.defer import Deferred
+from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
@@ -246,7 +247,8 @@ class BadInputTests(ReadingTestCase):
         for _ in range(3):
             results = await read_all()
         self.assertLess(_memory() - before, 8 * LIMIT)
-        self.assertEqual(self.budget.kept, 0)
+        while self.budget.kept:  # the reactor counts the last content after its reference is gone
+            await deferLater(_reactor, 0)
         self.assertEqual(self.crew.couriers[0]._process.pid, pid)
         self.assertIn("too large to be read", results[0])
         for each in dripping:
