@@ -8,7 +8,7 @@ taken long, never have the last one together, so that it is left for others.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, Final, ParamSpec, TypeVar
@@ -76,6 +76,42 @@ class _Document:
         return len(self.message.arguments)
 
 
+@define(eq=False)
+class _Queue:
+    """Documents that wait.
+
+    :ivar most: how many may wait.
+    :ivar most_bytes: how many bytes they may have together, beside the first one.
+    :ivar size: how many bytes they have.
+    """
+
+    most: int
+    most_bytes: int
+    documents: dict[_Document, None] = field(factory=dict, init=False)  # in order
+    size: int = field(default=0, init=False)
+
+    def admit(self, document: _Document) -> None:
+        """Refuse a document for which there is no room.
+
+        :raises ParsingUnavailable: too many documents or bytes wait.
+        """
+        waiting = len(self.documents)
+        if waiting and (waiting >= self.most or self.size + document.size > self.most_bytes):
+            raise ParsingUnavailable(f"{waiting} documents wait to be parsed already")
+
+    def add(self, document: _Document) -> None:
+        self.documents[document] = None
+        self.size += document.size
+
+    def remove(self, document: _Document) -> None:
+        del self.documents[document]
+        self.size -= document.size
+
+
+def _empty() -> _Queue:
+    return _Queue(WAITING, WAITING_BYTES)
+
+
 class Parsers(Service):
     """Has functions parse documents in other processes: see ``interfaces.Parsing``.
 
@@ -101,7 +137,8 @@ class Parsers(Service):
             for number in range(parsers)
         ]
         self._parsed: dict[int, _Document] = {}
-        self._waiting: OrderedDict[str, deque[_Document]] = OrderedDict()
+        self._waiting = _empty()
+        self._owners: OrderedDict[str, _Queue] = OrderedDict()  # those who have documents there
         self._slow: BoundedDict[str, float] = BoundedDict(10_000)  # owners
         self._not_before = 0.0
         self._looking = endless_call(clock, self._look, "Looking after the parsers")
@@ -109,30 +146,36 @@ class Parsers(Service):
     def __call__(
         self, owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> Deferred[T]:
-        done: Deferred[T] = Deferred(self._cancel)
+        done: Deferred[T] = Deferred(lambda _: self._remove(document))
         try:
             encoded = _signature(function).encoded(args, kwargs)
             document = _Document(owner, function, Parse(name_of(function), encoded), done)
-            self._admit(document)
+            self._add(document)
         except (DocumentUnread, ParsingUnavailable):
             done.errback()
             return done
-        self._waiting.setdefault(owner, deque()).append(document)
         self._assign()
         return done
 
-    def _admit(self, document: _Document) -> None:
+    def _add(self, document: _Document) -> None:
         if not self.running:
             raise ParsingUnavailable("the broker does not run")
-        own = self._waiting.get(document.owner, ())
-        everybody = [each for queue in self._waiting.values() for each in queue]
-        for waiting, most, most_bytes in (
-            (own, OF_AN_OWNER_TOO, OF_AN_OWNER),
-            (everybody, WAITING, WAITING_BYTES),
-        ):
-            size = sum(each.size for each in waiting)
-            if waiting and (len(waiting) >= most or size + document.size > most_bytes):
-                raise ParsingUnavailable(f"{len(waiting)} documents wait to be parsed already")
+        own = self._owners.get(document.owner) or _Queue(OF_AN_OWNER_TOO, OF_AN_OWNER)
+        for queue in (own, self._waiting):
+            queue.admit(document)
+        for queue in (own, self._waiting):
+            queue.add(document)
+        self._owners[document.owner] = own
+
+    def _remove(self, document: _Document) -> None:
+        """Forget a document; one that is being parsed is parsed, although nobody waits for it."""
+        if document not in self._waiting.documents:
+            return
+        own = self._owners[document.owner]
+        for queue in (own, self._waiting):
+            queue.remove(document)
+        if not own.documents:
+            del self._owners[document.owner]
 
     def startService(self) -> None:
         super().startService()
@@ -142,10 +185,10 @@ class Parsers(Service):
         super().stopService()
         if self._looking.running:
             self._looking.stop()
-        waiting, self._waiting = self._waiting, OrderedDict()
-        for queue in waiting.values():
-            for document in queue:
-                document.done.errback(ParsingUnavailable("the broker stops"))
+        waiting, self._waiting = self._waiting, _empty()
+        self._owners.clear()
+        for document in waiting.documents:
+            document.done.errback(ParsingUnavailable("the broker stops"))
         return DeferredList([parser.stop() for parser in self._parsers])
 
     # --- which document is next
@@ -173,27 +216,16 @@ class Parsers(Service):
         """
         busy = {document.owner for document in self._parsed.values()}
         has_room = sum(map(self._is_slow, busy)) < max(1, len(self._parsers) - 1)
-        for owner, queue in self._waiting.items():
+        for owner, queue in self._owners.items():
             if owner not in busy and (has_room or not self._is_slow(owner)):
-                document = queue.popleft()
-                self._waiting.move_to_end(owner)
-                if not queue:
-                    del self._waiting[owner]
+                document = next(iter(queue.documents))
+                self._owners.move_to_end(owner)
+                self._remove(document)
                 return document
         return None
 
     def _is_slow(self, owner: str) -> bool:
         return self._slow.get(owner, -SLOW_FOR) + SLOW_FOR > self._clock.seconds()
-
-    def _cancel(self, done: Deferred[Any]) -> None:
-        """Forget a document that nobody waits for; one that is being parsed is parsed."""
-        for owner, queue in self._waiting.items():
-            for document in queue:
-                if document.done is done:
-                    queue.remove(document)
-                    if not queue:
-                        del self._waiting[owner]
-                    return
 
     # --- what parsers say
 
