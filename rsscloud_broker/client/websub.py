@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from secrets import token_urlsafe
 from typing import Final, NoReturn, Protocol
 from urllib.parse import urlencode, urlsplit
@@ -226,6 +227,7 @@ class _Subscription:
     :ivar callback: the URL of its callback.
     :ivar mode: the intent that the hub may verify: ``subscribe`` or ``unsubscribe``.
     :ivar asked: whether the hub was asked, and has not verified that yet.
+    :ivar asked_at: when it was asked last, in seconds of the clock.
     :ivar confirmed: whether the callback has confirmed the subscription.
     :ivar renewal: the call that will renew it.
     :ivar unsubscribed: fires when the callback has confirmed that the subscription ends.
@@ -236,6 +238,7 @@ class _Subscription:
     callback: str
     mode: str = "subscribe"
     asked: bool = False
+    asked_at: float = -inf
     confirmed: bool = False
     renewal: IDelayedCall | None = None
     unsubscribed: Deferred[None] = field(factory=Deferred)
@@ -297,15 +300,22 @@ class HubSubscriber:
         """Subscribe to a topic, and try again after ``retry_after`` seconds if that fails.
 
         :param key: the last segment of the callback's path.  A subscription with the same key goes
-            on if its hub and its topic are the same; else it is replaced.
+            on if its hub and its topic are the same; else it is replaced, but the new hub is asked
+            no sooner than ``retry_after`` seconds after the last one, as a topic may name another
+            hub each time it is fetched.
         """
         known = self._subscriptions.get(key)
         if known is not None and (known.hub, known.topic) == (hub, topic):
             return
+        subscription = self._subscriptions[key] = _Subscription(hub, topic, f"{callbacks}{key}")
         if known is not None:
             self._stop_renewal(known)
-        subscription = self._subscriptions[key] = _Subscription(hub, topic, f"{callbacks}{key}")
-        Deferred.fromCoroutine(self._renew(subscription))
+            subscription.asked_at = known.asked_at
+        since = self._clock.seconds() - subscription.asked_at
+        if since < self._retry_after:
+            self._renew_after(subscription, self._retry_after - since)
+        else:
+            Deferred.fromCoroutine(self._renew(subscription))
 
     def stop(self) -> None:
         """Renew no subscription any more; they end with their leases."""
@@ -380,7 +390,7 @@ class HubSubscriber:
             self._tell(f"{subscription.topic}: the subscription ends with its lease: {error}")
 
     async def _send(self, subscription: _Subscription) -> str:
-        subscription.asked = True
+        subscription.asked, subscription.asked_at = True, self._clock.seconds()
         about = (subscription.mode, subscription.topic, subscription.callback)
         return await ask_for_topic(self._web, subscription.hub, *about, self._secret, self._lease)
 

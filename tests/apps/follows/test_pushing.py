@@ -15,6 +15,7 @@ from rsscloud_broker.apps.follows.options import FollowedFeed, FollowsOptions, S
 from rsscloud_broker.apps.follows.pushing import key_of
 from rsscloud_broker.client.websub import LONGEST_LEASE
 from rsscloud_broker.http.site import Root
+from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.testing import FakeOutbound, front_door_parts, memory_store, reply
 from rsscloud_broker.testing.clock import Clock
 from rsscloud_broker.testing.parsing import parse_here
@@ -189,6 +190,22 @@ class PushingTests(SynchronousTestCase):
         self.assertIn("You may not.", str(formatEvent(logs[0])))
         self.pass_time(3700)
         self.assertEqual(len(self.asked()), 2)
+
+    def test_list_that_names_another_hub_each_time_causes_few_requests(self) -> None:
+        def named(request: OutboundRequest) -> OutboundReply:
+            hub = f"http://victim.example/{self.reads(LIST)}"
+            links = f'<{hub}>; rel="hub", <{LIST}>; rel="self"'
+            return reply(200, opening(NOON, 0) + closing(0), link=links)
+
+        self.web.answers[LIST] = named
+        self.start(FollowsOptions((Source(LIST, push=True, every=10.0),)))
+        self.pass_time(600)
+        asked = [each.url for each in self.web.requests if "victim" in each.url]
+        self.assertEqual(asked, ["http://victim.example/1"])
+        self.pass_time(3600)
+        asked = [each.url for each in self.web.requests if "victim" in each.url]
+        self.assertEqual(len(asked), 2)
+        self.assertGreater(self.reads(LIST), 400)
 
     def test_who_pretends_to_be_the_hub_fills_no_log(self) -> None:
         """Anybody can know the callbacks."""
