@@ -101,6 +101,8 @@ LONGER = frozenset(
         "tests.storage.test_store.ThreadedBoundsTests",
         "tests.storage.test_store.ThreadedKeptTests",
         "tests.storage.test_store.ThreadedStoreTests",
+        # The same as usual tests do on another reactor.
+        "tests.util.twisted_overrides.test_uvloop_reactor",
         # The same as a usual test does on SQLite.
         "tests.e2e.test_accounts.AccountsTests",
         "tests.e2e.test_console.ConsoleTests",
@@ -120,7 +122,10 @@ LONGER = frozenset(
         "tests.plugins.test_example_package.InstalledTests.test_broken_interface",
         "tests.plugins.test_example_package.InstalledTests.test_broken_name",
         "tests.test_deployment.TacTests",
-        "tests.util.twisted_overrides.test_uvloop_reactor",
+        "tests.e2e.test_behind_nginx.RecipeTests.test_stopping",
+        "tests.e2e.test_reload.TerminalTests",
+        "tests.e2e.test_river_page.ReadingTests.test_more_items_than_fit",
+        "tests.e2e.test_start_checks.ServerTests.test_driver_that_is_not_installed",
         # What the pages of the manual for one kind of reader say, beside the tour.
         "tests.test_docs.ExampleTests.test_change_lists",
         "tests.test_docs.ExampleTests.test_crawl",
@@ -128,10 +133,6 @@ LONGER = frozenset(
         "tests.test_docs.ExampleTests.test_publish",
         "tests.test_docs.ExampleTests.test_read",
         "tests.test_docs.ExampleTests.test_websub",
-        "tests.e2e.test_behind_nginx.RecipeTests.test_stopping",
-        "tests.e2e.test_reload.TerminalTests",
-        "tests.e2e.test_river_page.ReadingTests.test_more_items_than_fit",
-        "tests.e2e.test_start_checks.ServerTests.test_driver_that_is_not_installed",
         # Further programs that call the broker, beside one for each protocol.
         "tests.e2e.test_foreign_clients",
         "tests.e2e.test_posting.PostingTests.test_perl",
