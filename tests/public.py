@@ -1,4 +1,4 @@
-"""What others rely on, as text: see the page "Versions and upgrades" of the manual.
+"""What others rely on, as text: see docs/operating/versions.rst.
 
 ``python -m tests.public`` records it in ``tests/fixtures/public``, a file for each kind, with a
 line for each thing.  `tests.test_public` compares the files with what is there now, so that nothing
@@ -13,24 +13,21 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, get_args, get_type_hints
 
 import attrs
 import click
 from sqlalchemy import MetaData, Table
 from sqlalchemy.dialects import postgresql
-from twisted.internet import reactor
 from zope.interface.interface import InterfaceClass
 
 from rsscloud_broker import events, interfaces, model
 from rsscloud_broker.commands import main as command
-from rsscloud_broker.composition.server import Server
 from rsscloud_broker.config import Config
 from rsscloud_broker.runtime.plugin_discovery import KINDS, discover
 from rsscloud_broker.storage.schema import metadata
 from rsscloud_broker.web.admin.openapi import document
-from tests.e2e.every_route import applications, every_route
+from tests.e2e.every_route import every_route, whole_server
 
 RECORDS: Final = Path(__file__).parent / "fixtures" / "public"
 
@@ -118,9 +115,7 @@ def api() -> Iterator[str]:
 
 def metrics() -> Iterator[str]:
     """The metrics, with their kinds and labels."""
-    apps = {name: {"enabled": True} for name in applications()}
-    with TemporaryDirectory() as data:
-        server = Server(Config(data=data, apps=apps), reactor)
+    with whole_server() as server:
         list(server.doors)
         for family in server.counters.registry.collect():
             if not family.name.startswith("rsscloud_"):

@@ -19,12 +19,8 @@ something: see docs/operating/versions.rst.
 class PublicTests(SynchronousTestCase):
     maxDiff = None
 
-    def check(self, kind: str) -> None:
-        record = recorded(kind).read_text(encoding="utf-8").splitlines()
-        now = found(kind).splitlines()
-        changes = [*unified_diff(record, now, "recorded", "now", lineterm="", n=0)]
-        self.assertEqual([], changes, "\n".join([f"{kind} {_RULE}", *changes]))
-
-
-for _kind in KINDS_OF_RECORDS:
-    setattr(PublicTests, f"test_{_kind}", lambda self, kind=_kind: self.check(kind))
+    def test_nothing_has_changed(self) -> None:
+        for kind in KINDS_OF_RECORDS:
+            record = recorded(kind).read_text(encoding="utf-8").splitlines()
+            changes = [*unified_diff(record, found(kind).splitlines(), lineterm="", n=0)]
+            self.assertEqual([], changes, "\n".join([f"{kind} {_RULE}", *changes]))

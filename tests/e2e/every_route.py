@@ -9,6 +9,8 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,15 +52,21 @@ def applications() -> tuple[str, ...]:
     return tuple(maker.name for maker in discover().of_kind("apps").values())
 
 
+@contextmanager
+def whole_server() -> Iterator[Server]:
+    """The parts of a broker that has everything that comes with it; nothing is started."""
+    apps = {name: {"enabled": True} for name in applications()}
+    with TemporaryDirectory() as data:
+        yield Server(Config(data=data, apps=apps), reactor)
+
+
 @cache
 def every_route(account: str) -> tuple[KnownRoute, ...]:
     """All routes of a broker that has everything that comes with it.
 
     :param account: stands where a path may end in anything.
     """
-    apps = {name: {"enabled": True} for name in applications()}
-    with TemporaryDirectory() as data:
-        server = Server(Config(data=data, apps=apps), reactor)
+    with whole_server() as server:
         doors = [server.monitoring, AssetsDoor(), *server.doors, *server.of_apps("front_doors")]
     return tuple(
         KnownRoute(route.method, route.path.replace("*", account), names, route.requires)
