@@ -205,7 +205,7 @@ class PushingTests(SynchronousTestCase):
         self.pass_time(3600)
         asked = [each.url for each in self.web.requests if "victim" in each.url]
         self.assertEqual(len(asked), 2)
-        self.assertGreater(self.reads(LIST), 400)
+        self.assertGreater(self.reads(LIST), 350)
 
     def test_who_pretends_to_be_the_hub_fills_no_log(self) -> None:
         """Anybody can know the callbacks."""
