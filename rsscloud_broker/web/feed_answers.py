@@ -8,11 +8,14 @@
     HTTP/1.1 200 OK
     Content-Type: application/rss+xml; charset=utf-8
     Content-Encoding: gzip
-    Vary: Accept-Encoding
+    Vary: Accept, Accept-Encoding
     Cache-Control: public, max-age=0, must-revalidate
     ETag: "5891b5b522d5df08-gzip"
     Last-Modified: Sun, 06 Nov 2025 08:49:37 GMT
     Link: <https://broker.example/websub>; rel="hub", <https://...>; rel="self"
+
+Browsers show a feed by its style sheet only if it is called plain XML: they download RSS and Atom,
+or show the source.  So a browser that asks for a page gets the same bytes as ``application/xml``.
 
 A client with ``If-None-Match`` or ``If-Modified-Since`` gets 304 while the feed is unchanged.
 Caches must ask each time, since a subscriber reads the feed at the moment when it has changed.
@@ -28,15 +31,19 @@ from collections.abc import Mapping
 from email.utils import formatdate
 from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from twisted.web.server import Request
 
 from rsscloud_broker.http.answering import Answer
-from rsscloud_broker.http.requests import accepted_codings
+from rsscloud_broker.http.requests import accepted_codings, header
 from rsscloud_broker.web.conditional import has_version
 from rsscloud_broker.wire.codings import allows_gzip
+from rsscloud_broker.wire.negotiation import wants_page
 
 _CACHED: Final = {"cache-control": "public, max-age=0, must-revalidate", "vary": "Accept-Encoding"}
+
+#: The header Vary of an answer that also depends on who will see it.
+STYLED_VARY: Final = "Accept, Accept-Encoding"
 
 
 def later_second(at: float, before: float) -> float:
@@ -50,16 +57,28 @@ def later_second(at: float, before: float) -> float:
     return at if int(at) > int(before) else float(int(before) + 1)
 
 
+def shown_type(request: Request, content_type: str) -> str:
+    """The Content-Type of a feed with a style sheet: plain XML if a browser will show it.
+
+    :param content_type: that for everybody else.
+    """
+    kind = content_type.partition(";")[0]
+    is_page = wants_page(header(request, "accept"), [kind])
+    return "application/xml; charset=utf-8" if is_page else content_type
+
+
 @frozen
 class FeedAnswers:
     """All answers to requests for one version of a feed.
 
     :ivar modified_at: seconds since the epoch, whole.
+    :ivar is_styled: whether it is XML with a style sheet.
     """
 
     plain: _Form
     packed: _Form
     modified_at: int
+    is_styled: bool = False
 
     @classmethod
     def of(
@@ -72,6 +91,8 @@ class FeedAnswers:
         now: float,
         link: str = "",
         more: Mapping[str, str] | None = None,
+        *,
+        is_styled: bool = False,
     ) -> FeedAnswers:
         """Make the answers for a version.
 
@@ -82,11 +103,14 @@ class FeedAnswers:
         :param now: the present time, in seconds since the epoch.
         :param link: the value of the Link header; empty for none.
         :param more: further headers.
+        :param is_styled: whether it is XML with a style sheet, which browsers show.
         """
         common = {**(more or {}), **_CACHED}
         second = int(modified_at)
         if second <= now:
             common["last-modified"] = formatdate(second, usegmt=True)
+        if is_styled:
+            common["vary"] = STYLED_VARY
         if link:
             common["link"] = link
 
@@ -97,13 +121,17 @@ class FeedAnswers:
             return _Form(etag, whole, Answer(b"", content_type, 304, headers))
 
         plain = form(body, f'"{tag}"')
-        return cls(plain, form(packed, f'"{tag}-gzip"', "gzip") if packed else plain, second)
+        packed_form = form(packed, f'"{tag}-gzip"', "gzip") if packed else plain
+        return cls(plain, packed_form, second, is_styled)
 
     def answer_to(self, request: Request) -> Answer:
         """The answer to a request."""
         form = self.packed if allows_gzip(accepted_codings(request)) else self.plain
         known = has_version(request, (form.etag.encode("ascii"),), self.modified_at)
-        return form.unchanged if known else form.whole
+        answer = form.unchanged if known else form.whole
+        if not self.is_styled:
+            return answer
+        return evolve(answer, content_type=shown_type(request, answer.content_type))
 
 
 @frozen

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from lxml import etree
 
-from rsscloud_broker.wire.feed_document import GENERATOR, FeedDocument, FeedEntry, brief
+from rsscloud_broker.wire.feed_document import GENERATOR, FeedDocument, FeedEntry, brief, written
 from rsscloud_broker.wire.times import iso_time
 
 MEDIA_TYPE: Final = "application/atom+xml; charset=utf-8"
@@ -35,7 +35,7 @@ def encode(feed: FeedDocument) -> bytes:
     _add(root, "generator", GENERATOR)
     for entry in feed.entries:
         _add_entry(root, entry)
-    return etree.tostring(root, xml_declaration=True, encoding="utf-8", pretty_print=True)
+    return written(root)
 
 
 def _add_entry(root: etree._Element, entry: FeedEntry) -> None:

@@ -48,10 +48,9 @@ _IN_ATTRIBUTE: Final = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;
 
 _CLOSING: Final = re.compile(rb"</weblogUpdates>\n<!-- records: ([0-9]{1,15}) -->\n\Z")
 
-#: The seconds of an hour.
-
-#: The path of the style sheet.
+#: The path of the style sheet, which feeds name too, and the data of that instruction.
 STYLE_SHEET: Final = "/changes.css"
+STYLE: Final = f'type="text/css" href="{STYLE_SHEET}"'
 
 #: The largest number of bytes of a closing.
 CLOSING_SIZE: Final = 64
@@ -66,7 +65,7 @@ def opening(updated: float, count: int) -> bytes:
     date = formatdate(updated, usegmt=True)
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n'
-        f'<?xml-stylesheet type="text/css" href="{STYLE_SHEET}"?>\n'
+        f"<?xml-stylesheet {STYLE}?>\n"
         f'<weblogUpdates version="2" updated="{date}" count="{count}">\n'
     ).encode("ascii")
 

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from attrs import frozen
+from lxml import etree
 
+from rsscloud_broker.wire.change_list import STYLE
 from rsscloud_broker.wire.cloud import Cloud
 
 #: What says in a feed which program has made it.
@@ -98,6 +100,14 @@ class FeedDocument:
     cloud: Cloud | None
     entries: tuple[FeedEntry, ...]
     ttl: int = 0
+
+
+def written(root: etree._Element, *, pretty: bool = True) -> bytes:
+    """Write the elements of a feed, in UTF-8, with the style sheet for people who open it."""
+    root.addprevious(etree.ProcessingInstruction("xml-stylesheet", STYLE))
+    return etree.tostring(
+        root.getroottree(), xml_declaration=True, encoding="utf-8", pretty_print=pretty
+    )
 
 
 def brief(entry: FeedEntry) -> str:

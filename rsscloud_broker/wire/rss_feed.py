@@ -33,6 +33,7 @@ from rsscloud_broker.wire.feed_document import (
     FeedEntry,
     FeedOutline,
     brief,
+    written,
 )
 
 __all__ = ["MEDIA_TYPE", "RSSCLOUD", "encode"]
@@ -80,7 +81,7 @@ def encode(feed: FeedDocument) -> bytes:
     account.set("service", feed.service)
     for entry in feed.entries:
         _add_entry(channel, entry)
-    return etree.tostring(root, xml_declaration=True, encoding="utf-8", pretty_print=True)
+    return written(root)
 
 
 def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:

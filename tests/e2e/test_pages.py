@@ -28,6 +28,9 @@ path => new Promise(done => {
 })
 """
 
+#: Gives the style of the first element that a selector finds.
+_STYLE = "(what => getComputedStyle(document.querySelector(what)))"
+
 
 class PagesTests(BrowserTestCase):
     def setUp(self) -> None:
@@ -73,6 +76,20 @@ class PagesTests(BrowserTestCase):
         width = page.evaluate("document.documentElement.clientWidth")
         # What is seen is as large as 14 px, though a phone makes a wide page of it at first.
         self.assertGreater(pixels / width * PHONE, 14)
+
+    def test_feeds(self) -> None:
+        """Their style sheet shows names first; nothing by a stranger is loaded or run."""
+        self.ping("A site", "http://site.example/")
+        page = self.page()
+        for path, first in (("/events/pings/recent", "Pings at"), ("/test/rss.xml", "Test feed")):
+            page.goto(f"{self.broker.url}{path}")
+            named = ":is(feed, channel) > title"
+            self.assertIn(first, page.locator(named).text_content() or "")
+            self.assertEqual(page.evaluate(f"{_STYLE}('{named}').fontSize"), "24px")
+            self.assertEqual(page.evaluate(f"{_STYLE}('generator').display"), "none")
+            self.assertEqual(page.evaluate(f"{_STYLE}('entry, item').display"), "block")
+            scrolls = page.evaluate("document.documentElement.scrollWidth")
+            self.assertEqual(scrolls, page.evaluate("document.documentElement.clientWidth"))
 
     def test_dark_and_light(self) -> None:
         page = self.page(PHONE)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from twisted.trial.unittest import SynchronousTestCase
+from twisted.web.server import Request
+from twisted.web.test.requesthelper import DummyRequest
 
 from rsscloud_broker.web.feed_answers import FeedAnswers, later_second
 
@@ -19,6 +23,27 @@ class LaterSecondTests(SynchronousTestCase):
 class FeedAnswersTests(SynchronousTestCase):
     def answers(self, packed: bytes = b"", modified_at: float = 1000.0) -> FeedAnswers:
         return FeedAnswers.of(b"<rss/>", packed, "text/xml", "abc", modified_at, 1000.5)
+
+    def test_who_is_shown_a_feed(self) -> None:
+        """A browser gets the same bytes as plain XML, with which it heeds the style sheet."""
+        rss = "application/rss+xml; charset=utf-8"
+        styled = FeedAnswers.of(b"<rss/>", b"", rss, "abc", 1.0, 2.0, is_styled=True)
+        self.assertEqual(styled.plain.whole.headers["vary"], "Accept, Accept-Encoding")
+        browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+        for accept, shown in (
+            (browser, "application/xml; charset=utf-8"),
+            ("application/rss+xml, text/html;q=0.5", rss),
+            ("*/*", rss),
+            (None, rss),
+        ):
+            request = DummyRequest([b""])
+            if accept is not None:
+                request.requestHeaders.setRawHeaders("accept", [accept])
+            answer = styled.answer_to(cast(Request, request))
+            self.assertEqual((answer.content_type, answer.body), (shown, b"<rss/>"))
+            self.assertEqual(
+                self.answers().answer_to(cast(Request, request)).content_type, "text/xml"
+            )
 
     def test_date_in_the_future_is_left_out(self) -> None:
         self.assertIn("last-modified", self.answers().plain.whole.headers)

@@ -103,6 +103,16 @@ class WrittenTests(SynchronousTestCase):
         self.assertNotIn("title", plain)
         self.assertNotIn("content", plain)
 
+    def test_style_sheet(self) -> None:
+        """It stands before the elements, for browsers; nothing else of the feed changes."""
+        for encode in (rss_feed.encode, atom_feed.encode):
+            root = etree.fromstring(encode(document(RICH)))
+            instruction = root.getprevious()
+            self.assertIsInstance(instruction, etree._ProcessingInstruction)
+            assert instruction is not None
+            self.assertEqual(instruction.text, 'type="text/css" href="/changes.css"')
+            self.assertIsNone(instruction.getprevious())
+
     def test_rss_guids(self) -> None:
         root = etree.fromstring(rss_feed.encode(document(RICH, PLAIN)))
         said = [(each.text, each.get("isPermaLink")) for each in root.iter("guid")]

@@ -13,6 +13,7 @@ from twisted.web.server import Request
 
 from rsscloud_broker.http.requests import accepted_codings
 from rsscloud_broker.web.conditional import has_version
+from rsscloud_broker.web.feed_answers import STYLED_VARY, shown_type
 from rsscloud_broker.wire.codings import allows_gzip
 
 #: How many bytes of documents are kept, and the most of one document with its compressed copy.
@@ -22,13 +23,13 @@ BYTES, LARGEST = 32 * 1024 * 1024, 8 * 1024 * 1024
 Key = tuple[str, int | None]
 
 #: Nothing in a document with contents may run in a browser that shows it, since strangers wrote
-#: the contents.
+#: the contents.  Only the broker's own style sheet is loaded.
 _SAFE: Final = (
     b"content-security-policy",
-    [b"default-src 'none'; sandbox; frame-ancestors 'none'"],
+    [b"default-src 'none'; style-src 'self'; sandbox; frame-ancestors 'none'"],
 )
-_VARY: Final = (b"vary", [b"Accept-Encoding"])
-_TYPE: Final = (b"content-type", [b"application/atom+xml; charset=utf-8"])
+_VARY: Final = (b"vary", [STYLED_VARY.encode("ascii")])
+_TYPE: Final = "application/atom+xml; charset=utf-8"
 
 
 @frozen
@@ -68,7 +69,7 @@ class ReadyDocument:
         request.setResponseCode(OK)
         if packs:
             set_header(b"content-encoding", [b"gzip"])
-        set_header(*_TYPE)
+        set_header(b"content-type", [shown_type(request, _TYPE).encode("ascii")])
         set_header(b"content-length", [b"%d" % len(body)])
         request.write(b"" if request.method == b"HEAD" else body)
         request.finish()

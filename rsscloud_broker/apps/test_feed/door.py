@@ -82,6 +82,7 @@ class FeedResource(Answers):
             document.modified_at,
             self._clock.wall_seconds(),
             self._link,
+            is_styled=True,
         )
         return answers.answer_to(request)
 

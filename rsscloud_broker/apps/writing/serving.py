@@ -26,7 +26,14 @@ def send_feed(
     """
     content = feed.content
     answers = FeedAnswers.of(
-        content.body, feed.gzipped, content.content_type, feed.etag, changed_at, now, link
+        content.body,
+        feed.gzipped,
+        content.content_type,
+        feed.etag,
+        changed_at,
+        now,
+        link,
+        is_styled="xml" in content.content_type,
     )
     send(request, answers.answer_to(request))
 

@@ -41,7 +41,7 @@ class DocumentTests(SynchronousTestCase):
         recent, first = self.house.ask(RECENT), self.house.ask(FIRST)
         for answer in (recent, first):
             self.assertEqual(answer.headers.get_content_type(), "application/atom+xml")
-            self.assertEqual(answer.headers["Vary"], "Accept-Encoding")
+            self.assertEqual(answer.headers["Vary"], "Accept, Accept-Encoding")
             self.assertEqual(answer.headers["Access-Control-Allow-Origin"], "*")
         self.assertEqual(recent.headers["Cache-Control"], "public, max-age=5")
         self.assertEqual(first.headers["Cache-Control"], "public, max-age=31536000, immutable")

@@ -65,7 +65,7 @@ class FeedTests(DoorTestCase):
         self.assertEqual(headers["content-length"], str(len(answer.body)))
         self.assertEqual(headers["last-modified"], "Sun, 09 Sep 2001 02:00:00 GMT")
         self.assertEqual(headers["cache-control"], "public, max-age=0, must-revalidate")
-        self.assertEqual(headers["vary"], "Accept-Encoding")
+        self.assertEqual(headers["vary"], "Accept, Accept-Encoding")
         self.assertEqual(headers["access-control-allow-origin"], "*")
         self.assertEqual(
             headers["link"],
