@@ -80,6 +80,7 @@ _OTHERS = (
     PageOfBroker("admin_announcements", "/admin/announcements", is_private=True),
     PageOfBroker("admin_changes", "/admin/changes", is_private=True),
     PageOfBroker("admin_log", "/admin/log", is_private=True),
+    PageOfBroker("api_docs", "/api/docs"),
     PageOfBroker("author", "/people/dave"),
     PageOfBroker("message", "/people/dave/1"),
     PageOfBroker("message_with_link", "/people/dave/2"),

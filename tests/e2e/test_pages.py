@@ -79,7 +79,11 @@ class PagesTests(BrowserTestCase):
 
     def test_feeds(self) -> None:
         """Their style sheet shows names first; nothing by a stranger is loaded or run."""
+        self.broker = self.own_broker("[apps.test_feed]\n")
+        self.broker.start()
         self.ping("A site", "http://site.example/")
+        pings = f"{self.broker.url}/events/pings/recent"
+        until(lambda: b"A site" in request(pings).body, "the ping in the feed")
         page = self.page()
         for path, first in (("/events/pings/recent", "Pings at"), ("/test/rss.xml", "Test feed")):
             page.goto(f"{self.broker.url}{path}")

@@ -12,16 +12,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
+from attrs import evolve
 from twisted.web.server import Request
 
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.http.answering import Answer, Answers
-from rsscloud_broker.http.requests import body_of, media_type, respond
-from rsscloud_broker.interfaces import Caller, IAdministration, ICallers, IClock, Route
-from rsscloud_broker.web.admin import shapes
+from rsscloud_broker.http.requests import body_of, header, media_type, respond
+from rsscloud_broker.interfaces import Caller, Route
+from rsscloud_broker.web.admin import reference, shapes
 from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.openapi import BASE, document
 from rsscloud_broker.web.admin.operations import OPERATIONS
+from rsscloud_broker.web.admin.page import Console
+from rsscloud_broker.web.callers import private, viewer_of
+from rsscloud_broker.wire.negotiation import wants_page
 from rsscloud_broker.wire.text import sentence
 
 #: The longest body, in bytes; the longest reasons and URLs fit into it many times.
@@ -64,13 +68,14 @@ class _Refusal(Exception):
 class Api:
     """The API, and the document that describes it."""
 
-    def __init__(
-        self, verbs: IAdministration, callers: ICallers, clock: IClock, public_url: str
-    ) -> None:
-        self._verbs = verbs
-        self._callers = callers
-        self._clock = clock
-        self._document = msgspec.json.format(msgspec.json.encode(document(public_url)))
+    def __init__(self, console: Console, public_url: str) -> None:
+        self._verbs = console.verbs
+        self._callers = console.callers
+        self._clock = console.clock
+        self._pages = console.pages
+        described = document(public_url)
+        self._document = msgspec.json.format(msgspec.json.encode(described))
+        self._reference = reference.slots(described)
 
     def routes(self) -> Sequence[Route]:
         """The routes of the API.  One takes what the table does not know, and says so."""
@@ -78,6 +83,7 @@ class Api:
         paths = [*{f"{BASE}{each.path}" for each in OPERATIONS if "{" not in each.path}, "/api/*"]
         return [
             Route("/api", "GET", Answers(self._describe)),
+            Route("/api/docs", "GET", Answers(self._explain)),
             # It refuses what is too large itself, in its own form.
             *(
                 Route(path, method, api, body_limit=2 * MAX_BODY)
@@ -87,7 +93,17 @@ class Api:
         ]
 
     async def _describe(self, request: Request) -> Answer:
-        return Answer(self._document, _JSON)
+        if wants_page(header(request, "accept"), [_JSON]):
+            page = await self._explain(request)
+            return evolve(page, headers={**page.headers, "vary": "Accept"})
+        return Answer(self._document, _JSON, headers={"vary": "Accept"})
+
+    async def _explain(self, request: Request) -> Answer:
+        """The page for people, who need not sign in."""
+        viewer = await viewer_of(self._callers, request)
+        title = "API for administrators"
+        page = await self._pages.render(title, "admin/reference.html", viewer, **self._reference)
+        return Answer(page, headers=private(viewer))
 
     async def _answer(self, request: Request) -> Answer | bytes:
         try:

@@ -5,6 +5,7 @@
     GET  /admin/subscription?id=7                a page
     POST /admin/subscription                     with id=7, do=redeliver, reason=... and csrf=...
     GET  /api                                    the document that describes the API
+    GET  /api/docs                               the same as a page, without signing in
     GET  /api/v1/subscriptions?host=reader.example
     POST /api/v1/subscriptions/7/redeliver       {"reason": "its server is back"}
 """
@@ -60,7 +61,7 @@ class AdministrationDoor(RoutesOnly):
             AdminLogPage(console, parts.event_log),
         ]
         self._routes = [
-            *Api(console.verbs, console.callers, console.clock, parts.public_url).routes(),
+            *Api(console, parts.public_url).routes(),
             *(route for page in pages for route in page.routes()),
         ]
 

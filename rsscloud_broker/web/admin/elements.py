@@ -55,7 +55,7 @@ def _cell(column: str, content: Flattenable) -> Tag:
     return tags.td(content, **{"data-label": column})
 
 
-def facts(pairs: Iterable[tuple[str, Flattenable]]) -> Tag:
+def facts(pairs: Iterable[tuple[Flattenable, Flattenable]]) -> Tag:
     """A list of facts; those with an empty content are left out."""
     shown = [tags.div(tags.dt(name), tags.dd(content)) for name, content in pairs if content]
     return tags.dl(*shown, class_="facts")

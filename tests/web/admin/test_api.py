@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from shlex import split
 from typing import Any
 from urllib.parse import quote
 
+from lxml import html
 from twisted.internet.defer import fail
 
 from rsscloud_broker.errors import DiskFull, Unavailable
@@ -14,7 +16,7 @@ from rsscloud_broker.model.administration import VERBS, SubscriptionFilter
 from rsscloud_broker.web.admin.api import MAX_BODY
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from tests.core.house import CALLBACK, FEED
-from tests.web.admin.console import BAD, ENDED, MOVING, OLD, ConsoleCase
+from tests.web.admin.console import BAD, ENDED, MOVING, OLD, PUBLIC_URL, ConsoleCase
 
 NOBODY = 4711
 
@@ -60,9 +62,42 @@ class CallerTests(ConsoleCase):
                 self.assertEqual(names, [], path)
 
     def test_everybody_may_read_what_it_can_do(self) -> None:
-        answer = self.browser().ask("GET", "/api")
+        answer = self.browser().ask("GET", "/api", headers={"Accept": "*/*"})
         self.assertEqual(answer.status, 200)
         self.assertEqual(json.loads(answer.body)["openapi"], "3.1.0")
+
+    def test_browsers_get_a_page(self) -> None:
+        browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+        page = self.browser().ask("GET", "/api", headers=browser)
+        self.assertEqual(page.headers.get_content_type(), "text/html")
+        self.assertEqual(page.headers["vary"], "Accept")
+        for headers in ({"Accept": "*/*"}, {"Accept": "application/json"}):
+            answer = self.browser().ask("GET", "/api", headers=headers)
+            self.assertEqual(answer.headers.get_content_type(), "application/json")
+        docs = self.browser().ask("GET", "/api/docs")
+        self.assertEqual(docs.body, page.body)
+
+    def test_the_page_has_everything(self) -> None:
+        """Each operation with a command that works, and each object that links lead to."""
+        text = self.browser().ask("GET", "/api/docs").body.decode()
+        page: Any = html.document_fromstring(text)
+        self.assertLess(len(text), 60_000)
+        places = set(page.xpath("//@id"))
+        self.assertLessEqual({each.name for each in OPERATIONS}, places)
+        for link in page.xpath("//main//a/@href[starts-with(., '#')]"):
+            self.assertIn(link[1:], places)
+        self.fill()
+        called = 0
+        for command in page.xpath("//pre"):
+            words = split(command.text_content())
+            url, *more = [each for each in words[1:] if each not in {"-H", "-d", "\n"}]
+            self.assertEqual(more[0], "Authorization: Bearer $TOKEN")
+            body = json.loads(more[2]) if len(more) > 1 else None
+            path = url.removeprefix(f"{PUBLIC_URL}/api/v1")
+            answer = self.call("GET" if body is None else "POST", path, body)
+            self.assertEqual(answer.status, 200, command.text_content())
+            called += 1
+        self.assertEqual(called, len(OPERATIONS))
 
 
 class RequestTests(ConsoleCase):

@@ -30,7 +30,9 @@ class DocumentTests(ConsoleCase):
     def setUp(self) -> None:
         super().setUp()
         self.fill()
-        self.document = json.loads(self.browser().ask("GET", "/api").body)
+        self.document = json.loads(
+            self.browser().ask("GET", "/api", headers={"Accept": "*/*"}).body
+        )
 
     def described(self) -> Iterator[tuple[str, str, dict[str, Any]]]:
         for path, methods in self.document["paths"].items():
