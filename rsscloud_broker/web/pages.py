@@ -83,6 +83,12 @@ class _Page(Element):
         return tag if self._slots.get(str(when)) else ""
 
     @renderer
+    def unfold(self, request: IRequest | None, tag: Tag) -> Tag:
+        """Open a ``details`` if one of the slots named by its attribute ``when`` is not empty."""
+        names = str(tag.attributes.pop("when")).split()
+        return tag(open="open") if any(map(self._slots.get, names)) else tag
+
+    @renderer
     def include(self, request: IRequest | None, tag: Tag) -> Element:
         """Put another template, which is named by the attribute ``template``, in place of an
         element.  It has the same slots.

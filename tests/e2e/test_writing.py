@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Callable
 from functools import partial
 
@@ -18,6 +19,9 @@ from tests.e2e.writing import Writer
 from tests.postgresql import borrowed_database
 
 PASSWORD = "correct horse"
+
+#: A picture of one point.
+GIF = b64decode("R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7")
 
 
 class SubscribersTests(EndToEndTestCase):
@@ -133,6 +137,31 @@ class KeyboardTests(BrowserTestCase):
             tab.keyboard.press("Tab")
         self.fail(f"Tab does not lead to {selector}")
 
+    def unfold(self, tab: Page, field: str) -> None:
+        """Open the part of the form that has a field."""
+        self.tab_to(tab, f"details:has([name={field}]) > summary")
+        tab.keyboard.press("Enter")
+
+    def test_a_picture_with_a_preview(self) -> None:
+        """The picture is kept with what it shows, and nothing is published by the preview."""
+        tab = self.signed_in()
+        tab.fill("#text", "Look")
+        tab.click("summary:text('A picture')")
+        picture = {"name": "cat.gif", "mimeType": "image/gif", "buffer": GIF}
+        tab.set_input_files("[name=file]", picture)  # type: ignore[arg-type] # a dict will do
+        tab.fill("[name=enclosure_text]", "A cat")
+        with tab.expect_navigation():
+            tab.click("text=Preview")
+        expect(tab.locator(".preview .message")).to_have_text("Look")
+        expect(tab.get_by_alt_text("A cat")).to_be_visible()
+        self.assertNotIn(b"<item>", self.feed())
+        tab.focus("#text")
+        with tab.expect_navigation():
+            tab.keyboard.press("Control+Enter")
+        tab.goto(f"{self.broker.url}/people/dave")
+        expect(tab.get_by_alt_text("A cat")).to_be_visible()
+        self.assertEqual(self.watch.faults, [])
+
     def feed(self) -> bytes:
         return request(f"{self.broker.url}/people/dave/rss.xml").body
 
@@ -141,8 +170,10 @@ class KeyboardTests(BrowserTestCase):
         self.tab_to(tab, "#text")
         tab.keyboard.type("Grüße 🇩🇪")
         expect(tab.locator("#left")).to_have_text("133 characters left")
+        self.unfold(tab, "title")
         self.tab_to(tab, "[name=categories]")
         tab.keyboard.type("boats")
+        self.unfold(tab, "outline")
         self.tab_to(tab, "#outline")
         tab.keyboard.type("one")
         tab.keyboard.press("Enter")
@@ -210,6 +241,7 @@ class KeyboardTests(BrowserTestCase):
         tab.goto(f"{self.broker.url}/signin?next=/write")
         self.submit(tab, "main form", {"name": "dave", "password": PASSWORD})
         tab.fill("#text", "Plain")
+        tab.click("summary:text('Outline')")
         tab.fill("#outline", "a\n  b")
         expect(tab.locator("#outline-buttons")).to_be_hidden()
         with tab.expect_navigation():
@@ -217,7 +249,7 @@ class KeyboardTests(BrowserTestCase):
         expect(tab.get_by_role("status").first).to_have_text("Published: Plain")
         items = json.loads(request(f"{self.broker.url}/people/dave/feed.json").body)["items"]
         self.assertEqual(items[0]["content_html"], "Plain<ul><li>a<ul><li>b</li></ul></li></ul>")
-        tab.click("main summary")
+        tab.click("main summary:text('Delete')")
         with tab.expect_navigation():
             tab.click("text=Delete this message")
         self.assertNotIn(b"<item>", self.feed())

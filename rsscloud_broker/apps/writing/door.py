@@ -49,8 +49,8 @@ class WritingDoor(RoutesOnly):
     name = "writing"
 
     def __init__(self, parts: AppParts, writing: Writing) -> None:
-        page = WritePage(parts, writing)
         self._people = PeoplePages(parts, writing)
+        page = WritePage(parts, writing, self._people)
         self._writing = writing
         self._clock = parts.clock
         script = Asset(_FILES.child("write.js"), "text/javascript; charset=utf-8")

@@ -60,7 +60,9 @@ async def read_entry(
             text_in(entry.get(name, ""), name) for name in ("description", "mt_text_more")
         )
         return await editors.with_html(caller, new, html, old, enclosure)
-    return new if enclosure is None else evolve(new, enclosure_url=enclosure)
+    if enclosure is None or enclosure == new.enclosure_url:
+        return new
+    return evolve(new, enclosure_url=enclosure, enclosure_text="")
 
 
 def _enclosure(entry: Mapping[str, Any]) -> str | None:

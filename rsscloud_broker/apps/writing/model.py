@@ -21,11 +21,14 @@ class Enclosure:
     :ivar url: where the file is.
     :ivar media_type: such as ``audio/mpeg``.
     :ivar size: the number of its bytes; 0 if its server does not tell.
+    :ivar text: what stands for it where it is not seen: what a picture shows, or the name of a
+        file; empty for nothing.
     """
 
     url: str
     media_type: str
     size: int
+    text: str = ""
 
 
 @frozen
@@ -53,6 +56,7 @@ class NewPost:
     :ivar link: the http or https URL of what the message is about; empty for none.
     :ivar enclosure_url: the URL of a file that belongs to the message, perhaps one that was
         uploaded before; empty for none.  Its type and size are found out.
+    :ivar enclosure_text: what stands for that file: see `Enclosure`.
     :ivar categories: words or paths by which readers can find the message.
     :ivar items: the outline below the message.
     :ivar is_draft: whether only the author sees it.
@@ -65,6 +69,7 @@ class NewPost:
     categories: tuple[str, ...] = ()
     items: tuple[OutlineItem, ...] = ()
     is_draft: bool = False
+    enclosure_text: str = field(default="", kw_only=True)
 
 
 @frozen
@@ -106,6 +111,7 @@ class Post:
             self.categories,
             self.items,
             self.is_draft,
+            enclosure_text=self.enclosure.text if self.enclosure else "",
         )
 
 

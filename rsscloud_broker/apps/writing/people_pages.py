@@ -124,7 +124,7 @@ class PeoplePages:
             alternates=self._alternates(author),
             name=author.name,
             feeds=self._feed_links(author),
-            posts=[self._article(each.post, alone=False) for each in found[:PER_PAGE]],
+            posts=[self.article(each.post, alone=False) for each in found[:PER_PAGE]],
             nothing="" if found else "nothing",
             paging=links,
         )
@@ -140,7 +140,7 @@ class PeoplePages:
             viewer,
             alternates=self._alternates(author),
             name=tags.a(author.name, href=f"/people/{author.name}"),
-            post=self._article(post, alone=True),
+            post=self.article(post, alone=True),
             edit=tags.a("Edit this message", href=f"/write?id={post.id}") if is_own else "",
         )
         return Answer(page, headers=private(viewer))
@@ -170,7 +170,7 @@ class PeoplePages:
             links.append(tags.a(format_name, href=f"/people/{author.name}/{file}"))
         return links
 
-    def _article(self, post: Post, *, alone: bool) -> Tag:
+    def article(self, post: Post, *, alone: bool) -> Tag:
         """A message.
 
         :param alone: whether it is the only one on the page.
@@ -201,11 +201,13 @@ class PeoplePages:
         path = file.url.removeprefix(self._public_url)
         is_own = self._writing.files.named(file.url) is not None
         if is_own and file.media_type.startswith("image/"):
-            picture = tags.img(src=path, alt="The picture that belongs to this message")
+            picture = tags.img(
+                src=path, alt=file.text or "The picture that belongs to this message"
+            )
             return tags.p(tags.a(picture(loading="lazy"), href=path), class_="enclosure")
         size = f", {file.size:,} bytes" if file.size else ""
-        kind = f" ({file.media_type}{size})"
-        name = clipped(file.url.rpartition("/")[2] or file.url, 40)
+        kind = f" ({file.media_type}{size})" if file.media_type else ""
+        name = clipped(file.text or file.url.rpartition("/")[2] or file.url, 40)
         return tags.p("File: ", linked(file.url, name), kind, class_="enclosure")
 
     def _about(self, post: Post, *, alone: bool) -> Tag:

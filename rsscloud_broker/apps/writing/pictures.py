@@ -34,7 +34,8 @@ def media_of(post: Post) -> list[tuple[str, MarkupLink]]:
     found: list[tuple[str, MarkupLink]] = []
     if enclosure := post.enclosure:
         kind = medium_of(enclosure.url, enclosure.media_type)
-        found.append((kind, MarkupLink(enclosure.url, captions.pop(enclosure.url, ""))))
+        text = captions.pop(enclosure.url, "") or enclosure.text
+        found.append((kind, MarkupLink(enclosure.url, text)))
     kinds = {url: medium_of(url) for url in captions}
     found += [
         (kinds[url], MarkupLink(url, "" if text == _NAMES[kinds[url]] else text))
@@ -45,7 +46,7 @@ def media_of(post: Post) -> list[tuple[str, MarkupLink]]:
 
 def media_in(new: NewPost) -> list[MarkupLink]:
     """The enclosure of a message that is not stored yet, and the other files that it comes with."""
-    enclosure = [MarkupLink(new.enclosure_url, "")] if new.enclosure_url else []
+    enclosure = [MarkupLink(new.enclosure_url, new.enclosure_text)] if new.enclosure_url else []
     return enclosure + [MarkupLink(item.link, item.text) for item in new.items if is_medium(item)]
 
 
@@ -66,7 +67,8 @@ def with_media(new: NewPost, media: Iterable[MarkupLink], *, captioned: bool = F
     items += [
         OutlineItem(link.text or _NAMES[medium_of(link.url)], link=link.url) for link in described
     ]
-    return evolve(new, enclosure_url=first[0].url if first else "", items=tuple(items))
+    url, text = (first[0].url, first[0].text) if first else ("", "")
+    return evolve(new, enclosure_url=url, enclosure_text=text, items=tuple(items))
 
 
 # --- messages as HTML -------------------------------------------------------------

@@ -312,6 +312,7 @@ def _values(new: Placed) -> dict[str, object]:
         "link": given.link,
         "enclosure_url": file.url if file else "",
         "enclosure_type": file.media_type if file else "",
+        "enclosure_text": file.text if file else "",
         "enclosure_size": file.size if file else 0,
         "categories": json.dumps(given.categories, ensure_ascii=False),
         "items": json.dumps(list(map(_as_json, given.items)), ensure_ascii=False),
@@ -332,7 +333,9 @@ def _item(value: list[Any]) -> OutlineItem:
 def _to_placed(row: Row[Any], owner: Author) -> Placed:
     file = None
     if row.enclosure_url:
-        file = Enclosure(row.enclosure_url, row.enclosure_type, row.enclosure_size)
+        file = Enclosure(
+            row.enclosure_url, row.enclosure_type, row.enclosure_size, row.enclosure_text
+        )
     made = Post(
         row.id,
         f"{owner.base}/{row.id}",

@@ -26,6 +26,9 @@ MAX_ITEMS: Final = 500
 MAX_CATEGORIES: Final = 20
 MAX_CATEGORY: Final = 60
 
+#: How many characters the text for a file may have: it may have to describe a picture.
+MAX_FILE_TEXT: Final = 1000
+
 #: How many code points one grapheme may have on the average.  Families of emoji have seven or ten;
 #: without a limit, one grapheme could have a million accents.
 POINTS_PER_GRAPHEME: Final = 12
@@ -64,6 +67,7 @@ def checked(new: NewPost, most: int) -> NewPost:
         title=_short(clean(new.title), most, "the title"),
         link=_url(new.link, "the link"),
         enclosure_url=_url(new.enclosure_url, "the address of the enclosure"),
+        enclosure_text=_short(clean(new.enclosure_text), MAX_FILE_TEXT, "the text for the file"),
         categories=_categories(new.categories),
         items=_outline(new.items, most),
     )

@@ -47,7 +47,7 @@ post = Table(
     *required(BigInteger, "account_id", "id"),
     # The version that published it: the larger, the newer.  0 for a draft.
     Column("position", BigInteger, nullable=False),
-    *required(Text, "text", "title", "link", "enclosure_url", "enclosure_type"),
+    *required(Text, "text", "title", "link", "enclosure_url", "enclosure_type", "enclosure_text"),
     Column("enclosure_size", BigInteger, nullable=False),
     # JSON: an array of texts; and an array of [text, title, link, [items below]].
     *required(Text, "categories", "items"),

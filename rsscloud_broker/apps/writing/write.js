@@ -39,6 +39,7 @@
 
   // --- sending by the keyboard
   const post = form.querySelector('button[value="post"]');
+  document.getElementById("send-key").hidden = false;
   form.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
     event.preventDefault();
@@ -142,7 +143,7 @@
 
   // --- keeping what is typed
   const PAUSE = 1000; // milliseconds without a key
-  const FIELDS = ["text", "title", "link", "enclosure", "categories", "outline"];
+  const FIELDS = ["text", "title", "link", "enclosure", "enclosure_text", "categories", "outline"];
   const state = document.getElementById("kept");
   let timer = 0;
   let asking = null; // what stops the request that is under way

@@ -54,13 +54,16 @@ class Lists:
 
     def _row(self, post: Post, caller: Caller) -> Tag:
         """A message in a list, with what can be done with it."""
-        name = tags.bdi(clipped(title_of(post)))
-        shown = tags.a(name, href=f"/write?id={post.id}")
-        when = moment(post.changed_at, self._clock.wall_seconds())
-        about: list[Flattenable] = [when]
-        if not post.is_draft:
-            page = urlsplit(self._writing.page_url(post)).path
-            about += [" · ", tags.a("its page", href=page)]
+        name = clipped(title_of(post))
+        editor = f"/write?id={post.id}"
+        page = editor if post.is_draft else urlsplit(self._writing.page_url(post)).path
+        shown = tags.a(tags.bdi(name), href=page)
+        edit = tags.a("Edit", href=editor, **{"aria-label": f"Edit: {name}"})
+        about: list[Flattenable] = [
+            moment(post.changed_at, self._clock.wall_seconds()),
+            " · ",
+            edit,
+        ]
         what = "draft" if post.is_draft else "message"
         button = _button(caller, "delete", "id", str(post.id), f"Delete this {what}")
         return tags.li(shown, tags.span(*about, class_="where"), _careful("Delete…", button))

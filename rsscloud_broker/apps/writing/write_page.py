@@ -1,8 +1,8 @@
 """The page ``/write``: a form for a message, and what its author has written before.
 
-The form is sent by ``POST /write`` with ``csrf`` and ``do``, which says what to do: ``post`` or
-``draft`` what is in the form, ``discard`` what was typed before, ``delete`` a message, or
-``delete-file``.  It has ``id`` if it changes a message.
+The form is sent by ``POST /write`` with ``csrf`` and ``do``, which says what to do: ``post``,
+``draft`` or ``preview`` what is in the form, ``discard`` what was typed before, ``delete`` a
+message, or ``delete-file``.  It has ``id`` if it changes a message.
 
 While somebody types, ``write.js`` sends the fields to ``POST /write/unsent``, and the page shows
 them when it is opened again, in whatever browser.
@@ -21,7 +21,7 @@ from twisted.web.template import Flattenable, tags
 from rsscloud_broker.apps.writing import outline
 from rsscloud_broker.apps.writing.model import InvalidPost, NewPost, Post
 from rsscloud_broker.apps.writing.pace import PerMinuteLimit
-from rsscloud_broker.apps.writing.people_pages import TEMPLATES, title_of
+from rsscloud_broker.apps.writing.people_pages import TEMPLATES, PeoplePages, title_of
 from rsscloud_broker.apps.writing.rules import POINTS_PER_GRAPHEME, graphemes, tidy
 from rsscloud_broker.apps.writing.write_lists import Lists, number_in
 from rsscloud_broker.apps.writing.writing import Writing
@@ -35,7 +35,15 @@ from rsscloud_broker.web.words import clipped, counted, moment
 from rsscloud_broker.wire.text import sentence
 
 #: The fields of the form that are kept while somebody types.
-FIELDS: Final = ("text", "title", "link", "enclosure", "categories", "outline")
+FIELDS: Final = (
+    "text",
+    "title",
+    "link",
+    "enclosure",
+    "enclosure_text",
+    "categories",
+    "outline",
+)
 
 #: How many characters of all fields together are kept while somebody types; and for how many
 #: messages that are being edited.
@@ -61,8 +69,9 @@ _SIGN_IN: Final = redirect("/signin?next=/write")
 class WritePage:
     """Shows the page, and does what its forms ask for."""
 
-    def __init__(self, parts: AppParts, writing: Writing) -> None:
+    def __init__(self, parts: AppParts, writing: Writing, people: PeoplePages) -> None:
         self._writing = writing
+        self._people = people
         self._pages = parts.pages
         self._callers = parts.callers
         self._clock = parts.clock
@@ -76,6 +85,7 @@ class WritePage:
         ] = {
             "post": self._send,
             "draft": self._send,
+            "preview": self._preview,
             "discard": self._discard,
             "delete": self._delete,
             "delete-file": self._delete_file,
@@ -167,15 +177,8 @@ class WritePage:
     ) -> Answer:
         """Publish a message, or store it as a draft."""
         source = client_address(request)
+        _, new = await self._typed(request, caller, file)
         number = number_in(parameter(request, "id"))
-        old = await self._writing.post(caller, number) if number else None
-        new = self._new_post(request, old)
-        if file is not None and any(file):
-            upload = await self._writing.upload(caller, *file, source)
-            # If the message is refused, the form comes back with the address of the file.
-            assert request.args is not None  # there were fields
-            request.args[b"enclosure"] = [upload.url.encode()]
-            new = self._new_post(request, old)
         if number:
             post = await self._writing.edit(caller, number, new, source)
         else:
@@ -184,6 +187,30 @@ class WritePage:
         if post.is_draft:
             return redirect(f"/write?id={post.id}&done=draft")
         return redirect(f"/write?done=posted&about={post.id}")
+
+    async def _preview(
+        self, request: Request, caller: Caller, file: tuple[str, bytes] | None
+    ) -> Answer:
+        """Show a message as it would look, above the form with it."""
+        old, new = await self._typed(request, caller, file)
+        post = await self._writing.preview(caller, new)
+        shown = self._people.article(post, alone=True)
+        return await self._page(request, caller, old, _sent(request), preview=shown)
+
+    async def _typed(
+        self, request: Request, caller: Caller, file: tuple[str, bytes] | None
+    ) -> tuple[Post | None, NewPost]:
+        """The message that is edited, and what was typed.  A file is stored at once."""
+        number = number_in(parameter(request, "id"))
+        old = await self._writing.post(caller, number) if number else None
+        if file is not None and any(file):
+            upload = await self._writing.upload(caller, *file, client_address(request))
+            # The form, if it comes back, has the address of the file.
+            assert request.args is not None  # there were fields
+            request.args[b"enclosure"] = [upload.url.encode()]
+            if not parameter(request, "enclosure_text").strip():
+                request.args[b"enclosure_text"] = [upload.name.encode()]
+        return old, self._new_post(request, old)
 
     def _new_post(self, request: Request, old: Post | None) -> NewPost:
         typed = parameter(request, "outline")
@@ -197,6 +224,7 @@ class WritePage:
             tuple(parameter(request, "categories").split(",")),
             old.items if old is not None and is_same else outline.parse(typed),
             is_draft=parameter(request, "do") == "draft",
+            enclosure_text=parameter(request, "enclosure_text"),
         )
 
     async def _discard(self, request: Request, caller: Caller, _: object) -> Answer:
@@ -253,6 +281,7 @@ class WritePage:
         problem: str = "",
         done: Flattenable = "",
         restored: Flattenable = "",
+        preview: Flattenable = "",
         status: int = 200,
     ) -> Answer:
         categories = await self._writing.categories(caller)
@@ -273,6 +302,7 @@ class WritePage:
             problem=problem,
             done=done,
             restored=restored,
+            preview=preview,
             most=str(most),
             left=_left(given["text"], most),
             max_bytes=f"{self._writing.options.max_upload_bytes:,}",
@@ -310,6 +340,7 @@ def _fields_of(post: Post | None) -> dict[str, str]:
         "title": post.title,
         "link": post.link,
         "enclosure": post.enclosure.url if post.enclosure else "",
+        "enclosure_text": post.enclosure.text if post.enclosure else "",
         "categories": ", ".join(post.categories),
         "outline": outline.written(post.items),
     }

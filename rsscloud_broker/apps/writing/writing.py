@@ -175,7 +175,7 @@ class Writing:
         """Store a message.  Unless it is a draft, it is published and subscribers are notified."""
         post = checked(new, self.options.max_characters)
         self._changes.take(caller.account.id)
-        file = await self._enclosure(post.enclosure_url, None)
+        file = await self._enclosure(post, None)
 
         def make(now: Snapshot, at: float) -> Placed:
             return self._placed_post(now, now.author.next_id, post, file, at)
@@ -183,6 +183,28 @@ class Writing:
         made = await self._change(await self._author(caller), None, make, source)
         assert made is not None  # `make` never deletes
         return made
+
+    async def preview(self, caller: Caller, new: NewPost) -> Post:
+        """A message as it would look.  Nothing is stored, and no other server is asked."""
+        post = checked(new, self.options.max_characters)
+        url = self.files.as_stored(post.enclosure_url)
+        others = None if self.files.named(url) else Enclosure(url, "", 0)
+        at = self._clock.wall_seconds()
+        return Post(
+            0,
+            "",
+            caller.account.id,
+            post.text,
+            post.title,
+            post.link,
+            await self._enclosure(post, others),
+            post.categories,
+            post.items,
+            at,
+            at,
+            is_draft=True,
+            author=caller.name,
+        )
 
     async def edit(self, caller: Caller, post_id: int, new: NewPost, source: str) -> Post:
         """Give a message of the caller a new content.
@@ -197,7 +219,7 @@ class Writing:
         if old is None:
             raise Missing(post_id)
         self._changes.take(caller.account.id)
-        file = await self._enclosure(post.enclosure_url, old.post.enclosure)
+        file = await self._enclosure(post, old.post.enclosure)
 
         def make(now: Snapshot, at: float) -> Placed:
             if now.old is None:
@@ -374,15 +396,17 @@ class Writing:
 
     # --- enclosures and uploads
 
-    async def _enclosure(self, url: str, old: Enclosure | None) -> Enclosure | None:
+    async def _enclosure(self, new: NewPost, old: Enclosure | None) -> Enclosure | None:
         """What a message gets as its enclosure.
 
-        :param url: empty for none.
         :param old: the enclosure that it has; if it stays, nobody is asked again.
         """
-        if not url:
+        if not new.enclosure_url:
             return None
-        url = self.files.as_stored(url)
+        file = await self._file(self.files.as_stored(new.enclosure_url), old)
+        return evolve(file, text=new.enclosure_text)
+
+    async def _file(self, url: str, old: Enclosure | None) -> Enclosure:
         if old is not None and old.url == url:
             return old
         own = self.files.named(url)

@@ -90,7 +90,7 @@ class RowsTests(SynchronousTestCase):
             "Grüße\n🇩🇪",
             title="T",
             link="http://l.example/",
-            enclosure=Enclosure("http://f.example/a.mp3", "audio/mpeg", 2**40),
+            enclosure=Enclosure("http://f.example/a.mp3", "audio/mpeg", 2**40, "A song"),
             categories=("ü", "a"),
             items=ITEMS,
         )

@@ -138,14 +138,65 @@ class WritePageTests(SiteTestCase):
 
     def test_words_for_drafts_and_messages(self) -> None:
         for is_draft, heading, buttons in (
-            (True, "Edit a draft", ["Post", "Keep as a draft"]),
-            (False, "Edit a message", ["Save the change", "Unpublish it, and keep it as a draft"]),
+            (True, "Edit a draft", ["Post", "Preview", "Keep as a draft"]),
+            (
+                False,
+                "Edit a message",
+                ["Save the change", "Preview", "Unpublish it, and keep it as a draft"],
+            ),
         ):
             post = self.add("x", self.dave, is_draft=is_draft)
             self.browser.get(f"/write?id={post.id}")
             self.assertEqual(self.browser.page.xpath("string(//h1)"), heading)
             found = self.browser.page.xpath("//form[@id='message']//button[@name='do']/text()")
             self.assertEqual(found, buttons)
+
+    def test_what_is_empty_is_folded(self) -> None:
+        def opened() -> list[str]:
+            found = self.browser.page.xpath("//form[@id='message']/details[@open]/summary/text()")
+            return list(map(str, found))
+
+        self.browser.get("/write")
+        self.assertEqual(opened(), [])
+        titled = self.add("x", self.dave, title="T", items=(OutlineItem("a"),))
+        self.browser.get(f"/write?id={titled.id}")
+        self.assertEqual(opened(), ["Title, link, categories", "Outline below the message"])
+
+    def test_edit_and_delete_are_words(self) -> None:
+        self.add("Hello", self.dave)
+        self.add("Not yet", self.dave, is_draft=True)
+        self.browser.get("/write")
+        links = {
+            str(each.text_content()): (each.get("href"), each.get("aria-label"))
+            for each in self.browser.page.xpath("//ul[@class='rows']//a")
+        }
+        self.assertEqual(links["Hello"], ("/people/dave/1", None))
+        self.assertEqual(links["Not yet"], ("/write?id=2", None))
+        edits = self.browser.page.xpath("//a[.='Edit']/@aria-label")
+        self.assertEqual(edits, ["Edit: Not yet", "Edit: Hello"])
+
+    def test_a_preview(self) -> None:
+        """It shows what was typed as others will see it, and stores no message."""
+        answer = self.send(
+            do="preview", text="See http://a.example/ <b>", outline="one", file=("a cat.gif", GIF)
+        )
+        self.assertEqual(answer.status, 200)
+        page = self.browser.page
+        shown = page.xpath("//section[@class='preview']//article")[0]
+        self.assertEqual(shown.xpath("p[@class='message']//a/@href"), ["http://a.example/"])
+        self.assertIn("<b>", shown.text_content())
+        self.assertEqual(shown.xpath(".//img/@alt"), ["a cat.gif"])
+        self.assertEqual(
+            page.xpath("string(//textarea[@name='text'])"), "See http://a.example/ <b>"
+        )
+        self.assertEqual(page.xpath("//input[@name='enclosure_text']/@value"), ["a cat.gif"])
+        self.assertEqual(self.posts(), [])
+        self.assertEqual(self.topics(), [])
+        self.assertEqual(self.send(do="preview", text="").status, 400)
+        self.send(do="preview", text="x", enclosure="http://files.example/a.mp3")
+        shown = self.browser.page.xpath("//section[@class='preview']//article")[0]
+        self.assertIn("File: a.mp3", shown.text_content())  # its server is not asked
+        self.assertEqual(self.web.requests, [])
 
     def test_an_outline_that_is_too_deep(self) -> None:
         steep = "\n".join(" " * level + "x" for level in range(200))
@@ -302,6 +353,18 @@ class WritePageTests(SiteTestCase):
         self.browser.get("/people/dave")
         path = post.enclosure.url.removeprefix(BROKER)
         self.assertEqual(self.browser.page.xpath("//article//img/@src"), [path])
+        self.assertEqual(self.browser.page.xpath("//article//img/@alt"), ["a picture.gif"])
+
+    def test_what_a_picture_shows(self) -> None:
+        self.send(text="a", file=("DSC_0001.gif", GIF), enclosure_text="A cat on a boat")
+        self.browser.get("/people/dave")
+        self.assertEqual(self.browser.page.xpath("//article//img/@alt"), ["A cat on a boat"])
+        (post,) = self.posts()
+        self.browser.get(f"/write?id={post.id}")
+        said = self.browser.page.xpath("//input[@name='enclosure_text']/@value")
+        self.assertEqual(said, ["A cat on a boat"])
+        self.assertEqual(post.as_new().enclosure_text, "A cat on a boat")
+        self.assertEqual(self.send(text="a", enclosure_text="x" * 1001).status, 400)
 
     def test_pictures_that_would_be_active_are_only_linked(self) -> None:
         self.send(text="x", file=("a.svg", SVG))

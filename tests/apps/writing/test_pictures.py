@@ -16,7 +16,8 @@ POINT = OutlineItem("A point", link="https://a.example/page")
 
 def stored(new: NewPost, media_type: str = "image/jpeg") -> Post:
     """A message as it is after it was stored."""
-    enclosure = Enclosure(new.enclosure_url, media_type, 1) if new.enclosure_url else None
+    file = Enclosure(new.enclosure_url, media_type, 1, new.enclosure_text)
+    enclosure = file if new.enclosure_url else None
     values = (new.text, new.title, new.link, enclosure, new.categories, new.items)
     return Post(7, "guid", 1, *values, 0.0, 0.0, new.is_draft, author="dave")
 
@@ -49,6 +50,13 @@ class MediaTests(SynchronousTestCase):
         new = with_media(NewPost("x", items=(POINT,)), [MarkupLink(ONE, ""), MarkupLink(TWO, "")])
         self.assertEqual(with_media(new, []), NewPost("x", items=(POINT,)))
         self.assertEqual(with_media(new, [MarkupLink(TWO, "")]).enclosure_url, TWO)
+
+    def test_what_a_picture_shows_stays(self) -> None:
+        new = with_html(NewPost(""), f'<p>x<img src="{ONE}" alt="A cat"></p>')
+        self.assertEqual((new.enclosure_url, new.enclosure_text), (ONE, "A cat"))
+        post = stored(new)
+        self.assertIn('alt="A cat"', html_of(post))
+        self.assertEqual(with_html(post.as_new(), html_of(post), media_of(post)), new)
 
     def test_a_file_of_unknown_kind(self) -> None:
         post = stored(NewPost("x", enclosure_url="https://a.example/f"), "application/pdf")
