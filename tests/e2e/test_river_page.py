@@ -94,6 +94,35 @@ class ReadingTests(RiverTestCase):
         expect(bare.locator(".river-item")).to_have_count(3)
         self.assertFalse(bare.is_visible("#river-live"))
 
+    def test_stopping_and_muting(self) -> None:
+        """A line stays where somebody stopped, and a muted feed disappears from the river only."""
+        broker, origin = self.started(), self.origin()
+        feed = origin.feed(elements=shown(2) + shown(1))
+        tab = self.signed_in(broker, "/river/feeds")
+        self.follow(tab, feed)
+        self.submit(tab, "form[aria-labelledby=follow]", {"url": feed})
+        expect(tab.get_by_role("status")).to_have_text("You follow Night Train Diary already.")
+        tab.goto(f"{broker.url}/river")
+        with tab.expect_navigation():
+            tab.click("text=I stopped here")
+        publish(origin, feed, [shown(3), shown(2), shown(1)])
+        broker.ping(feed)
+        expect(tab.locator(".river-item h3").first).to_have_text("New: Item 3")
+        tab.goto(f"{broker.url}/river")
+        tab.click("text=go there")
+        expect(tab.locator("#stopped")).to_be_in_viewport()
+        above = "#stopped >> xpath=preceding::article[1]//h3"
+        expect(tab.locator(above)).to_have_text("Item 1")
+        with tab.expect_navigation():
+            tab.click("text=Forget it")
+        expect(tab.locator("#stopped")).to_have_count(0)
+        tab.goto(f"{broker.url}/river/feeds")
+        with tab.expect_navigation():
+            tab.click("button:text-is('Mute')")
+        expect(tab.locator(".rows .badge")).to_have_text(["polled", "muted"])
+        tab.goto(f"{broker.url}/river")
+        expect(tab.locator(".river-item")).to_have_count(0)
+
     def test_keys(self) -> None:
         broker, origin = self.started(), self.origin()
         items = [shown(key) for key in (3, 2, 1)]
@@ -220,6 +249,9 @@ class ReadingTests(RiverTestCase):
         with tab.expect_navigation():
             tab.click("form[aria-labelledby=import] button")
         expect(tab.get_by_role("status")).to_contain_text("You follow 1 feed more now")
+        # The page follows the progress by itself.
+        expect(tab.locator(".rows li")).to_contain_text("Night Train Diary")
+        expect(tab.locator("#progress")).to_have_count(0)
         with tab.expect_download() as download:
             tab.click("text=Export yours")
         self.assertIn(feed, download.value.path().read_text())

@@ -1,13 +1,15 @@
 """The reading list: ``/river/feeds``, where people follow feeds and see how each reaches them.
 
 Each form on the page is sent by ``POST /river/feeds`` with ``csrf`` and ``do``, which says what to
-do: ``subscribe`` (``url``), ``unsubscribe`` (``id``), ``import`` (``text``, or the file ``opml`` by
-``multipart/form-data``) or ``share`` (``public``: not empty if everybody may read the river).
+do: ``subscribe`` (``url``), ``unsubscribe``, ``mute`` or ``unmute`` (``id``), ``import`` (``text``,
+or the file ``opml`` by ``multipart/form-data``) or ``share`` (``public``: not empty if everybody
+may read the river).
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Final
@@ -63,6 +65,8 @@ class FeedsPage:
         self._actions: dict[str, Callable[[Request, Caller], Awaitable[Answer]]] = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
+            "mute": self._mute,
+            "unmute": self._mute,
             "import": self._import,
             "share": self._share,
         }
@@ -118,7 +122,8 @@ class FeedsPage:
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
         source = client_address(request)
         feed = await self._river.subscribe(caller, parameter(request, "url").strip(), source)
-        done = tags.transparent("You follow ", strangers(feed.title, _TITLE), " now.")
+        when = " now." if feed.is_new else " already."
+        done = tags.transparent("You follow ", strangers(feed.title, _TITLE), when)
         return await self._page(caller, done=done)
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
@@ -126,6 +131,15 @@ class FeedsPage:
         if number is None or not await self._river.unsubscribe(caller, number):
             raise InvalidFeed("you do not follow this feed; you may have left it already")
         return await self._page(caller, done="You do not follow this feed any more.")
+
+    async def _mute(self, request: Request, caller: Caller) -> Answer:
+        is_muted = parameter(request, "do") == "mute"
+        number = feed_number(parameter(request, "id"))
+        account_id = caller.account.id
+        if number is None or not await self._river.store.mute_feed(account_id, number, is_muted):
+            raise InvalidFeed("you do not follow this feed; you may have left it already")
+        shown = "does not show" if is_muted else "shows"
+        return await self._page(caller, done=f"Your river {shown} the items of this feed now.")
 
     async def _import(self, request: Request, caller: Caller) -> Answer:
         args = request.args or {}
@@ -167,6 +181,8 @@ class FeedsPage:
             typed=typed,
             failed=[_failed(*each) for each in failed[:_NAMED]],
             count=counted(len(feeds), "feed"),
+            ways=_ways(feeds),
+            progress=_progress(feeds),
             feeds=[_feed(each, caller, self._clock) for each in feeds],
             nothing="" if feeds else "none",
             public="public" if is_public else "",
@@ -207,6 +223,24 @@ def _imported(imported: ImportedFeeds) -> str:
     return text
 
 
+def _ways(feeds: Sequence[Feed]) -> str:
+    """How many feeds come in which way."""
+    number = Counter(_HOW[feed.how][0] for feed in feeds)
+    said = [f"{number[word]:,} {word}" for word, _ in _HOW.values() if number[word]]
+    muted = sum(feed.is_muted for feed in feeds)
+    return ", ".join([*said, f"{muted:,} muted"] if muted else said)
+
+
+def _progress(feeds: Sequence[Feed]) -> list[Flattenable]:
+    """How many feeds have been fetched, until all have been."""
+    done = len(feeds) - sum(feed.is_waiting for feed in feeds)
+    if done == len(feeds):
+        return []
+    said = f"{done:,} of {counted(len(feeds), 'feed')} {'is' if done == 1 else 'are'} fetched."
+    bar = tags.progress(value=str(done), max=str(len(feeds)), **{"aria-label": said})
+    return [bar, tags.span(said), tags.a("Load the page again", href=PATH)]
+
+
 def _failed(url: str, reason: str) -> Tag:
     return tags.li(strangers(url, _TITLE), f": {reason}")
 
@@ -222,16 +256,36 @@ def _feed(feed: Feed, caller: Caller, clock: IClock) -> Tag:
     if feed.verified_at is not None:
         facts += ["Last confirmed ", moment(feed.verified_at, now), ". "]
     facts += ["You began to follow it ", moment(feed.added_at, now), "."]
-    fields = {"csrf": caller.csrf, "do": "unsubscribe", "id": str(feed.id)}
+    fields = {"csrf": caller.csrf, "id": str(feed.id)}
     hidden = [tags.input(type="hidden", name=name, value=value) for name, value in fields.items()]
-    name = f"Unfollow {clipped(clean(feed.title), _TITLE)}"
-    button = tags.button("Unfollow", **{"aria-label": name})
+    buttons = [
+        tags.button(
+            word,
+            name="do",
+            value=do,
+            class_=class_,
+            **{"aria-label": f"{word} {clipped(clean(feed.title), _TITLE)}"},
+        )
+        for word, do, class_ in (
+            (
+                "Unmute" if feed.is_muted else "Mute",
+                "unmute" if feed.is_muted else "mute",
+                "second",
+            ),
+            ("Unfollow", "unsubscribe", ""),
+        )
+    ]
+    muted = tags.span("muted", class_="badge waiting") if feed.is_muted else ""
     return tags.li(
         tags.div(
-            tags.strong(linked(feed.link, title)), " ", tags.span(word, class_=f"badge {kind}")
+            tags.strong(linked(feed.link, title)),
+            " ",
+            tags.span(word, class_=f"badge {kind}"),
+            " ",
+            muted,
         ),
         tags.div(tags.bdi(linked(feed.url, feed.url)), class_="where"),
         tags.div(*_with_moments(sentence(feed.status), now), class_="where") if feed.status else "",
         tags.div(*facts, class_="where"),
-        tags.form(*hidden, button, action=PATH, method="post"),
+        tags.form(*hidden, *buttons, action=PATH, method="post", class_="both"),
     )

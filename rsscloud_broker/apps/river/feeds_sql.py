@@ -146,7 +146,7 @@ def follow_feed(
     if number_of_feeds(conn, account_id) >= bounds.feeds:
         return None
     values = {"account_id": account_id, "feed_id": feed_id, "added_at": to_micros(now)}
-    conn.execute(insert(follow).values(values))
+    conn.execute(insert(follow).values(values | {"is_muted": False}))
     return True
 
 
@@ -184,17 +184,29 @@ def unfollow_feed(conn: Connection, account_id: int, feed_id: int) -> bool:
     return conn.execute(delete(follow).where(*mine)).rowcount > 0
 
 
+def mute_feed(conn: Connection, account_id: int, feed_id: int, is_muted: bool) -> bool:
+    """Have the river of an account leave the items of a feed out, or show them again.
+
+    :returns: whether the account follows the feed.
+    """
+    mine = (follow.c.account_id == account_id, follow.c.feed_id == feed_id)
+    return conn.execute(update(follow).where(*mine).values(is_muted=is_muted)).rowcount > 0
+
+
 def is_followed(conn: Connection, feed_id: int) -> bool:
     """Whether anybody follows a feed."""
     found = select(follow.c.feed_id).where(follow.c.feed_id == feed_id).limit(1)
     return conn.execute(found).first() is not None
 
 
-def followed_feeds(conn: Connection, account_id: int) -> list[tuple[FeedRecord, float]]:
-    """The feeds that an account follows, with the times at which it began."""
-    wanted = select(*_COLUMNS, follow.c.added_at).join(follow, follow.c.feed_id == feed.c.id)
+def followed_feeds(conn: Connection, account_id: int) -> list[tuple[FeedRecord, float, bool]]:
+    """The feeds that an account follows, with the times at which it began, and whether it has muted
+    them.
+    """
+    more = (follow.c.added_at, follow.c.is_muted)
+    wanted = select(*_COLUMNS, *more).join(follow, follow.c.feed_id == feed.c.id)
     rows: Iterable[Row[Any]] = conn.execute(wanted.where(follow.c.account_id == account_id))
-    return [(_record(row), to_seconds(row.added_at)) for row in rows]
+    return [(_record(row), to_seconds(row.added_at), row.is_muted) for row in rows]
 
 
 # --- accounts ---------------------------------------------------------------
@@ -211,6 +223,19 @@ def last_seen(conn: Connection, account_id: int) -> int:
     """The newest item that an account has seen; 0 for none."""
     mine = select(reader.c.seen).where(reader.c.account_id == account_id)
     return conn.execute(mine).scalar() or 0
+
+
+def stop_at(conn: Connection, account_id: int, item_id: int | None) -> None:
+    """Store where somebody stopped: above an item; None to forget it."""
+    _make_reader(conn, account_id)
+    mine = reader.c.account_id == account_id
+    conn.execute(update(reader).where(mine).values(stopped_at=item_id))
+
+
+def stopped_at(conn: Connection, account_id: int) -> int | None:
+    """The newest item that is below the line where somebody stopped; None without such a line."""
+    mine = select(reader.c.stopped_at).where(reader.c.account_id == account_id)
+    return conn.execute(mine).scalar()
 
 
 def set_public(conn: Connection, account_id: int, name: str, public: bool) -> None:

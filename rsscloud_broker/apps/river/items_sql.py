@@ -131,7 +131,7 @@ def _remove_old(conn: Connection, feed_id: int, turn: int, now: float, bounds: R
 
 
 def items_before(conn: Connection, account_id: int, before: int | None, limit: int) -> list[Item]:
-    """The newest items of the feeds that an account follows, newest first.
+    """The newest items of the feeds that an account follows and has not muted, newest first.
 
     :param before: only items with a smaller id; None at first.
     """
@@ -168,7 +168,8 @@ def _next_items(account_id: int, edge: int, limit: int, *, forwards: bool) -> Se
         return func.coalesce(found, _LAST if forwards else 0)
 
     first = number(0, follow.c.feed_id).label("first")
-    mine = select(follow.c.feed_id, first).where(follow.c.account_id == account_id)
+    heard = (follow.c.account_id == account_id, ~follow.c.is_muted)
+    mine = select(follow.c.feed_id, first).where(*heard)
     feeds = in_order(mine, first, limit).subquery()
     last = number(limit - 1, feeds.c.feed_id)
     key = (one := item.alias()).c.id
@@ -195,7 +196,8 @@ def arrivals(
         for row in conn.execute(select(feed).where(feed.c.id.in_(feeds)))
     }
     accounts = defaultdict(set)
-    for row in conn.execute(select(follow).where(follow.c.feed_id.in_(feeds))):
+    heard = (follow.c.feed_id.in_(feeds), ~follow.c.is_muted)
+    for row in conn.execute(select(follow).where(*heard)):
         accounts[row.feed_id].add(row.account_id)
     followers = {key: frozenset(some) for key, some in accounts.items()}
     return [

@@ -41,6 +41,9 @@ class Feed:
         subscription at a hub or a cloud.
     :ivar status: all this in a sentence for people.
     :ivar added_at: when the account began to follow it.
+    :ivar is_muted: whether the river of the account leaves its items out.
+    :ivar is_waiting: whether the broker has not fetched it yet.
+    :ivar is_new: whether the account has just begun to follow it.
     """
 
     id: int
@@ -55,6 +58,9 @@ class Feed:
     found_by_poll: int = 0
     status: str = ""
     added_at: float = 0.0
+    is_muted: bool = False
+    is_waiting: bool = False
+    is_new: bool = False
 
 
 @frozen

@@ -5,6 +5,7 @@
     GET  /river?before=ID        the newest items, or those before an item, newest first
     GET  /river?after=ID         those after an item
     POST /river/seen             remember that somebody has seen an item: csrf, id
+    POST /river/stop             remember where somebody stopped: csrf, id; without id, forget it
     GET  /river/events?after=ID  new items as they arrive: see ``stream``
     GET  /river/feeds            the reading list: see ``feeds_page``
 
@@ -66,6 +67,8 @@ _MANY: Final = (
 )
 _SIGNED_OUT: Final = "Sign in to see your river."
 
+_JAVASCRIPT: Final = "text/javascript; charset=utf-8"
+
 _FILES: Final = FilePath(__file__).parent()
 
 
@@ -84,13 +87,15 @@ class RiverPageDoor(RoutesOnly):
         page = RiverPage(parts, river)
         feeds = FeedsPage(parts, river)
         style = Asset(_FILES.child("river.css"), "text/css; charset=utf-8")
-        script = Asset(_FILES.child("river.js"), "text/javascript; charset=utf-8")
+        script = Asset(_FILES.child("river.js"), _JAVASCRIPT)
         self._resources: dict[tuple[str, str], IResource] = {
             ("GET", "/river"): Answers(page.show),
             ("POST", "/river/seen"): Answers(page.seen),
+            ("POST", "/river/stop"): Answers(page.stop),
             ("GET", "/river/events"): Answers(events.answer),
             ("GET", "/river/page.css"): style,
             ("GET", "/river/page.js"): script,
+            ("GET", "/river/feeds.js"): Asset(_FILES.child("feeds.js"), _JAVASCRIPT),
         }
         self._routes = feeds.routes()
 
@@ -132,7 +137,18 @@ class RiverPage:
         seen = self._visits.seen_before(account_id, last_seen)
         if is_live and newest > last_seen and not _is_prefetch(request):
             await self._store.mark_seen(account_id, newest)
-        page = await self._page(caller, items, newest, seen, is_live=is_live, has_older=has_older)
+        stopped = await self._store.stopped_at(account_id)
+        is_here = stopped is not None and _is_on_page(stopped, items, before, has_older=has_older)
+        page = await self._page(
+            caller,
+            items,
+            newest,
+            seen,
+            is_live=is_live,
+            has_older=has_older,
+            stopped=stopped,
+            is_here=is_here,
+        )
         return Answer(page, headers={**NO_STORE, **_media_allowed(request)})
 
     async def _page(
@@ -144,9 +160,12 @@ class RiverPage:
         *,
         is_live: bool,
         has_older: bool,
+        stopped: int | None,
+        is_here: bool,
     ) -> bytes:
         feeds = {feed.id: feed for feed in await self._river.feeds(caller)}
-        made: list[Tag] = await self._in_thread(groups, items, feeds, seen)
+        line = stopped if is_here else None
+        made: list[Tag] = await self._in_thread(groups, items, feeds, seen, line)
         number = sum(item.id > seen for item in items) if seen and is_live else 0
         about = {"data-csrf": caller.csrf, "data-newest": str(newest)}
         if is_live:
@@ -161,6 +180,12 @@ class RiverPage:
             news=f"{counted(number, 'item')} new since your last visit" if number else "",
             items=tags.div(made, id="river", **about),
             nothing="" if items else "nothing",
+            csrf=caller.csrf,
+            stopped=""
+            if stopped is None
+            else "#stopped"
+            if is_here
+            else f"/river?before={stopped + 1}",
             feeds=_those(len(feeds)) if feeds else "",
             no_feeds="" if feeds else "none",
             older=_link("Older items", older, "next"),
@@ -171,6 +196,26 @@ class RiverPage:
 
     async def seen(self, request: Request) -> Answer:
         """Remember that somebody has seen an item that arrived while the page was open."""
+        caller = await self._sender(request)
+        if isinstance(caller, Answer):
+            return caller
+        number = _number(parameter(request, "id"))
+        if number is None:
+            return Answer(b"The id is the number of an item.\n", PLAIN, 400, NO_STORE)
+        newest = await self._store.newest_id()
+        await self._store.mark_seen(caller.account.id, min(number, newest))
+        return Answer(b"Seen.\n", PLAIN, headers=NO_STORE)
+
+    async def stop(self, request: Request) -> Answer:
+        """Remember where somebody stopped, or forget it."""
+        caller = await self._sender(request)
+        if isinstance(caller, Answer):
+            return caller
+        await self._store.stop_at(caller.account.id, _number(parameter(request, "id")))
+        return redirect("/river")
+
+    async def _sender(self, request: Request) -> Caller | Answer:
+        """Who has sent a form of this page; the answer if nobody has."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return Answer(f"{_SIGNED_OUT}\n".encode(), PLAIN, 401, NO_STORE)
@@ -178,12 +223,7 @@ class RiverPage:
             self._callers.check_form(request, caller)
         except ForgedForm as error:
             return refused(error)
-        number = _number(parameter(request, "id"))
-        if number is None:
-            return Answer(b"The id is the number of an item.\n", PLAIN, 400, NO_STORE)
-        newest = await self._store.newest_id()
-        await self._store.mark_seen(caller.account.id, min(number, newest))
-        return Answer(b"Seen.\n", PLAIN, headers=NO_STORE)
+        return caller
 
 
 class RiverEvents:
@@ -217,6 +257,14 @@ class RiverEvents:
     async def _may_watch(self, request: Request, reader: RiverReader) -> bool:
         caller = await self._callers.caller(request)
         return caller is not None and caller.account.id == reader.account_id
+
+
+def _is_on_page(
+    stopped: int, items: Sequence[Item], before: int | None, *, has_older: bool
+) -> bool:
+    """Whether the line where somebody stopped is on a page with some items."""
+    begins_above = before == stopped + 1 or (bool(items) and items[0].id > stopped)
+    return begins_above and (not has_older or items[-1].id <= stopped)
 
 
 def _those(number: int) -> str:

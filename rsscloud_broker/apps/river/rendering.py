@@ -40,27 +40,36 @@ _TITLE: Final = 300
 _UNITS: Final = ((1_000_000_000, "GB"), (1_000_000, "MB"), (1000, "kB"))
 
 
-def groups(items: Iterable[Item], feeds: Mapping[int, Feed], seen: int) -> list[Tag]:
+def groups(
+    items: Iterable[Item], feeds: Mapping[int, Feed], seen: int, stopped: int | None = None
+) -> list[Tag]:
     """Items as sections, each with the items of one feed that arrived one after another.
 
     :param items: newest first.
     :param feeds: the feeds by id.
     :param seen: items with a greater id are new; 0 if none is marked.
+    :param stopped: items with a greater id are above the line where somebody stopped; None if there
+        is no line here.
     """
     made: list[Tag] = []
-    was_new = False
-    for (feed_id, is_new), some in groupby(
-        items, lambda item: (item.feed_id, bool(seen) and item.id > seen)
+    was_new = was_below = False
+    lowest = 0 if stopped is None else stopped
+    for (feed_id, is_new, is_below), some in groupby(
+        items, lambda item: (item.feed_id, bool(seen) and item.id > seen, item.id <= lowest)
     ):
         if was_new and not is_new:
             made.append(_line())
-        was_new = is_new
+        if is_below and not was_below:
+            made.append(_stopped())
+        was_new, was_below = is_new, is_below
         articles = [article(item, is_new) for item in some]
         feed = feeds.get(feed_id)
         about = (feed.title, feed.link) if feed else ("A feed", "")
         made.append(section(feed_id, *about, articles))
     if was_new:
         made.append(_line())
+    if stopped is not None and not was_below:
+        made.append(_stopped())
     return made
 
 
@@ -69,12 +78,19 @@ def _line() -> Tag:
     return tags.p("New since your last visit", class_="since", id="since")
 
 
+def _stopped() -> Tag:
+    """The line where somebody stopped."""
+    return tags.p("You stopped here", class_="since", id="stopped")
+
+
 def section(feed_id: int, title: str, link: str, articles: Sequence[Tag]) -> Tag:
     """Items of one feed below its title."""
     shown = strangers(title, _TITLE)
     heading = linked(link, shown) if is_web(link) else shown
+    last = int(str(articles[-1].attributes["id"]).removeprefix("item-"))
+    stop = tags.button("I stopped here", class_="stop", form="stop", name="id", value=str(last - 1))
     return tags.section(
-        tags.h2(heading), *articles, class_="river-feed", **{"data-feed": str(feed_id)}
+        tags.h2(heading), *articles, stop, class_="river-feed", **{"data-feed": str(feed_id)}
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from attrs import evolve
 from twisted.internet.defer import Deferred
 from twisted.internet.defer import TimeoutError as TimedOut
 from twisted.logger import Logger
@@ -73,7 +74,10 @@ class River:
 
     async def _feeds_of(self, account_id: int) -> list[Feed]:
         found = await self.store.followed_feeds(account_id)
-        feeds = [self._shown(record, added_at) for record, added_at in found]
+        feeds = [
+            evolve(self._shown(record, added_at), is_muted=is_muted)
+            for record, added_at, is_muted in found
+        ]
         return sorted(feeds, key=lambda feed: (feed.title.casefold(), feed.id))
 
     def _shown(self, record: FeedRecord, added_at: float) -> Feed:
@@ -97,14 +101,14 @@ class River:
         if record is None or record.reads_until is None:
             await self._check_number(account_id)
             with self._pace.of(account_id):
-                record = await self._found(caller, typed, source)
+                record, is_new = await self._found(caller, typed, source)
         else:
-            await self._follow(account_id, record)
+            is_new = await self._follow(account_id, record)
         await self._tending.wake_tending_node()
-        return self._shown(record, self._clock.wall_seconds())
+        return evolve(self._shown(record, self._clock.wall_seconds()), is_new=is_new)
 
-    async def _found(self, caller: Caller, url: str, source: str) -> FeedRecord:
-        """Find a feed, and begin to read it."""
+    async def _found(self, caller: Caller, url: str, source: str) -> tuple[FeedRecord, bool]:
+        """Find a feed, and begin to read it.  Returns also whether the account follows it newly."""
         finding = Deferred.fromCoroutine(self._tending.find(url))
         try:
             found = await finding.addTimeout(FIND_WITHIN, self._clock)
@@ -117,9 +121,9 @@ class River:
                 f"{url} cannot be read: {error}; look whether the address is right"
             ) from error
         record = await self._add(found)
-        await self._follow(caller.account.id, record)
+        is_new = await self._follow(caller.account.id, record)
         if record.reads_until is not None:
-            return record  # somebody else follows it
+            return record, is_new  # somebody follows it
         try:
             record = await self._tending.begin(record, found)
         except TopicUnreadable as error:
@@ -131,7 +135,7 @@ class River:
             raise
         name, feed = caller.name, record.url
         self.log.info("{name} follows {feed}, from {source}.", name=name, feed=feed, source=source)
-        return record
+        return record, is_new
 
     async def _add(self, found: FoundFeed) -> FeedRecord:
         """Store a feed.  The river tends it only later, since somebody does so now."""
@@ -144,10 +148,13 @@ class River:
         await self.store.unfollow_feed(caller.account.id, record.id)
         await self._tending.end(record)
 
-    async def _follow(self, account_id: int, record: FeedRecord) -> None:
+    async def _follow(self, account_id: int, record: FeedRecord) -> bool:
+        """Have an account follow a feed.  Returns whether it did not before."""
         now = self._clock.wall_seconds()
-        if await self.store.follow_feed(account_id, record.id, now, self._bounds) is None:
+        is_new = await self.store.follow_feed(account_id, record.id, now, self._bounds)
+        if is_new is None:
             raise self._too_many_feeds()
+        return is_new
 
     async def _check_number(self, account_id: int) -> None:
         if await self.store.number_of_feeds(account_id) >= self._bounds.feeds:

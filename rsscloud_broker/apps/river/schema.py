@@ -69,6 +69,8 @@ follow = Table(
     Column("account_id", Key, of_account(), primary_key=True),
     Column("feed_id", Key, cascade("river_feed.id"), primary_key=True),
     Column("added_at", BigInteger, nullable=False),
+    # Whether the river of the account leaves the items of the feed out.
+    Column("is_muted", Boolean, nullable=False),
     Index("ix_river_follow_feed_id", "feed_id"),
 )
 
@@ -78,6 +80,8 @@ reader = Table(
     Column("account_id", Key, of_account(), primary_key=True, autoincrement=False),
     # The newest item that was marked as seen.
     Column("seen", BigInteger, nullable=False),
+    # The newest item that is below the line where somebody stopped; null without such a line.
+    Column("stopped_at", BigInteger),
     # Whether everybody may read the river of the account, and the account's name then.
     Column("is_public", Boolean, nullable=False),
     Column("name", Text, nullable=False, index=True),

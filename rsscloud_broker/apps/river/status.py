@@ -34,6 +34,7 @@ def shown(record: FeedRecord, added_at: float, now: float, *, own: bool) -> Feed
         found_by_poll=record.found_by_poll,
         status=_status(record, how),
         added_at=added_at,
+        is_waiting=record.reads_until is None and not record.problem,
     )
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
+from attrs import evolve
 from lxml import html
 from twisted.internet.defer import Deferred, execute
 from twisted.python.filepath import FilePath
@@ -62,6 +63,7 @@ class FakeRiver(River):
         self.stored: list[Item] = []
         self.seen: dict[int, int] = {}
         self.public: set[int] = set()
+        self.stopped: dict[int, int | None] = {}
         self.reads: list[str] = []
         self.failure: Exception | None = None
         self.imported = ImportedFeeds(0)
@@ -106,9 +108,11 @@ class FakeRiver(River):
         self.documents.append(f"{url} {source}".encode())
         if self.refusal is not None:
             raise self.refusal
-        feed = Feed(100 + len(self.lists.get(caller.account.id, {})), url, f"Feed of {url}")
+        mine = self.lists.get(caller.account.id, {})
+        known = [each for each in mine.values() if each.url == url]
+        feed = known[0] if known else Feed(100 + len(mine), url, f"Feed of {url}")
         self.follow(caller.account.id, feed)
-        return feed
+        return evolve(feed, is_new=not known)
 
     async def unsubscribe(self, caller: Caller, feed: int | str) -> Feed | None:
         assert isinstance(feed, int)  # the page knows the numbers
@@ -152,6 +156,18 @@ class FakeRiver(River):
 
     async def last_seen(self, account_id: int) -> int:
         return self.seen.get(account_id, 0)
+
+    async def stop_at(self, account_id: int, item_id: int | None) -> None:
+        self.stopped[account_id] = item_id
+
+    async def stopped_at(self, account_id: int) -> int | None:
+        return self.stopped.get(account_id)
+
+    async def mute_feed(self, account_id: int, feed_id: int, is_muted: bool) -> bool:
+        feeds = self.lists.get(account_id, {})
+        if feed_id in feeds:
+            feeds[feed_id] = evolve(feeds[feed_id], is_muted=is_muted)
+        return feed_id in feeds
 
     async def is_public(self, account_id: int) -> bool:
         return account_id in self.public

@@ -95,6 +95,42 @@ class FormTests(FeedsCase):
         self.assertEqual(self.river.documents, [b"site.example 192.0.2.7"])
         self.assertEqual(len(self.rows()), 1)
 
+    def test_a_form_that_is_sent_twice(self) -> None:
+        for said in ("now", "already"):
+            self.dave.get("/river/feeds")
+            self.dave.send("Follow", url="site.example")
+            self.assertEqual(self.dave.said(), f"You follow Feed of site.example {said}.")
+        self.assertEqual(len(self.river.lists[DAVE]), 1)
+
+    def test_mute(self) -> None:
+        self.river.follow(DAVE, feed(7, "First"))
+        self.dave.get("/river/feeds")
+        for word, said in (("Mute", "does not show"), ("Unmute", "shows")):
+            fields = {"csrf": self.csrf(), "do": word.lower(), "id": "7"}
+            self.assertEqual(self.dave.post("/river/feeds", fields).status, 200)
+            self.assertEqual(self.dave.said(), f"Your river {said} the items of this feed now.")
+            is_muted = word == "Mute"
+            self.assertEqual("1 muted" in self.dave.page.text_content(), is_muted)
+            labels = self.dave.page.xpath("//ul[@id='feeds']//button/@aria-label")
+            self.assertEqual(
+                labels, [f"{'Unmute' if is_muted else 'Mute'} First", "Unfollow First"]
+            )
+        self.assertEqual(self.dave.post("/river/feeds", fields | {"id": "8"}).status, 400)
+
+    def test_progress_of_an_import(self) -> None:
+        """It is shown until each feed has been fetched."""
+        self.river.follow(DAVE, feed(1, "First"))
+        self.river.follow(DAVE, feed(2, "Second", how="websub", is_waiting=True))
+        self.dave.get("/river/feeds")
+        (bar,) = self.dave.page.xpath("//progress")
+        self.assertEqual((bar.get("value"), bar.get("max")), ("1", "2"))
+        self.assertIn("1 of 2 feeds is fetched.", self.dave.page.text_content())
+        self.assertIn("1 pushed by a hub, 1 polled.", self.dave.page.text_content())
+        self.assertEqual(self.dave.page.xpath("//main//script/@src"), ["/river/feeds.js"])
+        self.river.follow(DAVE, feed(2, "Second"))
+        self.dave.get("/river/feeds")
+        self.assertEqual(self.dave.page.xpath("//progress | //main//script"), [])
+
     def test_what_cannot_be_followed(self) -> None:
         for error, status in (
             (InvalidFeed("there is no feed at this page"), 400),

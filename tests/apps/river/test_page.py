@@ -253,6 +253,39 @@ class NewsTests(PageCase):
         self.shown("/river?before=2")
         self.assertEqual(self.river.seen, {})
 
+    def stop(self, item_id: str) -> int:
+        fields = {"csrf": self.csrf(), "id": item_id}
+        return int(self.dave.post("/river/stop", fields).status)
+
+    def test_where_somebody_stopped(self) -> None:
+        """A line stays there, on whatever page it is, until it is moved or forgotten."""
+        self.river.add(*map(item, range(1, 2 * ON_PAGE)))
+        self.shown()
+        (button, *_) = self.dave.page.xpath("//section/button[.='I stopped here']")
+        form = self.dave.page.get_element_by_id(button.get("form"))
+        self.assertEqual((form.get("action"), button.get("name")), ("/river/stop", "id"))
+        newest = self.ids()[0]
+        self.assertEqual(self.stop(str(newest - 3)), 303)
+        line = "//p[@id='stopped']"
+        self.shown()
+        below = self.dave.page.xpath(f"{line}/following::article/@id")
+        self.assertEqual(below[0], f"item-{newest - 3}")
+        self.assertEqual(self.dave.page.xpath("//a[.='go there']/@href"), ["#stopped"])
+        self.assertEqual(self.stop("1"), 303)  # on an older page
+        self.shown()
+        self.assertEqual(self.dave.page.xpath(line), [])
+        (place,) = self.dave.page.xpath("//a[.='go there']/@href")
+        self.assertEqual(place, "/river?before=2")
+        self.shown(place)
+        self.assertEqual(len(self.dave.page.xpath(line)), 1)
+        self.assertEqual(self.stop("0"), 303)  # below the oldest
+        self.shown(f"/river?before={ON_PAGE}")
+        self.assertEqual(len(self.dave.page.xpath(f"//article/following::{line[2:]}")), 1)
+        self.assertEqual(self.stop(""), 303)
+        self.shown()
+        self.assertEqual(self.dave.page.xpath("//a[.='go there']"), [])
+        self.assertEqual(self.dave.post("/river/stop", {"id": "1"}).status, 403)
+
     def csrf(self) -> str:
         return str(self.shown().xpath("string(//@data-csrf)"))
 

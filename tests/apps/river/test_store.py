@@ -131,6 +131,31 @@ class SQLiteTests(TestCase):
         self.assertEqual((stored.new, stored.feed.title), (0, "A blog"))
         self.assertEqual(await self.store.items(account, None, 10), [evolve(item, title="Edited")])
 
+    async def test_muted_feeds(self) -> None:
+        """Their items are in the list of nobody who muted them, and come back with the feed."""
+        feed, dave, anna = await self.add(), await self.account("dave"), await self.account("anna")
+        for account in (dave, anna):
+            await self.store.follow_feed(account, feed.id, NOW, BOUNDS)
+        await self.keep(feed, ENTRY)
+        (item,) = await self.store.items(anna, None, 10)
+        self.assertTrue(await self.store.mute_feed(dave, feed.id, True))
+        self.assertEqual(await self.store.items(dave, None, 10), [])
+        self.assertEqual(await self.store.items_after(dave, 0, 10), [])
+        self.assertEqual(await self.store.arrivals(0, item.id, 10, dave), [])
+        (arrival,) = await self.store.arrivals(0, item.id, 10, None)
+        self.assertEqual(arrival.accounts, {anna})
+        self.assertEqual([muted for *_, muted in await self.store.followed_feeds(dave)], [True])
+        self.assertTrue(await self.store.mute_feed(dave, feed.id, False))
+        self.assertEqual(await self.store.items(dave, None, 10), [item])
+        self.assertFalse(await self.store.mute_feed(dave, feed.id + 1, True))
+
+    async def test_where_somebody_stopped(self) -> None:
+        account = await self.account("dave")
+        self.assertIsNone(await self.store.stopped_at(account))
+        for place in (7, 3, None):  # it may also be an older item
+            await self.store.stop_at(account, place)
+            self.assertEqual(await self.store.stopped_at(account), place)
+
     async def test_feed_that_is_removed_while_its_items_are_read(self) -> None:
         """PostgreSQL's next statement no longer finds it; on SQLite it is still there."""
         feed, account = await self.add(), await self.account("dave")
@@ -223,7 +248,7 @@ class SQLiteTests(TestCase):
         self.assertIsNone(await self.store.feed(old.id))
         for account in (dave, anna):
             followed = await self.store.followed_feeds(account)
-            self.assertEqual([(feed.id, at) for feed, at in followed], [(new.id, NOW)])
+            self.assertEqual([(feed.id, at) for feed, at, _ in followed], [(new.id, NOW)])
 
     async def test_accounts_take_all_along(self) -> None:
         feed, account = await self.add(), await self.account("dave")
