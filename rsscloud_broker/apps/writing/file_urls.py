@@ -10,8 +10,9 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from attrs import frozen
+from attrs import evolve, frozen
 
+from rsscloud_broker.apps.writing.model import OutlineItem
 from rsscloud_broker.apps.writing.sniffing import ENDINGS
 from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.util.urls import normal_form
@@ -57,6 +58,13 @@ class FileUrls:
         that it can be found.
         """
         return url if self.named(url) is None else f"{self.public_url}{self._below(url)}"
+
+    def outline_as_stored(self, items: tuple[OutlineItem, ...]) -> tuple[OutlineItem, ...]:
+        """An outline whose links are as `as_stored` has them."""
+        return tuple(
+            evolve(each, link=self.as_stored(each.link), items=self.outline_as_stored(each.items))
+            for each in items
+        )
 
     def _below(self, url: str) -> str:
         """The rest of a URL of the broker, in normal form; empty if it is another's URL."""

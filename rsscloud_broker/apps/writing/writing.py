@@ -21,7 +21,6 @@ from rsscloud_broker.apps.writing.model import (
     Enclosure,
     InvalidPost,
     NewPost,
-    OutlineItem,
     Post,
     Upload,
 )
@@ -285,20 +284,13 @@ class Writing:
             self.files.as_stored(new.link),
             file,
             new.categories,
-            self._as_stored(new.items),
+            self.files.outline_as_stored(new.items),
             created_at,
             max(at, created_at),
             new.is_draft,
             author=now.author.name,
         )
         return Placed(post, position)
-
-    def _as_stored(self, items: tuple[OutlineItem, ...]) -> tuple[OutlineItem, ...]:
-        """An outline whose links to files here are as `FileUrls.as_stored` has them."""
-        return tuple(
-            evolve(each, link=self.files.as_stored(each.link), items=self._as_stored(each.items))
-            for each in items
-        )
 
     async def _change(
         self,

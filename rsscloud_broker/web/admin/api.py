@@ -83,6 +83,7 @@ class Api:
         paths = [*{f"{BASE}{each.path}" for each in OPERATIONS if "{" not in each.path}, "/api/*"]
         return [
             Route("/api", "GET", Answers(self._describe)),
+            Route("/api/openapi.json", "GET", Answers(self._describe)),
             Route("/api/docs", "GET", Answers(self._explain)),
             # It refuses what is too large itself, in its own form.
             *(
@@ -93,7 +94,7 @@ class Api:
         ]
 
     async def _describe(self, request: Request) -> Answer:
-        if wants_page(header(request, "accept"), [_JSON]):
+        if request.path == b"/api" and wants_page(header(request, "accept"), [_JSON]):
             page = await self._explain(request)
             return evolve(page, headers={**page.headers, "vary": "Accept"})
         return Answer(self._document, _JSON, headers={"vary": "Accept"})

@@ -52,7 +52,7 @@ def _operation(server: str, path: str, method: str, operation: Mapping[str, Any]
         for key, schema in body.get("schema", {}).get("properties", {}).items()
     ]
     takes = [
-        (tags.code(key), [_about(each["schema"]), *_place(each["in"], is_needed)])
+        (tags.code(key), _about(each["schema"], _place(each["in"], is_needed)))
         for each, key, is_needed in fields
     ]
     return tags.section(
@@ -64,8 +64,8 @@ def _operation(server: str, path: str, method: str, operation: Mapping[str, Any]
     )
 
 
-def _place(where: str, is_needed: bool) -> Iterator[Flattenable]:
-    yield tags.span(f" In the {where}{', required' if is_needed else ''}.", class_="quiet")
+def _place(where: str, is_needed: bool) -> str:
+    return f"In the {where}{', required' if is_needed else ''}: "
 
 
 def _curl(
@@ -103,12 +103,13 @@ def _object(name: str, schema: Mapping[str, Any]) -> Tag:
     )
 
 
-def _about(schema: Mapping[str, Any]) -> Flattenable:
-    """What a value is, and what it means."""
+def _about(schema: Mapping[str, Any], place: str = "") -> Flattenable:
+    """What a value means, where it is and what it is."""
     said = schema.get("description", "")
     one_of = ", ".join(str(each) for each in schema.get("enum", ()) if each != "")
     words: list[Flattenable] = [*_marked(said), " "] if said else []
-    return [*words, tags.span(f"One of {one_of}." if one_of else _type(schema), class_="quiet")]
+    kind = f"one of {one_of}" if one_of else _type(schema)
+    return [*words, tags.span(place, kind, ".", class_="quiet")]
 
 
 def _type(schema: Mapping[str, Any]) -> Flattenable:

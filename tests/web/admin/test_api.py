@@ -74,6 +74,8 @@ class CallerTests(ConsoleCase):
         for headers in ({"Accept": "*/*"}, {"Accept": "application/json"}):
             answer = self.browser().ask("GET", "/api", headers=headers)
             self.assertEqual(answer.headers.get_content_type(), "application/json")
+        document = self.browser().ask("GET", "/api/openapi.json", headers=browser)
+        self.assertEqual(document.body, answer.body)
         docs = self.browser().ask("GET", "/api/docs")
         self.assertEqual(docs.body, page.body)
 
