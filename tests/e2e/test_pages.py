@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from unittest import skipIf
+from urllib.parse import quote
 
 from playwright.sync_api import expect
 
@@ -94,6 +95,27 @@ class PagesTests(BrowserTestCase):
             self.assertEqual(page.evaluate(f"{_STYLE}('entry, item').display"), "block")
             scrolls = page.evaluate("document.documentElement.scrollWidth")
             self.assertEqual(scrolls, page.evaluate("document.documentElement.clientWidth"))
+
+    def test_feed_with_contents_of_strangers(self) -> None:
+        """The broker's style sheet is loaded, and nothing of the contents is run or shown."""
+        html = 'xmlns:h="http://www.w3.org/1999/xhtml"'
+        script = f"<h:script {html}>document.documentElement.id = 'run'</h:script>"
+        origin = self.origin()
+        style = f'<h:link {html} rel="stylesheet" href="{origin.url("/x.css")}"/>'
+        feed = origin.feed(elements=f"<item>{script}{style}</item>")
+        keep = f'[front_doors.events]\nkeep = [{{ topic = "{origin.url("/")}" }}]\n'
+        broker = self.broker = self.own_broker(keep)
+        broker.start()
+        broker.ping(feed)
+        kept = f"{broker.url}/events/topic?url={quote(feed, safe='')}"
+        until(lambda: request(kept).status == 200, "the contents")
+        self.assertIn(b"script", request(kept).body)
+        page = self.page()
+        page.goto(kept)
+        self.assertEqual(page.evaluate(f"{_STYLE}('feed > title').fontSize"), "24px")
+        self.assertEqual(page.evaluate(f"{_STYLE}('content').display"), "none")
+        self.assertEqual(page.evaluate("document.documentElement.id"), "")
+        self.assertEqual(origin.requests["/x.css"], 0)
 
     def test_dark_and_light(self) -> None:
         page = self.page(PHONE)

@@ -25,7 +25,7 @@ class FeedAnswersTests(SynchronousTestCase):
         return FeedAnswers.of(b"<rss/>", packed, "text/xml", "abc", modified_at, 1000.5)
 
     def test_who_is_shown_a_feed(self) -> None:
-        """A browser gets the same bytes as plain XML, with which it heeds the style sheet."""
+        """A browser gets the same bytes as plain XML, by which it obeys the style sheet."""
         rss = "application/rss+xml; charset=utf-8"
         styled = FeedAnswers.of(b"<rss/>", b"", rss, "abc", 1.0, 2.0, is_styled=True)
         self.assertEqual(styled.plain.whole.headers["vary"], "Accept, Accept-Encoding")
