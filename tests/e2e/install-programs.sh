@@ -38,6 +38,8 @@ needs() {
 }
 
 needs "has nginx" "a web server, with feeds and in front of the broker" nginx-light
+needs "has caddy" "a web server in front of the broker" caddy
+needs "has apache2" "a web server in front of the broker" apache2-bin
 needs has_php_soap "PHP's SoapClient, which calls the broker" php-cli php-soap php-xml
 needs has_perl_soap "SOAP::Lite and XMLRPC::Lite of Perl, which call the broker" \
     libsoap-lite-perl libxmlrpc-lite-perl

@@ -34,10 +34,10 @@ def manual() -> str:
     return _PAGE.read_text(encoding="utf-8")
 
 
-def nginx_recipe() -> str:
-    """The configuration of nginx in the manual."""
-    found = re.search(r"(?m)^\.\. code-block:: nginx\n\n((?: .*\n|\n)+)", manual())
-    assert found is not None, "the manual has no configuration of nginx"
+def nginx_recipe(language: str = "nginx") -> str:
+    """The configuration of nginx in the manual, or of another reverse proxy."""
+    found = re.search(rf"(?m)^\.\. code-block:: {language}\n\n((?: .*\n|\n)+)", manual())
+    assert found is not None, f"the manual has no configuration of {language}"
     return textwrap.dedent(found[1])
 
 

@@ -1,11 +1,13 @@
-"""A real nginx: one that serves feeds as files, with validators and redirects, or any other."""
+"""Real reverse proxies; and an nginx that serves feeds as files, with validators and redirects."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from json import loads
 from pathlib import Path
+from typing import ClassVar
 
 from attrs import frozen
 
@@ -76,16 +78,50 @@ class Logged:
     coding: str
 
 
-class NginxProcess:
-    """An nginx in the foreground.
+_CADDYFILE = """
+{{
+    admin off
+    auto_https disable_redirects
+}}
+{servers}
+"""
+
+_HTTPD = """
+ServerRoot .
+PidFile pid
+ErrorLog error.log
+Mutex pthread
+User www-data
+Group www-data
+ServerName localhost
+Listen 127.0.0.1:{port}
+{modules}
+{servers}
+"""
+
+_MODULES = "".join(
+    f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n"
+    for name in ("mpm_event", "authz_core", "ssl", "proxy", "proxy_http")
+)
+
+
+class ProxyProcess:
+    """A web server in the foreground.
 
     :param directory: what it writes goes there.
     :ivar port: a port for one of its servers, which was free.
+    :cvar NAME: its program.
+    :cvar OPTIONS: its command line, where the file ``configuration`` is in its directory.
+    :cvar CONFIGURATION: that file.
     :raises SkipTest: there is none on this machine; see `programs.missing`.
     """
 
+    NAME: ClassVar[str]
+    OPTIONS: ClassVar[Sequence[str]]
+    CONFIGURATION: ClassVar[str]
+
     def __init__(self, directory: Path) -> None:
-        self._program = program("nginx")
+        self._program = program(self.NAME)
         self._directory = directory
         self.port = free_port()
         directory.mkdir(parents=True, exist_ok=True)
@@ -95,18 +131,42 @@ class NginxProcess:
 
         :param servers: what its ``http`` block has besides: the servers, one at ``port``.
         """
-        configuration = _CONFIGURATION.format(servers=servers)
-        (self._directory / "nginx.conf").write_text(configuration, encoding="utf-8")
-        command = [self._program, "-p", str(self._directory), "-c", "nginx.conf", "-e", "error.log"]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        until(lambda: self._process.poll() is not None or accepts(self.port), "nginx to answer")
+        configuration = self.CONFIGURATION.format(servers=servers, port=self.port, modules=_MODULES)
+        (self._directory / "configuration").write_text(configuration, encoding="utf-8")
+        log = self._directory / "error.log"
+        with log.open("wb") as written:
+            self._process = subprocess.Popen(
+                [self._program, *self.OPTIONS],
+                stdin=subprocess.DEVNULL,
+                stderr=written,
+                cwd=self._directory,
+                env={**os.environ, "HOME": str(self._directory)},
+            )
+        until(lambda: self._process.poll() is not None or accepts(self.port), "it to answer")
         if self._process.poll() is not None:
-            log = (self._directory / "error.log").read_text(encoding="utf-8")
-            raise AssertionError(f"nginx did not start:\n{log}")
+            raise AssertionError(f"{self.NAME} did not start:\n{log.read_text('utf-8')}")
 
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(TIMEOUT)
+
+
+class NginxProcess(ProxyProcess):
+    NAME = "nginx"
+    OPTIONS = ("-p", ".", "-c", "configuration", "-e", "error.log")
+    CONFIGURATION = _CONFIGURATION
+
+
+class CaddyProcess(ProxyProcess):
+    NAME = "caddy"
+    OPTIONS = ("run", "--config", "configuration", "--adapter", "caddyfile")
+    CONFIGURATION = _CADDYFILE
+
+
+class ApacheProcess(ProxyProcess):
+    NAME = "apache2"
+    OPTIONS = ("-d", ".", "-f", "configuration", "-DFOREGROUND")
+    CONFIGURATION = _HTTPD
 
 
 class Nginx(NginxProcess):

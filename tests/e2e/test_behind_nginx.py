@@ -1,10 +1,13 @@
-"""A broker behind nginx, which speaks https: as publishers, subscribers and crawlers see it."""
+"""A broker behind a proxy that speaks https: as publishers, subscribers and crawlers see it."""
 
 from __future__ import annotations
 
 import gzip
+import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 from shutil import rmtree
 from signal import SIGTERM
@@ -22,7 +25,7 @@ from tests.e2e.installed import (
     replaced,
     self_signed,
 )
-from tests.e2e.nginx import NginxProcess
+from tests.e2e.nginx import ApacheProcess, CaddyProcess, NginxProcess, ProxyProcess
 from tests.e2e.servers import HttpPostReceiver, Origin, Receiver
 from tests.e2e.test_command import Listening
 
@@ -37,45 +40,74 @@ CLIENT = "127.0.0.5"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
+#: Headers that are the server's own, or only of use with a page.
+OF_THE_SERVER = {
+    *("server", "date", "etag", "last-modified", "accept-ranges", "connection", "keep-alive"),
+    *("alt-svc", "via", "transfer-encoding", "content-security-policy", "referrer-policy"),
+}
+
+
+def _nginx_place(port: int) -> Mapping[str, str]:
+    return {
+        "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
+        "listen [::]:443 ssl;": f"listen [::1]:{port} ssl;" if has_ipv6() else "",
+    }
+
+
+def _caddy_place(port: int) -> Mapping[str, str]:
+    files = "tls /etc/ssl/broker.example.pem /etc/ssl/broker.example.key"
+    sites = f"https://localhost:{port}, https://127.0.0.1:{port}"
+    return {"broker.example {": f"{sites} {{\nbind 127.0.0.1\n{files}"}
+
+
+def _apache_place(port: int) -> Mapping[str, str]:
+    return {"*:443": f"127.0.0.1:{port}"}
+
+
 class BehindNginxTestCase(EndToEndTestCase):
-    def proxied(self, broker: Broker, recipe: str) -> None:
-        """Start a broker, and nginx in front of it.
+    def proxied(
+        self,
+        broker: Broker,
+        recipe: str,
+        make: Callable[[Path], ProxyProcess] = NginxProcess,
+        place: Callable[[int], Mapping[str, str]] = _nginx_place,
+    ) -> None:
+        """Start a broker, and a proxy in front of it.
 
         :param recipe: the manual's, for what is particular to the broker.
+        :param place: what to replace in the recipe, so that the proxy listens at a port.
         """
         self.broker = broker
         self._marks[broker] = 0
         self.addCleanup(broker.end)
         directory = self.directory()
         self.certificate, key = self_signed(directory, "broker.example", "localhost", "127.0.0.1")
-        nginx = NginxProcess(directory / "nginx")
-        loopback = f"listen [::1]:{nginx.port} ssl;" if has_ipv6() else ""
-        servers = replaced(
-            recipe,
-            {
-                "listen 443 ssl;": f"listen 127.0.0.1:{nginx.port} ssl;",
-                "listen [::]:443 ssl;": loopback,
-                "/etc/ssl/broker.example.pem": str(self.certificate),
-                "/etc/ssl/broker.example.key": str(key),
-                "/var/lib/rsscloud-broker/public": str(broker.data / "public"),
-            },
-        )
+        proxy = make(directory / "proxy")
+        files = {
+            "/etc/ssl/broker.example.pem": str(self.certificate),
+            "/etc/ssl/broker.example.key": str(key),
+            "/var/lib/rsscloud-broker/public": str(broker.data / "public"),
+        }
+        servers = replaced(recipe, place(proxy.port))
+        for name, mine in files.items():
+            servers = servers.replace(name, mine)
         broker.start()
-        nginx.start_with(servers)
-        self.addCleanup(nginx.stop)
-        self.url = f"https://localhost:{nginx.port}"
+        proxy.start_with(servers)
+        self.addCleanup(proxy.stop)
+        self.url = f"https://localhost:{proxy.port}"
 
     def ask(
         self,
         path: str,
         fields: Mapping[str, object] | None = None,
         headers: Mapping[str, str] | None = None,
+        method: str = "GET",
     ) -> Answer:
         """Get what is at a path, or post fields to it, as a client at ``CLIENT``."""
         body = None if fields is None else urlencode(fields).encode()
         return request(
             self.url.replace("localhost", "127.0.0.1") + path,
-            "GET" if body is None else "POST",
+            method if body is None else "POST",
             body,
             {**(headers or {}), **({} if body is None else FORM)},
             cafile=self.certificate,
@@ -101,21 +133,84 @@ class BehindNginxTestCase(EndToEndTestCase):
         self.assert_told(receiver, topic)
 
 
-class RecipeTests(BehindNginxTestCase):
-    """The recipe of the manual to the letter: the broker listens at a UNIX socket of systemd's."""
+class RecipeTestCase(BehindNginxTestCase):
+    """A recipe of the manual to the letter: the broker listens at a UNIX socket of systemd's."""
 
-    def setUp(self) -> None:
-        super().setUp()
+    def behind(
+        self,
+        language: str,
+        make: Callable[[Path], ProxyProcess],
+        place: Callable[[int], Mapping[str, str]],
+    ) -> None:
         self.assertIn(f"``{PUBLIC_URL}``", manual())
         self.assertIn("``ListenStream=/run/rsscloud-broker.sock``", manual())
         short = Path(mkdtemp())  # names of sockets are
         self.addCleanup(rmtree, short)
-        place = short / "broker.sock"
-        self.proxied(
-            ActivatedBroker(self.directory(), f"{PUBLIC_URL}\n{EGRESS}", place),
-            replaced(nginx_recipe(), {"unix:/run/rsscloud-broker.sock": f"unix:{place}"}),
-        )
-        self.place = place
+        short.chmod(0o755)  # Apache does not run as root
+        self.place = short / "broker.sock"
+        recipe = replaced(nginx_recipe(language), {"/run/rsscloud-broker.sock": str(self.place)})
+        broker = ActivatedBroker(self.directory(), f"{PUBLIC_URL}\n{EGRESS}", self.place)
+        self.proxied(broker, recipe, make, place)
+        self.place.chmod(0o666)
+
+    def at_the_broker(self, method: str, path: str, headers: Mapping[str, str]) -> Answer:
+        """Ask the broker itself, without the proxy."""
+        connection = HTTPConnection("broker.example")
+        with closing(connection):
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(str(self.place))
+            connection.request(method, path, headers=dict(headers))
+            response = connection.getresponse()
+            lower = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, lower, response.read())
+
+    def assert_proxy_keeps_headers(self) -> None:
+        """The answers for change lists have the broker's headers, whoever serves the file."""
+        archive = self.broker.data / "public" / "2001" / "02" / "03" / "04.xml"
+        archive.parent.mkdir(parents=True)
+        archive.write_text("<weblogUpdates/>")
+        archive.with_suffix(".xml.gz").write_bytes(gzip.compress(archive.read_bytes()))
+        lists = ("/changes.xml", "/shortChanges.xml")
+        until(lambda: all(self.ask(path).status == 200 for path in lists), "the change lists")
+        origin = {"origin": "https://elsewhere.example"}
+        for path in (*lists, "/2001/02/03/04.xml"):
+            for method, headers in (
+                ("GET", {}),
+                ("GET", {"accept-encoding": "gzip"}),
+                ("HEAD", {}),
+                ("OPTIONS", {"access-control-request-method": "GET"}),
+                ("GET", {"if-modified-since": "Fri, 31 Dec 2100 00:00:00 GMT"}),
+            ):
+                there = self.at_the_broker(method, path, headers | origin)
+                here = self.ask(path, headers=headers | origin, method=method)
+                self.assertEqual(here.status, there.status)
+                wanted, got = (
+                    {name: value for name, value in each.headers.items() if name in kept}
+                    for each in (there, here)
+                    for kept in [(there.headers.keys() | here.headers.keys()) - OF_THE_SERVER]
+                )
+                self.assertEqual(got, wanted, (method, path, headers))
+
+
+class OtherProxyTests(RecipeTestCase):
+    def test_caddy(self) -> None:
+        self.behind("caddy", CaddyProcess, _caddy_place)
+        self.assert_subscriber_is_told(self.origin())
+        self.assert_proxy_keeps_headers()
+
+    def test_apache(self) -> None:
+        self.behind("apache", ApacheProcess, _apache_place)
+        self.assert_subscriber_is_told(self.origin())
+        self.assert_proxy_keeps_headers()
+
+
+class RecipeTests(RecipeTestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.behind("nginx", NginxProcess, _nginx_place)
+
+    def test_change_lists(self) -> None:
+        self.assert_proxy_keeps_headers()
 
     def proxy(self) -> Any:
         context = ssl.create_default_context(cafile=self.certificate)

@@ -20,7 +20,6 @@ from tests.e2e.fixture import (
     Broker,
     EndToEndTestCase,
     post_form,
-    request,
     run_here,
 )
 from tests.e2e.installed import replaced
@@ -72,8 +71,7 @@ class ComposeTests(EndToEndTestCase):
             for number, broker in enumerate(self.brokers, 1)
         }
         here = {"listen 80;": f"listen 127.0.0.1:{self.nginx.port};"}
-        public = {"/data/public": str(self.brokers[0].data / "public")}
-        self.recipe = replaced(text, names | here | public)
+        self.recipe = replaced(text, names | here)
         self.url = f"http://127.0.0.1:{self.nginx.port}"
 
     def start(self) -> None:
@@ -120,7 +118,3 @@ class ComposeTests(EndToEndTestCase):
             self.assertIn('success="true"', self.ping(topic))
         origin.change(topic)
         self.assertIn(topic, self.first_event(topic))
-        archive = first.data / "public" / "2001" / "02" / "03" / "04.xml"
-        archive.parent.mkdir(parents=True)
-        archive.write_text("<weblogUpdates/>")
-        self.assertEqual(request(f"{self.url}/2001/02/03/04.xml").text, "<weblogUpdates/>")
