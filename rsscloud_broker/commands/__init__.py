@@ -5,7 +5,7 @@ It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the 
 ``serve``       starts a broker: serve
 ``calling``     talks to any broker: ping, publish, listen, feed-state, resourcesync
 ``following``   follows a Simplefeed: follow
-``maintenance`` looks after a broker: export, import, nodes, sweep, topic
+``maintenance`` looks after a broker: backup, restore, export, import, nodes, sweep, topic
 ``accounts``    manages accounts: account add, passwd, list, remove, token
 ``admin``       looks after a running broker, by its administration API: admin ...
 ``check_config`` examines a configuration: check-config, plugins
@@ -35,6 +35,10 @@ COMMANDS = {
     "admin": (
         "admin:admin",
         "Look after a running broker, by its administration API.",
+    ),
+    "backup": (
+        "maintenance:backup",
+        "Save all that a broker has stored to FILE, which must not exist; it may run meanwhile.",
     ),
     "check-config": (
         "check_config:check_config",
@@ -71,6 +75,10 @@ COMMANDS = {
     "resourcesync": (
         "calling:resourcesync",
         "Tell a hub what has changed in a ResourceSync source.",
+    ),
+    "restore": (
+        "maintenance:restore",
+        "Restore a FILE of backup into a data directory that has no database yet.",
     ),
     "serve": ("serve:serve", "Start a broker in the foreground; Ctrl-C ends it."),
     "sweep": (

@@ -24,6 +24,7 @@ _EXPECTED = (
     config.ConfigError,
     plugin_discovery.PluginError,
     FrontDoorsError,
+    storage.BackupError,
     storage.InvalidImport,
     storage.UnfitDatabase,
     Unavailable,

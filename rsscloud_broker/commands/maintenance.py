@@ -1,4 +1,4 @@
-"""The commands that look after a broker: export, import, nodes, sweep, topic.
+"""The commands that look after a broker: backup, export, import, nodes, restore, sweep, topic.
 
 They use the broker's configuration and database directly, and may do so while the broker runs.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import time
 from functools import partial
+from pathlib import Path
 from typing import IO
 
 import click
+from sqlalchemy import make_url
 
 from rsscloud_broker import storage
 from rsscloud_broker.commands.configured import (
@@ -28,6 +30,60 @@ from rsscloud_broker.runtime import plugin_building, plugin_discovery
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import node_states, topic_status
 from rsscloud_broker.wire.links import HUB_PATHS
+
+
+@click.command()
+@config_option
+@data_option
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@plain_errors()
+def backup(config_file: str | None, data: str | None, file: Path) -> None:
+    """Save all that a broker has stored to FILE, which must not exist; it may run meanwhile.
+
+    FILE has the database, with all secrets in it, the change lists and archives, and files of
+    applications.  It does not have the configuration.
+    """
+    settings = settings_of(config_file, data)
+    database = _sqlite_file(settings, f"pg_dump --format=custom --file={file}")
+    if not database.is_file():
+        raise click.ClickException(
+            f"{database} does not exist; name the broker's data with --config or --data"
+        )
+    size = storage.save_backup(database, Path(settings.data), file)
+    click.echo(f"{file}: {size:,} bytes")
+
+
+@click.command()
+@config_option
+@data_option
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@plain_errors()
+def restore(config_file: str | None, data: str | None, file: Path) -> None:
+    """Restore a FILE of backup into a data directory that has no database yet.
+
+    Run it as the broker's user, who must be able to write the files, and start the broker then.
+    """
+    settings = settings_of(config_file, data)
+    database = _sqlite_file(settings, f"pg_restore --no-owner --exit-on-error {file}")
+    count = storage.restore_backup(file, database, Path(settings.data))
+    click.echo(f"{settings.data}: {count:,} files restored")
+
+
+def _sqlite_file(settings: Config, instead: str) -> Path:
+    """The file of the broker's database.
+
+    :param instead: the command to run if the database is PostgreSQL.
+    :raises click.ClickException: the database is no file.
+    """
+    file = storage.database_file(settings.database_url)
+    if file is None:
+        url = make_url(settings.database_url)
+        options = f"--dbname='{url.set(drivername='postgresql').render_as_string()}'"
+        raise click.ClickException(
+            f"the database is PostgreSQL, which has its own programs for this. Run: {instead} "
+            f"{options} and copy the files in {settings.data} by themselves"
+        )
+    return file
 
 
 @click.command()

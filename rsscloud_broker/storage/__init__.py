@@ -11,6 +11,7 @@ again after a rollback.  ``node`` is the node id of this process; None if it has
 from rsscloud_broker.database.disk_space import required_space
 from rsscloud_broker.database.engine import open_database
 from rsscloud_broker.storage.account_store import AccountStore
+from rsscloud_broker.storage.backups import BackupError, restore_backup, save_backup
 from rsscloud_broker.storage.copying import Copied, copy_database
 from rsscloud_broker.storage.examination import DatabaseRevisions, database_file, examine, shown
 from rsscloud_broker.storage.exchange import (

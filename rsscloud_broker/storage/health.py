@@ -69,15 +69,27 @@ def try_backup(file: Path, directory: Path) -> int:
     :raises OSError: the copy cannot be written.
     :raises StoreUnavailable: the file cannot be read, or the copy is damaged.
     """
-    with (
-        NamedTemporaryFile(dir=directory, prefix="doctor-", suffix=".part") as copy,
-        _file_errors(file),
-        closing(_opened(file)) as connection,
-        closing(sqlite3.connect(copy.name)) as target,
-    ):
-        connection.backup(target)  # in one step: a reader does not hold up the broker's writer
-        target.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        return Path(copy.name).stat().st_size
+    with copied(file, directory) as copy:
+        return copy.stat().st_size
+
+
+@contextmanager
+def copied(file: Path, directory: Path) -> Iterator[Path]:
+    """Copy an SQLite file as it is at one moment, even beside a running broker.
+
+    :param directory: where the copy is; only its owner may read it, and it is removed at the end.
+    :raises OSError: the copy cannot be written.
+    :raises StoreUnavailable: the file cannot be read, or the copy is damaged.
+    """
+    with NamedTemporaryFile(dir=directory, prefix=".copy-", suffix=".part") as copy:
+        with (
+            _file_errors(file),
+            closing(_opened(file)) as connection,
+            closing(sqlite3.connect(copy.name)) as target,
+        ):
+            connection.backup(target)  # in one step: a reader does not hold up the broker's writer
+            target.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        yield Path(copy.name)
 
 
 def _opened(file: Path) -> sqlite3.Connection:

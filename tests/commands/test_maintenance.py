@@ -125,6 +125,29 @@ class DatabaseTests(CommandTests):
         self.assertTrue(database.exists())
         self.assertEqual(len(json.loads(self.output_of("export", "--config", file))["topics"]), 1)
 
+    def test_backup_and_restore(self) -> None:
+        file, other = self.directory / "backup", str(self.directory / "other")
+        self.assertIn("does not exist", self.complaint_of("backup", "--data", self.data, str(file)))
+        self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
+        self.output_of("backup", "--data", self.data, str(file))
+        self.assertIn("1 files", self.output_of("restore", "--data", other, str(file)))
+        before, after = (
+            json.loads(self.output_of("export", "--data", each))["topics"]
+            for each in (self.data, other)
+        )
+        self.assertEqual(after, before)
+        for again in ("backup", "restore"):
+            told = self.complaint_of(again, "--data", other, str(file))
+            self.assertIn("exists already, and is not overwritten", told)
+
+    def test_backup_of_postgresql(self) -> None:
+        url = "postgresql+psycopg://me:secret@db.example/broker"
+        file = self.written("c.toml", f"database = '{url}'\n")
+        for command, instead in (("backup", "pg_dump"), ("restore", "pg_restore")):
+            told = self.complaint_of(command, "--config", file, "FILE")
+            self.assertIn(f"Run: {instead} ", told)
+            self.assertIn("--dbname='postgresql://me:***@db.example/broker'", told)
+
     def test_sweep(self) -> None:
         self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
         self.assertIn(

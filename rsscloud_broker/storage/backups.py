@@ -1,0 +1,158 @@
+"""Saves what a broker on SQLite has stored to one file, and restores it, for ``backup`` and
+``restore``.
+
+The file is a tar archive::
+
+    broker.sqlite             the database, as it was at one moment
+    public/changes.xml        the change lists and archives
+    apps/NAME/...             files of applications
+
+The database is copied first, by SQLite in one step, and the other files after it.  So what the
+broker removes from the database, such as the pings of an archive, is in the files of the backup.
+The broker may run meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import suppress
+from math import inf
+from pathlib import Path, PurePosixPath
+from tempfile import NamedTemporaryFile
+from typing import Final
+
+from rsscloud_broker.errors import StoreUnavailable
+from rsscloud_broker.storage.health import copied, file_health
+from rsscloud_broker.util.atomic_files import PART
+
+_DATABASE: Final = "broker.sqlite"
+_DIRECTORIES: Final = ("public", "apps")
+
+
+class BackupError(Exception):
+    """A backup cannot be made or restored.  The text says why, and what to do."""
+
+
+def save_backup(database: Path, data: Path, target: Path) -> int:
+    """Write a backup to a file that only its owner may read.
+
+    The file appears when it is complete and on the disk.
+
+    :param database: the file of the database.
+    :param data: the data directory.
+    :param target: the file to write, which must not exist.
+    :returns: the bytes of the backup.
+    :raises BackupError: there is such a file already, or the database is damaged.
+    :raises OSError: a file cannot be read or written.
+    :raises StoreUnavailable: the database cannot be read.
+    """
+    if target.exists():
+        raise _exists(target)
+    with NamedTemporaryFile(dir=target.parent, prefix=".backup-", suffix=PART) as written:
+        with copied(database, target.parent) as copy:
+            _check(copy)
+            with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
+                _add(archive, copy, _DATABASE)
+                for name, path in _files(data):
+                    with suppress(FileNotFoundError):  # it was removed just now
+                        _add(archive, path, name)
+        written.flush()
+        os.fsync(written.fileno())
+        try:
+            os.link(written.name, target)
+        except FileExistsError:
+            raise _exists(target) from None
+        return os.fstat(written.fileno()).st_size
+
+
+def restore_backup(source: Path, database: Path, data: Path) -> int:
+    """Restore a backup into an empty data directory.
+
+    The database comes last, so that a broker cannot start with a part of the files.
+
+    :param source: a file that `save_backup` wrote.
+    :param database: the file of the database, which must not exist.
+    :param data: the data directory; it is made if it does not exist.
+    :returns: how many files were restored.
+    :raises BackupError: something is there already, or the file is no backup or is damaged.
+    :raises OSError: a file cannot be read or written.
+    """
+    for path in (database, *(Path(f"{database}{end}") for end in ("-wal", "-shm"))):
+        if path.exists():
+            raise _exists(path)
+    for path in (data / name for name in _DIRECTORIES):
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise _exists(path)
+    unfinished = Path(f"{database}{PART}")
+    try:
+        with tarfile.open(source, "r:") as archive:
+            members = {member.name: member for member in archive}
+            if _DATABASE not in members:
+                raise BackupError(f"{source} is not a backup: it has no {_DATABASE}")
+            first = members.pop(_DATABASE)
+            targets = [(member, data / _safe(name)) for name, member in members.items()]
+            _extract(archive, first, unfinished, 0o600)
+            _check(unfinished)
+            for member, path in targets:
+                _extract(archive, member, path)
+        unfinished.rename(database)
+    except tarfile.TarError as error:
+        raise BackupError(f"{source} is not a backup, or is damaged: {error}") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return len(targets) + 1
+
+
+def _exists(path: Path) -> BackupError:
+    return BackupError(
+        f"{path} exists already, and is not overwritten: move it away, or name another one"
+    )
+
+
+def _check(database: Path) -> None:
+    """:raises BackupError: a database is damaged."""
+    try:
+        problems = file_health(database, inf).problems
+    except StoreUnavailable as error:
+        problems = (str(error.__cause__),)
+    if problems:
+        raise BackupError(f"the database is damaged, and a copy of it of no use: {problems[0]}")
+
+
+def _files(data: Path) -> Iterator[tuple[str, Path]]:
+    """The files beside the database, with their names in the backup, without unfinished ones."""
+    for directory in _DIRECTORIES:
+        for path in sorted((data / directory).rglob("*")):
+            if path.is_file() and path.suffix != PART:
+                yield path.relative_to(data).as_posix(), path
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    # The broker may replace the file at this path at any moment: the size is that of the open one.
+    with path.open("rb") as file:
+        archive.addfile(archive.gettarinfo(arcname=name, fileobj=file), file)
+
+
+def _safe(name: str) -> PurePosixPath:
+    path = PurePosixPath(name)
+    if path.parts[:1] not in {(each,) for each in _DIRECTORIES} or ".." in path.parts:
+        raise BackupError(f"the backup has a file {name!r}, which is not from a broker")
+    return path
+
+
+def _extract(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, mode: int = 0o644
+) -> None:
+    """Write one file of a backup, with its time, which validators of HTTP are made from."""
+    content = archive.extractfile(member)
+    if content is None:
+        raise BackupError(f"the backup has {member.name!r}, which is no file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        shutil.copyfileobj(content, file)
+        os.utime(file.fileno(), (member.mtime, member.mtime))
+        file.flush()
+        os.fsync(file.fileno())

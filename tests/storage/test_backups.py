@@ -1,0 +1,86 @@
+"""Backups of a broker on SQLite, and what may not be restored."""
+
+from __future__ import annotations
+
+import io
+import sqlite3
+import tarfile
+from contextlib import closing
+from pathlib import Path
+
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.storage import BackupError, restore_backup, save_backup
+
+
+class BackupTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.directory = Path(self.mktemp()).absolute()
+        self.data = self.directory / "data"
+        (self.data / "public" / "2026").mkdir(parents=True)
+        (self.data / "public" / "2026" / "a.xml").write_text("<a/>")
+        (self.data / "public" / "b.xml.part").write_text("unfinished")
+        (self.data / "lock").touch()
+        self.database = self.data / "broker.sqlite"
+        with closing(sqlite3.connect(self.database)) as connection, connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("CREATE TABLE numbers (number)")
+            connection.execute("INSERT INTO numbers VALUES (42)")
+        self.backup = self.directory / "backup"
+        self.other = self.directory / "other"
+
+    def save(self) -> int:
+        return save_backup(self.database, self.data, self.backup)
+
+    def restore(self) -> int:
+        return restore_backup(self.backup, self.other / "broker.sqlite", self.other)
+
+    def tar(self, *names: str) -> None:
+        with tarfile.open(self.backup, "w") as archive:
+            for name in names:
+                archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+
+    def test_there_and_back(self) -> None:
+        """Beside a transaction that is not committed, as of a broker that runs."""
+        with closing(sqlite3.connect(self.database, isolation_level=None)) as broker:
+            broker.execute("INSERT INTO numbers VALUES (43)")
+            broker.execute("BEGIN IMMEDIATE")
+            broker.execute("INSERT INTO numbers VALUES (44)")
+            self.assertEqual(self.save(), self.backup.stat().st_size)
+        self.assertEqual(self.backup.stat().st_mode & 0o777, 0o600)
+        self.assertEqual(set(self.directory.iterdir()), {self.data, self.backup})
+        self.assertEqual(self.restore(), 2)
+        with closing(sqlite3.connect(self.other / "broker.sqlite")) as restored:
+            rows = restored.execute("SELECT number FROM numbers").fetchall()
+        self.assertEqual(rows, [(42,), (43,)])
+        archives = [each / "public" / "2026" / "a.xml" for each in (self.data, self.other)]
+        self.assertEqual(*[each.read_text() for each in archives])
+        self.assertEqual(*[int(each.stat().st_mtime) for each in archives])
+        self.assertFalse((self.other / "public" / "b.xml.part").exists())
+
+    def test_nothing_is_overwritten(self) -> None:
+        self.save()
+        for again in (
+            self.save,
+            lambda: restore_backup(self.backup, self.database, self.data),
+            lambda: restore_backup(self.backup, self.other / "broker.sqlite", self.data),
+        ):
+            self.assertIn("exists already", str(self.assertRaises(BackupError, again)))
+        self.assertFalse(self.other.exists())
+
+    def test_what_is_no_backup(self) -> None:
+        self.backup.write_text("not a tar archive, but some text" * 100)
+        self.assertIn("is not a backup", str(self.assertRaises(BackupError, self.restore)))
+        self.tar("public/a.xml")
+        self.assertIn("has no broker.sqlite", str(self.assertRaises(BackupError, self.restore)))
+        for name in ("../a", "/etc/a", "public/../../a", "lock"):
+            self.tar("broker.sqlite", name)
+            self.assertIn("not from a broker", str(self.assertRaises(BackupError, self.restore)))
+        self.assertFalse(self.other.exists())
+
+    def test_a_damaged_database(self) -> None:
+        with self.database.open("r+b") as file:
+            file.seek(4096)
+            file.write(b"\xff" * 4096)
+        self.assertIn("damaged", str(self.assertRaises(BackupError, self.save)))
+        self.assertFalse(self.backup.exists())
