@@ -24,6 +24,7 @@ from attrs.validators import and_, deep_iterable, ge, gt, in_, le, optional
 from rsscloud_broker.config.accounts import AccountsConfig
 from rsscloud_broker.config.building import ConfigError, broken_rule, build, nearest
 from rsscloud_broker.config.couriers import DeliveryConfig
+from rsscloud_broker.config.lines import with_line
 from rsscloud_broker.config.logging import Log
 from rsscloud_broker.config.validators import (
     holds_tables,
@@ -387,7 +388,10 @@ def loads(text: str, where: str, check: Check | None = None) -> Config:
     except RecursionError as error:
         raise ConfigError(f"{where}: {_TOO_DEEP}") from error
     try:
-        return build(Config, table, where, further=check(table) if check else ())
+        return build(Config, table, "", further=check(table) if check else ())
+    except ConfigError as error:
+        faults = (with_line(fault, text) for fault in str(error).splitlines())
+        raise ConfigError("\n".join(f"{where}: {fault}" for fault in faults)) from error
     except RecursionError as error:
         raise ConfigError(f"{where}: {_TOO_DEEP}") from error
 

@@ -203,6 +203,10 @@ class BoundedRequest(TracedRequest):
 
     def write(self, data: bytes) -> None:
         if self.code >= 400 and not self.startedWriting:
+            seconds = self.responseHeaders.getRawHeaders("retry-after")
+            if self.code == 429 and seconds:
+                # Nothing is left until then (draft-ietf-httpapi-ratelimit-headers-10, section 3).
+                self.setHeader("ratelimit", f'"default";r=0;t={seconds[0]}')
             data = self._error_body(data)
         super().write(data)
 

@@ -48,7 +48,7 @@ from rsscloud_broker.wire import soap, xml, xmlrpc
 #: (https://fetch.spec.whatwg.org/#http-cors-protocol).
 FOR_EVERYBODY = {
     b"access-control-allow-origin": b"*",
-    b"access-control-expose-headers": b"link, location, retry-after, rsscloud-reason",
+    b"access-control-expose-headers": b"link, location, ratelimit, retry-after, rsscloud-reason",
 }
 
 #: Headers of the answer to a CORS preflight request for such a path.

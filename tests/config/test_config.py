@@ -252,7 +252,7 @@ class RefusalTests(ConfigTestCase):
             self.assertEqual(
                 said,
                 f"broker.toml: {key}: holds the character NUL, which no name of a file may; "
-                "remove it",
+                "remove it (line 1)",
             )
         abstract = loads('listen = ["unix:\\u0000x:lockfile=0"]', "broker.toml")
         self.assertEqual(abstract.listen, ("unix:\0x:lockfile=0",))
@@ -303,8 +303,13 @@ class RefusalTests(ConfigTestCase):
         for more in ("", "data = 1\n"):
             error = self.assertRaises(ConfigError, loads, more + text, "broker.toml", check)
             lines = str(error).splitlines()
+            first = 2 if more else 1
             self.assertEqual(
-                lines[-2:], ["broker.toml: [sinks.a]: no", "broker.toml: [sinks.b]: no"]
+                lines[-2:],
+                [
+                    f"broker.toml: [sinks.a]: no (line {first})",
+                    f"broker.toml: [sinks.b]: no (line {first + 1})",
+                ],
             )
             self.assertEqual(len(lines), 3 if more else 2)
 

@@ -118,6 +118,7 @@ class PingTests(LimitsTestCase):
             for page in pages:
                 answer = self.house.get(page)
                 self.assertEqual((answer.status, answer.headers["retry-after"]), (429, "10"))
+                self.assertEqual(answer.headers["ratelimit"], '"default";r=0;t=10')
                 self.assertEqual(answer.headers.get_content_type(), "text/html")
                 self.assertIn(TOO_MANY_PINGS, answer.text)
 
