@@ -32,7 +32,7 @@ TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
 # The tests start hundreds of processes.  Without its bytecode, each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs bench clean
+.PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs man bench clean
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
@@ -109,6 +109,9 @@ $(OLDEST)/ready: pyproject.toml | $(VENV)/dev-ready
 
 docs: $(VENV)/dev-ready
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+
+man: $(VENV)/dev-ready
+	$(BIN)/sphinx-build -b man --quiet --fail-on-warning --keep-going docs docs/_build/man
 
 # Takes a quarter of an hour, on a machine that does nothing else.
 bench: $(VENV)/dev-ready

@@ -18,5 +18,11 @@ html_theme = "furo"
 html_title = "rsscloud-broker"
 autodoc_typehints = "description"
 
+# ``make man``
+man_pages = [
+    ("command", "rsscloud-broker", "start a broker, talk to one, and look after it", [author], 1),
+    ("configuration", "rsscloud-broker.toml", "configuration of a broker", [author], 5),
+]
+
 # autodoc imports what is documented; what Alembic says then is not about pages.
 logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -172,6 +172,8 @@ class ProgramsTests(MakeTestCase):
             "curl",
             "promtool",
             "sqlite3",
+            "caddy",
+            "apache2",
         ):
             self.has(name)
         self.assertEqual(self.install(), ("", ""))

@@ -12,6 +12,7 @@ It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the 
 ``doctor``      examines an installed broker, or a feed: doctor
 ``connected``   has what the commands share that use the network
 ``configured``  has what the commands share that read the broker's configuration
+``examples``    has the examples in the help of each command
 ``output``      stops the output when nobody reads it any more
 
 A command's module is imported only when that command runs, so that a ping need not wait for the
@@ -25,6 +26,7 @@ from importlib import import_module
 import click
 
 from rsscloud_broker import __version__
+from rsscloud_broker.commands.examples import epilog
 
 #: Each command: its name, where it is (module and attribute), and the first sentence of its help.
 COMMANDS = {
@@ -104,6 +106,7 @@ class LazyGroup(click.Group):
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         found = getattr(import_module(f"{__name__}.{module}"), attribute)
         assert isinstance(found, click.Command)
+        found.epilog = epilog(cmd_name)
         return found
 
     def resolve_command(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import click
+from click.shell_completion import ShellComplete
 
+import rsscloud_broker
 from rsscloud_broker import __version__
 from rsscloud_broker.commands import COMMANDS, main
+from rsscloud_broker.commands.examples import EXAMPLES
 from tests.commands.cases import CommandTests
 
 #: Runs a command, and then prints which modules of a list it has imported.
@@ -33,6 +38,42 @@ class GroupTests(CommandTests):
                 self.assertEqual(command.name, name)
                 self.assertEqual(command.get_short_help_str(1000), sentence)
                 self.assertIn(sentence, " ".join(self.output_of(name, "--help").split()))
+
+    def test_every_command_has_examples(self) -> None:
+        """They are those of the manual, and their options exist."""
+        page = Path(rsscloud_broker.__file__).parents[1] / "docs" / "command.rst"
+        manual = " ".join(page.read_text(encoding="utf-8").replace("\\\n", " ").split())
+        self.assertEqual(EXAMPLES.keys(), COMMANDS.keys())
+        for name, examples in EXAMPLES.items():
+            told = self.output_of(name, "--help")
+            for example in examples:
+                self.assertIn(f"  {example}\n", told)
+                self.assertIn(f" {example} ", f"{manual} ")
+                program, *words = shlex.split(example)
+                self.assertEqual(program, "rsscloud-broker")
+                self.assert_parses(words)
+
+    def assert_parses(self, words: list[str]) -> None:
+        command: click.Command = main
+        context = click.Context(main)
+        while isinstance(command, click.Group):
+            found = command.get_command(context, words.pop(0))
+            assert found is not None
+            command = found
+        parser = command.make_parser(click.Context(command))
+        parser.parse_args(words)
+
+    def test_completion(self) -> None:
+        for words, incomplete, expected in (
+            ([], "p", ["ping", "plugins", "publish"]),
+            (["ping"], "--proto", ["--protocol"]),
+            (["ping", "--protocol"], "", ["rest", "xml-rpc", "soap"]),
+            (["account", "token"], "a", ["add"]),
+        ):
+            completions = ShellComplete(main, {}, "rsscloud-broker", "").get_completions(
+                words, incomplete
+            )
+            self.assertEqual([each.value for each in completions], expected)
 
     def test_the_help_lists_every_command(self) -> None:
         commands = self.output_of("--help").partition("Commands:\n")[2]

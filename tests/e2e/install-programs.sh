@@ -38,13 +38,13 @@ needs() {
 }
 
 needs "has nginx" "a web server, with feeds and in front of the broker" nginx-light
-needs "has caddy" "a web server in front of the broker" caddy
-needs "has apache2" "a web server in front of the broker" apache2-bin
 needs has_php_soap "PHP's SoapClient, which calls the broker" php-cli php-soap php-xml
 needs has_perl_soap "SOAP::Lite and XMLRPC::Lite of Perl, which call the broker" \
     libsoap-lite-perl libxmlrpc-lite-perl
 needs has_postgresql "a database for several brokers; the tests run one of their own" postgresql
 needs "has pgbouncer" "a pooler of connections, between brokers and their database" pgbouncer
+needs "has caddy" "a web server in front of the broker" caddy
+needs "has apache2" "a web server in front of the broker" apache2-bin
 needs "has chromium-headless-shell" "Chromium without a window, which opens the pages" \
     chromium-headless-shell
 needs has_libatomic "a library that Playwright needs, which drives the browser" libatomic1
