@@ -7,6 +7,8 @@ plugin or a test may read it.  Names and units follow the conventions of Prometh
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 #: The upper bounds of the buckets of latencies, in seconds; there is one more without a bound.
@@ -152,3 +154,47 @@ class Counters:
         self.last_latency = histogram(
             "last_notification_latency_seconds", "From a ping to the end of the fan-out", LATENCIES
         )
+        # Series with known labels begin at 0, so that "rate" sees their first increase
+        # (https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics).
+        _begin(self.fetches, ("changed", "unchanged", "failed", "private"))
+        _begin(
+            self.limited,
+            (
+                *("pings", "pings of a day", "fetches of a host", "topics that wait"),
+                *("verifications of a source", "verifications of a host"),
+                *("subscriptions of a host", "failed a moment ago"),
+            ),
+        )
+        # Nearly every answer has the first status; alerts watch the others.
+        _begin(self.answers, ("200", "429", "500", "503"))
+
+    def begin_protocol(self, protocol: str) -> None:
+        """Begin the series of notifications by a protocol."""
+        outcomes = ("delivered", "failed", "gone", "put_off", "unavailable")
+        _begin(self.deliveries, outcomes, protocol)
+        _begin(self.given_up, (protocol,))
+
+    def begin_sink(self, sink: str) -> None:
+        """Begin the series of a sink."""
+        _begin(self.missed, ("dropped", "failed"), sink)
+
+    def begin_target(self, target: str) -> None:
+        """Begin the series of a target of the relay."""
+        ends = ("delivered", "failed", "given_up", "refused", "too_old", "repeated")
+        _begin(self.relays, (*ends, "came_from_there", "left_out"), target)
+
+    def begin_source(self, source: str) -> None:
+        """Begin the series of a followed list or feed."""
+        outcomes = ("taken", "known", "refused", "invalid", "too_old", "too_many")
+        _begin(self.follows, outcomes, source)
+        _begin(self.follow_reads, ("read", "unchanged", "failed"), source)
+
+
+def _begin(counter: Counter, values: Iterable[str], *first: str) -> None:
+    """Begin series of a counter at 0.
+
+    :param values: the values of the last label.
+    :param first: the values of the labels before it.
+    """
+    for value in values:
+        counter.labels(*first, value)

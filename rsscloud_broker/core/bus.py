@@ -120,6 +120,7 @@ class EventBus(Service):
             raise ValueError(f"a sink named {sink.name!r} is already attached; names are unique")
         queue = _Queue(sink, self._queue_size, self.log, self._missed)
         self._queues[sink.name] = queue
+        self._counters.begin_sink(sink.name)
         self._counters.events.labels(sink.name).set_function(lambda: len(queue.waiting))
         self._takers.clear()
 

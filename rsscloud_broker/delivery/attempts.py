@@ -87,6 +87,8 @@ class Attempts:
 
     def __attrs_post_init__(self) -> None:
         self._outcomes = Outcomes(self._clock, self._counters, self._jitter, self._delivered)
+        for protocol in self._notifiers:
+            self._counters.begin_protocol(protocol)
         # Cached, since asking what an object provides is slow.
         self._beginner = cache(lambda protocol: begin_by(self._notifiers[protocol]))
 

@@ -128,6 +128,7 @@ class ForeignClouds:
         self._clock = parts.clock
         self._own = parts.public_url
         self._counted = parts.counters.relays
+        parts.counters.begin_target(LABEL)
         self._hosts: BoundedDict[str, _Host] = BoundedDict(REMEMBERED)
 
     async def __call__(self, ping: Ping) -> None:

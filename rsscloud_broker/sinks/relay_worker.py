@@ -107,6 +107,7 @@ class Worker:
         self._bus = parts.bus
         self._clock = parts.clock
         self._counted = partial(parts.counters.relays.labels, label)
+        parts.counters.begin_target(label)
         self._where = target.url or label
         self._store_retry = StoreRetry(parts.clock, "Relaying")
         # How many pings are remembered by each target, to find repeats.

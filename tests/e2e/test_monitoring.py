@@ -20,6 +20,7 @@ from tests.e2e.fixture import Answer, Broker, EndToEndTestCase, post_form, reque
 from tests.e2e.programs import program
 from tests.e2e.servers import HttpPostReceiver
 from tests.processes import TIMEOUT, Process, free_port
+from tests.test_monitoring_examples import dashboard_expressions
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "monitoring"
 
@@ -27,6 +28,9 @@ TOKEN = "a-token-of-the-operator"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 PROXIED = "[http]\ntrusted_proxies = ['127.0.0.1']\n"
 STRANGER = {"X-Forwarded-For": "203.0.113.9"}
+
+#: Metrics with a series for each other server that the configuration names.
+OF_OTHERS = re.compile("rsscloud_(relayed|followed)")
 
 
 def health(broker: Broker, which: str = "ready") -> tuple[int, Mapping[str, Any]]:
@@ -80,6 +84,24 @@ class MetricsTests(EndToEndTestCase):
             lambda: metrics(broker.url)["rsscloud_event_loop_delay_seconds_count", ""] > 0,
             "the delay of the event loop",
         )
+
+    def test_every_metric_is_there_from_the_start(self) -> None:
+        """Of counters with labels, too: else the first increase is not seen."""
+        broker = self.own_broker()
+        broker.start()
+        families = list(text_string_to_metric_families(request(f"{broker.url}/metrics").text))
+        empty = [each.name for each in families if not each.samples]
+        self.assertEqual([name for name in empty if not OF_OTHERS.search(name)], [])
+        samples = metrics(broker.url)
+        for name, labels in (
+            ("notifications_total", "delivered http-post"),
+            ("notifications_given_up_total", "websub"),
+            ("fetches_total", "failed"),
+            ("limited_requests_total", "pings"),
+            ("http_responses_total", "503"),
+            ("missed_events_total", "dropped event_log"),
+        ):
+            self.assertEqual(samples[f"rsscloud_{name}", labels], 0.0)
 
     def test_who_may_read_them(self) -> None:
         broker = self.own_broker(PROXIED)
@@ -175,6 +197,13 @@ class PrometheusTests(EndToEndTestCase):
         until(lambda: value('up{job="rsscloud-broker"}') == "1", "Prometheus to read the metrics")
         self.assertEqual(value('rsscloud_build_info{database="sqlite"}'), "1")
         self.assertEqual(value("rsscloud_pings_total"), "0")
+        self.assertEqual(value('rsscloud_notifications_total{outcome="gone"}'), "0")
+        rules = json.loads(request(f"http://127.0.0.1:{port}/api/v1/rules").body)["data"]
+        self.assertNotIn("err", {each["health"] for each in rules["groups"][0]["rules"]})
+        # Panels of what this broker does not do stay empty.
+        wanted = [each for each in dashboard_expressions() if not OF_OTHERS.search(each)]
+        self.assertGreater(len(wanted), 20)
+        until(lambda: all(map(value, wanted)), "data in every panel of the dashboard")
 
 
 def health_text(answer: Answer, part: str) -> str:

@@ -78,6 +78,7 @@ class SourceDocuments:
         self._source = source
         self._parts = parts
         self._label = host_of(source.url)
+        parts.counters.begin_source(self._label)
         self._faulty = self._ahead = False
 
     @property
