@@ -191,7 +191,8 @@ class ExampleTests(BrokerTestCase):
         super().setUp()
         web = self.directory / "tour"
         web.mkdir()
-        (web / "feed.xml").write_text("<rss/>\n")
+        _, _, rest = tour()[0].partition("<<'END'\n")
+        (web / "feed.xml").write_text(self.here(rest.partition("END\n")[0]))
         arguments = ["http.server", f"{self.web_port}", "--bind=127.0.0.1", "--directory=tour"]
         Process(self, [f"{BIN}/python", "-m", *arguments], cwd=self.directory)
         settled("127.0.0.1", self.web_port)
@@ -236,7 +237,7 @@ class ExampleTests(BrokerTestCase):
         agreed, callback = self.run_page("protocols/websub.rst")
         self.assertEqual(agreed, 2)
         assert callback is not None
-        callback.wait_for("^sha256=[0-9a-f]{64} b'<rss/>.*something new")
+        callback.wait_for("^sha256=[0-9a-f]{64} b'<.xml .*something new")
 
     def test_pings(self) -> None:
         self.assertEqual(self.run_page("protocols/pings.rst")[0], 3)
