@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -74,8 +75,14 @@ def built(
     options = Options()
     options.update({"config": config_file, "public-url": public_url, **others})
     settings = options.configuration(makers)
-    where = "the command line" if others["listen"] else config_file or "the configuration"
-    check_endpoints(settings.all_listen, where, reactor)
+    try:
+        check_endpoints(settings.all_listen, "", reactor)
+    except config.ConfigError as error:
+        where, text = "the command line", ""
+        if config_file and not others["listen"]:
+            where, text = config_file, Path(config_file).read_text(encoding="utf-8")
+        faults = (f"{where}: {config.with_line(each, text)}" for each in str(error).splitlines())
+        raise config.ConfigError("\n".join(faults)) from error
     return settings, Server(_without_systemd(settings), reactor, makers).service
 
 

@@ -21,6 +21,7 @@ from rsscloud_broker.config.config import (
     nearest,
     override,
 )
+from rsscloud_broker.config.lines import with_line
 
 __all__ = [
     "AccountsConfig",
@@ -42,4 +43,5 @@ __all__ = [
     "loads",
     "nearest",
     "override",
+    "with_line",
 ]

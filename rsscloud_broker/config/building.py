@@ -121,9 +121,14 @@ def _value(hint: Any, value: Any, path: tuple[str, ...], name: str, problems: li
     try:
         return msgspec.convert(value, hint, strict=True)
     except msgspec.ValidationError as error:
-        if get_origin(hint) is Literal:
-            allowed = ", ".join(map(repr, get_args(hint)))
-            problems.append(f"{_key_path(path, name)}: must be one of {allowed}, not {value!r}")
+        kinds = (hint,) if get_origin(hint) is Literal else get_args(hint)
+        words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+        if words and isinstance(value, str):
+            others = [_WORDS.get(each.__name__, "") for each in kinds if isinstance(each, type)]
+            named = " or ".join(filter(None, others))
+            allowed = ", ".join(map(repr, words))
+            rule = f"must be {named} or {allowed}" if named else f"must be one of {allowed}"
+            problems.append(f"{_key_path(path, name)}: {rule}, not {value!r}")
         else:
             problems.append(_wrong_type(str(error), value, path, name))
         return None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 #: The key that a message begins with: ``[http] body_limit`` or ``listen``.
-_KEY = re.compile(r"(?:\[([^\s]+)\] ?)?([\w-]*)")
+_KEY = re.compile(r"(?:\[([^\s]+)\] ?)?([\w.\[\]-]*)")
 
 
 def with_line(message: str, document: str) -> str:
@@ -22,8 +22,10 @@ def with_line(message: str, document: str) -> str:
     :param document: a whole TOML document.
     """
     found = _KEY.match(message)
-    path = re.sub(r"\[\d+\]", "", found[1] or "").split(".") if found and found[1] else []
-    path += [found[2]] if found and found[2] else []
+    key = ".".join(filter(None, found.groups())) if found else ""
+    path: list[str | int] = [
+        int(name) if name.isdecimal() else name for name in re.findall(r"[\w-]+", key)
+    ]
     while path:
         if number := _line_of(path, document):
             return f"{message} (line {number})"
@@ -31,10 +33,11 @@ def with_line(message: str, document: str) -> str:
     return message
 
 
-def _line_of(path: Sequence[str], document: str) -> int | None:
+def _line_of(path: Sequence[str | int], document: str) -> int | None:
     """The number of the line that sets a key; None if none does."""
     lines = document.splitlines(keepends=True)
-    name = re.compile(rf"\b{re.escape(path[-1])}\b.*[=\]]")
+    last = next((str(name) for name in reversed(path) if isinstance(name, str)), "")
+    name = re.compile(rf"\b{re.escape(last)}\b.*[=\]]")
     for number, line in enumerate(lines):
         if name.search(line) and _has(lines[:number], path) is False:
             for end in range(number + 1, len(lines) + 1):
@@ -46,21 +49,14 @@ def _line_of(path: Sequence[str], document: str) -> int | None:
     return None
 
 
-def _has(lines: Sequence[str], path: Sequence[str]) -> bool | None:
+def _has(lines: Sequence[str], path: Sequence[str | int]) -> bool | None:
     """Whether the beginning of a document sets a key; None if it ends within a value."""
     try:
-        table = tomllib.loads("".join(lines))
+        table: Any = tomllib.loads("".join(lines))
+        for name in path:
+            table = table[name]
     except tomllib.TOMLDecodeError:
         return None
-    return any(_values(table, path))
-
-
-def _values(table: Any, path: Sequence[str]) -> Iterator[bool]:
-    """True once for each value at a path, of which there are several below a list of tables."""
-    if not path:
-        yield True
-    elif isinstance(table, list):
-        for each in table:
-            yield from _values(each, path)
-    elif isinstance(table, dict) and path[0] in table:
-        yield from _values(table[path[0]], path[1:])
+    except (LookupError, TypeError):
+        return False
+    return True

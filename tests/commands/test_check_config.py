@@ -48,6 +48,16 @@ class CheckConfigTests(CommandTests):
         complaint = self.complaint_of("check-config", "--listen", "smoke:1")
         self.assertIn("Error: the command line: listen: 'smoke:1' is no endpoint", complaint)
 
+    def test_lines(self) -> None:
+        """Each fault names its line, and what an enumeration allows."""
+        file = self.written("c.toml", "# here\nlisten = [\n'tcp:x']\n")
+        self.assertIn("endpoint", said := self.complaint_of("check-config", "--config", file))
+        self.assertTrue(said.endswith(" (line 2)\n"), said)
+        file = self.written("c.toml", "[delivery]\nprocesses = 'x'\n")
+        said = self.complaint_of("check-config", "--config", file)
+        rule = "processes: must be a whole number or 'auto', not 'x' (line 2)"
+        self.assertIn(f"{file}: [delivery] {rule}\n", said)
+
     def test_an_older_database(self) -> None:
         storage.migrate(f"sqlite:///{self.data}/broker.sqlite")
         self.assertIn("/broker.sqlite (revision 0", self.checked())

@@ -23,7 +23,7 @@ inline = { level = 7 }
 [[list.entries]]
 a = 8
 [[list.entries]]
-b = 9
+a = 9
 """
 
 
@@ -38,8 +38,10 @@ class LineTests(SynchronousTestCase):
             ("[log] level: no", 12),
             ("[log] missing: no", 11),
             ("[log.inline] level: no", 13),
-            ("[list] entries[1].b: no", 14),
-            ("[list.entries[1]] b: no", 17),
+            ("[list.entries[0]] a: no", 15),
+            ("[list] entries[1].a: no", 17),
+            ("[list.entries[1]] a: no", 17),
+            ("[list.entries[1]] missing: no", 16),
         ):
             self.assertEqual(with_line(message, DOCUMENT), f"{message} (line {line})")
 
