@@ -312,6 +312,7 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
         "check_source": old.check_source or new.check_source,
         "check_host": old.check_host or new.check_host,
         "pinged_at": _later(old.pinged_at, new.pinged_at),
+        "changed_at": _later(old.changed_at, new.changed_at),
         "feed": new.feed or old.feed,
         "public_digest": old.public_digest or new.public_digest,
     }
@@ -319,7 +320,7 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
     if old.digest is not None and (old.digest, old.size) != (new.digest, new.size):
         # Validators are valid for one URL only.
         values |= {"etag": "", "last_modified": ""}
-        names += ("digest", "size", "read_at", "changed_at")
+        names += ("digest", "size", "read_at")
     if new.asked_at is None:
         names += ("asked_at", "result", "failures", "fresh_seconds")
     if new.next_poll_at is None:

@@ -15,7 +15,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -25,6 +24,7 @@ from rsscloud_broker.model import Notification, Outcome, Subscription
 from rsscloud_broker.testing.clock import Clock
 from tests import examples
 from tests.delivery.engine import NO_ANSWER, REFUSED, EngineTestCase, ScriptedNotifier
+from tests.machines import run_machine
 
 TOPICS = ("http://feeds.example/a", "http://feeds.example/b")
 HOSTS = ("one.example", "two.example", "three.example")
@@ -210,4 +210,4 @@ class DeliveryMachine(RuleBasedStateMachine):
 class DeliveryTests(SynchronousTestCase):
     def test_everybody_is_told_in_the_end(self) -> None:
         often = settings(max_examples=examples(15), stateful_step_count=40, deadline=None)
-        run_state_machine_as_test(DeliveryMachine, settings=often)
+        run_machine(DeliveryMachine, often)

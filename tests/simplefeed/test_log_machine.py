@@ -14,7 +14,6 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 from sqlalchemy import Engine
 from twisted.internet.defer import Deferred
@@ -30,6 +29,7 @@ from rsscloud_broker.simplefeed.entries import Entry
 from rsscloud_broker.simplefeed.feeds import DocumentGone, Feeds, Filed
 from rsscloud_broker.testing import Clock
 from tests import examples
+from tests.machines import run_machine
 from tests.postgresql import borrowed_database
 from tests.simplefeed.logs import NOON, in_memory, on_postgresql
 from tests.simplefeed.test_feeds import Database
@@ -204,7 +204,7 @@ def titles(body: bytes) -> list[str]:
 class LogMachineTests(SynchronousTestCase):
     def test_on_sqlite(self) -> None:
         some = settings(max_examples=examples(25), stateful_step_count=30, deadline=None)
-        run_state_machine_as_test(LogMachine, settings=some)
+        run_machine(LogMachine, some)
 
     def test_on_postgresql(self) -> None:
         with borrowed_database():  # skips this test if there is no PostgreSQL
@@ -214,4 +214,4 @@ class LogMachineTests(SynchronousTestCase):
                 deadline=None,
                 suppress_health_check=[HealthCheck.too_slow],
             )
-            run_state_machine_as_test(OnPostgreSQL, settings=few)
+            run_machine(OnPostgreSQL, few)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 from twisted.internet import reactor
 from twisted.internet.interfaces import IReactorFromThreads
 from twisted.internet.threads import blockingCallFromThread, deferToThread
@@ -16,6 +15,7 @@ from twisted.trial.unittest import SynchronousTestCase, TestCase
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import memory_store
 from tests import examples
+from tests.machines import run_machine
 from tests.postgresql import borrowed_database
 from tests.storage.databases import file_database
 from tests.store_contract.machine import make_store_machine
@@ -33,19 +33,19 @@ def store_in_memory() -> Iterator[Store]:
 
 class MemoryStoreMachineTests(SynchronousTestCase):
     def test_as_the_model(self) -> None:
-        run_state_machine_as_test(make_store_machine(store_in_memory), settings=MANY)
+        run_machine(make_store_machine(store_in_memory), MANY)
 
 
 class ThreadedStoreMachineTests(TestCase):
     async def test_as_the_model(self) -> None:
         """Hypothesis runs in a thread, and calls the store in the reactor's thread."""
         machine = make_store_machine(self.store_on_file, in_reactor_thread)
-        await deferToThread(run_state_machine_as_test, machine, settings=FEW)
+        await deferToThread(run_machine, machine, FEW)
 
     async def test_as_the_model_on_postgresql(self) -> None:
         with borrowed_database():  # skips this test if there is no PostgreSQL
             machine = make_store_machine(self.store_on_postgresql, in_reactor_thread)
-            await deferToThread(run_state_machine_as_test, machine, settings=FEW)
+            await deferToThread(run_machine, machine, FEW)
 
     @contextmanager
     def store_on_file(self) -> Iterator[Store]:

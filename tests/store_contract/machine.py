@@ -4,7 +4,7 @@
 order, and after each step the store must return what the model has.  The package does not import
 this module, so that only its users need hypothesis::
 
-    run_state_machine_as_test(make_store_machine(my_fixture))
+    run_machine(make_store_machine(my_fixture), settings())
 
 To cover another method of ``Store``, add a field to the model for the data that it stores, a rule
 that calls it, and a line to ``everything_is_as_in_the_model`` that compares the two.
@@ -398,7 +398,7 @@ class StoreMachine(PingsAndTopics):
 def make_store_machine(
     fixture: Callable[[], AbstractContextManager[Store]], call: Call = call_now
 ) -> type[StoreMachine]:
-    """Make a state machine for a store, for ``run_state_machine_as_test``.
+    """Make a state machine for a store, for ``run_machine``.
 
     :param fixture: makes an empty store that is ready for use, for one run.
     :param call: calls a method of the store and waits for its result; the default is for stores

@@ -147,7 +147,11 @@ class Model:
         self.moved[here] = (there, at)
         self.topics.pop(here, None)
         differs = (known.digest, known.size) != (other.digest, other.size)
-        self.topics[there] = evolve(known, url=there) if known.digest and differs else other
+        self.topics[there] = evolve(
+            known if known.digest and differs else other,
+            url=there,
+            changed_at=max((known.changed_at, other.changed_at), key=lambda at: at or 0.0),
+        )
         self._merge_walks(here, there)
         self.contents = {
             key: (there if topic == here else topic, content)

@@ -1,0 +1,16 @@
+"""Runs state machines of Hypothesis."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
+
+
+def run_machine(machine: type[RuleBasedStateMachine], limits: settings) -> None:
+    """Run a state machine.  A failure names the calls that led to it, which Trial does not print
+    where Hypothesis puts them.
+    """
+    try:
+        run_state_machine_as_test(machine, settings=limits)
+    except Exception as error:
+        raise AssertionError("\n".join(getattr(error, "__notes__", ()))) from error
