@@ -32,7 +32,7 @@ class PingAccepted:
     :ivar url: the feed that the ping names, or else the site.
     :ivar source: the address of the caller; empty for the broker itself.
     :ivar repeated: whether the same ping came a moment ago.
-    :ivar origin: see ``Ping``.
+    :ivar origin, way: see ``Ping`` and ``Way``; either may be empty.
     """
 
     url: str
@@ -40,6 +40,7 @@ class PingAccepted:
     source: str = ""
     repeated: bool = False
     origin: str = ""
+    way: str = ""
 
 
 @frozen

@@ -137,15 +137,19 @@ class Broker:
         else:
             self._counters.pings.inc()
             self._bus.publish(PingReceived(record.ping))
-        self._ping_accepted(ping.rss_url or ping.url, source, ping.origin, repeated=record.repeat)
+        named, way = ping.rss_url or ping.url, Way.WEBLOG_UPDATES
+        self._ping_accepted(named, source, ping.origin, way, repeated=record.repeat)
         for topic, state in zip(record.watched, record.states, strict=True):
-            self._detector.schedule(topic, state, source=source, way=Way.WEBLOG_UPDATES)
+            self._detector.schedule(topic, state, source=source, way=way)
 
     async def recent_pings(self) -> Sequence[Ping]:
         return await self._recent_pings.newest()
 
-    def _ping_accepted(self, url: str, source: str, origin: str, *, repeated: bool = False) -> None:
-        self._bus.publish(PingAccepted(url, self._clock.wall_seconds(), source, repeated, origin))
+    def _ping_accepted(
+        self, url: str, source: str, origin: str, way: Way, *, repeated: bool = False
+    ) -> None:
+        now = self._clock.wall_seconds()
+        self._bus.publish(PingAccepted(url, now, source, repeated, origin, way))
 
     def _ping_refused(self, url: str, source: str, error: Refused) -> None:
         now = self._clock.wall_seconds()
@@ -161,18 +165,13 @@ class Broker:
             raise
 
     async def ping_topic(
-        self,
-        url: str,
-        source: str,
-        again: bool = False,
-        origin: str = "",
-        way: Way = Way.RSSCLOUD,
+        self, url: str, source: str, again: bool = False, origin: str = "", way: Way = Way.RSSCLOUD
     ) -> bool:
         if self._access.came_back(origin):
             return False
         with self._refusals_of_ping(url, source):
             changed = await self._ping_topic(url, source, again, origin, way)
-        self._ping_accepted(url, source, origin)
+        self._ping_accepted(url, source, origin, way)
         return changed
 
     async def _ping_topic(self, url: str, source: str, again: bool, origin: str, way: Way) -> bool:
@@ -255,7 +254,7 @@ class Broker:
         """As ``_request_fetch``, for a ping, which the event log shows."""
         is_stored = await self._request_fetch(url, source, cause)
         if is_stored:
-            self._ping_accepted(url, source, cause.origin)
+            self._ping_accepted(url, source, cause.origin, cause.way)
         else:
             self._counters.limited.labels("topics that wait").inc()
             self._ping_refused(url, source, TooMany(QUEUE_FULL, QUEUE_FULL_PAUSE))

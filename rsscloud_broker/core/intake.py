@@ -90,7 +90,9 @@ class PingIntake:
             self._counted.inc()
             self._bus.publish(PingReceived(ping))
             now = self._clock.wall_seconds()
-            self._bus.publish(PingAccepted(ping.rss_url or ping.url, now, origin=ping.origin))
+            self._bus.publish(
+                PingAccepted(ping.rss_url or ping.url, now, origin=ping.origin, way=Way.LIST)
+            )
             for topic, state in zip(record.watched, record.states, strict=True):
                 self._detector.schedule(topic, state, way=Way.LIST)
         if new:

@@ -73,7 +73,9 @@ class Publisher:
             for topic, content in zip(topics, contents.values(), strict=True)
         ]
         result = await self._detector.publish(fetched, operation)
-        self._bus.publish(PingAccepted(topics[0], self._clock.wall_seconds(), source, False))
+        self._bus.publish(
+            PingAccepted(topics[0], self._clock.wall_seconds(), source, way=Way.PUBLISHED)
+        )
         return result
 
     def check(self, url: str, source: str) -> None:

@@ -85,4 +85,5 @@ def _shown(found: TopicOverview, asked: str) -> TopicOverview | None:
         return evolve(found, status=evolve(found.status, topic=evolve(topic, subscribers=number)))
     if not topic.is_known or topic.public_digest != topic.digest:
         return None
-    return TopicOverview(TopicStatus(Topic(asked), feed=found.status.feed))
+    known = TopicStatus(Topic(asked), feed=found.status.feed, change_days=found.status.change_days)
+    return TopicOverview(known)

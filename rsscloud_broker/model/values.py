@@ -291,12 +291,11 @@ class TopicStatus:
     :ivar fresh_seconds: see ``Fetched``.
     :ivar next_poll_at: when the topic is polled next; None if it is not polled.
     :ivar poll_reason: why it is polled at that time, for people.
-    :ivar poll_interval: the interval in seconds that the plan is based on; None if there is no
-        plan yet.
+    :ivar poll_interval: the seconds that the plan is based on; None if there is no plan yet.
     :ivar planned_at: when the plan was made.
-    :ivar feed: what the feed says about itself, as JSON values; empty if the content has not
-        been read as a feed.
+    :ivar feed: what the feed says about itself, as JSON values; empty if it was not read as one.
     :ivar moved_from: the earlier URLs of the topic, by which it is still found.
+    :ivar change_days: how often strangers could see it change, by day since the epoch.
     """
 
     topic: Topic
@@ -311,6 +310,7 @@ class TopicStatus:
     planned_at: float | None = None
     feed: Mapping[str, Any] = field(factory=dict, hash=False)
     moved_from: tuple[str, ...] = ()
+    change_days: Mapping[int, int] = field(factory=dict, hash=False)
 
 
 @frozen

@@ -90,7 +90,10 @@ def _clipped(entry: LogEntry) -> LogEntry:
 def _ping_accepted(event: PingAccepted) -> LogEntry:
     outcome = "repeated" if event.repeated else "accepted"
     reason = f"it came from {event.origin.replace(' ', ', then ')}" if event.origin else ""
-    return _of_topic("ping", outcome, normal_form(event.url), event.at, reason, event.source)
+    topic = normal_form(event.url)
+    return evolve(
+        _of_topic("ping", outcome, topic, event.at, reason, event.source), protocol=event.way
+    )
 
 
 def _relayed(event: PingRelayed, now: float) -> Iterator[LogEntry]:

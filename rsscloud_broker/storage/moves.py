@@ -29,6 +29,7 @@ from sqlalchemy import (
 from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.conflicts import insert_row, lock_rows
 from rsscloud_broker.model.administration import Change
+from rsscloud_broker.storage.change_days import added
 from rsscloud_broker.storage.changes import record_change_if_any
 from rsscloud_broker.storage.checks import NO_CHECK
 from rsscloud_broker.storage.polls import make_due
@@ -64,6 +65,7 @@ _EMPTY: dict[str, Any] = {
     "size": None,
     "read_at": None,
     "changed_at": None,
+    "change_days": "",
     **NO_CHECK,
     "poll_node_id": None,
     "etag": "",
@@ -314,6 +316,7 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
         "pinged_at": _later(old.pinged_at, new.pinged_at),
         "changed_at": _later(old.changed_at, new.changed_at),
         "feed": new.feed or old.feed,
+        "change_days": added(old.change_days, new.change_days),
         "public_digest": old.public_digest or new.public_digest,
     }
     names: tuple[str, ...] = ()

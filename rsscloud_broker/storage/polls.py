@@ -13,6 +13,7 @@ from sqlalchemy import BigInteger, Boolean, Connection, Row, bindparam, or_, sel
 from rsscloud_broker.database.columns import to_micros, to_micros_or_none, to_seconds_or_none
 from rsscloud_broker.model import TopicStatus
 from rsscloud_broker.model.work import ANY_PLAN, PollPlan
+from rsscloud_broker.storage.change_days import change_days
 from rsscloud_broker.storage.hints import READ, hint
 from rsscloud_broker.storage.schema import topic
 from rsscloud_broker.storage.topic_urls import (
@@ -112,6 +113,7 @@ def _status(row: Row[Any], moved_from: Sequence[str]) -> TopicStatus:
         planned_at=to_seconds_or_none(row.planned_at),
         feed=json.loads(row.feed) if row.feed else {},
         moved_from=tuple(moved_from),
+        change_days=change_days(row.change_days),
     )
 
 

@@ -9,6 +9,7 @@ from rsscloud_broker.database.conflicts import lock_rows
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds
+from rsscloud_broker.storage.change_days import with_change
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.contents import keep_pushed, remove_unneeded
 from rsscloud_broker.storage.kept_changes import keep_change
@@ -38,7 +39,12 @@ def push_content(
     if not has_subscriptions(conn, key):
         return False
     begun_at = to_micros(at)
-    conn.execute(update(topic).where(topic.c.id == key).values(changed_at=begun_at))
+    days = with_change(
+        conn.execute(select(topic.c.change_days).where(topic.c.id == key)).scalar_one(), at
+    )
+    conn.execute(
+        update(topic).where(topic.c.id == key).values(changed_at=begun_at, change_days=days)
+    )
     kept = keep_pushed(conn, key, new)
     begin_fanouts(conn, [a_fanout(key, begun_at, kept, new, pushed=True)])
     remove_unneeded(conn, [url])

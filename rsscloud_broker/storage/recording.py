@@ -25,6 +25,7 @@ from rsscloud_broker.database.operations import Operation
 from rsscloud_broker.model import FetchResult, Need, Ping
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Bounds, Check, FetchRecord
+from rsscloud_broker.storage.change_days import with_change
 from rsscloud_broker.storage.checks import DEFAULT_BOUNDS, NO_CHECK, cause
 from rsscloud_broker.storage.contents import (
     insert_content,
@@ -342,6 +343,8 @@ def _values(found: _Found) -> dict[str, object]:
         values["pinged_at"] = read_at
     if found.news:
         values["public_digest"] = fetched.digest
+        if row.public_digest is not None:  # the first fetch is no change
+            values["change_days"] = with_change(row.change_days, fetched.started_at)
     if found.changed:
         values |= {"digest": fetched.digest, "size": fetched.size, "changed_at": read_at}
     if row.check_requested_at is not None and row.check_requested_at <= read_at:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
+from xml.sax.saxutils import escape
 
 from lxml import etree
+
+from rsscloud_broker.wire.units import DAY
 
 #: Positions with digits after the point look the same and make a page larger.
 _TOO_EXACT: Final = re.compile(r"(\d)\.\d+")
@@ -37,6 +41,36 @@ def lines(
     The parameters are those of ``areas``.
     """
     return _plot("Line", labels, series, marked, dots_size=2)
+
+
+def bars(days: Sequence[int], numbers: Sequence[int], unit: str) -> str:
+    """A small plot of bars, one for each day.
+
+    :param days: days since the epoch (UTC), one after the other.
+    :param unit: what is counted, as it is written at the axis.
+    :returns: an ``svg`` element.
+    """
+    most = max(*numbers, 1)
+    parts = [f'<text class="axis" x="0" y="10">{short(most)} {escape(unit)}</text>']
+    for place, number in enumerate(numbers):
+        height = max(round(number * 60 / most), 2) if number else 0
+        if height:
+            parts.append(
+                f'<rect class="bar" x="{place * 20 + 1}" y="{78 - height}" width="18" '
+                f'height="{height}"/>'
+            )
+    width = len(days) * 20
+    parts.append(f'<path class="axis line" d="M0 78H{width}"/>')
+    for place, anchor in ((0, "start"), (len(days) // 2, "middle"), (len(days) - 1, "end")):
+        x = {"start": 0, "end": width}.get(anchor, place * 20 + 10)
+        date = datetime.fromtimestamp(days[place] * DAY, UTC)
+        text = "today" if anchor == "end" else f"{date:%d %b}"
+        parts.append(f'<text x="{x}" y="98" text-anchor="{anchor}">{text}</text>')
+    view = f"0 0 {width} 102"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="bars" viewBox="{view}" '
+        f'aria-hidden="true">{"".join(parts)}</svg>'
+    )
 
 
 def _plot(

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from attrs import evolve, frozen
 from twisted.web.server import Request
-from twisted.web.template import Flattenable, Tag, tags
+from twisted.web.template import Flattenable, XMLString, tags
 from zope.interface import implementer
 
 from rsscloud_broker.errors import (
@@ -39,37 +39,25 @@ from rsscloud_broker.interfaces import (
     RoutesOnly,
 )
 from rsscloud_broker.model import TopicOverview
-from rsscloud_broker.model.log_entry import LogEntry, LogFilter
+from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
+from rsscloud_broker.web import plots
 from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
-from rsscloud_broker.web.log_lines import line_of
+from rsscloud_broker.web.timeline import of_topic, timeline
+from rsscloud_broker.web.topic_advice import advice
 from rsscloud_broker.web.topic_overview import Us, facts, lead
-from rsscloud_broker.web.words import clipped, moment, strangers
+from rsscloud_broker.web.words import clipped, counted
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.units import DAY
 from rsscloud_broker.wire.web_address import fault_of
-
-#: How many entries of the event log each table shows.
-SHOWN: Final = 10
 
 #: Seconds for which the entries of the event log are remembered, and of how many topics.
 _FRESH, _TOPICS = 1.0, 500
 
-#: The tables of entries: the heading, the kind of the entries, and the outcomes (all if empty).
-_TABLES: Final = (
-    ("Notifications that failed", "notification", ("failed", "given up")),
-    ("Last pings", "ping", ()),
-    ("Last fetches", "fetch", ()),
-    ("Last fan-outs", "fan-out", ()),
-)
-
-#: The colours of outcomes.
-_COLOURS: Final = {
-    **dict.fromkeys(("accepted", "changed", "ended"), "good"),
-    **dict.fromkeys(("refused", "failed", "given up"), "bad"),
-    "begun": "waiting",
-}
+#: How many days the plot of changes shows.
+_DAYS: Final = 30
 
 _EXPLAINED: Final = (
     "A topic is a feed or a page that this broker watches for its subscribers. Look one up to see "
@@ -107,6 +95,7 @@ class TopicPageDoor(RoutesOnly):
         self._disclosure = parts.disclosure
         self._entries = TimedCache(self._read_entries, parts.clock, _FRESH, _TOPICS)
         self._us = Us(parts.public_url, "rsscloud" in parts.running, parts.has_hub)
+        self._running = parts.running
         self._has_log_page = "event_log" in parts.running
 
     def routes(self) -> Sequence[Route]:
@@ -178,11 +167,16 @@ class TopicPageDoor(RoutesOnly):
                 "subscribe to it."
             )
             heading = url
-            shown = [self._tables(url, entries, now)]
+            shown = [self._timeline(url, entries, now)]
         else:
             first = lead(overview, url)
             heading = _title(overview) or url
-            shown = [facts(overview, self._us, now), self._tables(url, entries, now)]
+            shown = [
+                changes_plot(overview.status.change_days, now),
+                advice(overview, self._us, has_doctor="doctor" in self._running),
+                self._timeline(url, entries, now),
+                tags.section(tags.h2("What the broker knows"), facts(overview, self._us, now)),
+            ]
         answer = await self._page(
             viewer, url, clipped(heading), lead=first, overview=shown, error=error, success=success
         )
@@ -219,73 +213,45 @@ class TopicPageDoor(RoutesOnly):
 
     # the event log
 
-    async def _read_entries(self, url: str) -> Sequence[Sequence[LogEntry]]:
-        """The newest entries of the event log about a topic, for each table.
+    async def _read_entries(self, url: str) -> Sequence[LogEntry]:
+        """The newest entries of the event log about a topic.
 
         They have only what strangers may see.
         """
         if self._log is None:
             return ()
-        found = []
         try:
-            for _, kind, outcomes in _TABLES:
-                entries: list[LogEntry] = []
-                for outcome in outcomes or ("",):
-                    wanted = LogFilter(topic=url, kind=kind, outcome=outcome)
-                    entries += await self._log.entries(wanted, None, SHOWN)
-                newest = sorted(entries, key=lambda entry: -entry.at)[:SHOWN]
-                found.append([self._disclosure.entry(entry) for entry in newest])
+            found = await of_topic(self._log, url)
         except Unavailable:
             return ()  # the rest of the page does not need the event log
-        return found
+        return [self._disclosure.entry(entry) for entry in found]
 
-    def _tables(
-        self, url: str, found: Sequence[Sequence[LogEntry]], now: float
-    ) -> list[Flattenable]:
-        shown: list[Flattenable] = [
-            _table(heading, entries, now)
-            for (heading, _, _), entries in zip(_TABLES, found, strict=False)
-            if entries
-        ]
-        if shown and self._has_log_page:
-            address = f"/log?topic={quote(normal_form(url), safe='')}"
-            shown.append(tags.p(tags.a("All entries of the event log about it", href=address)))
-        return shown
+    def _timeline(self, url: str, found: Sequence[LogEntry], now: float) -> Flattenable:
+        if not found:
+            return ""
+        address = f"/log?topic={quote(normal_form(url), safe='')}"
+        more: Flattenable = ""
+        if self._has_log_page:
+            more = tags.p(tags.a("All entries of the event log about it", href=address))
+        heading = tags.h2("What happened")
+        return tags.section(heading, timeline(found, now, "this topic"), more)
+
+
+def changes_plot(changes: Mapping[int, int], now: float) -> Flattenable:
+    """A figure with the changes of a topic on each of the last days; nothing if there are none.
+
+    :param changes: numbers by day since the epoch.
+    """
+    today = int(now // DAY)
+    days = range(today - _DAYS + 1, today + 1)
+    numbers = [changes.get(day, 0) for day in days]
+    if not any(numbers):
+        return ""
+    said = f"{counted(sum(numbers), 'change')} in the last {_DAYS} days (UTC)"
+    drawn = XMLString(plots.bars(days, numbers, "a day at most")).load()
+    return tags.figure(*drawn, tags.figcaption(said), class_="plot small")
 
 
 def _title(overview: TopicOverview) -> str:
     title = overview.status.feed.get("title")
     return title if isinstance(title, str) else ""
-
-
-def _table(heading: str, entries: Sequence[LogEntry], now: float) -> Tag:
-    """A section with a table of entries."""
-    columns = ("When", "Outcome", "Protocol", "What happened")
-    head = tags.tr(*(tags.th(column, scope="col") for column in columns))
-    rows = [
-        tags.tr(
-            _cell("When", moment(entry.at, now)),
-            _cell("Outcome", _badge(entry.outcome)),
-            _cell("Protocol", strangers(entry.protocol) if entry.protocol else ""),
-            _cell("What happened", _sentence(entry)),
-        )
-        for entry in entries
-    ]
-    caption = tags.caption("The newest first.", class_="away")
-    table = tags.table(caption, tags.thead(head), tags.tbody(*rows), class_="cards entries")
-    return tags.section(tags.h2(heading), table)
-
-
-def _badge(outcome: str) -> Tag:
-    return tags.span(outcome, class_=f"badge {_COLOURS.get(outcome, '')}".strip())
-
-
-def _cell(column: str, content: Flattenable) -> Tag:
-    return tags.td(content, **{"data-label": column})
-
-
-def _sentence(entry: LogEntry) -> Tag:
-    """What an entry says, in a sentence, as the page of the event log says it."""
-    line = line_of(entry)
-    # How many characters of a sentence about an entry are shown.
-    return strangers(f"{line.before}{clipped(line.topic)}{line.after}", 400)

@@ -23,6 +23,7 @@ from rsscloud_broker.events import (
     TopicRevived,
 )
 from rsscloud_broker.model import Intent, Outcome, Ping
+from rsscloud_broker.model.ways import Way
 from rsscloud_broker.policy.access import NOT_ALLOWED
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
@@ -53,14 +54,16 @@ class PingTests(LoggedCase):
 
     def test_accepted_and_repeated(self) -> None:
         self.ping()
-        self.assertEqual(self.pings(), [PingAccepted(FEED, NOW, CALLER)])
+        self.assertEqual(self.pings(), [PingAccepted(FEED, NOW, CALLER, way=Way.WEBLOG_UPDATES)])
         self.ping()
-        self.assertEqual(self.pings(), [PingAccepted(FEED, NOW, CALLER, repeated=True)])
+        self.assertEqual(
+            self.pings(), [PingAccepted(FEED, NOW, CALLER, repeated=True, way=Way.WEBLOG_UPDATES)]
+        )
 
     def test_the_feed_is_named_rather_than_the_site(self) -> None:
         ping = Ping("A site", "http://feeds.example/", NOW, rss_url=FEED)
         self.result(self.broker.ping(ping, 60, CALLER))
-        self.assertEqual(self.pings(), [PingAccepted(FEED, NOW, CALLER)])
+        self.assertEqual(self.pings(), [PingAccepted(FEED, NOW, CALLER, way=Way.WEBLOG_UPDATES)])
 
     def test_refused(self) -> None:
         table: list[tuple[str, type[errors.Refused]]] = [
@@ -87,7 +90,7 @@ class PingTests(LoggedCase):
     def test_topics(self) -> None:
         for changed in (True, False):
             self.assertEqual(self.result(self.broker.ping_topic(FEED, CALLER)), changed)
-            self.assertEqual(self.pings(), [PingAccepted(FEED, NOW, CALLER)])
+            self.assertEqual(self.pings(), [PingAccepted(FEED, NOW, CALLER, way=Way.RSSCLOUD)])
         self.fetcher.contents.clear()
         error = self.refusal(self.broker.ping_topic(FEED, CALLER), TopicUnreadable)
         self.assertEqual(self.pings(), [PingRefused(FEED, str(error), NOW, CALLER)])
@@ -96,7 +99,7 @@ class PingTests(LoggedCase):
         bad = "http://other.example/"
         problems = self.result(self.broker.publish([FEED, bad], CALLER))
         refused, accepted = self.pings()
-        self.assertEqual(accepted, PingAccepted(FEED, NOW, CALLER))
+        self.assertEqual(accepted, PingAccepted(FEED, NOW, CALLER, way=Way.WEBSUB))
         assert isinstance(refused, PingRefused)
         self.assertEqual((refused.url, refused.source), (bad, CALLER))
         self.assertTrue(problems[bad].startswith(refused.reason))

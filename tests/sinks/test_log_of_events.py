@@ -82,6 +82,7 @@ class RelayTests(SynchronousTestCase):
             self.assertTrue(entry.reason)
 
     def test_ping_from_elsewhere(self) -> None:
-        event = PingAccepted(FEED, 7.0, origin="http://a.example http://b.example")
-        (entry,) = entries_of(event, 8.0)
+        origin = "http://a.example http://b.example"
+        (entry,) = entries_of(PingAccepted(FEED, 7.0, origin=origin, way="rssCloud"), 8.0)
+        self.assertEqual(entry.protocol, "rssCloud")
         self.assertEqual(entry.reason, "it came from http://a.example, then http://b.example")

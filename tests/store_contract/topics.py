@@ -5,6 +5,7 @@ from __future__ import annotations
 from attrs import evolve
 
 from rsscloud_broker.model import FetchResult, Ping, Topic, TopicStatus, TopicSummary, Validators
+from rsscloud_broker.model.ways import Way
 from rsscloud_broker.model.work import Check, PollPlan, Swept
 from tests.storage.waiting import waiting_checks
 from tests.store_contract.basics import (
@@ -98,6 +99,19 @@ class TopicsContract(HubContract):
         for feed in ({"title": "Ünïcode", "ttl": 60, "days": [1, 2]}, {"title": "T"}, {}):
             await self.store.record_feed(FEED, feed)
             self.assertEqual((await self.status()).feed, feed)
+
+    async def test_changes_are_counted_by_day(self) -> None:
+        """The first fetch is none, and neither is what only private followers could see."""
+        for at, content in ((1000.0, b"1"), (2 * DAY, b"2"), (2 * DAY + 1, b"3"), (3 * DAY, b"4")):
+            found = a_fetch(content, at=at)
+            await self.store.record_fetch(evolve(found, way=Way.RSSCLOUD), None)
+        await self.store.record_fetch(evolve(a_fetch(b"5", at=4 * DAY), way=Way.FOLLOWED), None)
+        self.assertEqual((await self.status()).change_days, {2: 2, 3: 1})
+        await self.moved(at=5 * DAY)
+        self.assertEqual((await self.status(OTHER_FEED)).change_days, {2: 2, 3: 1})
+        late = evolve(a_fetch(b"6", at=32 * DAY, url=OTHER_FEED), way=Way.RSSCLOUD)
+        await self.store.record_fetch(late, None)
+        self.assertEqual((await self.status(OTHER_FEED)).change_days, {3: 1, 32: 1})
 
     async def test_subscribers_are_counted(self) -> None:
         for number in range(3):

@@ -242,24 +242,90 @@ class SentencesTests(TopicPageTestCase):
             ]
         )
         page = self.shown(TopicOverview(self.status()))
-        headings = page.xpath("//section[table]/h2/text()")
-        self.assertEqual(headings, ["Notifications that failed", "Last pings"])
-        row = page.xpath("//section[table][1]//tbody/tr")
-        cells = [cell.xpath("string()") for cell in row[0].xpath("td")]
+        lines = [
+            [" ".join(part.xpath("string()").split()) for part in item]
+            for item in page.xpath("//ol[@class='timeline']/li")
+        ]
         self.assertEqual(
-            cells,
+            lines,
             [
-                "1 minute ago",
-                "given up",
-                "http-post",
-                f"reader.example was not notified of {FEED}: the connection was refused; "
-                "the broker makes no further attempt.",
+                [
+                    "1 minute ago",
+                    "notification given up by http-post",
+                    "reader.example was not notified of this topic: the connection was refused; "
+                    "the broker makes no further attempt.",
+                ],
+                [
+                    "2 minutes ago",
+                    "ping accepted by rsscloud",
+                    "A ping for this topic was accepted.",
+                ],
             ],
         )
-        self.assertEqual(len(row), 1)
         text = page.text_content()
         for hidden in ("secret-path", "192.0.2.99"):
             self.assertNotIn(hidden, text)
+
+    def test_one_timeline(self) -> None:
+        """The newest first, whatever they are; that subscribers are being notified is left out
+        when they have been.
+        """
+        numbers = {"delivered": 2, "last_seconds": 1.5}
+        self.log = FakeLog(
+            [
+                LogEntry("ping", "accepted", NOON - 9, topic=FEED),
+                LogEntry("fan-out", "begun", NOON - 7, topic=FEED),
+                LogEntry("fan-out", "ended", NOON - 6, topic=FEED, numbers=numbers),
+                LogEntry("fetch", "changed", NOON - 8, topic=FEED),
+                LogEntry("fan-out", "begun", NOON - 1, topic=FEED),
+                LogEntry("topic", "ended", NOON - 3, topic=FEED),
+                LogEntry("subscription", "verified", NOON - 2, topic=FEED),
+            ]
+        )
+        page = self.shown(TopicOverview(self.status()))
+        badges = page.xpath("//ol[@class='timeline']//*[contains(@class, 'badge')]/text()")
+        expected = (
+            "subscribers being notified",
+            "topic ended",
+            "subscribers notified",
+            "fetch changed",
+            "ping accepted",
+        )
+        self.assertEqual(badges, list(expected))
+        self.assertIn("This topic has ended.", page.text_content())
+        self.assertNotIn("fan-out", page.xpath("string(//main)"))
+
+    def test_changes_of_the_last_days(self) -> None:
+        today = int(NOON // 86_400)
+        status = self.status(change_days={today: 1, today - 3: 4, today - 40: 9})
+        page = self.shown(TopicOverview(status))
+        figure = page.xpath("//figure")[0]
+        self.assertEqual(len(figure.xpath(".//*[local-name()='rect']")), 2)
+        self.assertIn("5 changes in the last 30 days", figure.text_content())
+        self.assertIn("4 a day at most", figure.text_content())
+        page = self.shown(TopicOverview(self.status(change_days={today - 40: 9})))
+        self.assertEqual(page.xpath("//figure"), [])
+
+    def test_what_to_do_about_each_fault(self) -> None:
+        def lines(**more: Any) -> list[str]:
+            page = self.shown(TopicOverview(self.status(feed={**SAID, **more}), {"websub": 1}))
+            return [line.text for line in page.xpath("//ul[@class='todo']//pre[@class='copy']")]
+
+        self.assertEqual(lines(), [])
+        link = f'<link xmlns="http://www.w3.org/2005/Atom" rel="hub" href="{PUBLIC_URL}/websub"/>'
+        cloud = (
+            '<cloud domain="broker.example" port="5337" path="/rsscloud/pleaseNotify" '
+            'registerProcedure="" protocol="http-post" />'
+        )
+        self.assertEqual(lines(hubs=[], clouds=[]), [link, cloud])
+        self.assertEqual(lines(hubs=[], clouds=[], format="atom 1.0"), [link])
+        (line,) = lines(hubs=[], clouds=[], format="json feed 1.1")
+        self.assertIn('"hubs": [{"type": "WebSub"', line)
+        (line,) = lines(self_link="http://feeds.example/other.xml")
+        self.assertIn(f'rel="self" href="{FEED}"', line)
+        status = self.status(result="its server answered with status 500", failures=3)
+        todo = self.shown(TopicOverview(status)).xpath("string(//ul[@class='todo'])")
+        self.assertIn("The last fetch failed: its server answered with status 500.", todo)
 
     def test_a_link_to_the_event_log(self) -> None:
         """If there are entries, and the page of the event log is served."""
@@ -276,7 +342,8 @@ class SentencesTests(TopicPageTestCase):
     def test_an_event_log_that_cannot_be_read(self) -> None:
         self.log = FakeLog([])
         self.log.failure = Unavailable("the disk is full")
-        self.assertEqual(self.shown(TopicOverview(self.status())).xpath("//table"), [])
+        page = self.shown(TopicOverview(self.status()))
+        self.assertEqual(page.xpath("//ol[@class='timeline']"), [])
 
     def test_texts_of_strangers_are_texts(self) -> None:
         feed = {

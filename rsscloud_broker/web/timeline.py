@@ -1,0 +1,96 @@
+"""One timeline of what the event log says of a topic or a host, for the pages about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.interfaces import IEventLog
+from rsscloud_broker.model.disclosure import Disclosure
+from rsscloud_broker.model.log_entry import LogEntry, LogFilter
+from rsscloud_broker.web.log_lines import line_of
+from rsscloud_broker.web.words import clipped, moment, strangers
+
+#: Of each of these kinds and outcomes (all if empty) the timeline of a topic has some entries, so
+#: that many notifications that failed leave room for the fetches before them.
+_OF_TOPIC: Final = (
+    ("ping", ""),
+    ("fetch", ""),
+    ("fan-out", ""),
+    ("topic", ""),
+    ("notification", "failed"),
+    ("notification", "given up"),
+)
+
+#: How many entries of a kind a timeline has at most, and how many in all.
+OF_KIND, SHOWN = 10, 40
+
+#: How a reader of a page knows what an entry calls otherwise.
+_KINDS: Final = {"fan-out": "subscribers"}
+_OUTCOMES: Final = {
+    ("fan-out", "begun"): "being notified",
+    ("fan-out", "ended"): "notified",
+    ("subscription", "dropped"): "removed",
+}
+
+#: The colours of outcomes.
+_COLOURS: Final = {
+    **dict.fromkeys(("accepted", "changed", "ended", "delivered", "verified"), "good"),
+    **dict.fromkeys(("refused", "failed", "given up", "denied", "dropped", "unreachable"), "bad"),
+    "begun": "waiting",
+}
+
+
+async def of_topic(log: IEventLog, url: str) -> list[LogEntry]:
+    """The newest entries about a topic, newest first.
+
+    :raises Unavailable: the store cannot be read.
+    """
+    found: list[LogEntry] = []
+    for kind, outcome in _OF_TOPIC:
+        wanted = LogFilter(topic=url, kind=kind, outcome=outcome)
+        found += await log.entries(wanted, None, OF_KIND)
+    found.sort(key=lambda entry: (-entry.at, -entry.id))
+    over = max((entry.at for entry in found if _is(entry, "ended")), default=0.0)
+    return [entry for entry in found if entry.at > over or not _is(entry, "begun")][:SHOWN]
+
+
+def _is(entry: LogEntry, outcome: str) -> bool:
+    return (entry.kind, entry.outcome) == ("fan-out", outcome)
+
+
+async def of_host(log: IEventLog, disclosure: Disclosure, host: str) -> list[LogEntry]:
+    """The same about a host, as far as strangers may find entries by it."""
+    wanted = LogFilter(host=host)
+    found = await log.entries(disclosure.permitted(wanted), None, SHOWN)
+    return [entry for entry in found if wanted.passes(disclosure.entry(entry))]
+
+
+def timeline(entries: Sequence[LogEntry], now: float, topic: str = "") -> Tag:
+    """A list of entries with only those parts that the readers may see: see ``Disclosure``.
+
+    :param topic: what the entries call the topic of the page; empty to write its address.
+    """
+    return tags.ol(*(_item(entry, now, topic) for entry in entries), class_="timeline")
+
+
+def _item(entry: LogEntry, now: float, topic: str) -> Tag:
+    kind = _KINDS.get(entry.kind, entry.kind)
+    outcome = _OUTCOMES.get((entry.kind, entry.outcome), entry.outcome)
+    colour = _COLOURS.get(entry.outcome, "")
+    badge = tags.span(f"{kind} {outcome}", class_=f"badge {colour}".strip())
+    protocol: Flattenable = [" by ", strangers(entry.protocol)] if entry.protocol else ""
+    what = tags.span(badge, protocol, class_="what")
+    return tags.li(moment(entry.at, now), what, tags.span(_sentence(entry, topic)))
+
+
+def _sentence(entry: LogEntry, topic: str) -> Tag:
+    """What an entry says, in a sentence, as the page of the event log says it."""
+    line = line_of(entry)
+    named = topic or clipped(line.topic)
+    if not line.before:
+        named = f"{named[:1].upper()}{named[1:]}" if topic else named
+    # How many characters of a sentence about an entry are shown.
+    return strangers(f"{line.before}{named if line.topic else ''}{line.after}", 400)

@@ -1,0 +1,104 @@
+"""Says what the publisher of a topic can do about each fault that the broker sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, urlsplit
+from xml.sax.saxutils import quoteattr
+
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.model import TopicOverview
+from rsscloud_broker.util.urls import normal_form
+from rsscloud_broker.web.topic_overview import Us
+from rsscloud_broker.web.words import clipped
+from rsscloud_broker.wire import cloud
+from rsscloud_broker.wire.cloud import Cloud
+from rsscloud_broker.wire.links import HUB_PATHS
+
+_ATOM = "http://www.w3.org/2005/Atom"
+
+
+def advice(overview: TopicOverview, us: Us, *, has_doctor: bool) -> Flattenable:
+    """A section with what to do next; nothing if the broker sees no fault.
+
+    :param has_doctor: whether the broker examines feeds at ``/doctor``.
+    """
+    faults = list(_faults(overview, us))
+    if not faults:
+        return ""
+    items = [tags.li(*fault) for fault in faults]
+    doctor: Flattenable = ""
+    if has_doctor:
+        address = f"/doctor?url={quote(overview.status.topic.url, safe='')}"
+        link = tags.a("Check the feed", href=address)
+        doctor = tags.p(link, " to see all that a careful reader finds in it.")
+    return tags.section(tags.h2("What you can do"), tags.ul(*items, class_="todo"), doctor)
+
+
+def _faults(overview: TopicOverview, us: Us) -> Iterator[list[Flattenable]]:
+    status, feed = overview.status, overview.status.feed
+    if status.topic.ended:
+        yield ["The broker does not fetch it any more. If it is there again, fetch it now, below."]
+        return
+    if status.failures:
+        yield [
+            f"The last fetch failed: {clipped(status.result, 300)}. Open the address in a browser, "
+            "correct what is wrong there, and fetch it now, below."
+        ]
+    if "unreadable" in feed:
+        why = clipped(str(feed["unreadable"]), 300)
+        yield [f"Its content is no feed that the broker can read: {why}. Correct it there."]
+        return
+    if not feed:
+        return
+    kind = str(feed.get("format", "")).lower()
+    if us.has_hub and not feed.get("hubs"):
+        yield [
+            "Your feed names no hub, so WebSub subscribers may not find this broker. Add this line "
+            f"{_place(kind)}:",
+            _line(_hub(kind, us.public_url + HUB_PATHS[0])),
+        ]
+    if us.has_cloud and kind.startswith("rss") and not feed.get("clouds"):
+        yield [
+            "Your feed names no cloud, so rssCloud readers do not find this broker. Add this line "
+            f"{_place(kind)}:",
+            _line(_cloud(us.public_url)),
+        ]
+    own = str(feed.get("self_link", ""))
+    known = {status.topic.url, *status.moved_from}
+    if own and normal_form(own) not in known and overview.subscriptions:
+        yield [
+            "Your feed gives another address as its own. Ping with that address, or correct this "
+            "line of the feed:",
+            _line(_self(kind, status.topic.url)),
+        ]
+
+
+def _line(text: str) -> Tag:
+    return tags.pre(text, class_="copy")
+
+
+def _place(kind: str) -> str:
+    if kind.startswith("json"):
+        return "to its object"
+    return "within its feed element" if kind.startswith("atom") else "within its channel"
+
+
+def _hub(kind: str, url: str) -> str:
+    if kind.startswith("json"):
+        return f'"hubs": [{{"type": "WebSub", "url": "{url}"}}],'
+    return f'<link xmlns="{_ATOM}" rel="hub" href={quoteattr(url)}/>'
+
+
+def _self(kind: str, url: str) -> str:
+    if kind.startswith("json"):
+        return f'"feed_url": "{url}",'
+    return f'<link xmlns="{_ATOM}" rel="self" href={quoteattr(url)}/>'
+
+
+def _cloud(public_url: str) -> str:
+    own: Any = urlsplit(public_url)
+    port = own.port or (443 if own.scheme == "https" else 80)
+    return cloud.encode(Cloud(own.hostname, port, "/rsscloud/pleaseNotify", "", "http-post"))
