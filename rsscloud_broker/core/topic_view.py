@@ -33,6 +33,7 @@ class TopicView:
         self._pages = TimedCache(self._read_pings, clock, FRESH, PAGES)
         # To count the subscriptions of hundreds of topics takes a while: once a minute is enough.
         self._parts = TimedCache(self._read_part, clock, 60.0, PARTS)
+        self._found = TimedCache(self._find, clock, 60.0, PARTS)
         # The store reads one part of the list at a time, whatever parts strangers ask for.
         self._reading = DeferredLock()
 
@@ -47,6 +48,9 @@ class TopicView:
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
         return await self._parts.get((after, limit))
 
+    async def beginning(self, begins: str, limit: int) -> Sequence[TopicSummary]:
+        return await self._found.get((begins, limit))
+
     async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
         return await self._pages.get((before, limit))
 
@@ -60,6 +64,13 @@ class TopicView:
         await self._reading.acquire()
         try:
             return tuple(await self._store.topic_summaries(*part))
+        finally:
+            self._reading.release()
+
+    async def _find(self, wanted: tuple[str, int]) -> Sequence[TopicSummary]:
+        await self._reading.acquire()
+        try:
+            return tuple(await self._store.topics_beginning(*wanted))
         finally:
             self._reading.release()
 

@@ -161,6 +161,14 @@ class ITopicView(Interface):
         :raises Unavailable: the store cannot be read.
         """
 
+    def beginning(begins: str, limit: int) -> Awaitable[Sequence[TopicSummary]]:
+        """The topics with subscriptions whose addresses begin so, in the order of their URLs,
+        without the numbers of subscriptions; read once a minute.
+
+        :param begins: with or without ``http://``, ``https://`` and ``www.``.
+        :raises Unavailable: the store cannot be read.
+        """
+
     def pings(before: tuple[float, int] | None, limit: int) -> Awaitable[Sequence[Ping]]:
         """Pings, newest first.
 

@@ -257,7 +257,10 @@ public_lists = FrontDoorMaker(
     "recent changes as a page, and the watched topics as OPML and JSON",
     PublicListsOptions,
     PublicListsDoor,
-    needs=("callers", "clock", "pages", "public_url", "running", "topics"),
+    needs=(
+        *("callers", "clock", "disclosure", "event_log"),
+        *("pages", "public_url", "running", "topics"),
+    ),
 )
 
 administration = FrontDoorMaker(

@@ -29,6 +29,7 @@ from sqlalchemy import (
     and_,
     false,
     func,
+    literal_column,
     text,
     true,
 )
@@ -116,6 +117,10 @@ topic = Table(
     UniqueConstraint("url").ddl_if(dialect="sqlite"),
     ExcludeConstraint(("url", "="), using="hash", name="uq_topic_url").ddl_if(dialect="postgresql"),
 )
+
+#: How the URL begins, in the order of its bytes, for ``lookup``.  SQLite has whole URLs in order.
+URL_BEGINS = func.left(topic.c.url, literal_column("200"), type_=Text()).collate("C")
+Index("ix_topic_url_begins", URL_BEGINS).ddl_if(dialect="postgresql")
 
 # Most topics have none of these, and each update of an indexed column writes to all indexes.
 for _name in ("idle_at", "next_poll_at", "moved_to_id"):

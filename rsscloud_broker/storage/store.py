@@ -48,6 +48,7 @@ from rsscloud_broker.storage import (
     checks,
     contents,
     due,
+    lookup,
     moves,
     nodes,
     ping_counters,
@@ -298,6 +299,7 @@ class Store(ComposedMethods, SharedWork, Service):
     revive_topic = writing(topics.revive_topic)
     watched_topics = reading(summaries.watched_topics)
     topic_summaries = reading(summaries.topic_summaries)
+    topics_beginning = reading(lookup.topics_beginning)
 
     # subscriptions
 

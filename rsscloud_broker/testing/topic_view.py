@@ -34,6 +34,9 @@ class FakeTopicView:
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
         return [summary for summary in self.summaries if summary.id > after][:limit]
 
+    async def beginning(self, begins: str, limit: int) -> Sequence[TopicSummary]:
+        return [one for one in self.summaries if one.url.partition("://")[2].startswith(begins)]
+
     async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
         older = [
             ping for ping in self.listed if before is None or (ping.received_at, ping.id) < before

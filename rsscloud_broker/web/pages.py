@@ -179,6 +179,7 @@ class PageRenderer:
             "front_page": "/" if "/" in served else "",
             "no_front_page": "" if "/" in served else "none",
             "viewer": _viewer(viewer, served) if viewer else "",
+            "search": "shown" if "/search" in served else "",
             "alternates": slots.pop("alternates", ""),
             "content": _Page(template, dict(slots)),
             "announcements": self._announced(),

@@ -4,6 +4,7 @@
 ``/changes``               the pings, newest first: changes.xml for people
 ``/feeds.opml``            the topics that have subscriptions, as OPML 2.0
 ``/subscriptions.json``    how many subscriptions each topic has, by protocol
+``/search``, ``/host``     look up topics and hosts: see ``look_up``
 =========================  ===============================================================
 
 Each answer has a part of its list and the address of the next part.  The lists of topics go on
@@ -42,6 +43,7 @@ from rsscloud_broker.interfaces import (
 from rsscloud_broker.model import Ping, TopicSummary
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.web.callers import private, viewer_of
+from rsscloud_broker.web.look_up import LookUp
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, dated, strangers
 from rsscloud_broker.wire import opml
@@ -67,8 +69,8 @@ _CACHED: Final = {"cache-control": "public, max-age=60"}
 class PublicListsOptions:
     """Options of the public lists.
 
-    :ivar topics: whether ``/feeds.opml`` and ``/subscriptions.json`` list the topics that have
-        subscriptions.
+    :ivar topics: whether ``/feeds.opml``, ``/subscriptions.json`` and ``/search`` list the topics
+        that have subscriptions.
     """
 
     topics: bool = True
@@ -86,11 +88,12 @@ class PublicListsDoor(RoutesOnly):
         self._callers = parts.callers
         self._public_url = parts.public_url
         self._lists_topics = options.topics
+        self._look_up = LookUp(parts, lists_topics=options.topics)
         self._running = parts.running
         self._changes = TimedCache(self._changes_page, parts.clock, _FRESH, _PAGES)
 
     def routes(self) -> Sequence[Route]:
-        routes = [Route("/changes", "GET", Answers(self._show_changes))]
+        routes = [Route("/changes", "GET", Answers(self._show_changes)), *self._look_up.routes()]
         if self._lists_topics:
             for path, respond in (
                 ("/feeds.opml", self._show_feeds),

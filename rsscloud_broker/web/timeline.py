@@ -65,7 +65,11 @@ async def of_host(log: IEventLog, disclosure: Disclosure, host: str) -> list[Log
     """The same about a host, as far as strangers may find entries by it."""
     wanted = LogFilter(host=host)
     found = await log.entries(disclosure.permitted(wanted), None, SHOWN)
-    return [entry for entry in found if wanted.passes(disclosure.entry(entry))]
+    return [
+        entry
+        for entry in found
+        if wanted.passes(disclosure.entry(entry)) and not _is(entry, "begun")
+    ]
 
 
 def timeline(entries: Sequence[LogEntry], now: float, topic: str = "") -> Tag:

@@ -203,6 +203,7 @@ class TopicPageDoor(RoutesOnly):
             viewer,
             here="/topic",
             url=url,
+            start="" if url else "shown",
             heading=clean(heading),
             lead=lead,
             overview=overview,

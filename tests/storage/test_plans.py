@@ -34,6 +34,7 @@ from rsscloud_broker.storage import (
     deliveries,
     due,
     due_times,
+    lookup,
     moves,
     nodes,
     ping_counters,
@@ -145,6 +146,7 @@ def _go_through(conn: Connection) -> None:
         contents.find_unneeded(conn, after, 10)
         summaries.watched_topics(conn, after, 10)
         summaries.topic_summaries(conn, after, 10)
+        lookup.topics_beginning(conn, "feeds.exa", 10)
     waiting = {"attempts": 0, "due_at": 10**17, "content_topic_id": topic_id}
     conn.execute(update(pending).where(pending.c.subscription_id == key).values(waiting))
     result_of(due.make_due_for_content(run, run, FEED, NOW))

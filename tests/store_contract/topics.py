@@ -155,6 +155,36 @@ class TopicsContract(HubContract):
         self.assertEqual(await self.store.topic_summaries(first.id, 1), [second])
         self.assertEqual(await self.store.topic_summaries(second.id, 1), [])
 
+    async def test_topics_are_found_by_how_their_addresses_begin(self) -> None:
+        """In the order of their URLs; those that only private followers know of are not."""
+        urls = [
+            "http://www.site.example/a",
+            "https://site.example/A",
+            "https://site.example/b",
+            "http://site.example.org/",
+            "http://other.example/site.example",
+        ]
+        for url in urls:
+            await self.store.put_subscription(a_subscription(topic=url), known=b"1")
+        followed = a_subscription(topic="http://site.example/private")
+        callback = evolve(followed.callback, protocol="river")
+        await self.store.put_subscription(evolve(followed, callback=callback), known=b"1")
+        await self.store.request_check("http://site.example/nobody", 1000.0)
+
+        async def found(begins: str, limit: int = 10) -> list[str]:
+            return [one.url for one in await self.store.topics_beginning(begins, limit)]
+
+        here = sorted([urls[0], urls[1], urls[2], urls[3]])
+        self.assertEqual(await found("site.exa"), here)
+        self.assertEqual(await found("site.exa", 2), here[:2])
+        self.assertEqual(await found("www.site"), [urls[0]])
+        self.assertEqual(await found("https://site.example/"), [urls[1], urls[2]])
+        self.assertEqual(await found("site.example/%"), [])
+        self.assertEqual(await found("ite.example"), [])
+        long = "http://site.example/" + "a" * 300
+        await self.store.put_subscription(a_subscription(topic=long), known=b"1")
+        self.assertEqual(await found(long), [long])
+
     async def test_validators_are_forgotten_for_content_that_is_not_kept(self) -> None:
         await self.store.record_fetch(a_full_fetch(), None)
         wanted = evolve(a_subscription(), wants_content=True)

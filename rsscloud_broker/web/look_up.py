@@ -1,0 +1,185 @@
+"""The pages that look up topics and hosts: ``/search?q=`` and ``/host?name=``.
+
+The box in the header of every page leads to ``/search``.  It finds topics by how their addresses
+begin, with or without ``https://`` and ``www.``, the hosts of these topics, and any other host by
+its whole name.
+``/host`` tells what the event log has of one host, of a publisher or of a subscriber.
+
+Both show what everybody may know: topics that have subscriptions, and of those no subscriber.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from twisted.web.server import Request
+from twisted.web.template import Flattenable, Tag, tags
+
+from rsscloud_broker.errors import Unavailable
+from rsscloud_broker.http.answering import Answer, Answers
+from rsscloud_broker.http.requests import parameter
+from rsscloud_broker.interfaces import Caller, FrontDoorParts, Route
+from rsscloud_broker.model import TopicSummary
+from rsscloud_broker.model.log_entry import LogEntry
+from rsscloud_broker.util.caches import TimedCache
+from rsscloud_broker.util.urls import normal_form
+from rsscloud_broker.web.account_page import redirect
+from rsscloud_broker.web.callers import private, viewer_of
+from rsscloud_broker.web.timeline import of_host, timeline
+from rsscloud_broker.web.words import strangers
+from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.web_address import fault_of
+
+#: How many topics a page lists, and how many characters it must know of their addresses.
+FOUND, SHORTEST = 50, 3
+
+#: Seconds for which the entries of a host are remembered, and of how many hosts.
+_FRESH, _HOSTS = 1.0, 500
+
+#: How many characters of an address are shown.
+_SHOWN: Final = 200
+
+
+class LookUp:
+    """Answers ``/search`` and ``/host``.
+
+    :param lists_topics: whether strangers may see lists of topics; otherwise they find only those
+        whose whole addresses they know.
+    """
+
+    def __init__(self, parts: FrontDoorParts, *, lists_topics: bool) -> None:
+        self._topics = parts.topics
+        self._pages = parts.pages
+        self._callers = parts.callers
+        self._clock = parts.clock
+        self._log = parts.event_log
+        self._disclosure = parts.disclosure
+        self._has_topic_page = "topic_page" in parts.running
+        self._lists_topics = lists_topics
+        self._entries = TimedCache(self._read_entries, parts.clock, _FRESH, _HOSTS)
+
+    def routes(self) -> Sequence[Route]:
+        """The routes of both pages."""
+        return [
+            Route("/search", "GET", Answers(self._search)),
+            Route("/host", "GET", Answers(self._host)),
+        ]
+
+    async def _search(self, request: Request) -> Answer:
+        """What is found; the page of the topic itself, if the address is that of one."""
+        wanted = clean(parameter(request, "q")).strip()
+        viewer = await viewer_of(self._callers, request)
+        is_whole = not fault_of(wanted)
+        if is_whole and self._has_topic_page and await self._topics.overview(wanted) is not None:
+            return redirect(_topic_page(wanted))
+        begins = beginning_of(wanted)
+        topics = await self._found(begins)
+        name = begins.rpartition("://")[2].partition("/")[0]
+        hosts = dict.fromkeys(urlsplit(each.url).hostname or "" for each in topics)
+        if name and await self._entries.get(name):
+            hosts = {name: None} | hosts
+        said: Flattenable = ""
+        if len(begins) < SHORTEST:
+            said = (
+                "Write how the address of a topic or host begins: three characters at least, with "
+                "or without https:// and www."
+            )
+        elif not topics and not hosts:
+            said = "The broker knows no host of that name, and no topic whose address begins so."
+        ask: Flattenable = ""
+        if is_whole and self._has_topic_page:
+            ask = tags.p(
+                tags.a("What the broker can say of this address", href=_topic_page(wanted))
+            )
+        return await self._page(
+            viewer,
+            "Look up",
+            said,
+            _section("Topics", [self._item(each) for each in topics]),
+            tags.p(f"These are the first {FOUND}.", class_="quiet") if len(topics) == FOUND else "",
+            _section("Hosts", [_host_item(host) for host in hosts if host]),
+            ask,
+            wanted=wanted,
+        )
+
+    async def _host(self, request: Request) -> Answer:
+        """What the event log has of a host, and the topics that it publishes."""
+        name = clean(parameter(request, "name")).strip().lower()[:255]
+        viewer = await viewer_of(self._callers, request)
+        if not name:
+            return redirect("/search")
+        entries = await self._entries.get(name)
+        topics = [
+            each for each in await self._found(name) if (urlsplit(each.url).hostname or "") == name
+        ]
+        nothing = "" if entries or topics else "The broker knows nothing of this host."
+        happened: Flattenable = ""
+        if entries:
+            shown = timeline(entries, self._clock.wall_seconds())
+            happened = tags.section(tags.h2("What happened"), shown)
+        topics_here = _section("Topics", [self._item(each) for each in topics])
+        return await self._page(viewer, name, nothing, happened, topics_here)
+
+    async def _page(
+        self,
+        viewer: Caller | None,
+        heading: str,
+        said: Flattenable,
+        *found: Flattenable,
+        wanted: str = "",
+    ) -> Answer:
+        body = await self._pages.render(
+            heading, "look_up.html", viewer, heading=heading, said=said, found=found, wanted=wanted
+        )
+        return Answer(body, headers=private(viewer))
+
+    async def _found(self, begins: str) -> Sequence[TopicSummary]:
+        if not self._lists_topics or len(begins) < SHORTEST:
+            return ()
+        found = await self._topics.beginning(begins, FOUND)
+        return [each for each in found if "@" not in urlsplit(each.url).netloc]
+
+    async def _read_entries(self, host: str) -> Sequence[LogEntry]:
+        """The newest entries about a host, with what strangers may see of them."""
+        if self._log is None:
+            return ()
+        try:
+            found = await of_host(self._log, self._disclosure, host)
+        except Unavailable:
+            return ()
+        return [self._disclosure.entry(entry) for entry in found]
+
+    def _item(self, topic: TopicSummary) -> Tag:
+        name = strangers(topic.title or topic.url, _SHOWN)
+        where = tags.span(strangers(topic.url, _SHOWN), class_="where") if topic.title else ""
+        return tags.li(
+            tags.a(name, href=_topic_page(topic.url)) if self._has_topic_page else name, where
+        )
+
+
+def beginning_of(wanted: str) -> str:
+    """What somebody wrote, as the beginning of an address in normal form.
+
+    The host is in lower case, and a whole address is in normal form.
+    """
+    scheme, separator, rest = wanted.rpartition("://")
+    if separator and scheme.lower() not in {"http", "https"}:
+        return ""
+    if separator and "/" in rest:
+        return normal_form(wanted)
+    host, slash, path = rest.partition("/")
+    return f"{scheme.lower()}{separator}{host.lower()}{slash}{path}"
+
+
+def _topic_page(url: str) -> str:
+    return f"/topic?url={quote(url, safe='')}"
+
+
+def _host_item(host: str) -> Tag:
+    return tags.li(tags.a(strangers(host, _SHOWN), href=f"/host?name={quote(host, safe='')}"))
+
+
+def _section(heading: str, items: Sequence[Tag]) -> Flattenable:
+    return tags.section(tags.h2(heading), tags.ul(*items, class_="pings")) if items else ""

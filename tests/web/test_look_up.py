@@ -1,0 +1,132 @@
+"""The pages that look up topics and hosts, and what strangers do not find by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lxml import html
+from twisted.trial.unittest import SynchronousTestCase
+
+from rsscloud_broker.http.site import Root
+from rsscloud_broker.model import Topic, TopicOverview, TopicStatus, TopicSummary
+from rsscloud_broker.model.disclosure import Disclosure
+from rsscloud_broker.model.log_entry import LogEntry
+from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
+from rsscloud_broker.web.look_up import FOUND, beginning_of
+from rsscloud_broker.web.pages import PageRenderer
+from rsscloud_broker.web.public_lists import PublicListsDoor, PublicListsOptions
+from tests.front_doors.exchange import Answer
+from tests.front_doors.fixture import FEED, NOON, PUBLIC_URL, House
+from tests.web.test_topic_page import BAD, FakeLog
+
+
+class LookUpTests(SynchronousTestCase):
+    def setUp(self) -> None:
+        self.view = FakeTopicView()
+        self.view.summaries = [
+            TopicSummary(1, FEED, "A weblog"),
+            TopicSummary(2, "https://feeds.example/b", ""),
+            TopicSummary(3, "http://me:secret@feeds.example/c", "Hidden"),
+        ]
+        self.log = FakeLog([])
+        self.disclosure = Disclosure()
+
+    def get(self, path: str, options: PublicListsOptions | None = None, **query: str) -> Answer:
+        parts = front_door_parts(
+            topics=self.view,
+            pages=PageRenderer(lambda: {"/search"}),
+            public_url=PUBLIC_URL,
+            running=frozenset({"topic_page", "public_lists"}),
+            event_log=self.log,
+            disclosure=self.disclosure,
+            clock=Clock(NOON),
+        )
+        door = PublicListsDoor(options or PublicListsOptions(), parts)
+        return House(self, root=Root([door], PUBLIC_URL)).get(path, **query)
+
+    def links(self, path: str, **query: Any) -> list[str]:
+        """The links in the main part of a page."""
+        page = html.document_fromstring(self.get(path, **query).text)
+        return [str(link) for link in page.xpath("//main//a/@href")]
+
+    def test_the_box_of_every_page(self) -> None:
+        page = html.document_fromstring(self.get("/search").text)
+        (box,) = page.xpath("//header//form[@role='search']")
+        self.assertEqual((box.get("action"), box.xpath("input/@name")), ("/search", ["q"]))
+        self.assertIn("three characters", page.xpath("string(//main)"))
+
+    def test_topics_and_their_hosts(self) -> None:
+        topics = [
+            "/topic?url=http%3A%2F%2Ffeeds.example%2Frss.xml",
+            "/topic?url=https%3A%2F%2Ffeeds.example%2Fb",
+        ]
+        self.assertEqual(self.links("/search", q="FEEDS.ex"), [*topics, "/host?name=feeds.example"])
+        self.assertNotIn("secret", self.get("/search", q="feeds.ex").text)
+        self.assertEqual(self.links("/host", name="feeds.example"), topics)
+
+    def test_a_whole_address(self) -> None:
+        """Of a topic that strangers may know of it leads to its page, else to what there is."""
+        self.view.overviews[FEED] = TopicOverview(TopicStatus(Topic(FEED)))
+        answer = self.get("/search", q=FEED)
+        place = "/topic?url=http%3A%2F%2Ffeeds.example%2Frss.xml"
+        self.assertEqual((answer.status, answer.headers["location"]), (303, place))
+        other = "/topic?url=http%3A%2F%2Fother.example%2F"
+        self.assertEqual(self.links("/search", q="http://other.example/"), [other])
+
+    def test_a_host_of_a_subscriber(self) -> None:
+        """It is found by its whole name, as far as strangers see hosts of subscribers."""
+        self.log.kept = [
+            LogEntry(
+                "notification",
+                "failed",
+                NOON - 60,
+                topic=FEED,
+                host="reader.example",
+                protocol="websub",
+                callback="http://reader.example/secret-path",
+                source="192.0.2.99",
+            )
+        ]
+        self.assertEqual(self.links("/search", q="reader.ex"), [])
+        self.assertEqual(self.links("/search", q="reader.example"), ["/host?name=reader.example"])
+        page = self.get("/host", name="READER.example").text
+        self.assertIn("was not notified of", page)
+        for hidden in ("secret-path", "192.0.2.99"):
+            self.assertNotIn(hidden, page)
+        self.disclosure = Disclosure("none")
+        self.assertEqual(self.links("/search", q="reader.example"), [])
+        self.assertIn("knows nothing", self.get("/host", name="reader.example").text)
+
+    def test_lists_of_topics_are_off(self) -> None:
+        off = PublicListsOptions(topics=False)
+        self.assertEqual(self.links("/search", q="feeds.ex", options=off), [])
+        self.assertEqual(self.links("/host", name="feeds.example", options=off), [])
+
+    def test_many_topics(self) -> None:
+        self.view.summaries = [
+            TopicSummary(key, f"http://feeds.example/{key}", "ü" * 2000) for key in range(FOUND)
+        ]
+        answer = self.get("/search", q="feeds")
+        self.assertIn(f"the first {FOUND}", answer.text)
+        self.assertLess(len(answer.body), 60_000)
+
+    def test_texts_of_strangers_are_texts(self) -> None:
+        self.view.summaries = [TopicSummary(1, "http://feeds.example/", BAD)]
+        for path, query in (
+            ("/search", {"q": "feeds"}),
+            ("/search", {"q": BAD}),
+            ("/host", {"name": BAD}),
+        ):
+            page = html.document_fromstring(self.get(path, **query).text)
+            self.assertEqual(page.xpath("//script | //img | //@style"), [])
+            self.assertIn(BAD.lower(), page.text_content().lower())
+
+    def test_beginnings(self) -> None:
+        for wanted, begins in (
+            ("Site.Example", "site.example"),
+            ("Site.Example/A b", "site.example/A b"),
+            ("HTTPS://Site.exa", "https://site.exa"),
+            ("HTTP://Site.example:80/%7Ea", "http://site.example/~a"),
+            ("javascript://site.example/", ""),
+        ):
+            self.assertEqual(beginning_of(wanted), begins)
