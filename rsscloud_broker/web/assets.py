@@ -22,6 +22,7 @@ _FILES: Final = FilePath(__file__).parent()
 ASSETS: Final = {
     "style.css": ("text/css; charset=utf-8", HOUR),
     "changes.css": ("text/css; charset=utf-8", HOUR),
+    "page.js": ("text/javascript; charset=utf-8", HOUR),
     "log.js": ("text/javascript; charset=utf-8", HOUR),
     "sign_in_link.js": ("text/javascript; charset=utf-8", HOUR),
     "favicon.svg": ("image/svg+xml", DAY),

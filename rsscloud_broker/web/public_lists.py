@@ -149,7 +149,7 @@ class PublicListsDoor(RoutesOnly):
             )
             for ping in pings
         ]
-        caption = tags.caption("Times are in UTC.")
+        caption = tags.caption("The newest first.", class_="away")
         return tags.table(caption, tags.thead(head), tags.tbody(*rows), class_="cards")
 
     def _more(self, ping: Ping) -> list[Flattenable]:

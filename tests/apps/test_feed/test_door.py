@@ -182,7 +182,7 @@ class PageTests(DoorTestCase):
         self.assertIn("dave", answer.text)
 
     def test_script(self) -> None:
-        (path,) = self.page().xpath("//script/@src")
+        (path,) = self.page().xpath("//main//script/@src")
         answer = self.site.ask(path)
         self.assertEqual(answer.headers["content-type"], "text/javascript; charset=utf-8")
         self.assertIn("countdown", answer.text)
