@@ -48,7 +48,7 @@ class TopicView:
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
         return await self._parts.get((after, limit))
 
-    async def beginning(self, begins: str, limit: int) -> Sequence[TopicSummary]:
+    async def beginning(self, begins: str, limit: int) -> Sequence[TopicOverview]:
         return await self._found.get((begins, limit))
 
     async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
@@ -67,7 +67,7 @@ class TopicView:
         finally:
             self._reading.release()
 
-    async def _find(self, wanted: tuple[str, int]) -> Sequence[TopicSummary]:
+    async def _find(self, wanted: tuple[str, int]) -> Sequence[TopicOverview]:
         await self._reading.acquire()
         try:
             return tuple(await self._store.topics_beginning(*wanted))

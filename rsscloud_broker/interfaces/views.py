@@ -161,9 +161,9 @@ class ITopicView(Interface):
         :raises Unavailable: the store cannot be read.
         """
 
-    def beginning(begins: str, limit: int) -> Awaitable[Sequence[TopicSummary]]:
+    def beginning(begins: str, limit: int) -> Awaitable[Sequence[TopicOverview]]:
         """The topics with subscriptions whose addresses begin so, in the order of their URLs,
-        without the numbers of subscriptions; read once a minute.
+        with what their feeds say and how often they changed alone; read once a minute.
 
         :param begins: with or without ``http://``, ``https://`` and ``www.``.
         :raises Unavailable: the store cannot be read.

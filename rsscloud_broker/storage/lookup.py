@@ -7,15 +7,16 @@ topics.  Of each spelling of a beginning (with ``https``, with ``www.``) a searc
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Final
 
 from sqlalchemy import Connection, select, union_all
 
 from rsscloud_broker.database import sqlite
-from rsscloud_broker.model import TopicSummary
+from rsscloud_broker.model import Topic, TopicOverview, TopicStatus
+from rsscloud_broker.storage.change_days import change_days
 from rsscloud_broker.storage.schema import URL_BEGINS, topic
-from rsscloud_broker.storage.summaries import title_of
 from rsscloud_broker.storage.topic_urls import HAS_PUBLIC
 
 #: At how many topics a search looks for each spelling, also at those that only private followers
@@ -26,12 +27,12 @@ LOOKED_AT: Final = 500
 _LONGEST: Final = 200
 
 
-def topics_beginning(conn: Connection, begins: str, limit: int) -> list[TopicSummary]:
+def topics_beginning(conn: Connection, begins: str, limit: int) -> list[TopicOverview]:
     """The topics with subscriptions that strangers may know of, in the order of their URLs.
 
     :param begins: how their addresses begin, with or without ``http://``, ``https://`` and
         ``www.``; in normal form as far as it goes.
-    :returns: summaries without the numbers of subscriptions.
+    :returns: of each what its feed says and how often it changed, and nothing else.
     """
     url = topic.c.url if sqlite.serves(conn) else URL_BEGINS
     some = [
@@ -43,9 +44,19 @@ def topics_beginning(conn: Connection, begins: str, limit: int) -> list[TopicSum
         for first in _spellings(begins[:_LONGEST])
     ]
     ids = select(union_all(*(select(each.c.id) for each in some)).subquery().c.id)
-    query = select(topic.c.id, topic.c.url, topic.c.feed).where(topic.c.id.in_(ids), HAS_PUBLIC)
+    query = select(topic.c.url, topic.c.feed, topic.c.change_days)
+    query = query.where(topic.c.id.in_(ids), HAS_PUBLIC)
     rows = conn.execute(query.order_by(topic.c.url).limit(limit))
-    return [TopicSummary(row.id, row.url, title_of(row.feed), {}) for row in rows]
+    return [
+        TopicOverview(
+            TopicStatus(
+                Topic(row.url),
+                feed=json.loads(row.feed or "{}"),
+                change_days=change_days(row.change_days),
+            )
+        )
+        for row in rows
+    ]
 
 
 def _spellings(begins: str) -> Iterator[str]:

@@ -58,16 +58,14 @@ def topic_summaries(conn: Connection, after: int, limit: int) -> list[TopicSumma
         some = query.where(within(topic.c.id, last, until)).limit(limit - len(rows))
         rows += conn.execute(some)
         last = until
-    return [
-        TopicSummary(row.id, row.url, title_of(row.feed), _counts(conn, row.id)) for row in rows
-    ]
+    return [TopicSummary(row.id, row.url, _title(row.feed), _counts(conn, row.id)) for row in rows]
 
 
 def _counts(conn: Connection, key: int | None) -> dict[str, int]:
     return dict(conn.execute(_COUNTS, {"key": key}).tuples().all())
 
 
-def title_of(feed: str) -> str:
+def _title(feed: str) -> str:
     """The title in what a feed says about itself, as it is stored."""
     title = json.loads(feed).get("title") if feed else ""
     return title if isinstance(title, str) else ""

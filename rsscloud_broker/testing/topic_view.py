@@ -34,8 +34,12 @@ class FakeTopicView:
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
         return [summary for summary in self.summaries if summary.id > after][:limit]
 
-    async def beginning(self, begins: str, limit: int) -> Sequence[TopicSummary]:
-        return [one for one in self.summaries if one.url.partition("://")[2].startswith(begins)]
+    async def beginning(self, begins: str, limit: int) -> Sequence[TopicOverview]:
+        return [
+            overview
+            for url, overview in self.overviews.items()
+            if url.partition("://")[2].startswith(begins)
+        ]
 
     async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
         older = [

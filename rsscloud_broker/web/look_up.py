@@ -10,6 +10,7 @@ Both show what everybody may know: topics that have subscriptions, and of those 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -21,13 +22,14 @@ from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, Route
-from rsscloud_broker.model import TopicSummary
+from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.account_page import redirect
 from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.timeline import of_host, timeline
+from rsscloud_broker.web.topic_overview import changes_plot, title_of
 from rsscloud_broker.web.words import strangers
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.web_address import fault_of
@@ -77,7 +79,7 @@ class LookUp:
         begins = beginning_of(wanted)
         topics = await self._found(begins)
         name = begins.rpartition("://")[2].partition("/")[0]
-        hosts = dict.fromkeys(urlsplit(each.url).hostname or "" for each in topics)
+        hosts = dict.fromkeys(urlsplit(_url(each)).hostname or "" for each in topics)
         if name and await self._entries.get(name):
             hosts = {name: None} | hosts
         said: Flattenable = ""
@@ -112,7 +114,9 @@ class LookUp:
             return redirect("/search")
         entries = await self._entries.get(name)
         topics = [
-            each for each in await self._found(name) if (urlsplit(each.url).hostname or "") == name
+            each
+            for each in await self._found(name)
+            if (urlsplit(_url(each)).hostname or "") == name
         ]
         nothing = "" if entries or topics else "The broker knows nothing of this host."
         happened: Flattenable = ""
@@ -120,7 +124,9 @@ class LookUp:
             shown = timeline(entries, self._clock.wall_seconds())
             happened = tags.section(tags.h2("What happened"), shown)
         topics_here = _section("Topics", [self._item(each) for each in topics])
-        return await self._page(viewer, name, nothing, happened, topics_here)
+        changes = sum((Counter(each.status.change_days) for each in topics), Counter[int]())
+        plot = changes_plot(changes, self._clock.wall_seconds())
+        return await self._page(viewer, name, nothing, plot, happened, topics_here)
 
     async def _page(
         self,
@@ -135,11 +141,11 @@ class LookUp:
         )
         return Answer(body, headers=private(viewer))
 
-    async def _found(self, begins: str) -> Sequence[TopicSummary]:
+    async def _found(self, begins: str) -> Sequence[TopicOverview]:
         if not self._lists_topics or len(begins) < SHORTEST:
             return ()
         found = await self._topics.beginning(begins, FOUND)
-        return [each for each in found if "@" not in urlsplit(each.url).netloc]
+        return [each for each in found if "@" not in urlsplit(_url(each)).netloc]
 
     async def _read_entries(self, host: str) -> Sequence[LogEntry]:
         """The newest entries about a host, with what strangers may see of them."""
@@ -151,12 +157,15 @@ class LookUp:
             return ()
         return [self._disclosure.entry(entry) for entry in found]
 
-    def _item(self, topic: TopicSummary) -> Tag:
-        name = strangers(topic.title or topic.url, _SHOWN)
-        where = tags.span(strangers(topic.url, _SHOWN), class_="where") if topic.title else ""
-        return tags.li(
-            tags.a(name, href=_topic_page(topic.url)) if self._has_topic_page else name, where
-        )
+    def _item(self, topic: TopicOverview) -> Tag:
+        url, title = _url(topic), title_of(topic)
+        name = strangers(title or url, _SHOWN)
+        where = tags.span(strangers(url, _SHOWN), class_="where") if title else ""
+        return tags.li(tags.a(name, href=_topic_page(url)) if self._has_topic_page else name, where)
+
+
+def _url(topic: TopicOverview) -> str:
+    return topic.status.topic.url
 
 
 def beginning_of(wanted: str) -> str:

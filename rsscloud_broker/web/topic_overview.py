@@ -7,21 +7,26 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from attrs import frozen
-from twisted.web.template import Flattenable, Tag, tags
+from twisted.web.template import Flattenable, Tag, XMLString, tags
 
 from rsscloud_broker.model import Topic, TopicOverview
 from rsscloud_broker.util.urls import normal_form
+from rsscloud_broker.web import plots
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
 from rsscloud_broker.wire.cloud import Cloud
 from rsscloud_broker.wire.feed_hints import DAYS
 from rsscloud_broker.wire.links import HUB_PATHS
+from rsscloud_broker.wire.units import DAY
 
 #: Of a topic with more subscriptions only this many are counted.
 COUNTED: Final = 10_000
 
 #: A title or a sentence of a feed is cut to this many characters.
 _LONG: Final = 300
+
+#: How many days the plot of changes shows.
+_DAYS: Final = 30
 
 
 @frozen
@@ -46,6 +51,27 @@ class Us:
     def is_hub(self, url: str) -> bool:
         """Whether a hub is this broker."""
         return normal_form(url) in {normal_form(self.public_url + path) for path in HUB_PATHS}
+
+
+def changes_plot(changes: Mapping[int, int], now: float) -> Flattenable:
+    """A figure with the changes of a topic on each of the last days; nothing if there are none.
+
+    :param changes: numbers by day since the epoch.
+    """
+    today = int(now // DAY)
+    days = range(today - _DAYS + 1, today + 1)
+    numbers = [changes.get(day, 0) for day in days]
+    if not any(numbers):
+        return ""
+    said = f"{counted(sum(numbers), 'change')} in the last {_DAYS} days (UTC)"
+    drawn = XMLString(plots.bars(days, numbers, "a day at most")).load()
+    return tags.figure(*drawn, tags.figcaption(said), class_="plot small")
+
+
+def title_of(overview: TopicOverview) -> str:
+    """What the feed of a topic calls itself; empty if it is no feed or has no title."""
+    title = overview.status.feed.get("title")
+    return title if isinstance(title, str) else ""
 
 
 def lead(overview: TopicOverview, asked: str) -> Flattenable:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from attrs import evolve, frozen
 from twisted.web.server import Request
-from twisted.web.template import Flattenable, XMLString, tags
+from twisted.web.template import Flattenable, tags
 from zope.interface import implementer
 
 from rsscloud_broker.errors import (
@@ -38,26 +38,20 @@ from rsscloud_broker.interfaces import (
     Route,
     RoutesOnly,
 )
-from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.model.ways import Way
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web import plots
 from rsscloud_broker.web.callers import check_sender, origin_of, private, viewer_of
 from rsscloud_broker.web.timeline import of_topic, timeline
 from rsscloud_broker.web.topic_advice import advice
-from rsscloud_broker.web.topic_overview import Us, facts, lead
-from rsscloud_broker.web.words import clipped, counted
+from rsscloud_broker.web.topic_overview import Us, changes_plot, facts, lead, title_of
+from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire.text import clean
-from rsscloud_broker.wire.units import DAY
 from rsscloud_broker.wire.web_address import fault_of
 
 #: Seconds for which the entries of the event log are remembered, and of how many topics.
 _FRESH, _TOPICS = 1.0, 500
-
-#: How many days the plot of changes shows.
-_DAYS: Final = 30
 
 _EXPLAINED: Final = (
     "A topic is a feed or a page that this broker watches for its subscribers. Look one up to see "
@@ -170,7 +164,7 @@ class TopicPageDoor(RoutesOnly):
             shown = [self._timeline(url, entries, now)]
         else:
             first = lead(overview, url)
-            heading = _title(overview) or url
+            heading = title_of(overview) or url
             shown = [
                 changes_plot(overview.status.change_days, now),
                 advice(overview, self._us, has_doctor="doctor" in self._running),
@@ -236,23 +230,3 @@ class TopicPageDoor(RoutesOnly):
             more = tags.p(tags.a("All entries of the event log about it", href=address))
         heading = tags.h2("What happened")
         return tags.section(heading, timeline(found, now, "this topic"), more)
-
-
-def changes_plot(changes: Mapping[int, int], now: float) -> Flattenable:
-    """A figure with the changes of a topic on each of the last days; nothing if there are none.
-
-    :param changes: numbers by day since the epoch.
-    """
-    today = int(now // DAY)
-    days = range(today - _DAYS + 1, today + 1)
-    numbers = [changes.get(day, 0) for day in days]
-    if not any(numbers):
-        return ""
-    said = f"{counted(sum(numbers), 'change')} in the last {_DAYS} days (UTC)"
-    drawn = XMLString(plots.bars(days, numbers, "a day at most")).load()
-    return tags.figure(*drawn, tags.figcaption(said), class_="plot small")
-
-
-def _title(overview: TopicOverview) -> str:
-    title = overview.status.feed.get("title")
-    return title if isinstance(title, str) else ""

@@ -172,7 +172,8 @@ class TopicsContract(HubContract):
         await self.store.request_check("http://site.example/nobody", 1000.0)
 
         async def found(begins: str, limit: int = 10) -> list[str]:
-            return [one.url for one in await self.store.topics_beginning(begins, limit)]
+            overviews = await self.store.topics_beginning(begins, limit)
+            return [one.status.topic.url for one in overviews]
 
         here = sorted([urls[0], urls[1], urls[2], urls[3]])
         self.assertEqual(await found("site.exa"), here)

@@ -8,7 +8,7 @@ from lxml import html
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.http.site import Root
-from rsscloud_broker.model import Topic, TopicOverview, TopicStatus, TopicSummary
+from rsscloud_broker.model import Topic, TopicOverview, TopicStatus
 from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.testing import Clock, FakeTopicView, front_door_parts
@@ -20,14 +20,23 @@ from tests.front_doors.fixture import FEED, NOON, PUBLIC_URL, House
 from tests.web.test_topic_page import BAD, FakeLog
 
 
+def known(*topics: tuple[str, str], changes: int = 0) -> dict[str, TopicOverview]:
+    """The overviews of topics with these URLs and titles, which changed so often today."""
+    days = {int(NOON // 86_400): changes}
+    return {
+        url: TopicOverview(TopicStatus(Topic(url), feed={"title": title}, change_days=days))
+        for url, title in topics
+    }
+
+
 class LookUpTests(SynchronousTestCase):
     def setUp(self) -> None:
         self.view = FakeTopicView()
-        self.view.summaries = [
-            TopicSummary(1, FEED, "A weblog"),
-            TopicSummary(2, "https://feeds.example/b", ""),
-            TopicSummary(3, "http://me:secret@feeds.example/c", "Hidden"),
-        ]
+        self.view.overviews = known(
+            (FEED, "A weblog"),
+            ("https://feeds.example/b", ""),
+            ("http://me:secret@feeds.example/c", "Hidden"),
+        )
         self.log = FakeLog([])
         self.disclosure = Disclosure()
 
@@ -68,12 +77,17 @@ class LookUpTests(SynchronousTestCase):
 
     def test_a_whole_address(self) -> None:
         """Of a topic that strangers may know of it leads to its page, else to what there is."""
-        self.view.overviews[FEED] = TopicOverview(TopicStatus(Topic(FEED)))
         answer = self.get("/search", q=FEED)
         place = "/topic?url=http%3A%2F%2Ffeeds.example%2Frss.xml"
         self.assertEqual((answer.status, answer.headers["location"]), (303, place))
         other = "/topic?url=http%3A%2F%2Fother.example%2F"
         self.assertEqual(self.links("/search", q="http://other.example/"), [other])
+
+    def test_changes_of_a_host(self) -> None:
+        """Those of all topics that it publishes."""
+        self.view.overviews = known((FEED, ""), ("http://feeds.example/b", ""), changes=2)
+        figure = self.page("/host", name="feeds.example").xpath("string(//figure)")
+        self.assertIn("4 changes in the last 30 days", figure)
 
     def test_a_host_of_a_subscriber(self) -> None:
         """It is found by its whole name, as far as strangers see hosts of subscribers."""
@@ -105,15 +119,14 @@ class LookUpTests(SynchronousTestCase):
         self.assertEqual(self.links("/host", name="feeds.example", options=off), [])
 
     def test_many_topics(self) -> None:
-        self.view.summaries = [
-            TopicSummary(key, f"http://feeds.example/{key}", "ü" * 2000) for key in range(FOUND)
-        ]
+        urls = [f"http://feeds.example/{key}" for key in range(FOUND)]
+        self.view.overviews = known(*((url, "ü" * 2000) for url in urls))
         answer = self.get("/search", q="feeds")
         self.assertIn(f"the first {FOUND}", answer.text)
         self.assertLess(len(answer.body), 60_000)
 
     def test_texts_of_strangers_are_texts(self) -> None:
-        self.view.summaries = [TopicSummary(1, "http://feeds.example/", BAD)]
+        self.view.overviews = known(("http://feeds.example/", BAD))
         for path, query in (
             ("/search", {"q": "feeds"}),
             ("/search", {"q": BAD}),
