@@ -30,17 +30,40 @@ def areas(labels: Sequence[str], series: Mapping[str, Sequence[int]], marked: Se
     :param marked: the labels that are written below the axis.
     :returns: an ``svg`` element.
     """
-    return _plot("StackedLine", labels, series, marked, fill=True, show_dots=False)
+    sums = [sum(values) for values in zip(*series.values(), strict=True)]
+    ticks = whole_numbers(max(sums, default=0))
+    return _plot("StackedLine", labels, series, marked, y_labels=ticks, fill=True, show_dots=False)
 
 
 def lines(
-    labels: Sequence[str], series: Mapping[str, Sequence[float | None]], marked: Sequence[str]
+    labels: Sequence[str],
+    series: Mapping[str, Sequence[float | None]],
+    marked: Sequence[str],
+    *,
+    counts: bool = False,
 ) -> str:
     """A plot of lines, for what does not add up.  ``None`` is a gap.
 
-    The parameters are those of ``areas``.
+    The other parameters are those of ``areas``.
+
+    :param counts: whether the numbers are whole, and so are those at the axis.
     """
-    return _plot("Line", labels, series, marked, dots_size=2)
+    options: dict[str, Any] = {"dots_size": 2}
+    if counts:
+        most = max((value or 0 for values in series.values() for value in values), default=0)
+        options["y_labels"] = whole_numbers(int(most))
+    return _plot("Line", labels, series, marked, **options)
+
+
+def whole_numbers(most: int) -> list[int]:
+    """Some whole numbers from 0 to at least ``most``, for an axis with counts."""
+    step = next(
+        nice * 10**power
+        for power in range(20)
+        for nice in (1, 2, 5)
+        if nice * 10**power * 5 >= most
+    )
+    return [step * number for number in range(-(-most // step) + 1)]
 
 
 def bars(days: Sequence[int], numbers: Sequence[int], unit: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,9 +13,13 @@ from rsscloud_broker.counters import LATENCIES
 from rsscloud_broker.interfaces import IStatistics
 from rsscloud_broker.model.work import MEASURED, PingedTopic
 from rsscloud_broker.wire.times import iso_time
+from rsscloud_broker.wire.units import HOUR
 
 #: The shares of notifications for which a page says how long they took at most.
 _PERCENTILES: Final = (50, 95, 99)
+
+#: How many of the most pinged topics are shown, and from how many of each part of a period.
+_SHOWN, _MOST = 20, 100
 
 
 @frozen
@@ -23,6 +28,7 @@ class Period:
 
     :ivar seconds: its length.
     :ivar step: the length of each step of its plots, in seconds.
+    :ivar interval: that length in words.
     :ivar label: the format of the name of a step, for ``strftime``.
     :ivar marked: every this many seconds a name is written below the axis.
     """
@@ -31,6 +37,7 @@ class Period:
     text: str
     seconds: int
     step: int
+    interval: str
     label: str
     marked: int
 
@@ -38,9 +45,17 @@ class Period:
 PERIODS: Final = {
     each.name: each
     for each in (
-        Period("hour", "the last hour", 3600, 60, "%H:%M", 600),
-        Period("day", "the last day", 86_400, 900, "%H:%M", 4 * 3600),
-        Period("month", "the last 30 days", 30 * 86_400, 6 * 3600, "%d %b, %H:%M", 5 * 86_400),
+        Period("hour", "the last hour", 3600, 60, "minute", "%H:%M", 600),
+        Period("day", "the last day", 86_400, 900, "15 minutes", "%H:%M", 4 * 3600),
+        Period(
+            "month",
+            "the last 30 days",
+            30 * 86_400,
+            6 * 3600,
+            "6 hours",
+            "%d %b, %H:%M",
+            5 * 86_400,
+        ),
     )
 }
 
@@ -63,6 +78,11 @@ class Statistics:
     numbers: Mapping[str, Sequence[int]]
     measured: Mapping[str, Sequence[int | None]]
     busiest: Sequence[PingedTopic]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever counted or measured in the period."""
+        return not self.numbers and not self.measured
 
     def without_topics(self) -> Statistics:
         """The same, without the most pinged topics."""
@@ -197,7 +217,6 @@ async def read(view: IStatistics, period: Period, now: float) -> Statistics:
     since = end - period.seconds
     begins = range(since, end, period.step)
     stored = await view.statistics(since, end, period.step)
-    busiest = view.pinged_topics if period.seconds <= 3600 else view.busy_topics
     return Statistics(
         period=period,
         begins=begins,
@@ -211,9 +230,26 @@ async def read(view: IStatistics, period: Period, now: float) -> Statistics:
             for name, steps in stored.items()
             if name.startswith(MEASURED)
         },
-        # How many of the most pinged topics are shown.
-        busiest=await busiest(since, end, 20),
+        busiest=await _busiest(view, since, end, now),
     )
+
+
+async def _busiest(view: IStatistics, since: int, until: int, now: float) -> list[PingedTopic]:
+    """The most pinged topics of a period.
+
+    The busiest topics of an hour are stored within the next one.  So those of the last two hours
+    are counted from the pings, and of the hours before, which must be whole, those that are stored.
+    """
+    counted_since = max(since, int(now // HOUR - 1) * HOUR)
+    found = Counter(
+        {each.url: each.pings for each in await view.pinged_topics(counted_since, until, _MOST)}
+    )
+    if since < counted_since:
+        whole_since = -(-since // HOUR) * HOUR
+        for each in await view.busy_topics(whole_since, counted_since, _MOST):
+            found[each.url] += each.pings
+    ordered = sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [PingedTopic(url, pings) for url, pings in ordered[:_SHOWN]]
 
 
 def _held(

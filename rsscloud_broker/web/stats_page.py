@@ -109,8 +109,9 @@ class StatsDoor(RoutesOnly):
             here="/stats",
             period=period.text,
             periods=[_choice(each, each is period) for each in PERIODS.values()],
-            facts=_facts(statistics),
-            plots=[_figure(each) for each in drawn],
+            empty="yes" if statistics.is_empty else "",
+            facts="" if statistics.is_empty else _facts(statistics),
+            plots="" if statistics.is_empty else [_figure(each) for each in drawn],
             busiest=[_busy(each.url, each.pings) for each in statistics.busiest],
             busiest_of=_busiest_of(period),
             json=tags.a("stats.json", href=f"/stats.json?period={period.name}"),
@@ -125,11 +126,13 @@ class StatsDoor(RoutesOnly):
 class Drawn:
     """A plot with its heading, and the numbers that stand for it in words.
 
+    :ivar unit: what the vertical axis counts.
     :ivar svg: an ``svg`` element; empty if there is nothing to draw.
     :ivar legend: the names of the series, in the order of their colours, with a text of each.
     """
 
     heading: str
+    unit: str
     svg: str
     legend: Sequence[tuple[str, str]]
 
@@ -141,16 +144,17 @@ def draw(statistics: Statistics) -> list[Drawn]:
         for name, key in (("recorded", "pings"), ("repeated", "repeats"))
         if key in statistics.numbers
     }
+    fetches = _ordered(statistics.series("fetches"))
     by_protocol = {
         name.removesuffix(".delivered"): values
         for name, values in statistics.series("deliveries").items()
         if name.endswith(".delivered")
     }
     return [
-        _areas(statistics, "Pings", pings),
-        _areas(statistics, "Fetches of topics, by result", _ordered(statistics.series("fetches"))),
-        _areas(statistics, "Attempts to notify, by outcome", statistics.by_outcome()),
-        _areas(statistics, "Delivered notifications, by protocol", by_protocol),
+        _areas(statistics, "Pings", "pings", pings),
+        _areas(statistics, "Fetches of topics, by result", "fetches", fetches),
+        _areas(statistics, "Attempts to notify, by outcome", "attempts", statistics.by_outcome()),
+        _areas(statistics, "Delivered notifications, by protocol", "notifications", by_protocol),
         _latencies(statistics),
         _levels(statistics),
     ]
@@ -161,10 +165,13 @@ def _ordered(series: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
     return {name: series[name] for name in ("changed", "unchanged", "failed") if name in series}
 
 
-def _areas(statistics: Statistics, heading: str, series: Mapping[str, Sequence[int]]) -> Drawn:
+def _areas(
+    statistics: Statistics, heading: str, unit: str, series: Mapping[str, Sequence[int]]
+) -> Drawn:
     named = {name.replace("_", " "): values for name, values in series.items() if any(values)}
     svg = plots.areas(statistics.labels, named, statistics.marked) if named else ""
-    return Drawn(heading, svg, [(name, f"{sum(values):,}") for name, values in named.items()])
+    legend = [(name, f"{sum(values):,}") for name, values in named.items()]
+    return Drawn(heading, f"{unit} in each {statistics.period.interval}", svg, legend)
 
 
 def _latencies(statistics: Statistics) -> Drawn:
@@ -178,7 +185,8 @@ def _latencies(statistics: Statistics) -> Drawn:
         if overall[f"p{share}"] is not None
     ]
     svg = plots.lines(statistics.labels, series, statistics.marked) if legend else ""
-    return Drawn("Seconds from a ping to its first notification", svg, legend)
+    unit = f"seconds, of the pings of each {statistics.period.interval}"
+    return Drawn("From a ping to its first notification", unit, svg, legend)
 
 
 def _levels(statistics: Statistics) -> Drawn:
@@ -189,9 +197,11 @@ def _levels(statistics: Statistics) -> Drawn:
     }
     named = {"topics with subscriptions": statistics.measured.get("watched_topics", [])} | named
     named = {name: values for name, values in named.items() if any(values)}
-    svg = plots.lines(statistics.labels, named, statistics.marked) if named else ""
+    svg = ""
+    if named:
+        svg = plots.lines(statistics.labels, named, statistics.marked, counts=True)
     legend = [(name, f"{values[-1] or 0:,}") for name, values in named.items()]
-    return Drawn("Topics and subscriptions", svg, legend)
+    return Drawn("Topics and subscriptions", "how many there were", svg, legend)
 
 
 # --- parts of the page --------------------------------------------------------------
@@ -212,6 +222,7 @@ def _figure(drawn: Drawn) -> Tag:
     return tags.section(
         tags.h2(drawn.heading),
         tags.figure(
+            tags.p(f"{drawn.unit}; times in UTC", class_="quiet"),
             *XMLString(drawn.svg).load(),
             tags.figcaption(tags.ul(*legend, class_="legend")),
             class_="plot",
@@ -250,7 +261,10 @@ def _busy(url: str, pings: int) -> Tag:
 def _busiest_of(period: Period) -> Flattenable:
     if period.name == "hour":
         return f"Pings of {period.text}."
-    return f"Pings of {period.text}, counted from the hundred most pinged topics of each hour."
+    return (
+        f"Pings of {period.text}. Of hours before the last two only the hundred most pinged "
+        "topics count."
+    )
 
 
 def _seconds(seconds: Any) -> str:

@@ -14,10 +14,11 @@ from twisted.web.resource import IResource
 from twisted.web.test.requesthelper import DummyRequest
 
 from rsscloud_broker.interfaces import Account, Caller
+from rsscloud_broker.model import Ping
 from rsscloud_broker.model.work import PingedTopic
 from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.web.pages import PageRenderer
-from rsscloud_broker.web.plots import areas, lines, short
+from rsscloud_broker.web.plots import areas, lines, short, whole_numbers
 from rsscloud_broker.web.statistics import PERIODS, percentile, read
 from rsscloud_broker.web.stats_page import StatsDoor, StatsOptions
 from tests.front_doors.fixture import NOON, House
@@ -58,7 +59,24 @@ class PlotTests(SynchronousTestCase):
         texts = [
             text.text for text in root.iterfind(".//{*}g[@class='axis y always_show']//{*}text")
         ]
-        self.assertIn("1.2M", texts)
+        self.assertEqual(texts, ["0", "500k", "1M", "1.5M"])
+
+    def test_counts_have_no_fractions(self) -> None:
+        for most, ticks in (
+            (0, [0]),
+            (1, [0, 1]),
+            (5, [0, 1, 2, 3, 4, 5]),
+            (6, [0, 2, 4, 6]),
+            (19, [0, 5, 10, 15, 20]),
+            (1001, [0, 500, 1000, 1500]),
+        ):
+            self.assertEqual(whole_numbers(most), ticks)
+        for svg in (
+            areas(["a"], {"x": [1], "y": [1]}, []),
+            lines(["a"], {"x": [1], "y": [2]}, [], counts=True),
+        ):
+            texts = etree.fromstring(svg).iterfind(".//{*}g[@class='axis y always_show']//{*}text")
+            self.assertEqual([text.text for text in texts], ["0", "1", "2"])
 
     def test_nothing_that_a_page_forbids(self) -> None:
         svg = areas(["a"], {"<script>": [1]}, ["a"]) + lines(["a"], {"x": [None]}, [])
@@ -112,7 +130,7 @@ class StatsTests(SynchronousTestCase):
         self.assertEqual((found["totals"], found["topics"], found["mostPinged"]), ({}, None, []))
         self.assertEqual(found["latencySeconds"]["first"], {"p50": None, "p95": None, "p99": None})
         page = self.page()
-        self.assertIn("None in this period.", page)
+        self.assertIn("reload the page in a minute", page)
         self.assertNotIn("<svg", page)
         self.assertNotIn("Most pinged", page)
 
@@ -168,6 +186,7 @@ class StatsTests(SynchronousTestCase):
             "900 delivered, 7 given up",
             "95 % of them within 0.17 s of the ping",
             "40, of which 30 have subscriptions",
+            "pings in each minute; times in UTC",
         ):
             self.assertIn(text, page)
         self.assertEqual(page.count("<svg"), 6)
@@ -188,12 +207,19 @@ class StatsTests(SynchronousTestCase):
 
     def test_most_pinged_topics(self) -> None:
         evil = 'http://x.example/"><script>alert(1)</script>'
-        hour = NOW // HOUR - 1
-        self.successResultOf(self.house.store.put_busy_topics(hour, [PingedTopic(evil, 12)]))
+        self.add(0, {"pings": 1})
+        put = self.house.store.put_busy_topics
+        self.successResultOf(put(NOW // HOUR - 2, [PingedTopic(evil, 10)]))
+        self.successResultOf(put(NOW // HOUR - 1, [PingedTopic(evil, 5)]))  # counted anew
+        for ago in (60, HOUR, 3 * HOUR):
+            ping = Ping("A", evil, self.house.clock.wall_seconds() - ago)
+            self.successResultOf(self.house.store.add_ping(ping, 0))
         page = self.page()
         self.assertNotIn("<script>", page)
         self.assertIn("&lt;script&gt;", page)
         self.assertEqual(self.json()["mostPinged"], [{"url": evil, "pings": 12}])
+        for period, pings in (("hour", 1), ("month", 12)):
+            self.assertEqual(self.json(period)["mostPinged"], [{"url": evil, "pings": pings}])
 
     def test_an_unknown_period(self) -> None:
         answer = self.house.get("/stats.json?period=year")
