@@ -45,7 +45,7 @@ from rsscloud_broker.web.broadcast import (
 )
 from rsscloud_broker.web.callers import viewer_of
 from rsscloud_broker.web.event_stream import LogSource
-from rsscloud_broker.web.log_lines import line_of
+from rsscloud_broker.web.log_lines import PLAIN_WORDS, line_of
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.wire.text import clean, decode
 
@@ -219,7 +219,7 @@ def select(name: str, words: Sequence[str], chosen: str, everything: str) -> Tag
     options = [tags.option(everything, value="")]
     for word in words:
         more = {"selected": "selected"} if word == chosen else {}
-        options.append(tags.option(word, value=word, **more))
+        options.append(tags.option(PLAIN_WORDS.get(word, word), value=word, **more))
     return tags.select(options, name=name)
 
 

@@ -24,6 +24,12 @@ from rsscloud_broker.wire.units import in_words
 #: Characters that change the direction of the text after them: overrides, embeddings, isolates.
 _DIRECTIONS: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
 
+#: What pages call a kind or an outcome whose own name few people know.
+PLAIN_WORDS: Final[Mapping[str, str]] = {
+    "fan-out": "subscribers",
+    "dropped": "removed",
+}
+
 
 @frozen
 class Line:
@@ -145,7 +151,7 @@ def _subscribed(entry: LogEntry) -> tuple[str, str]:
 
 
 def _removed(entry: LogEntry) -> tuple[str, str]:
-    what = "has expired" if entry.outcome == "expired" else "was dropped"
+    what = "has expired" if entry.outcome == "expired" else "was removed"
     if more := _count(entry, "subscriptions"):
         many = what.replace("has", "have").replace("was", "were") if more > 1 else what
         return f"{more:,} more subscription{'s' if more > 1 else ''} {many}.", ""

@@ -10,7 +10,7 @@ from twisted.web.template import Flattenable, Tag, tags
 from rsscloud_broker.interfaces import IEventLog
 from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
-from rsscloud_broker.web.log_lines import line_of
+from rsscloud_broker.web.log_lines import PLAIN_WORDS, line_of
 from rsscloud_broker.web.words import clipped, moment, strangers
 
 #: Of each of these kinds and outcomes (all if empty) the timeline of a topic has some entries, so
@@ -28,11 +28,9 @@ _OF_TOPIC: Final = (
 OF_KIND, SHOWN = 10, 40
 
 #: How a reader of a page knows what an entry calls otherwise.
-_KINDS: Final = {"fan-out": "subscribers"}
 _OUTCOMES: Final = {
     ("fan-out", "begun"): "being notified",
     ("fan-out", "ended"): "notified",
-    ("subscription", "dropped"): "removed",
 }
 
 #: The colours of outcomes.
@@ -81,8 +79,9 @@ def timeline(entries: Sequence[LogEntry], now: float, topic: str = "") -> Tag:
 
 
 def _item(entry: LogEntry, now: float, topic: str) -> Tag:
-    kind = _KINDS.get(entry.kind, entry.kind)
-    outcome = _OUTCOMES.get((entry.kind, entry.outcome), entry.outcome)
+    kind = PLAIN_WORDS.get(entry.kind, entry.kind)
+    plain = PLAIN_WORDS.get(entry.outcome, entry.outcome)
+    outcome = _OUTCOMES.get((entry.kind, entry.outcome), plain)
     colour = _COLOURS.get(entry.outcome, "")
     badge = tags.span(f"{kind} {outcome}", class_=f"badge {colour}".strip())
     protocol: Flattenable = [" by ", strangers(entry.protocol)] if entry.protocol else ""

@@ -44,6 +44,12 @@ class PageTests(LogCase):
     def lines(self, page: Any) -> list[str]:
         return [item.text_content() for item in page.xpath("//ol[@id='entries']/li/span")]
 
+    def test_words_of_the_filter(self) -> None:
+        """People choose among words that they know; programs send the names."""
+        page = self.page()
+        for name, word in (("fan-out", "subscribers"), ("dropped", "removed")):
+            self.assertEqual(page.xpath("//option[@value=$name]/text()", name=name), [word])
+
     def test_nothing_yet(self) -> None:
         page = self.page()
         self.assertEqual(page.xpath("string(//p[@id='nothing'])"), "There is nothing here yet.")

@@ -93,13 +93,13 @@ class SentenceTests(SynchronousTestCase):
             "reader.example renewed its subscription to T for 2.5 days.": said(
                 "subscription", "renewed", numbers={"lease_seconds": 216_000}
             ),
-            "The subscription of a subscriber to T was dropped: it failed.": said(
+            "The subscription of a subscriber to T was removed: it failed.": said(
                 "subscription", "dropped", reason="it failed", callback="", host=""
             ),
             "2 more subscriptions have expired.": said(
                 "subscription", "expired", topic="", numbers={"subscriptions": 2}
             ),
-            "1 more subscription was dropped.": said(
+            "1 more subscription was removed.": said(
                 "subscription", "dropped", topic="", numbers={"subscriptions": 1}
             ),
             "The subscribers of T were notified: 1,000 accepted, 2 failed, 1 waits; the first "
