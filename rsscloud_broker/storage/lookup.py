@@ -23,6 +23,9 @@ from rsscloud_broker.storage.topic_urls import HAS_PUBLIC
 #: know of.
 LOOKED_AT: Final = 500
 
+#: No address has this character; it sorts behind all others.
+_LAST: Final = "\U0010ffff"
+
 #: A search compares this many characters of an address at most.
 _LONGEST: Final = 200
 
@@ -37,7 +40,7 @@ def topics_beginning(conn: Connection, begins: str, limit: int) -> list[TopicOve
     url = topic.c.url if sqlite.serves(conn) else URL_BEGINS
     some = [
         select(topic.c.id)
-        .where(url >= first, url < f"{first[:-1]}{chr(ord(first[-1]) + 1)}")
+        .where(url >= first, url < f"{first}{_LAST}")
         .order_by(url)
         .limit(LOOKED_AT)
         .subquery()

@@ -115,7 +115,7 @@ class LookUp:
         entries = await self._entries.get(name)
         topics = [
             each
-            for each in await self._found(name)
+            for each in await self._found(beginning_of(name))
             if (urlsplit(_url(each)).hostname or "") == name
         ]
         nothing = "" if entries or topics else "The broker knows nothing of this host."
@@ -169,17 +169,19 @@ def _url(topic: TopicOverview) -> str:
 
 
 def beginning_of(wanted: str) -> str:
-    """What somebody wrote, as the beginning of an address in normal form.
+    """What somebody wrote, as the beginning of an address in normal form as far as that goes.
 
-    The host is in lower case, and a whole address is in normal form.
+    :returns: an ASCII text; empty if no topic can have an address that begins so.
     """
     scheme, separator, rest = wanted.rpartition("://")
     if separator and scheme.lower() not in {"http", "https"}:
         return ""
-    if separator and "/" in rest:
-        return normal_form(wanted)
-    host, slash, path = rest.partition("/")
-    return f"{scheme.lower()}{separator}{host.lower()}{slash}{path}"
+    begins = f"{scheme}{separator}{rest}".lower()
+    if "/" in rest or not rest.isascii():  # its host is whole
+        begins = normal_form(wanted if separator else f"http://{wanted}")
+        begins = begins if separator else begins.removeprefix("http://")
+        begins = begins if "/" in rest else begins.removesuffix("/")
+    return begins if begins.isascii() else ""
 
 
 def _topic_page(url: str) -> str:

@@ -49,7 +49,10 @@ def _faults(overview: TopicOverview, us: Us) -> Iterator[list[Flattenable]]:
         ]
     if "unreadable" in feed:
         why = clipped(str(feed["unreadable"]), 300)
-        yield [f"Its content is no feed that the broker can read: {why}. Correct it there."]
+        yield [
+            f"The broker cannot read its content as a feed: {why}. If it is meant to be one, "
+            "correct it."
+        ]
         return
     if not feed:
         return

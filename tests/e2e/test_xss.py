@@ -193,6 +193,8 @@ class ReflectedTests(XSSTestCase):
             one, *_ = payloads
             name = " ".join(map(text, payloads))[:1024]
             self.look(f"/pingSiteForm?{urlencode({'name': name, 'url': in_url(one)})}")
+            self.look(f"/search?{urlencode({'q': name})}")
+            self.look(f"/host?{urlencode({'name': name})}")
             self.look(f"/rssCloud?{urlencode(dict(zip(_REGISTRATION, payloads, strict=False)))}")
         for payloads in together(3):
             self.look(f"/pingSiteForm?{urlencode(dict(zip(_PING, payloads, strict=False)))}")

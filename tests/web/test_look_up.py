@@ -140,6 +140,10 @@ class LookUpTests(SynchronousTestCase):
         for wanted, begins in (
             ("Site.Example", "site.example"),
             ("Site.Example/A b", "site.example/A b"),
+            ("Site.Example/\N{LATIN SMALL LETTER A WITH DIAERESIS}", "site.example/%C3%A4"),
+            ("m\N{LATIN SMALL LETTER U WITH DIAERESIS}.example", "xn--m-eha.example"),
+            ("127.0", "127.0"),
+            ("\U0010ffff", ""),
             ("HTTPS://Site.exa", "https://site.exa"),
             ("HTTP://Site.example:80/%7Ea", "http://site.example/~a"),
             ("javascript://site.example/", ""),
