@@ -37,7 +37,11 @@
       button.textContent = "Copied";
       setTimeout(() => { button.textContent = "Copy"; }, 2000);
     });
-    if (wanted.localName === "pre") wanted.prepend(button);
+    if (wanted.localName === "pre") {
+      const box = Object.assign(document.createElement("div"), { className: "copies" });
+      wanted.replaceWith(box);
+      box.append(button, wanted);
+    }
     else (wanted.closest("a") ?? wanted).after(" ", button);
   }
 
