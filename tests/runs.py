@@ -90,6 +90,8 @@ LONGER = frozenset(
         "tests.e2e.test_river_streams.StreamsTests.test_a_thousand_watch",
         # Every page at every width, and with every payload in every form; every parameter.
         "tests.e2e.test_every_page",
+        "tests.e2e.test_look_and_feel.LookUpTests",
+        "tests.e2e.test_look_and_feel.TimesTests",
         "tests.e2e.test_every_parameter",
         "tests.e2e.test_xss.ReflectedTests",
         "tests.e2e.test_xss.StoredTests",

@@ -243,7 +243,7 @@ class FormsTests(BrowserTestCase):
         self.tab.goto(f"{self.broker.url}/rssCloud")
         self.tab.click("form[action='/rsscloud/ping'] button")
         expect(self.tab.locator("[name=url]")).to_be_focused()
-        self.assertEqual(self.tab.locator("form:invalid").count(), 2)
+        self.assertEqual(self.tab.locator("main form:invalid").count(), 2)
         self.assertEqual(self.tab.url, f"{self.broker.url}/rssCloud")
 
     def test_ways_home(self) -> None:
