@@ -32,7 +32,7 @@ STREAMS: Final = frozenset({"/events/stream", "/events/stream.jsonl", "/log/even
 ENDLESS: Final = STREAMS | {"/river/events"}
 
 #: Parameters that may name a feed or its host.
-NAMING: Final = frozenset({"url", "topic", "host", "name", "account", "feed"})
+NAMING: Final = frozenset({"url", "topic", "host", "name", "account", "feed", "q"})
 
 #: What differs each time that a page is made: times, and what guards its forms.
 _PASSING: Final = re.compile(
