@@ -122,10 +122,18 @@ class TooMany(Refused):
 
 
 class SignInFailed(Refused):
-    """The name or the password of somebody who wants to sign in is wrong."""
+    """The name or the password of somebody who wants to sign in is wrong, or the account is
+    disabled.
 
-    def __init__(self) -> None:
-        super().__init__("the name or the password is wrong")
+    :param disabled: why an administrator has disabled it; empty if none has.
+    """
+
+    def __init__(self, disabled: str = "") -> None:
+        super().__init__(
+            f"an administrator has disabled this account: {disabled}"
+            if disabled
+            else "the name or the password is wrong"
+        )
 
 
 class InvalidAccount(Refused):

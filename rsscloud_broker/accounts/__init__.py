@@ -8,12 +8,14 @@ The package knows neither HTTP nor SQL.  ``web.callers`` reads cookies and heade
 ``checked_passwords``  remembers in memory which passwords were right
 ``portal``     ``twisted.cred``: the checkers that are asked, and the realm of accounts
 ``secrets``    makes the secrets of sessions and tokens, and what is derived from them
+``administration``  implements ``IAccountAdministration``: what administrators do with accounts
 ``accounts``   implements ``IAccounts``: signing in and out, sessions, passwords, tokens
 ``sweeping``   deletes expired sessions and tokens
 ``removed``    has applications delete what they keep for removed accounts
 """
 
 from rsscloud_broker.accounts.accounts import Accounts
+from rsscloud_broker.accounts.administration import AccountAdministration
 from rsscloud_broker.accounts.names import check_name
 from rsscloud_broker.accounts.passwords import Hasher, Passwords, check_password
 from rsscloud_broker.accounts.portal import AccountRealm, AnyOf, PasswordChecker
@@ -22,6 +24,7 @@ from rsscloud_broker.accounts.secrets import check_token, digest_of, new_secret,
 from rsscloud_broker.accounts.sweeping import AccountSweeper
 
 __all__ = [
+    "AccountAdministration",
     "AccountRealm",
     "AccountSweeper",
     "Accounts",

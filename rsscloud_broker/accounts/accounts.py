@@ -131,6 +131,8 @@ class Accounts:
             stored = await self._checked(name, password, source, "")
             self._checked_passwords.add(password, stored)
         assert stored is not None  # no password of nobody was ever right
+        if stored.account.disabled:
+            raise SignInFailed(stored.account.disabled)
         return Caller(stored.account, frozenset({"publish"}))
 
     def _caller(self, account: Account, session: Session, secret: str) -> Caller:
@@ -149,19 +151,21 @@ class Accounts:
         name = attempt.name.strip().lower()
         stored = await self._checked(name, attempt.password, attempt.source, attempt.known)
         account = stored.account
+        if account.disabled:
+            raise SignInFailed(account.disabled)
         begin = partial(self._store.add_session, account.id, stored.hash)
         secret, expires_at, session = await self._begin(begin, attempt)
         if session is None:  # the account was removed, or got another password, a moment ago
             raise SignInFailed
         return self._signed_in(stored, session, secret, expires_at)
 
-    async def account_of_link(self, secret: str) -> Account | None:
+    async def account_of_link(self, secret: str, kind: str = "link") -> Account | None:
         link = digest_of(secret)
         now = self._clock.wall_seconds()
-        return await self._store.account_of_link(link, now) if link else None
+        return await self._store.account_of_link(link, now, kind) if link else None
 
-    async def sign_in_by_link(self, secret: str, attempt: SignIn) -> SignedIn:
-        begin = partial(self._store.redeem_link, digest_of(secret))
+    async def sign_in_by_link(self, secret: str, attempt: SignIn, kind: str = "link") -> SignedIn:
+        begin = partial(self._store.redeem_link, digest_of(secret), kind=kind)
         session_secret, expires_at, found = await self._begin(begin, attempt)
         if found is None:
             raise SignInFailed

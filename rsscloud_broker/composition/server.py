@@ -15,7 +15,7 @@ from twisted.application.service import IService
 from twisted.python.filepath import FilePath
 
 from rsscloud_broker import core
-from rsscloud_broker.accounts import AccountSweeper, RemovedAccounts
+from rsscloud_broker.accounts import AccountAdministration, AccountSweeper, RemovedAccounts
 from rsscloud_broker.client.feed_doctor import FeedDoctor
 from rsscloud_broker.client.feed_push import OwnBroker
 from rsscloud_broker.client.feed_requests import asking
@@ -162,6 +162,7 @@ class Server(Foundation):
             self.counters,
             self.bus.waiting,
             (self.in_thread, self.decoding),
+            AccountAdministration(self.account_store, self.clock, self.public_url),
             lambda: self.of_apps("topics"),
         )
 

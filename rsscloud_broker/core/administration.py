@@ -19,7 +19,13 @@ from rsscloud_broker.core.web_addresses import topic_of
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.errors import TopicUnreadable, Unadministrable
 from rsscloud_broker.events import SubscriptionRemoved, TopicEnded
-from rsscloud_broker.interfaces import IAdministration, IClock, IEventBus, ServedTopics
+from rsscloud_broker.interfaces import (
+    IAccountAdministration,
+    IAdministration,
+    IClock,
+    IEventBus,
+    ServedTopics,
+)
 from rsscloud_broker.model import Subscription
 from rsscloud_broker.model.administration import (
     BLOCK_KINDS,
@@ -29,6 +35,7 @@ from rsscloud_broker.model.administration import (
     Block,
     BrokerState,
     Change,
+    PublishedWork,
     SubscriptionDetails,
     SubscriptionFilter,
     SubscriptionPage,
@@ -40,6 +47,7 @@ from rsscloud_broker.model.values import HIDDEN
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.policy.block_names import block_name, host_name
 from rsscloud_broker.policy.blocks import Blocks
+from rsscloud_broker.policy.changes import change_by, needed
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.threads import Workers
 from rsscloud_broker.wire import websub
@@ -48,8 +56,8 @@ from rsscloud_broker.wire.text import clean
 #: The options of subscriptions whose values an administrator may see.
 PUBLIC_OPTIONS: Final = frozenset({websub.HUB, websub.METHOD})
 
-#: The longest reason and the longest announcement, in characters.
-MAX_REASON, MAX_TEXT = 500, 1000
+#: The longest announcement, in characters.
+MAX_TEXT: Final = 1000
 
 #: The most items of one page.
 MAX_LIMIT: Final = 500
@@ -64,6 +72,7 @@ class Administration:
     :param queues: says how many events wait for each sink.
     :param workers: the pools of threads.
     :param served: returns what applications publish, so that it can be taken down.
+    :ivar accounts: the verbs about accounts.
     :ivar following: a service that puts changes into force; it also has the announcements.
     """
 
@@ -78,8 +87,10 @@ class Administration:
         counters: Counters,
         queues: Callable[[], Mapping[str, int]],
         workers: Sequence[Workers],
+        accounts: IAccountAdministration,
         served: Callable[[], Iterable[ServedTopics]] = tuple,
     ) -> None:
+        self.accounts = accounts
         self._store = store
         self._rows = rows
         self._bus = bus
@@ -97,12 +108,7 @@ class Administration:
 
         :raises Unadministrable: there is no account, or the reason is too long.
         """
-        if not account:
-            raise Unadministrable("a change needs the name of the account that makes it")
-        reason = clean(reason)
-        if len(reason) > MAX_REASON:
-            raise Unadministrable(f"the reason must have {MAX_REASON} characters or fewer")
-        return Change(account, verb, str(what), reason, self._clock.wall_seconds())
+        return change_by(account, verb, what, reason, self._clock.wall_seconds())
 
     # subscriptions
 
@@ -198,7 +204,7 @@ class Administration:
     async def end_topic(self, account: str, url: str, reason: str) -> None:
         topic = (await self.topic(url)).status.topic
         url = topic.url
-        change = self._change(account, "end", url, _needed(reason))
+        change = self._change(account, "end", url, needed(reason))
         if not await self._store.end_topic(url, change.reason, change.at, change):
             raise Unadministrable(f"{url} has ended already")
         await self._done()
@@ -209,9 +215,23 @@ class Administration:
             one.take_down is not None and url.startswith(one.prefix) for one in self._served()
         )
 
+    async def published(self, name: str, limit: int = 50) -> Sequence[PublishedWork]:
+        _check_limit(limit)
+        name = (await self.accounts.account(name)).name
+        return [
+            work
+            for one in self._served()
+            if one.published is not None
+            for work in await one.published(name, limit)
+        ]
+
+    async def taken_down(self, name: str, since: float) -> Sequence[Change]:
+        prefixes = [f"{one.prefix}{name}/" for one in self._served() if one.take_down is not None]
+        return await self._rows.taken_down(prefixes, since)
+
     async def take_down(self, account: str, url: str, reason: str) -> None:
         url = _topic_url(url)
-        change = self._change(account, "take down", url, _needed(reason))
+        change = self._change(account, "take down", url, needed(reason))
         record = self._rows.recording(change)
         removed = [
             await one.take_down(url, change.reason, record)
@@ -263,7 +283,7 @@ class Administration:
 
     async def block(self, account: str, kind: str, what: str, reason: str) -> Block:
         name = block_name(kind, what)
-        change = self._change(account, "block", f"{kind} {name}", _needed(reason))
+        change = self._change(account, "block", f"{kind} {name}", needed(reason))
         block = Block(kind, name, change.reason, account, change.at)
         if not await self._rows.put_block(block, MAX_BLOCKS, change):
             raise Unadministrable(
@@ -347,12 +367,6 @@ class Administration:
 def _check_limit(limit: int) -> None:
     if not 1 <= limit <= MAX_LIMIT:
         raise Unadministrable(f"a page has from 1 to {MAX_LIMIT} items, and {limit} were asked for")
-
-
-def _needed(reason: str) -> str:
-    if not reason.strip():
-        raise Unadministrable("a reason is needed here: others read it")
-    return reason
 
 
 def _topic_url(url: str) -> str:

@@ -37,7 +37,7 @@ from rsscloud_broker.interfaces.accounts import (
     StoredPassword,
     Token,
 )
-from rsscloud_broker.interfaces.administration import IAdministration
+from rsscloud_broker.interfaces.administration import IAccountAdministration, IAdministration
 from rsscloud_broker.interfaces.apps import (
     AccountData,
     App,

@@ -54,6 +54,10 @@ class Account:
     :ivar is_admin: whether it is an administrator's.
     :ivar created_at: when it was made.
     :ivar signed_in_at: when somebody last signed in; None if nobody ever did.
+    :ivar disabled: why an administrator has disabled it; empty if none has.  Nobody can sign in to
+        a disabled account, and its tokens do not work; what it has published stays.
+    :ivar max_bytes: the most bytes that an application may store for it; None for what the
+        options of the application say.
     """
 
     id: int
@@ -61,6 +65,8 @@ class Account:
     is_admin: bool
     created_at: float
     signed_in_at: float | None = None
+    disabled: str = ""
+    max_bytes: int | None = None
 
 
 @frozen
@@ -219,16 +225,18 @@ class IAccounts(Interface):
         :raises TooMany: too many attempts came from this source, or for this name.
         """
 
-    def account_of_link(secret: str) -> Awaitable[Account | None]:
+    def account_of_link(secret: str, kind: str = ...) -> Awaitable[Account | None]:
         """The account that a sign-in link is for; None if it was used or has expired.
 
         This does not use the link up.
+
+        :param kind: ``link``, or ``invitation`` for one that an administrator has made.
         """
 
-    def sign_in_by_link(secret: str, attempt: SignIn) -> Awaitable[SignedIn]:
+    def sign_in_by_link(secret: str, attempt: SignIn, kind: str = ...) -> Awaitable[SignedIn]:
         """Use a sign-in link up, and begin a session of its account.
 
-        :param secret: the secret in the link.
+        :param secret, kind: as for ``account_of_link``.
         :param attempt: who signs in; the name and the password do not matter.
         :raises SignInFailed: the link was used or has expired.
         """

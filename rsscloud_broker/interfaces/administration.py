@@ -13,13 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
-from zope.interface import Interface
+from zope.interface import Attribute, Interface
 
 from rsscloud_broker.model.administration import (
+    AccountSummary,
     Announcement,
     Block,
     BrokerState,
     Change,
+    Invitation,
+    PublishedWork,
     SubscriptionDetails,
     SubscriptionFilter,
     SubscriptionPage,
@@ -29,6 +32,56 @@ from rsscloud_broker.model.administration import (
 from rsscloud_broker.model.work import HostState
 
 
+class IAccountAdministration(Interface):
+    """The verbs of administrators about accounts, each given the name of the account that it
+    concerns.
+
+    They raise what those of ``IAdministration`` raise, also for what would leave nobody as an
+    administrator.
+    """
+
+    def accounts(after: str = ..., limit: int = ...) -> Awaitable[Sequence[AccountSummary]]:
+        """The accounts, by name.
+
+        :param after: the name of the last one of the page before; empty at first.
+        """
+
+    def account(name: str) -> Awaitable[AccountSummary]:
+        """One account."""
+
+    def invite(account: str, name: str, is_admin: bool, reason: str = ...) -> Awaitable[Invitation]:
+        """Make an account without a password, and an invitation to it, which works for a week."""
+
+    def reset(account: str, name: str, reason: str = ...) -> Awaitable[Invitation]:
+        """Make an invitation to an account that is there already.
+
+        Its password is forgotten, it is signed out everywhere, and its API tokens are removed.
+        """
+
+    def disable(account: str, name: str, reason: str) -> Awaitable[None]:
+        """Keep everybody out of an account.  What it has published stays.
+
+        :param reason: why, for its owner; not empty.
+        """
+
+    def enable(account: str, name: str, reason: str = ...) -> Awaitable[None]:
+        """Let the owner of a disabled account in again."""
+
+    def set_role(account: str, name: str, is_admin: bool, reason: str = ...) -> Awaitable[None]:
+        """Make an account an administrator's, or no administrator's."""
+
+    def set_limit(
+        account: str, name: str, max_bytes: int | None, reason: str = ...
+    ) -> Awaitable[None]:
+        """Set how many bytes each application may store for an account.
+
+        :param max_bytes: None for what the options of the applications say.
+        """
+
+    def remove(account: str, name: str, reason: str = ...) -> Awaitable[None]:
+        """Remove an account; applications delete what it has published, within seconds."""
+
+
 class IAdministration(Interface):
     """The verbs of administrators.
 
@@ -36,6 +89,8 @@ class IAdministration(Interface):
     if its arguments make no sense, with a sentence for people.  ``Unadministrable.missing`` says
     that what it concerns does not exist.
     """
+
+    accounts = Attribute("The verbs about accounts: ``IAccountAdministration``.")
 
     # subscriptions
 
@@ -102,6 +157,21 @@ class IAdministration(Interface):
 
     def is_published(url: str) -> bool:
         """Whether an application of this broker may have published something at a URL."""
+
+    def published(name: str, limit: int = ...) -> Awaitable[Sequence[PublishedWork]]:
+        """What an account publishes with the applications of this broker, of each application the
+        newest first.
+
+        :param name: the name of the account.
+        :param limit: the most works to return of each application.
+        """
+
+    def taken_down(name: str, since: float) -> Awaitable[Sequence[Change]]:
+        """What was taken down of an account, newest first, each with the reason.
+
+        :param name: the name of the account.
+        :param since: when it was made, since another one may have had the name before.
+        """
 
     def take_down(account: str, url: str, reason: str) -> Awaitable[None]:
         """Delete what an application of this broker has published at a URL; nobody can undo that.

@@ -25,6 +25,7 @@ from rsscloud_broker.interfaces.plugins import IFrontDoor, INotifier, IPages, IP
 from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.interfaces.views import ITopicView
 from rsscloud_broker.model import Content
+from rsscloud_broker.model.administration import PublishedWork
 
 
 @frozen
@@ -52,6 +53,9 @@ class ServedTopics:
 
     :ivar prefix: how their URLs begin; with a whole host.
     :ivar read: returns the present content of a topic, or None if there is no such topic.
+    :ivar published: for administrators: what an account publishes at URLs with this prefix, the
+        newest first.  It takes the name of the account, and how many works it may return.  None if
+        accounts publish nothing.
     :ivar take_down: for administrators: deletes what everybody can read at a URL with this prefix,
         topic or not.  It takes the URL, the reason, and an operation (see ``IDatabase``) that
         records this, to be run in the same transaction if there was anything; and returns whether
@@ -61,6 +65,7 @@ class ServedTopics:
     prefix: str
     read: Callable[[str], Awaitable[Content | None]]
     take_down: Callable[[str, str, Callable[[Any], None]], Awaitable[bool]] | None = None
+    published: Callable[[str, int], Awaitable[Sequence[PublishedWork]]] | None = None
 
 
 @frozen

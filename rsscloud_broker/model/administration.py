@@ -270,6 +270,62 @@ class Change:
     id: int = 0
 
 
+@frozen
+class AccountSummary:
+    """An account, as administrators see it.
+
+    :ivar disabled: why it is disabled; empty if it is not.
+    :ivar created_at: when it was made.
+    :ivar signed_in_at: when somebody last signed in; None if nobody ever did.
+    :ivar invited_until: until when its invitation works; None if there is none that was not used.
+    :ivar has_password: whether it has a password here.
+    :ivar sessions, tokens: how many it has.
+    :ivar max_bytes: the most bytes that an application may store for it; None for what the options
+        of the application say.
+    """
+
+    id: int
+    name: str
+    is_admin: bool
+    disabled: str
+    created_at: float
+    signed_in_at: float | None
+    invited_until: float | None
+    has_password: bool
+    sessions: int
+    tokens: int
+    max_bytes: int | None
+
+
+@frozen
+class Invitation:
+    """A link by which somebody signs in to an account, once, and then chooses a password.
+
+    :ivar link: its URL, which nobody can find out later.
+    :ivar expires_at: when it expires.
+    """
+
+    name: str
+    link: str = field(repr=False)
+    expires_at: float
+
+
+@frozen
+class PublishedWork:
+    """Something that an account publishes at this broker.
+
+    :ivar url: where everybody can read it; it can be taken down there.
+    :ivar kind: ``feed``, ``file`` or ``message``.
+    :ivar title: its title or name, for people.
+    :ivar at: when it was published.
+    """
+
+    url: str
+    kind: str
+    title: str
+    at: float
+
+
 #: What ``Change.verb`` and ``events.Administered.verb`` may be, each with what the event log says;
 #: ``{topic}`` stands for an object that is the URL of a topic, and ``{}`` for any other object.  Of
 #: ``move``, the object is the URL and the new one.
@@ -288,4 +344,12 @@ VERBS: Final[Mapping[str, str]] = {
     "unblock": "lifted the block of the {}",
     "announce": "announced: {}",
     "withdraw": "withdrew the announcement {}",
+    "invite": "invited {}",
+    "reset": "gave {} a new link to sign in, in place of the password",
+    "disable": "disabled the account {}",
+    "enable": "enabled the account {}",
+    "promote": "made {} an administrator",
+    "demote": "made {} an ordinary account",
+    "set limit": "changed how much {} may store",
+    "remove account": "removed the account {}",
 }

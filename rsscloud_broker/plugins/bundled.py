@@ -282,7 +282,7 @@ accounts = FrontDoorMaker(
     "the pages to sign in and out, and to manage one's own account",
     AccountsOptions,
     AccountsDoor,
-    needs=("accounts", "callers", "clock", "pages", "public_url"),
+    needs=("accounts", "administration", "callers", "clock", "pages", "public_url"),
 )
 
 http_post = NotifierMaker(

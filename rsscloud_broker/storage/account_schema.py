@@ -30,11 +30,15 @@ account = Table(
     Column("is_admin", Boolean, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("signed_in_at", BigInteger),
+    # Why an administrator has disabled it; empty if none has.
+    Column("disabled", Text, nullable=False, server_default=""),
+    # The most bytes that it may store; null for what the configuration says.
+    Column("max_bytes", BigInteger),
     UniqueConstraint("name"),
     sqlite_autoincrement=True,
 )
 
-#: What proves an account, by the kind: ``session``, ``token`` or ``link``.
+#: What proves an account, by the kind: ``session``, ``token``, ``link`` or ``invitation``.
 secret = Table(
     "secret",
     metadata,
@@ -55,11 +59,12 @@ secret = Table(
     sqlite_autoincrement=True,
 )
 
-# An account has one link at most.
-_is_link = secret.c.kind == "link"
+# An account has one link at most, and one invitation.
+_is_link = secret.c.kind.in_(("link", "invitation"))
 Index(
     "uq_secret_link",
     secret.c.account_id,
+    secret.c.kind,
     unique=True,
     sqlite_where=_is_link,
     postgresql_where=_is_link,

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from rsscloud_broker.database.methods import Batched, reading, writing
 from rsscloud_broker.database.threads import Threads
 from rsscloud_broker.interfaces import StoredPassword
+from rsscloud_broker.storage import account_administration as administration
 from rsscloud_broker.storage import accounts as rows
 
 
@@ -52,3 +53,9 @@ class AccountStore:
     account_of_link = reading(rows.account_of_link)
     redeem_link = writing(rows.redeem_link)
     sweep_accounts = writing(rows.sweep_accounts)
+    account_summaries = reading(administration.account_summaries)
+    account_summary = reading(administration.account_summary)
+    invite = writing(administration.invite)
+    reset = writing(administration.reset)
+    change_account = writing(administration.change_account)
+    remove = writing(administration.remove)

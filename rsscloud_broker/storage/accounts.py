@@ -35,7 +35,7 @@ from rsscloud_broker.storage.account_schema import account, secret
 _ACCOUNTS_BY_NAME = select(account).where(account.c.name.in_(bindparam("names", expanding=True)))
 
 #: The kinds of secrets.
-_SESSION, _TOKEN, _LINK = "session", "token", "link"
+SESSION, TOKEN, LINK, INVITATION = "session", "token", "link", "invitation"
 
 # --- accounts ---------------------------------------------------------------
 
@@ -87,7 +87,7 @@ def set_password(
     if not conn.execute(update(account).where(*named).values(password=password)).rowcount:
         return False
     owner = select(account.c.id).where(account.c.name == name).scalar_subquery()
-    ended = secret.c.kind.in_((_SESSION, _LINK)), secret.c.id != keep
+    ended = secret.c.kind.in_((SESSION, LINK, INVITATION)), secret.c.id != keep
     conn.execute(delete(secret).where(secret.c.account_id == owner, *ended))
     return True
 
@@ -144,7 +144,7 @@ def add_session(
 ) -> Session | None:
     """Store a session that begins now, and when the account was signed in to.
 
-    Returns None if the account is gone, or has another password by now.
+    Returns None if the account is gone or disabled, or has another password by now.
 
     :param password: the hash of the password with which somebody signs in.
     :param former: the digest of a session that ends now; empty for none.
@@ -152,22 +152,22 @@ def add_session(
         were not used for the longest time end.
     """
     now = to_micros(at)
-    same = (account.c.id == account_id, account.c.password == password)
+    same = account.c.id == account_id, account.c.password == password, account.c.disabled == ""
     if not conn.execute(update(account).where(*same).values(signed_in_at=now)).rowcount:
         return None
-    conn.execute(delete(secret).where(secret.c.kind == _SESSION, secret.c.digest == former))
-    others = select(secret.c.id).where(*_all(account_id, _SESSION))
+    conn.execute(delete(secret).where(secret.c.kind == SESSION, secret.c.digest == former))
+    others = select(secret.c.id).where(*_all(account_id, SESSION))
     surplus = list(conn.execute(others.order_by(*_BY_USE).offset(limit - 1)).scalars())
     conn.execute(delete(secret).where(secret.c.id.in_(surplus)))
     values = {"used_at": now, "name": browser, "address": address}
-    _insert(conn, account_id, _SESSION, digest, at, expires_at, values)
+    _insert(conn, account_id, SESSION, digest, at, expires_at, values)
     found = session_of(conn, digest)
     return found[1] if found else None
 
 
 def session_of(conn: Connection, digest: bytes) -> tuple[Account, Session] | None:
     """A session and its account, by the digest of its secret."""
-    found = _with_account(conn, _SESSION, digest)
+    found = _with_account(conn, SESSION, digest)
     return None if found is None else (found[0], _session(found[1]))
 
 
@@ -178,18 +178,18 @@ def touch(conn: Connection, key: int, at: float) -> None:
 
 def sessions(conn: Connection, account_id: int) -> list[Session]:
     """The sessions of an account, the last used one first."""
-    mine = select(secret).where(*_all(account_id, _SESSION)).order_by(*_BY_USE)
+    mine = select(secret).where(*_all(account_id, SESSION)).order_by(*_BY_USE)
     return list(map(_session, conn.execute(mine)))
 
 
 def end_session(conn: Connection, account_id: int, session_id: int) -> bool:
     """End a session of an account.  Returns whether the account had this session."""
-    return _remove(conn, account_id, _SESSION, session_id) > 0
+    return _remove(conn, account_id, SESSION, session_id) > 0
 
 
 def end_sessions(conn: Connection, account_id: int) -> int:
     """End all sessions of an account.  Returns how many there were."""
-    return _remove(conn, account_id, _SESSION)
+    return _remove(conn, account_id, SESSION)
 
 
 # --- tokens -----------------------------------------------------------------
@@ -212,60 +212,65 @@ def add_token(
     """
     if not conn.execute(select(account.c.id).where(account.c.id == account_id)).first():
         return None
-    mine = select(func.count()).where(*_all(account_id, _TOKEN))
+    mine = select(func.count()).where(*_all(account_id, TOKEN))
     if conn.execute(mine).scalar_one() >= limit:
         return None
     values = {"name": name, "scopes": " ".join(sorted(scopes))}
-    _insert(conn, account_id, _TOKEN, digest, at, expires_at, values)
+    _insert(conn, account_id, TOKEN, digest, at, expires_at, values)
     found = token_of(conn, digest)
     return found[1] if found else None
 
 
 def token_of(conn: Connection, digest: bytes) -> tuple[Account, Token] | None:
     """An API token and its account, by the digest of its secret."""
-    found = _with_account(conn, _TOKEN, digest)
+    found = _with_account(conn, TOKEN, digest)
     return None if found is None else (found[0], _token(found[1]))
 
 
 def tokens(conn: Connection, account_id: int) -> list[Token]:
     """The API tokens of an account, in the order in which they were made."""
-    mine = select(secret).where(*_all(account_id, _TOKEN)).order_by(secret.c.id)
+    mine = select(secret).where(*_all(account_id, TOKEN)).order_by(secret.c.id)
     return list(map(_token, conn.execute(mine)))
 
 
 def remove_token(conn: Connection, account_id: int, token_id: int) -> bool:
     """Delete an API token of an account.  Returns whether the account had this token."""
-    return _remove(conn, account_id, _TOKEN, token_id) > 0
+    return _remove(conn, account_id, TOKEN, token_id) > 0
 
 
 def remove_tokens(conn: Connection, account_id: int) -> int:
     """Delete all API tokens of an account.  Returns how many there were."""
-    return _remove(conn, account_id, _TOKEN)
+    return _remove(conn, account_id, TOKEN)
 
 
 # --- sign-in links ----------------------------------------------------------
 
 
-def add_link(conn: Connection, account_id: int, digest: bytes, expires_at: float) -> bool:
-    """Store a sign-in link, in place of any other of the account.
+def add_link(
+    conn: Connection, account_id: int, digest: bytes, expires_at: float, kind: str = LINK
+) -> bool:
+    """Store a sign-in link, in place of any other of this kind that the account has.
 
     :param digest: the digest of its secret.
+    :param kind: ``LINK``, or ``INVITATION`` for one that works on every machine.
     :returns: whether there is such an account.
     """
     if not conn.execute(select(account.c.id).where(account.c.id == account_id)).first():
         return False
-    _remove(conn, account_id, _LINK)
-    _insert(conn, account_id, _LINK, digest, None, expires_at, {})
+    _remove(conn, account_id, kind)
+    _insert(conn, account_id, kind, digest, None, expires_at, {})
     return True
 
 
-def account_of_link(conn: Connection, digest: bytes, at: float) -> Account | None:
-    """The account that a sign-in link is for; None if there is no such link, or it has expired.
+def account_of_link(conn: Connection, digest: bytes, at: float, kind: str = LINK) -> Account | None:
+    """The account that a sign-in link is for; None if there is no such link, or it has expired,
+    or the account is disabled.
 
     :param at: the present time.
+    :param kind: ``LINK`` or ``INVITATION``.
     """
-    owner = select(account).join(secret)
-    row = conn.execute(owner.where(*_valid_link(digest, at))).first()
+    owner = select(account).join(secret).where(account.c.disabled == "")
+    row = conn.execute(owner.where(*_valid_link(kind, digest, at))).first()
     return None if row is None else _account(row)
 
 
@@ -279,6 +284,7 @@ def redeem_link(
     browser: str,
     former: bytes,
     limit: int,
+    kind: str = LINK,
 ) -> tuple[StoredPassword, Session] | None:
     """Delete a sign-in link, and begin a session of its account.
 
@@ -287,10 +293,12 @@ def redeem_link(
     :param link: the digest of the link's secret.
     :param digest, at, expires_at, address, browser, former, limit: of the session: see
         ``add_session``.
+    :param kind: ``LINK`` or ``INVITATION``.
     """
-    owner = account_of_link(conn, link, at)
+    owner = account_of_link(conn, link, at, kind)
     # Another node may be redeeming it at the same time; only one of them deletes it.
-    if owner is None or not conn.execute(delete(secret).where(*_valid_link(link, at))).rowcount:
+    used = delete(secret).where(*_valid_link(kind, link, at))
+    if owner is None or not conn.execute(used).rowcount:
         return None
     stored = stored_password(conn, owner.name)
     if stored is None:
@@ -301,9 +309,9 @@ def redeem_link(
     return None if begun is None else (stored, begun)
 
 
-def _valid_link(digest: bytes, at: float) -> tuple[ColumnElement[bool], ...]:
+def _valid_link(kind: str, digest: bytes, at: float) -> tuple[ColumnElement[bool], ...]:
     """The condition for the link with a digest, if it has not expired."""
-    of_link = secret.c.kind == _LINK, secret.c.digest == digest
+    of_link = secret.c.kind == kind, secret.c.digest == digest
     return *of_link, secret.c.expires_at > to_micros(at)
 
 
@@ -317,7 +325,7 @@ def sweep_accounts(conn: Connection, now: float, used_before: float, limit: int)
     :param limit: how many are deleted at most.
     :returns: how many were deleted.
     """
-    unused = and_(secret.c.kind == _SESSION, secret.c.used_at < to_micros(used_before))
+    unused = and_(secret.c.kind == SESSION, secret.c.used_at < to_micros(used_before))
     due = select(secret.c.id).where(or_(secret.c.expires_at <= to_micros(now), unused))
     return conn.execute(delete(secret).where(secret.c.id.in_(due.limit(limit)))).rowcount
 
@@ -358,12 +366,15 @@ def _remove(conn: Connection, account_id: int, kind: str, key: int | None = None
 
 
 def _with_account(conn: Connection, kind: str, digest: bytes) -> tuple[Account, Row[Any]] | None:
-    """A session or a token by its digest, with its account; None if there is none."""
+    """A session or a token by its digest, with its account; None if there is none, or the account
+    is disabled.
+    """
     of_digest = secret.c.kind == kind, secret.c.digest == digest
     row = conn.execute(select(secret).where(*of_digest)).first()
     if row is None:
         return None
-    owner = conn.execute(select(account).where(account.c.id == row.account_id)).first()
+    enabled = account.c.id == row.account_id, account.c.disabled == ""
+    owner = conn.execute(select(account).where(*enabled)).first()
     return None if owner is None else (_account(owner), row)
 
 
@@ -374,6 +385,8 @@ def _account(row: Row[Any]) -> Account:
         row.is_admin,
         to_seconds(row.created_at),
         to_seconds_or_none(row.signed_in_at),
+        row.disabled,
+        row.max_bytes,
     )
 
 

@@ -6,10 +6,11 @@ others did.  The first one that claims a change publishes it as an event.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from attrs import evolve
-from sqlalchemy import Connection, Row, Select, delete, false, func, select, true, update
+from sqlalchemy import Connection, Row, Select, delete, false, func, or_, select, true, update
 
 from rsscloud_broker.database.columns import to_micros, to_seconds
 from rsscloud_broker.database.conflicts import insert_row
@@ -55,6 +56,18 @@ def changes_after(conn: Connection, after: int, limit: int) -> list[Change]:
     """The changes with an id above ``after``, by id."""
     query = _CHANGES.where(admin_change.c.id > after)
     return list(map(_change, conn.execute(query.order_by(admin_change.c.id).limit(limit))))
+
+
+def taken_down(conn: Connection, prefixes: Sequence[str], since: float) -> list[Change]:
+    """What was taken down at URLs that begin so, newest first, at most 50.
+
+    :param since: only what was taken down later.
+    """
+    columns = admin_change.c
+    below = or_(false(), *(columns.object.startswith(each, autoescape=True) for each in prefixes))
+    wanted = columns.verb == "take down", columns.at >= to_micros(since), below
+    newest = _CHANGES.where(*wanted).order_by(columns.id.desc()).limit(50)
+    return list(map(_change, conn.execute(newest)))
 
 
 def last_change(conn: Connection) -> int:

@@ -438,6 +438,7 @@ class Store(ComposedMethods, SharedWork, Service):
 
     changes = reading(change_rows.changes)
     changes_after = reading(change_rows.changes_after)
+    taken_down = reading(change_rows.taken_down)
     last_change = reading(change_rows.last_change)
     claim_unpublished = writing(change_rows.claim_unpublished)
 

@@ -6,7 +6,7 @@ Each form on it is sent by ``POST /account`` with ``csrf`` and ``do``, which say
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -17,7 +17,9 @@ from rsscloud_broker.errors import ForgedForm, InvalidAccount, SignInFailed, Too
 from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICallers, Session, Token
+from rsscloud_broker.model.administration import Change
 from rsscloud_broker.web.callers import SESSION, Cookies
+from rsscloud_broker.web.words import strangers
 from rsscloud_broker.wire.text import sentence
 from rsscloud_broker.wire.times import iso_time
 
@@ -27,6 +29,7 @@ NO_STORE: Final = {"cache-control": "no-store"}
 #: What the page says after something was done, by the word in the address to which it leads.
 _DONE: Final = {
     "session": "The session has ended.",
+    "invited": "Welcome. Choose a password now: the link that brought you here works no more.",
     "password": "Your new password is set, and all your other sessions have ended.",
     "token": "The token has been removed: programs that have it get no access with it any more.",
 }
@@ -42,6 +45,7 @@ class AccountPage:
         self._accounts = accounts
         self._callers = callers
         self._cookies = cookies
+        self._administration = parts.administration
         self._actions: dict[str, Callable[[Request, Caller], Awaitable[Answer]]] = {
             "end-session": self._end_session,
             "end-sessions": self._end_sessions,
@@ -143,12 +147,25 @@ class AccountPage:
             made=made,
             secret=secret,
             sessions=[_session(each, caller) for each in sessions],
+            taken_down=[tags.li(*_taken_down(each)) for each in await self._taken_down(caller)],
             tokens=[_token(each, caller) for each in tokens] or tags.li("There is none yet."),
             scopes=[_scope(*each) for each in scopes.items()],
             has_password="" if lacks_password else "yes",
             lacks_password="yes" if lacks_password else "",
         )
         return Answer(page, status=status if problem else 200, headers=NO_STORE)
+
+    async def _taken_down(self, caller: Caller) -> Sequence[Change]:
+        if self._administration is None:
+            return ()
+        return await self._administration.taken_down(caller.name, caller.account.created_at)
+
+
+def _taken_down(change: Change) -> Iterator[Flattenable]:
+    """Something of the account that an administrator has taken down."""
+    yield tags.span(strangers(change.object, 200))
+    why = strangers(sentence(change.reason), 500)
+    yield tags.span(_time(change.at), ": ", why, class_="where")
 
 
 def redirect(path: str) -> Answer:

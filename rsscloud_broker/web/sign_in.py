@@ -3,7 +3,7 @@
 ``GET /signin`` shows the form, and ``POST /signin`` with ``name``, ``password`` and ``csrf`` begins
 a session and leads to the path in ``next``, which must be on this broker.  ``POST /signout`` ends
 the session.  ``/account`` is the page of the person who has signed in: see ``account_page``.
-``/signin/once`` signs in by a link: see ``sign_in_link``.
+``/signin/once`` and ``/signin/invited`` sign in by a link: see ``sign_in_link``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from attrs import frozen
 from twisted.web.server import Request
 from zope.interface import implementer
 
+from rsscloud_broker.accounts.administration import INVITED_PATH
 from rsscloud_broker.errors import ForgedForm, SignInFailed, TooMany
 from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import client_address, header, parameter
@@ -60,11 +61,14 @@ class AccountsDoor(RoutesOnly):
         pages = SignInPages(parts, parts.accounts, parts.callers, cookies)
         account = AccountPage(parts, parts.accounts, parts.callers, cookies)
         link = SignInLink(parts, parts.accounts, cookies)
+        invitation = SignInLink(parts, parts.accounts, cookies, "invitation")
         self._routes = [
             Route("/signin", "GET", Answers(pages.form)),
             Route("/signin", "POST", Answers(pages.sign_in)),
             Route(LINK_PATH, "GET", Answers(link.show)),
             Route(LINK_PATH, "POST", Answers(link.use)),
+            Route(INVITED_PATH, "GET", Answers(invitation.show)),
+            Route(INVITED_PATH, "POST", Answers(invitation.use)),
             Route("/signout", "POST", Answers(pages.sign_out)),
             Route("/account", "GET", Answers(account.show)),
             Route("/account", "POST", Answers(account.act)),

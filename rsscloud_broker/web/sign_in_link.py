@@ -14,6 +14,10 @@ background runs this one when the person looks at it.
 **Only browsers on the machine of the broker** may use a link: who can read the terminal there, or
 the database, could sign in anyway.  ``Host`` must name this machine, so that no page of a stranger
 can ask in its own name (DNS rebinding).
+
+**An invitation**, which an administrator makes, works in every browser: ``/signin/invited``.  It
+leads to the page on which its owner chooses a password.  Programs that look at mail before people
+do run scripts too, so there a person presses the button.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from urllib.parse import quote, urlencode
 
 from twisted.web.server import Request
 
+from rsscloud_broker.accounts.administration import INVITED_PATH
 from rsscloud_broker.errors import ForgedForm, SignInFailed
 from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.http.requests import client_address, header, parameter
@@ -59,25 +64,32 @@ def link_to(broker: str, secret: str, next_path: str = "/") -> str:
 
 
 class SignInLink:
-    """Answers requests for ``/signin/once``."""
+    """Answers requests for ``/signin/once`` or ``/signin/invited``.
 
-    def __init__(self, parts: FrontDoorParts, accounts: IAccounts, cookies: Cookies) -> None:
+    :param kind: ``link`` or ``invitation``.
+    """
+
+    def __init__(
+        self, parts: FrontDoorParts, accounts: IAccounts, cookies: Cookies, kind: str = "link"
+    ) -> None:
         self._pages = parts.pages
         self._public_url = parts.public_url
         self._clock = parts.clock
         self._accounts = accounts
         self._cookies = cookies
+        self._kind = kind
+        self._is_invitation = kind == "invitation"
 
     async def show(self, request: Request) -> Answer:
         """The page with the button, or what is wrong with the link."""
-        if not seems_local(request):
+        if not (self._is_invitation or seems_local(request)):
             return _not_here()
-        account = await self._accounts.account_of_link(parameter(request, "key"))
+        account = await self._accounts.account_of_link(parameter(request, "key"), self._kind)
         return await self._page(request, account.name if account else "")
 
     async def use(self, request: Request) -> Answer:
         """Sign in, and lead on."""
-        if not seems_local(request):
+        if not (self._is_invitation or seems_local(request)):
             return _not_here()
         attempt = SignIn(
             name="",
@@ -89,12 +101,15 @@ class SignInLink:
         )
         try:
             check_first_form(request, self._cookies, self._public_url)
-            signed_in = await self._accounts.sign_in_by_link(parameter(request, "key"), attempt)
+            key = parameter(request, "key")
+            signed_in = await self._accounts.sign_in_by_link(key, attempt, self._kind)
         except ForgedForm as error:
             return refused(error)
         except SignInFailed:
             return await self._page(request, "")
         begin_session(request, self._cookies, signed_in, self._clock.wall_seconds())
+        if self._is_invitation:
+            return redirect("/account?done=invited#password")
         return redirect(local_path(parameter(request, "next")))
 
     async def _page(self, request: Request, name: str) -> Answer:
@@ -106,7 +121,11 @@ class SignInLink:
             "Sign in",
             "sign_in_link.html",
             name=name,
-            invalid="" if name else "yes",
+            action=INVITED_PATH if self._is_invitation else LINK_PATH,
+            link="" if self._is_invitation or not name else "yes",
+            invited="yes" if self._is_invitation and name else "",
+            void_link="" if self._is_invitation or name else "yes",
+            void_invitation="yes" if self._is_invitation and not name else "",
             key=parameter(request, "key"),
             next=local_path(parameter(request, "next")),
             csrf=form_token(request, self._cookies),

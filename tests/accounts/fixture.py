@@ -24,6 +24,7 @@ from rsscloud_broker.accounts.portal import PasswordCheckerOptions
 from rsscloud_broker.config import AccountsConfig as AccountOptions
 from rsscloud_broker.interfaces import CheckerParts
 from rsscloud_broker.policy.rate_limits import RateLimit
+from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import Clock
 from rsscloud_broker.testing.memory import memory_accounts
 
@@ -50,6 +51,7 @@ class AccountHouse:
     """Accounts with a store in memory, and a clock that the test moves.
 
     :param checkers: the checkers to ask; by default the one of the broker.
+    :param store: by default one of its own.
     :ivar dave: an administrator's account.
     :ivar anna: another account.  Both have ``PASSWORD``.
     """
@@ -59,11 +61,12 @@ class AccountHouse:
         case: SynchronousTestCase,
         options: AccountOptions = QUICK,
         checkers: Sequence[ICredentialsChecker] | None = None,
+        store: AccountStore | None = None,
     ) -> None:
         self._case = case
         self.options = options
         self.clock = Clock()
-        self.store = memory_accounts()
+        self.store = store or memory_accounts()
         self.hasher = CountingHasher()
         self.passwords = Passwords(self.store, self.hasher, execute)
         parts = CheckerParts(self.passwords, self.clock, execute)

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred, fail
 from twisted.logger import capturedLogs
 from zope.interface.verify import verifyObject
 
+from rsscloud_broker.accounts import AccountAdministration
 from rsscloud_broker.core import Administration, Blocks
 from rsscloud_broker.core.administration import MAX_LIMIT
 from rsscloud_broker.core.following import AT_ONCE, MAX_ANNOUNCEMENTS
@@ -21,6 +22,7 @@ from rsscloud_broker.model.administration import STATES, Change, SubscriptionFil
 from rsscloud_broker.model.values import HIDDEN
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.testing import RecordingBus
+from rsscloud_broker.testing.memory import memory_accounts
 from rsscloud_broker.util.threads import Workers
 from tests.core.house import CALLBACK, FEED, NOW, BrokerTestCase
 
@@ -49,6 +51,7 @@ class AdministrationTestCase(BrokerTestCase):
             self.counters,
             lambda: {"distribution": 3},
             (Workers(self.clock, "files", 2),),  # type: ignore[arg-type] # it starts no thread
+            AccountAdministration(memory_accounts(), self.clock, "https://broker.example"),
             lambda: self.served,
         )
         made.following.startService()
@@ -234,6 +237,33 @@ class TopicVerbTests(AdministrationTestCase):
         self.result(verb("alice", "HTTP://broker.example:80/feeds/rss.xml", "it is spam"))
         self.assertEqual(taken, [(f"{base}rss.xml", "it is spam")])
         self.assert_done("take down", f"{base}rss.xml", "it is spam")
+
+    def test_taken_down_of_an_account(self) -> None:
+        async def nothing(*given: Any) -> None:
+            return None
+
+        base = "http://broker.example/people/"
+        self.served.append(ServedTopics(base, nothing, nothing))  # type: ignore[arg-type] # unused
+        verb = self.administration.taken_down
+        self.assertEqual(self.result(verb("dave", 0.0)), [])
+        found = [
+            Change("alice", verb_, url, "spam", at)
+            for verb_, url, at in (
+                ("take down", f"{base}dave/1", 5.0),
+                ("take down", f"{base}dave2/1", 5.0),
+                ("end", f"{base}dave/3", 5.0),
+                ("take down", "http://else.example/people/dave/4", 5.0),
+                ("take down", f"{base}dave/5", 7.0),
+            )
+        ]
+        for each in found:
+            self.successResultOf(self.store.record_change(each))
+        urls = [each.object for each in self.result(verb("dave", 0.0))]
+        self.assertEqual(urls, [f"{base}dave/5", f"{base}dave/1"])
+        # Another one had the name before.
+        urls = [each.object for each in self.result(verb("dave", 6.0))]
+        self.assertEqual(urls, [f"{base}dave/5"])
+        self.assertEqual(self.result(verb("d_ve", 0.0)), [])
 
     def test_move(self) -> None:
         self.subscribe()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.database.columns import MICROSECONDS
+from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.interfaces import Account, Session, StoredPassword, Token
+from rsscloud_broker.model.administration import AccountSummary, Change
 from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.storage.account_schema import secret
 
@@ -360,3 +362,105 @@ class AccountsContract(TestCase):
         for left in (3, 1, 0):
             await self.store.sweep_accounts(9000.0, 0.0, 2)
             self.assertEqual(len(await self.store.sessions(dave.id)), left)
+
+    # what administrators do
+
+    def change(self, verb: str, name: str, reason: str = "") -> Change:
+        return Change("root", verb, name, reason, 1000.0)
+
+    async def summary(self, name: str) -> AccountSummary:
+        found = await self.store.account_summary(name)
+        assert found is not None
+        return found
+
+    async def administrator(self, name: str) -> None:
+        await self.store.add_account(name, f"hash of {name}", True, 1000.0)
+
+    async def test_summaries(self) -> None:
+        dave = await self.account()
+        await self.session(dave)
+        await self.token(dave)
+        await self.store.add_link(dave.id, b"link", 2000.0)
+        change = self.change("invite", "anna")
+        self.assertTrue(await self.store.invite("anna", True, b"digest", 3000.0, change))
+        self.assertFalse(await self.store.invite("anna", True, b"other", 3000.0, change))
+        anna = await self.summary("anna")
+        self.assertEqual(
+            (anna.is_admin, anna.has_password, anna.invited_until, anna.created_at),
+            (True, False, 3000.0, 1000.0),
+        )
+        found = await self.summary("dave")
+        self.assertEqual((found.sessions, found.tokens, found.invited_until), (1, 1, None))
+        self.assertEqual(await self.store.account_summaries("", MANY), [anna, found])
+        self.assertEqual(await self.store.account_summaries("", 1), [anna])
+        self.assertEqual(await self.store.account_summaries("anna", 1), [found])
+        self.assertIsNone(await self.store.account_summary("nobody"))
+
+    async def test_an_invitation_is_no_link_for_this_machine(self) -> None:
+        await self.store.invite("anna", False, b"digest", 2000.0, self.change("invite", "anna"))
+        self.assertIsNone(await self.store.account_of_link(b"digest", 1000.0))
+        self.assertIsNone(await self.redeem(b"digest"))
+        found = await self.store.account_of_link(b"digest", 1000.0, "invitation")
+        assert found is not None
+        self.assertEqual(found.name, "anna")
+        session = (b"9", 1000.0, 1500.0, "", "", b"", MANY)
+        self.assertIsNotNone(await self.store.redeem_link(b"digest", *session, kind="invitation"))
+        self.assertIsNone(await self.store.redeem_link(b"digest", *session, kind="invitation"))
+
+    async def test_reset(self) -> None:
+        dave = await self.account()
+        await self.session(dave)
+        await self.token(dave)
+        self.assertFalse(await self.store.reset("x", b"2", 2000.0, self.change("reset", "x")))
+        self.assertTrue(await self.store.reset("dave", b"2", 2000.0, self.change("reset", "dave")))
+        found = await self.summary("dave")
+        self.assertEqual(
+            (found.has_password, found.sessions, found.tokens, found.invited_until),
+            (False, 0, 0, 2000.0),
+        )
+
+    async def test_disabled_account(self) -> None:
+        dave = await self.account()
+        await self.session(dave)
+        await self.token(dave)
+        await self.store.add_link(dave.id, b"link", 2000.0)
+        change = self.change("disable", "dave", "spam")
+        self.assertTrue(await self.store.change_account("dave", {"disabled": "spam"}, change))
+        self.assertIsNone(await self.store.session(b"1"))
+        self.assertIsNone(await self.store.token(b"1"))
+        self.assertIsNone(await self.begin(dave, "hash of dave"))
+        await self.store.add_link(dave.id, b"link", 2000.0)
+        self.assertIsNone(await self.store.account_of_link(b"link", 1000.0))
+        self.assertIsNone(await self.redeem(b"link"))
+        await self.store.change_account("dave", {"disabled": ""}, self.change("enable", "dave"))
+        self.assertIsNone(await self.store.session(b"1"))
+        self.assertIsNotNone(await self.store.token(b"1"))
+        self.assertIsNotNone(await self.begin(dave, "hash of dave"))
+
+    async def test_the_last_administrator_stays(self) -> None:
+        await self.administrator("dave")
+        await self.account("anna")
+        change = self.change("x", "dave")
+        for values in ({"disabled": "x"}, {"is_admin": False}):
+            with self.assertRaises(Unadministrable):
+                await self.store.change_account("dave", values, change)
+        with self.assertRaises(Unadministrable):
+            await self.store.remove("dave", change)
+        await self.administrator("berta")
+        await self.store.change_account("berta", {"disabled": "x"}, change)
+        with self.assertRaises(Unadministrable):  # berta cannot sign in
+            await self.store.remove("dave", change)
+        await self.store.change_account("berta", {"disabled": ""}, change)
+        self.assertTrue(await self.store.remove("dave", change))
+        self.assertFalse(await self.store.remove("dave", change))
+        self.assertTrue(await self.store.remove("anna"))
+
+    async def test_limit(self) -> None:
+        dave = await self.account()
+        self.assertIsNone(dave.max_bytes)
+        change = self.change("set limit", "dave")
+        self.assertTrue(await self.store.change_account("dave", {"max_bytes": 5}, change))
+        self.assertFalse(await self.store.change_account("x", {"max_bytes": 5}, change))
+        stored = await self.store.stored_password("dave")
+        assert stored is not None
+        self.assertEqual((stored.account.max_bytes, (await self.summary("dave")).max_bytes), (5, 5))

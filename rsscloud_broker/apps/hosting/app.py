@@ -27,6 +27,10 @@ def make_hosting(options: HostingOptions, parts: AppParts) -> App:
             SaveRssDoor(SaveRss(hosting, gate)),
             FeedsDoor(hosting, parts),
         ],
-        topics=[ServedTopics(f"{hosting.base}/", hosting.content, hosting.take_down)],
+        topics=[
+            ServedTopics(
+                f"{hosting.base}/", hosting.content, hosting.take_down, hosting.published_by
+            )
+        ],
         account_data=[AccountData(feed.c.account_id, hosting.delete_all_of)],
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from rsscloud_broker.apps.hosting import documents, rows
 from rsscloud_broker.apps.hosting.cache import Cache, CachedFile, Key
@@ -25,6 +25,7 @@ from rsscloud_broker.database.methods import Batched
 from rsscloud_broker.errors import DocumentUnread, TooMany
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.model import Content
+from rsscloud_broker.model.administration import PublishedWork
 from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire.links import HUB_PATHS, encode
 
@@ -135,6 +136,18 @@ class Hosting:
             await self._withdraw(file, "the account of its author was removed", _nothing)
         await self._store.disown(account)
 
+    async def published_by(self, name: str, limit: int) -> list[PublishedWork]:
+        """What an account publishes, for administrators: see ``ServedTopics.published``."""
+        return [
+            PublishedWork(
+                self.url_of(name, each.path),
+                "feed" if each.is_topic else "file",
+                each.path,
+                each.saved_at,
+            )
+            for each in await self._store.files_named(name, limit)
+        ]
+
     async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
         """Delete a file for an administrator: see ``ServedTopics.take_down``."""
         name, _, path = url.removeprefix(f"{self.base}/").partition("/")
@@ -159,7 +172,10 @@ class Hosting:
 
     async def usage(self, caller: Caller) -> Usage:
         """The files of an account, and how much it may have."""
-        return Usage(await self._store.files(caller.account), self._limits)
+        return Usage(await self._store.files(caller.account), self._limits_of(caller))
+
+    def _limits_of(self, caller: Caller) -> AccountLimits:
+        return evolve(self._limits, bytes=caller.account.max_bytes or self._limits.bytes)
 
     async def versions(self, caller: Caller, path: str) -> list[Version]:
         """The versions of a file of an account, the newest first."""
@@ -211,7 +227,9 @@ class Hosting:
 
     async def _put(self, caller: Caller, path: str, document: HostedDocument, source: str) -> Saved:
         key = (caller.name, path)
-        wanted = Save(caller.account, path, document, self._clock.wall_seconds(), self._limits)
+        wanted = Save(
+            caller.account, path, document, self._clock.wall_seconds(), self._limits_of(caller)
+        )
         with self.cache.changing(key):
             if not document.is_topic:
                 return await self._store.save(wanted)

@@ -5,12 +5,13 @@ Each function runs in a transaction that the caller began.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from attrs import field, frozen
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
     and_,
     delete,
     select,
@@ -159,11 +160,18 @@ def disown(conn: Connection, account_id: int) -> None:
 def files(conn: Connection, account: Account) -> list[File]:
     """The files of an account, by path."""
     mine = (feed.c.account_id == account.id, feed.c.version_id.is_not(None))
-    rows = conn.execute(FILES.where(*mine).order_by(feed.c.path))
-    return [
-        File(row.path, row.size, row.versions, to_seconds(row.saved_at), row.is_topic)
-        for row in rows
-    ]
+    return list(map(_file, conn.execute(FILES.where(*mine).order_by(feed.c.path))))
+
+
+def files_named(conn: Connection, account: str, limit: int) -> list[File]:
+    """The files that are served below the name of an account, the newest first."""
+    named = (feed.c.account == account, feed.c.version_id.is_not(None))
+    newest = FILES.where(*named).order_by(version.c.saved_at.desc(), feed.c.path).limit(limit)
+    return list(map(_file, conn.execute(newest)))
+
+
+def _file(row: Row[Any]) -> File:
+    return File(row.path, row.size, row.versions, to_seconds(row.saved_at), row.is_topic)
 
 
 def versions(conn: Connection, account: Account, path: str) -> list[Version]:

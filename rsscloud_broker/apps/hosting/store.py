@@ -24,6 +24,7 @@ class HostingStore:
 
     remove = writing(rows.remove)
     files = reading(rows.files)
+    files_named = reading(rows.files_named)
     versions = reading(rows.versions)
     one_version = reading(rows.one_version)
     present = reading(rows.present)

@@ -15,6 +15,7 @@ from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
 def make(options: WritingOptions, parts: AppParts) -> App:
     """Make the application."""
     writing = Writing(options, parts)
+    topics = FeedTopics(writing)
     return App(
         "writing",
         front_doors=[
@@ -36,6 +37,8 @@ def make(options: WritingOptions, parts: AppParts) -> App:
             for table in (author, upload, unsent)
         ],
         topics=[
-            ServedTopics(f"{parts.public_url}/people/", FeedTopics(writing).read, writing.take_down)
+            ServedTopics(
+                f"{parts.public_url}/people/", topics.read, writing.take_down, topics.published
+            )
         ],
     )

@@ -12,6 +12,7 @@ from rsscloud_broker.apps.writing.feeds import WrittenFeed
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.answering import send
 from rsscloud_broker.model import Content
+from rsscloud_broker.model.administration import PublishedWork
 from rsscloud_broker.web.feed_answers import FeedAnswers
 
 
@@ -55,3 +56,24 @@ class FeedTopics:
             return None
         found = (await self._writing.feeds_of(author)).get(url)
         return found.content if found else None
+
+    async def published(self, name: str, limit: int) -> list[PublishedWork]:
+        """What an account publishes: see ``ServedTopics.published``."""
+        writing = self._writing
+        author = await writing.store.author_named(name)
+        if author is None:
+            return []
+        posts = [each.post for each in await writing.store.published(author, limit)]
+        files = await writing.store.uploads(author.account_id, limit)
+        return [
+            *(
+                PublishedWork(
+                    writing.page_url(each), "message", each.title or each.text, each.created_at
+                )
+                for each in posts
+            ),
+            *(
+                PublishedWork(writing.files.url(name, each), "file", each.name, each.created_at)
+                for each in files
+            ),
+        ]

@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from rsscloud_broker.apps.writing.schema import author, chunk, upload
-from rsscloud_broker.database.columns import to_micros
+from rsscloud_broker.database.columns import to_micros, to_seconds
 
 #: How many bytes a piece of a file has; the last one may have fewer.  Anyone who reads a file
 #: slowly keeps one of them in memory.
@@ -50,6 +50,7 @@ class StoredUpload:
     :ivar digest: SHA-256 of the file, in hexadecimal.
     :ivar id: 0 if it is not stored yet.
     :ivar is_whole: whether all of it is stored.
+    :ivar created_at: when it was uploaded.
     """
 
     digest: str
@@ -58,6 +59,7 @@ class StoredUpload:
     size: int
     id: int = 0
     is_whole: bool = False
+    created_at: float = 0.0
 
 
 def begin_upload(
@@ -193,4 +195,12 @@ def drop_chunks(conn: Connection, upload_id: int) -> bool:
 
 
 def _upload(row: Row[Any]) -> StoredUpload:
-    return StoredUpload(row.digest, row.name, row.media_type, row.size, row.id, row.is_whole)
+    return StoredUpload(
+        row.digest,
+        row.name,
+        row.media_type,
+        row.size,
+        row.id,
+        row.is_whole,
+        to_seconds(row.created_at),
+    )

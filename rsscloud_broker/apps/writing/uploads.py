@@ -11,13 +11,14 @@ from rsscloud_broker.apps.writing.sniffing import media_type
 from rsscloud_broker.apps.writing.store import PostStore
 from rsscloud_broker.apps.writing.upload_rows import AT_ONCE, CHUNK, StoredUpload, UploadLost
 from rsscloud_broker.errors import Unavailable
-from rsscloud_broker.interfaces import IClock
+from rsscloud_broker.interfaces import Account, IClock
 
 
 class Uploads:
     """The files of all accounts.
 
-    :param quota: how many bytes the files of one account may have together.
+    :param quota: how many bytes the files of one account may have together, unless an
+        administrator has set another limit for it.
     :param in_thread: calls a function in a thread.
     """
 
@@ -33,7 +34,7 @@ class Uploads:
         self._quota = quota
         self._in_thread = in_thread
 
-    async def keep(self, account_id: int, name: str, data: bytes) -> StoredUpload:
+    async def keep(self, account: Account, name: str, data: bytes) -> StoredUpload:
         """Store a file.  If this fails, nothing of it stays.
 
         :param name: the name for people.
@@ -43,10 +44,11 @@ class Uploads:
         digest = await self._in_thread(_digest, data)
         new = StoredUpload(digest, name, media_type(data), len(data))
         at = self._clock.wall_seconds()
-        begun = await self._store.begin_upload(account_id, new, at, self._quota)
+        quota = account.max_bytes or self._quota
+        begun = await self._store.begin_upload(account.id, new, at, quota)
         if begun is None:
             raise InvalidPost(
-                f"your files would have more than {self._quota:,} bytes together, which is all "
+                f"your files would have more than {quota:,} bytes together, which is all "
                 "that an account may have; delete some that you need no more"
             )
         if not begun.is_whole:

@@ -423,7 +423,7 @@ class Writing:
         author = await self._author(caller)
         self._publisher.check(self.feed_url(caller.name), source)
         async with self._lock(author):
-            kept = await self.kept_files.keep(caller.account.id, shown_name(name), data)
+            kept = await self.kept_files.keep(caller.account, shown_name(name), data)
         return self._shown(caller, kept)
 
     async def remove_upload(self, caller: Caller, digest: str) -> bool:

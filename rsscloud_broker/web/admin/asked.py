@@ -48,6 +48,9 @@ _Object = Annotated[
 ]
 
 
+_Name = Annotated[str, _says("The name of the account.", "Name", min_length=1, max_length=32)]
+
+
 class Nothing(Asked, frozen=True):
     """Nothing."""
 
@@ -162,3 +165,62 @@ class Announce(Asked, frozen=True):
         _says("In UTC, such as `2026-11-22T10:30:00Z`; without it, it begins now.", "From"),
     ] = None
     until: Annotated[datetime | None, _says("In UTC; without it, it has no end.", "Until")] = None
+
+
+class PageOfAccounts(Asked, frozen=True):
+    """Which page of the accounts."""
+
+    after: _AfterText = ""
+    limit: _Limit = 50
+
+
+class ByName(Asked, frozen=True):
+    """An account."""
+
+    name: _Name
+
+
+class ByNameWithReason(Asked, frozen=True):
+    """An account, and why."""
+
+    name: _Name
+    reason: _Why = ""
+
+
+class Disable(Asked, frozen=True):
+    """An account, and why its owner may not use it."""
+
+    name: _Name
+    reason: _PublicReason
+
+
+class Invite(Asked, frozen=True):
+    """A new account."""
+
+    name: Annotated[
+        str,
+        _says(
+            "2 to 32 of the letters a to z, digits and hyphens.",
+            "Name",
+            min_length=1,
+            max_length=32,
+        ),
+    ]
+    role: Annotated[Literal["member", "administrator"], _says("What it may do.", "Role")] = "member"
+    reason: _Why = ""
+
+
+class Limit(Asked, frozen=True):
+    """How much may be stored for an account."""
+
+    name: _Name
+    megabytes: Annotated[
+        int,
+        _says(
+            "The most that each application stores for it; 0 for what the configuration says.",
+            "Megabytes",
+            ge=0,
+            le=1_000_000,
+        ),
+    ]
+    reason: _Why = ""

@@ -19,6 +19,7 @@ from attrs import frozen
 from zope.interface import implementer
 
 from rsscloud_broker.interfaces import FrontDoorParts, IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.web.admin.accounts import AccountsPage, OneAccountPage
 from rsscloud_broker.web.admin.announcements import AnnouncementsPage
 from rsscloud_broker.web.admin.api import Api
 from rsscloud_broker.web.admin.hosts import BlocksPage, HostsPage
@@ -35,6 +36,8 @@ _PAGES: Final = (
     TopicPage,
     HostsPage,
     BlocksPage,
+    AccountsPage,
+    OneAccountPage,
     AnnouncementsPage,
     ChangesPage,
 )

@@ -98,7 +98,7 @@ def _value(schema: Mapping[str, Any], text: str) -> str | datetime:
 
 def objects(operation: Operation) -> Iterator[tuple[str, str]]:
     """The names and labels of the fields that say what an operation is about."""
-    labels = {"id": "Subscription", "url": "Address", "to": "New address"}
+    labels = {"id": "Subscription", "url": "Address", "to": "New address", "name": "Account"}
     return ((name, labels[name]) for name in fields_of(operation)[0] if name in labels)
 
 
@@ -114,6 +114,9 @@ def _label(name: str, schema: Mapping[str, Any], required: bool, value: str) -> 
             ),
             name=name,
         )
+    elif schema.get("type") == "integer":
+        most = {"min": str(schema["minimum"]), "max": str(schema["maximum"])}
+        field = tags.input(name=name, value=value, type="number", **most, **more)
     elif "anyOf" in schema:
         field = tags.input(name=name, value=value, type="datetime-local", **more)
     else:

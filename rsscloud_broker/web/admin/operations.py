@@ -14,7 +14,7 @@ from typing import Final
 from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.interfaces import IAdministration
 from rsscloud_broker.model.administration import SubscriptionFilter
-from rsscloud_broker.web.admin import shapes
+from rsscloud_broker.web.admin import account_operations, shapes
 from rsscloud_broker.web.admin.api_operation import Operation, OperationForm, operation
 from rsscloud_broker.web.admin.asked import (
     Announce,
@@ -387,5 +387,10 @@ def seconds_of(when: datetime | None) -> float | None:
     return when.timestamp()
 
 
-#: All operations, in the order of this module.
-OPERATIONS: Final = tuple(each for each in globals().copy().values() if isinstance(each, Operation))
+#: All operations, in the order of this module and ``account_operations``.
+OPERATIONS: Final = tuple(
+    each
+    for module in (globals().copy(), vars(account_operations))
+    for each in module.values()
+    if isinstance(each, Operation)
+)

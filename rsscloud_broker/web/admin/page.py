@@ -43,6 +43,7 @@ PLACES: Final = {
     "/admin/topic": "Topics",
     "/admin/hosts": "Hosts",
     "/admin/blocks": "Blocks",
+    "/admin/accounts": "Accounts",
     "/admin/announcements": "Announcements",
     "/admin/changes": "Changes",
     "/admin/log": "Log",
@@ -124,6 +125,12 @@ class AdminPage:
         """
         return path(self.path, done=operation.name)
 
+    def shown(self, answer: Shape) -> Flattenable:
+        """What the page says at once after an operation, since nobody can show it later; empty if
+        the operation leads elsewhere.
+        """
+        return ""
+
     def form(
         self,
         request: Request,
@@ -183,6 +190,8 @@ class AdminPage:
             if operation.final and parameter(request, "sure") != "yes":
                 return await self._question(caller, operation, asked)
             answer = await operation.run(self.verbs, caller.name, asked, self.now())
+            if shown := self.shown(answer):
+                return await self._page(request, caller, success=shown)
             return redirect(self.after(operation, asked, answer))
         except Unadministrable as error:
             return await self._page(
@@ -195,7 +204,7 @@ class AdminPage:
         caller: Caller,
         error: str = "",
         status: int = 200,
-        success: str = "",
+        success: Flattenable = "",
     ) -> Answer:
         try:
             content = await self.content(request, caller)
@@ -223,7 +232,9 @@ class AdminPage:
             ],
             "action": self.path,
             "fields": hidden({"csrf": caller.csrf, "do": operation.name, "sure": "yes", **fields}),
-            "back": path(self.path, id=fields.get("id", ""), url=fields.get("url", "")),
+            "back": path(
+                self.path, **{name: fields.get(name, "") for name in ("id", "url", "name")}
+            ),
         }
         return await self._rendered("Are you sure?", "admin/question.html", caller, 200, slots)
 

@@ -246,6 +246,54 @@ class State(Shape, frozen=True):
     nodes: list[Node]
 
 
+class Account(Shape, frozen=True):
+    """An account.  ``disabled`` says why it is disabled, and is empty if it is not; ``max_bytes``
+    is null for what the configuration says.
+    """
+
+    name: str
+    is_admin: bool
+    disabled: str
+    created_at: datetime
+    signed_in_at: datetime | None
+    invited_until: datetime | None
+    has_password: bool
+    sessions: int
+    tokens: int
+    max_bytes: int | None
+
+
+class Accounts(Shape, frozen=True):
+    """A page of accounts."""
+
+    items: list[Account]
+    next: str | None
+
+
+class Invitation(Shape, frozen=True):
+    """A link by which the owner of an account signs in, once.  Nobody can find it out later."""
+
+    name: str
+    link: str
+    expires_at: datetime
+
+
+class Work(Shape, frozen=True):
+    """Something that an account publishes: a ``feed``, a ``file`` or a ``message``."""
+
+    url: str
+    kind: str
+    title: str
+    at: datetime
+
+
+class Works(Shape, frozen=True):
+    """The newest that an account publishes, and what was taken down of it."""
+
+    items: list[Work]
+    taken_down: list[Change]
+
+
 class Done(Shape, frozen=True):
     """The change is stored and works."""
 

@@ -71,6 +71,19 @@ class TakenDownTests(WithdrawingCase):
         super().setUp()
         self.recorded: list[Any] = []
 
+    def test_what_an_account_publishes(self) -> None:
+        (served,) = self.house.app.topics
+        assert served.published is not None
+        works = self.house.result(served.published("dave", 10))
+        found = {(each.url, each.kind, each.title) for each in works}
+        expected = {(URL, "feed", "rss.xml"), (f"{BASE}/dave/note.txt", "file", "note.txt")}
+        self.assertEqual(found, expected)
+        self.assertEqual(len(self.house.result(served.published("dave", 1))), 1)
+        self.assertEqual(self.house.result(served.published("nobody", 10)), [])
+        for each in works:
+            self.assertTrue(self.take_down(each.url))
+        self.assertEqual(self.house.result(served.published("dave", 10)), [])
+
     def test_feed(self) -> None:
         self.assertTrue(self.take_down(URL))
         self.assertEqual(self.statuses(), [410, 200, 200])

@@ -26,6 +26,21 @@ class TakenDownTests(WritingTestCase):
         found: Post | None = self.result(self.writing.post(DAVE, number))
         return found
 
+    def test_what_an_account_publishes(self) -> None:
+        self.add("Draft", is_draft=True)
+        post = self.add("Spam")
+        file = self.result(self.writing.upload(DAVE, "a.gif", GIF, SOURCE))
+        assert self.served.published is not None
+        works = self.result(self.served.published("dave", 10))
+        self.assertEqual(
+            [(each.url, each.kind, each.title) for each in works],
+            [(self.writing.page_url(post), "message", "Spam"), (file.url, "file", "a.gif")],
+        )
+        self.assertEqual(self.result(self.served.published("nobody", 10)), [])
+        for each in works:
+            self.assertTrue(self.take_down(each.url))
+        self.assertEqual(self.result(self.served.published("dave", 10)), [])
+
     def test_a_message(self) -> None:
         spam, other = self.add("Spam"), self.add("Ham")
         self.subscribe(self.writing.feed_url("dave"))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from rsscloud_broker.accounts import digest_of, new_token
+from rsscloud_broker.accounts import AccountAdministration, digest_of, new_token
 from rsscloud_broker.config import Http
 from rsscloud_broker.core import Administration, EventLog
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
@@ -16,6 +16,7 @@ from rsscloud_broker.interfaces import ServedTopics
 from rsscloud_broker.model import Callback, Exchange, Lease, Outcome, Subscription
 from rsscloud_broker.model.work import Delivery, HostState
 from rsscloud_broker.plugins import bundled
+from rsscloud_broker.storage import AccountStore
 from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.util.threads import Workers
 from rsscloud_broker.web.callers import Callers
@@ -59,6 +60,7 @@ class ConsoleCase(BrokerTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.served: list[ServedTopics] = []
+        self.people = AccountHouse(self, PATIENT, store=AccountStore(self.store._database))
         verbs = Administration(
             self.store,
             self.store,
@@ -69,12 +71,12 @@ class ConsoleCase(BrokerTestCase):
             self.counters,
             lambda: {"distribution": 3},
             (Workers(self.clock, "files", 2),),  # type: ignore[arg-type] # it starts no thread
+            AccountAdministration(self.people.store, self.clock, PUBLIC_URL),
             lambda: self.served,
         )
         self.verbs = verbs
         verbs.following.startService()
         self.addCleanup(verbs.following.stopService)
-        self.people = AccountHouse(self, PATIENT)
         pages = PageRenderer(lambda: root.pages, verbs.following)
         parts = front_door_parts(
             broker=self.broker,

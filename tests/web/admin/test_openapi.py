@@ -9,7 +9,7 @@ from typing import Any
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
-from rsscloud_broker.interfaces import IAdministration
+from rsscloud_broker.interfaces import IAccountAdministration, IAdministration
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from tests.web.admin.console import PUBLIC_URL, ConsoleCase
 
@@ -23,7 +23,10 @@ CALLED_BY = {
     "end_topic": "end",
     "is_published": "take-down",
     "move_topic": "move",
+    "taken_down": "published",
+    "set_role": "promote",
 }
+CALLED_BY_ACCOUNTS = CALLED_BY | {"remove": "remove-account"}
 
 
 class DocumentTests(ConsoleCase):
@@ -57,6 +60,8 @@ class DocumentTests(ConsoleCase):
         self.assertEqual(names, {each.name for each in OPERATIONS})
         for verb in IAdministration.names():
             self.assertIn(CALLED_BY.get(verb, verb.replace("_", "-")), names)
+        for verb in IAccountAdministration.names():
+            self.assertIn(CALLED_BY_ACCOUNTS.get(verb, verb.replace("_", "-")), names)
 
     def test_examples_work_and_answers_are_as_described(self) -> None:
         seen = 0

@@ -15,7 +15,12 @@ from tests.core.house import CALLBACK, FEED
 from tests.front_doors.exchange import Answer
 from tests.web.admin.console import BAD, ENDED, MOVING, OLD, ConsoleCase
 
-PAGES = (*PLACES, "/admin/subscription?id=1", f"/admin/topic?url={quote(FEED)}")
+PAGES = (
+    *PLACES,
+    "/admin/account?name=anna",
+    "/admin/subscription?id=1",
+    f"/admin/topic?url={quote(FEED)}",
+)
 
 #: The pages with forms that change something, and what each form sends.
 FORMS = (
@@ -30,8 +35,20 @@ FORMS = (
     ("/admin/hosts", {"do": "close-breaker", "host": "reader.example"}),
     ("/admin/blocks", {"do": "block", "kind": "host", "object": "a.example", "reason": "x"}),
     ("/admin/blocks", {"do": "unblock", "kind": "source", "object": "192.0.2.0/24"}),
+    ("/admin/account", {"do": "disable", "name": "anna", "reason": "spam"}),
+    ("/admin/account", {"do": "enable", "name": "anna"}),
+    ("/admin/account", {"do": "promote", "name": "anna"}),
+    ("/admin/account", {"do": "demote", "name": "anna"}),
+    ("/admin/account", {"do": "set-limit", "name": "anna", "megabytes": "5"}),
+    ("/admin/accounts", {"do": "remove-account", "name": "anna", "sure": "yes"}),
     ("/admin/announcements", {"do": "announce", "text": "x"}),
     ("/admin/announcements", {"do": "withdraw", "id": "1"}),
+)
+
+#: The forms after which a page shows a secret, at once.
+SECRET_FORMS = (
+    ("/admin/account", {"do": "invite", "name": "berta"}),
+    ("/admin/account", {"do": "reset", "name": "anna"}),
 )
 
 
@@ -76,7 +93,7 @@ class AccessTests(PagesCase):
             self.assertEqual(answer.status, 303)
             location = answer.headers["location"]
             self.assertTrue(location.startswith("/signin?next=/admin"), location)
-        for path, fields in FORMS:
+        for path, fields in (*FORMS, *SECRET_FORMS):
             self.assertEqual(self.browser().post(path, fields).status, 303)
         self.assertEqual(self.result(self.verbs.changes()), [])
 
@@ -94,7 +111,7 @@ class AccessTests(PagesCase):
         anna.get("/account")
         self.assertEqual(anna.page.xpath("//a[@href='/admin']"), [])
         (csrf,) = anna.page.xpath("//header//input[@name='csrf']/@value")
-        for path, fields in FORMS:
+        for path, fields in (*FORMS, *SECRET_FORMS):
             self.assertEqual(anna.post(path, {**fields, "csrf": csrf}).status, 403)
         self.assertEqual(self.result(self.verbs.changes()), [])
 
@@ -102,7 +119,7 @@ class AccessTests(PagesCase):
         headers = {"Authorization": f"Bearer {self.dave}"}
         for page in PAGES:
             self.assertEqual(self.browser().ask("GET", page, headers=headers).status, 303)
-        for path, fields in FORMS:
+        for path, fields in (*FORMS, *SECRET_FORMS):
             body = urlencode(fields).encode()
             form = {"Content-Type": "application/x-www-form-urlencoded", **headers}
             self.assertEqual(self.browser().ask("POST", path, body, form).status, 303)
@@ -133,7 +150,7 @@ class AccessTests(PagesCase):
         (of_other,) = other.page.xpath("//header//input[@name='csrf']/@value")
         self.get("/admin")
         good = self.csrf()
-        for path, fields in FORMS:
+        for path, fields in (*FORMS, *SECRET_FORMS):
             for csrf in ("", "x", of_other):
                 answer = self.dave_browser.post(path, {**fields, "csrf": csrf})
                 self.assertEqual(answer.status, 403)

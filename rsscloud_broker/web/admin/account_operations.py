@@ -1,0 +1,174 @@
+"""The operations of administrators on accounts: see ``operations``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rsscloud_broker.interfaces import IAdministration
+from rsscloud_broker.web.admin import shapes
+from rsscloud_broker.web.admin.api_operation import OperationForm, operation
+from rsscloud_broker.web.admin.asked import (
+    ByName,
+    ByNameWithReason,
+    Disable,
+    Invite,
+    Limit,
+    PageOfAccounts,
+)
+from rsscloud_broker.web.admin.shapes import shape_of
+from rsscloud_broker.wire.text import clean
+
+#: The page that has the forms.
+PAGE: Final = "/admin/account"
+
+_MEGABYTE: Final = 1_000_000
+
+
+@operation("GET", "/accounts", limit=10)
+async def accounts(
+    verbs: IAdministration, _: str, asked: PageOfAccounts, now: float
+) -> shapes.Accounts:
+    """List the accounts."""
+    found = await verbs.accounts.accounts(clean(asked.after), asked.limit)
+    following = found[-1].name if len(found) == asked.limit else None
+    return shapes.Accounts(items=[shape_of(shapes.Account, one) for one in found], next=following)
+
+
+@operation("GET", "/account", name="anna")
+async def account(verbs: IAdministration, _: str, asked: ByName, now: float) -> shapes.Account:
+    """Show an account."""
+    return shape_of(shapes.Account, await verbs.accounts.account(asked.name))
+
+
+@operation("GET", "/account/published", name="anna")
+async def published(verbs: IAdministration, _: str, asked: ByName, now: float) -> shapes.Works:
+    """List the newest that an account publishes, and what was taken down of it."""
+    owner = await verbs.accounts.account(asked.name)
+    works = await verbs.published(owner.name)
+    removed = await verbs.taken_down(owner.name, owner.created_at)
+    return shapes.Works(
+        items=[shape_of(shapes.Work, one) for one in works],
+        taken_down=[shape_of(shapes.Change, one) for one in removed],
+    )
+
+
+@operation(
+    "POST",
+    "/accounts",
+    OperationForm(PAGE, "Invite", "The account is made."),
+    name="berta",
+)
+async def invite(verbs: IAdministration, by: str, asked: Invite, _: float) -> shapes.Invitation:
+    """Make an account, and a link by which its owner signs in once and chooses a password."""
+    is_admin = asked.role == "administrator"
+    made = await verbs.accounts.invite(by, asked.name, is_admin, asked.reason)
+    return shape_of(shapes.Invitation, made)
+
+
+@operation(
+    "POST",
+    "/accounts/reset",
+    OperationForm(
+        PAGE,
+        "Make a new link",
+        "The link is made.",
+        "The password is forgotten, all sessions end, and all API tokens are removed; by a new "
+        "link the owner signs in and chooses another password.",
+    ),
+    name="anna",
+    reason="the password is lost",
+)
+async def reset(
+    verbs: IAdministration, by: str, asked: ByNameWithReason, _: float
+) -> shapes.Invitation:
+    """Replace the password of an account by a new link to sign in."""
+    return shape_of(shapes.Invitation, await verbs.accounts.reset(by, asked.name, asked.reason))
+
+
+@operation(
+    "POST",
+    "/accounts/disable",
+    OperationForm(
+        PAGE,
+        "Disable it",
+        "The account is disabled: nobody can sign in to it, and its tokens do not work.",
+    ),
+    name="anna",
+    reason="it sends spam",
+)
+async def disable(verbs: IAdministration, by: str, asked: Disable, _: float) -> shapes.Done:
+    """Keep everybody out of an account; what it has published stays."""
+    await verbs.accounts.disable(by, asked.name, asked.reason)
+    return shapes.Done()
+
+
+@operation(
+    "POST",
+    "/accounts/enable",
+    OperationForm(PAGE, "Enable it", "The account is enabled."),
+    name="anna",
+)
+async def enable(verbs: IAdministration, by: str, asked: ByNameWithReason, _: float) -> shapes.Done:
+    """Let the owner of a disabled account in again."""
+    await verbs.accounts.enable(by, asked.name, asked.reason)
+    return shapes.Done()
+
+
+@operation(
+    "POST",
+    "/accounts/promote",
+    OperationForm(PAGE, "Make it an administrator", "The account is an administrator's now."),
+    name="anna",
+)
+async def promote(
+    verbs: IAdministration, by: str, asked: ByNameWithReason, _: float
+) -> shapes.Done:
+    """Make an account an administrator's."""
+    await verbs.accounts.set_role(by, asked.name, True, asked.reason)
+    return shapes.Done()
+
+
+@operation(
+    "POST",
+    "/accounts/demote",
+    OperationForm(PAGE, "Make it an ordinary account", "The account is an ordinary one now."),
+    name="anna",
+)
+async def demote(verbs: IAdministration, by: str, asked: ByNameWithReason, _: float) -> shapes.Done:
+    """Make an administrator's account an ordinary one."""
+    await verbs.accounts.set_role(by, asked.name, False, asked.reason)
+    return shapes.Done()
+
+
+@operation(
+    "POST",
+    "/accounts/limit",
+    OperationForm(PAGE, "Set the limit", "The limit is set."),
+    name="anna",
+    megabytes=500,
+)
+async def set_limit(verbs: IAdministration, by: str, asked: Limit, _: float) -> shapes.Done:
+    """Set how much each application may store for an account."""
+    max_bytes = asked.megabytes * _MEGABYTE or None
+    await verbs.accounts.set_limit(by, asked.name, max_bytes, asked.reason)
+    return shapes.Done()
+
+
+@operation(
+    "POST",
+    "/accounts/remove",
+    OperationForm(
+        "/admin/accounts",
+        "Remove it",
+        "The account is removed.",
+        "The account is removed, with all that it has published.",
+    ),
+    name="anna",
+    reason="its owner asked for it",
+)
+async def remove_account(
+    verbs: IAdministration, by: str, asked: ByNameWithReason, _: float
+) -> shapes.Done:
+    """Remove an account, with all that it has published."""
+    await verbs.accounts.remove(by, asked.name, asked.reason)
+    return shapes.Done()
