@@ -11,6 +11,7 @@ alike, and gets the same answer.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -42,6 +43,7 @@ from rsscloud_broker.interfaces import (
     IAccount,
     IAccounts,
     IClock,
+    RefusedSignIn,
     Session,
     SignedIn,
     SignIn,
@@ -98,6 +100,7 @@ class Accounts:
         self._take_name = take_name
         self._other_checkers = other_checkers
         self._checked_passwords = CheckedPasswords(options, clock)
+        self._refused: deque[RefusedSignIn] = deque(maxlen=1000)
 
     # callers
 
@@ -202,6 +205,20 @@ class Accounts:
         """The account and the hash of its password, if the password is right and there were not
         too many attempts.
         """
+        try:
+            return await self._checked_unless_refused(name, password, source, known)
+        except (SignInFailed, TooMany):
+            shown, now = name if is_name(name) else "", self._clock.wall_seconds()
+            self._refused.append(RefusedSignIn(shown, source, now))
+            raise
+
+    def refused_sign_ins(self) -> Sequence[RefusedSignIn]:
+        since = self._clock.wall_seconds() - HOUR
+        return [each for each in self._refused if each.at >= since]
+
+    async def _checked_unless_refused(
+        self, name: str, password: str, source: str, known: str
+    ) -> StoredPassword:
         self._limit(self._take_source(bucket_of(source)), "from your address")
         if is_too_long(password):
             raise SignInFailed

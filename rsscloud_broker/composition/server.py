@@ -253,7 +253,7 @@ class Server(Foundation):
     # --- the site
 
     @part
-    def checks(self) -> health.Health:
+    def health(self) -> health.Health:
         return health.Health(
             {"event_loop": health.event_loop(self.loop_delay)},
             {
@@ -280,7 +280,7 @@ class Server(Foundation):
     def monitoring(self) -> MonitoringDoor:
         return MonitoringDoor(
             self.counters.registry,
-            self.checks,
+            self.health,
             self.metrics_token,
             further=[self._may_read_metrics],
             own_endpoint=bool(self.config.metrics.listen),

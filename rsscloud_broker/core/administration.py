@@ -52,6 +52,7 @@ from rsscloud_broker.storage import Store
 from rsscloud_broker.util.threads import Workers
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
+from rsscloud_broker.wire.units import MINUTE
 
 #: The options of subscriptions whose values an administrator may see.
 PUBLIC_OPTIONS: Final = frozenset({websub.HUB, websub.METHOD})
@@ -312,8 +313,11 @@ class Administration:
             "writes waiting": counters.writes,
         }
         found = await self._rows.nodes()
+        due, now = await self._rows.late_jobs(), self._clock.wall_seconds()
+        since = max((one.started_at for one in found.nodes if one.here), default=now)
         return evolve(
             found,
+            late_jobs={name: at for name, at in due.items() if since < at < now - 15 * MINUTE},
             numbers={**{name: _value(gauge) for name, gauge in numbers.items()}, **found.numbers},
             queues=self._queues(),
             workers={str(one.name): WorkerState(*one.busy()) for one in self._workers},

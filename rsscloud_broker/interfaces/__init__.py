@@ -31,6 +31,7 @@ from rsscloud_broker.interfaces.accounts import (
     IAccounts,
     ICallers,
     IPasswords,
+    RefusedSignIn,
     Session,
     SignedIn,
     SignIn,

@@ -182,6 +182,20 @@ class SignedIn:
     known: str = field(repr=False)
 
 
+@frozen
+class RefusedSignIn:
+    """An attempt to sign in that was refused.
+
+    :ivar name: the name that was tried; empty if no account can have it.
+    :ivar source: the address of the caller.
+    :ivar at: when.
+    """
+
+    name: str
+    source: str
+    at: float
+
+
 class IPasswords(Interface):
     """Checks the passwords that the broker stores."""
 
@@ -239,6 +253,11 @@ class IAccounts(Interface):
         :param secret, kind: as for ``account_of_link``.
         :param attempt: who signs in; the name and the password do not matter.
         :raises SignInFailed: the link was used or has expired.
+        """
+
+    def refused_sign_ins() -> Sequence[RefusedSignIn]:
+        """The attempts to sign in at this process that were refused in the last hour: the last
+        thousand.
         """
 
     def sign_out(secret: str) -> Awaitable[None]:

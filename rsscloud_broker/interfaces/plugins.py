@@ -30,6 +30,7 @@ from rsscloud_broker.interfaces.administration import IAdministration
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.feeds import IChangeStore
+from rsscloud_broker.interfaces.health import IHealth
 from rsscloud_broker.interfaces.outbound import IOutbound
 from rsscloud_broker.interfaces.parsing import Parsing, not_parsed
 from rsscloud_broker.interfaces.relaying import IFollowStore, IPingIntake
@@ -282,6 +283,7 @@ class FrontDoorParts:
         topics; None like ``intake``.
     :ivar administration: the verbs of administrators.  The front door checks itself who may use
         them.
+    :ivar health: says whether the parts of the broker work.
     :ivar database, changes: the database, and what feeds are made of, for front doors whose makers
         provide ``IKeepsFeeds``.
     :ivar directory: the directory for the files of such front doors, which need not exist yet.
@@ -317,6 +319,7 @@ class FrontDoorParts:
     follows: IFollowStore | None = None
     web: IOutbound | None = None
     administration: IAdministration | None = None
+    health: IHealth | None = None
     database: IDatabase | None = None
     changes: IChangeStore | None = None
     directory: FilePath[str] | None = None

@@ -237,12 +237,15 @@ class BrokerState:
     :ivar queues: how many events wait for each sink, by the name of the sink.
     :ivar workers: how many calls wait for a thread and how many run, by the name of the pool.
     :ivar nodes: the processes that work on the database.
+    :ivar late_jobs: since when jobs are due that one process does for all, by their names: those
+        that became due a quarter of an hour ago, while this process ran.
     """
 
     numbers: Mapping[str, int] = field(factory=dict)
     queues: Mapping[str, int] = field(factory=dict)
     workers: Mapping[str, WorkerState] = field(factory=dict)
     nodes: tuple[NodeState, ...] = ()
+    late_jobs: Mapping[str, float] = field(factory=dict)
 
 
 @frozen

@@ -268,7 +268,17 @@ administration = FrontDoorMaker(
     "the pages and the API for administrators, at /admin and /api",
     AdministrationOptions,
     AdministrationDoor,
-    needs=("administration", "callers", "clock", "event_log", "pages", "public_url"),
+    needs=(
+        "accounts",
+        "administration",
+        "callers",
+        "clock",
+        "event_log",
+        "health",
+        "pages",
+        "public_url",
+        "statistics",
+    ),
 )
 stats = FrontDoorMaker(
     "stats",

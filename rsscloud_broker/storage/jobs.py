@@ -70,6 +70,12 @@ def _claim(conn: Connection, row: Row[Any], here: int) -> bool:
     return True
 
 
+def late_jobs(conn: Connection) -> dict[str, float]:
+    """Since when the jobs are due that were done before, by their names."""
+    rows = conn.execute(select(job.c.name, job.c.due_at).where(job.c.due_at > 0))
+    return {row.name: to_seconds(row.due_at) for row in rows}
+
+
 def finish_job(conn: Connection, name: str, due_at: float, here: int | None) -> bool:
     """See ``ISharedWork.finish_job``."""
     done = update(job).where(_of(name, here)).values(due_at=to_micros(due_at), node_id=None)

@@ -42,6 +42,8 @@ class SharedWork:
 
     # jobs
 
+    late_jobs = reading(jobs.late_jobs)
+
     def claim_job(self, name: str, now: float, period: float) -> Deferred[JobTurn]:
         return self._database.write(
             lambda conn: jobs.claim_job(conn, name, now, period, self._registered(conn))

@@ -137,6 +137,21 @@ class SigningInTests(AccountsTestCase):
         self.assertEqual(self.successResultOf(self.house.store.sessions(dave.account.id)), [])
 
 
+class RefusedTests(SynchronousTestCase):
+    def test_refused_attempts_of_the_last_hour(self) -> None:
+        house = AccountHouse(self)
+        for name, password in (("dave", PASSWORD), ("dave", "wrong"), ("no name", "x")):
+            attempt = house.accounts.sign_in(SignIn(name, password, "192.0.2.7"))
+            if password == PASSWORD:
+                house.result(attempt)
+            else:
+                house.error(attempt, SignInFailed)
+        found = [(each.name, each.source) for each in house.accounts.refused_sign_ins()]
+        self.assertEqual(found, [("dave", "192.0.2.7"), ("", "192.0.2.7")])
+        house.clock.advance(3700)
+        self.assertEqual(house.accounts.refused_sign_ins(), [])
+
+
 class AttackerTests(AccountsTestCase):
     """How often somebody may guess."""
 

@@ -342,6 +342,18 @@ class BrokerVerbTests(AdministrationTestCase):
         self.assertEqual((state.workers["files"].waiting, state.workers["files"].running), (0, 0))
         self.assertEqual([node.here for node in state.nodes], [True])
 
+    def test_jobs_that_stand_still(self) -> None:
+        now = self.clock.wall_seconds()
+        (node,) = self.result(self.administration.state()).nodes
+        due = node.started_at + 60
+        for name, due_at in (("late", due), ("before the start", node.started_at - 60)):
+            self.successResultOf(self.store.claim_job(name, now, 60.0))
+            self.successResultOf(self.store.finish_job(name, due_at))
+        late = self.result(self.administration.state()).late_jobs
+        self.assertEqual(late, {"late": due} if now > due + 900 else {})
+        self.clock.advance(max(0.0, due + 901 - now))
+        self.assertEqual(self.result(self.administration.state()).late_jobs, {"late": due})
+
     def current(self) -> list[str]:
         return [one.text for one in self.administration.following.current()]
 

@@ -23,6 +23,8 @@ PAGES = (
     "/admin/topic",
     "/admin/hosts",
     "/admin/blocks",
+    "/admin/accounts",
+    "/admin/account?name=dave",
     "/admin/announcements",
     "/admin/changes",
     "/admin/log",

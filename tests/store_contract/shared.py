@@ -56,6 +56,13 @@ class SharedWorkContract(TestCase):
         await self.store.request_job("a", 10.0)
         self.assertEqual((await self.store.claim_job("a", 1001.0, MINUTE)).due_at, 10.0)
 
+    async def test_since_when_jobs_are_due(self) -> None:
+        await self.store.claim_job("never", 1000.0, MINUTE)
+        await self.store.claim_job("a", 1000.0, MINUTE)
+        self.assertEqual(await self.store.late_jobs(), {})
+        await self.store.finish_job("a", NEXT)
+        self.assertEqual(await self.store.late_jobs(), {"a": NEXT})
+
     # documents
 
     async def make(

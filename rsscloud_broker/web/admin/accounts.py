@@ -33,7 +33,7 @@ from rsscloud_broker.web.admin.elements import (
 )
 from rsscloud_broker.web.admin.page import AdminPage, PageContent
 from rsscloud_broker.web.admin.shapes import Invitation, Shape
-from rsscloud_broker.web.words import counted, moment, strangers
+from rsscloud_broker.web.words import counted, dated, moment, strangers
 from rsscloud_broker.wire.text import clean, sentence
 
 
@@ -73,7 +73,7 @@ class OneAccountPage(AdminPage):
             return ""
         return [
             f"Send this link to {answer.name}. It works once, until ",
-            moment(answer.expires_at.timestamp(), self.now()),
+            dated(answer.expires_at.timestamp()),
             ", and nobody can show it to you again: ",
             tags.code(answer.link),
         ]
@@ -116,10 +116,12 @@ class OneAccountPage(AdminPage):
                     )
                     for one in removed
                 ),
-                "Nothing.",
-            ),
+                "",
+            )
+            if removed
+            else "",
             "forms": [
-                self.form(request, caller, each.form.button, each, name=found.name)
+                self.form(request, caller, each.form.button, each, folded=True, name=found.name)
                 for each in offered
                 if each.form
             ],
@@ -144,7 +146,7 @@ def _signed_in(one: AccountSummary, now: float) -> Flattenable:
     if one.signed_in_at is not None:
         return moment(one.signed_in_at, now)
     if one.invited_until is not None and one.invited_until > now:
-        return ["invited, until ", moment(one.invited_until, now)]
+        return ["invited, until ", dated(one.invited_until)]
     return "never"
 
 
@@ -165,8 +167,6 @@ def _facts(one: AccountSummary, now: float) -> list[tuple[str, Flattenable]]:
 
 
 def _work(one: PublishedWork, now: float) -> tuple[Flattenable, ...]:
-    take_down: Tag = tags.a(
-        "Take down", href=f"{path('/admin/topic', url=one.url)}#take-down", class_="careful"
-    )
+    take_down: Tag = tags.a("Take down", href=f"{path('/admin/topic', url=one.url)}#take-down")
     title = strangers(one.title or one.url, MAX_URL)
     return one.kind, tags.a(title, href=one.url), moment(one.at, now), take_down

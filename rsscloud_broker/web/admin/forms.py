@@ -23,12 +23,15 @@ def form(
     csrf: str,
     fixed: Mapping[str, str],
     given: Callable[[str], str],
+    *,
+    folded: bool = False,
 ) -> Tag:
     """A section with a form.
 
     :param operations: what its buttons do; all take the same.
     :param fixed: the values that people do not fill in.
     :param given: what somebody has filled in before, by the name of the field.
+    :param folded: whether only the heading is seen until somebody opens it.
     """
     first = operations[0]
     where = first.name
@@ -49,8 +52,13 @@ def form(
         )
         for each in operations
     ]
-    return tags.section(
-        tags.h2(heading, id=where),
+    title = tags.h2(heading, id=where)
+    box = tags.section(title)
+    if folded:
+        # What was sent and refused is open.
+        is_open = {"open": "open"} if given("do") in {each.name for each in operations} else {}
+        box = tags.details(tags.summary(title), class_="folded", **is_open)
+    return box(
         help_text,
         tags.form(
             *hidden({"csrf": csrf, **({} if is_choice else {"do": where}), **fixed}),
@@ -107,9 +115,10 @@ def _label(name: str, schema: Mapping[str, Any], required: bool, value: str) -> 
     more = {"required": "required"} if required else {}
     field: Tag
     if "enum" in schema:
+        chosen = value or schema.get("default", "")
         field = tags.select(
             *(
-                tags.option(word, **({"selected": "selected"} if word == value else {}))
+                tags.option(word, **({"selected": "selected"} if word == chosen else {}))
                 for word in schema["enum"]
             ),
             name=name,

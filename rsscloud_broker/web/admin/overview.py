@@ -1,4 +1,6 @@
-"""The first page of the console: how busy the broker is, and what is out of the ordinary."""
+"""The first page of the console: what needs attention, then what the broker does; and the page of
+changes.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,11 @@ from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.interfaces import Caller
 from rsscloud_broker.model.administration import BrokerState, Change
+from rsscloud_broker.web.admin.attention import BrokerFindings, attention
 from rsscloud_broker.web.admin.elements import (
-    BREAKER_COLUMNS,
     MAX_REASON,
     MAX_URL,
     ON_PAGE,
-    breaker_row,
     facts,
     further,
     path,
@@ -23,13 +24,16 @@ from rsscloud_broker.web.admin.elements import (
     topic_link,
 )
 from rsscloud_broker.web.admin.page import AdminPage, PageContent, number
+from rsscloud_broker.web.admin.rates import rates
+from rsscloud_broker.web.statistics import PERIODS, read
 from rsscloud_broker.web.words import moment, strangers
 from rsscloud_broker.wire.node_states import claims_of, clock_of
 
-#: How many breakers, blocks and so on the overview shows.
+#: How many breakers, announcements and changes the overview shows.
 _SHOWN = 5
 
-#: The verbs whose object is a subscription, and those whose object is a topic.
+#: The verbs whose object is an account, a subscription or a topic.
+_OF_ACCOUNTS = frozenset({"invite", "reset", "disable", "enable", "promote", "demote", "set limit"})
 _OF_SUBSCRIPTIONS = frozenset({"redeliver", "mark", "unmark"})
 _OF_TOPICS = frozenset({"read", "revive", "end", "take down"})
 
@@ -41,46 +45,32 @@ class OverviewPage(AdminPage):
     template = "admin/overview.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
-        now = self.now()
+        now, console = self.now(), self.console
         state = await self.verbs.state()
         hosts = await self.verbs.hosts("", _SHOWN)
-        blocks = await self.verbs.blocks("", ("", ""), _SHOWN)
         announcements = await self.verbs.announcements(0, _SHOWN)
         changes = await self.verbs.changes(None, _SHOWN)
+        hour = await read(console.statistics, PERIODS["hour"], now)
+        found = BrokerFindings(
+            state,
+            await console.health.ready() if console.health else (),
+            hosts,
+            console.accounts.refused_sign_ins(),
+            sum(hour.totals("given_up").values()),
+        )
+        needs = attention(found, caller.csrf, now)
         return PageContent(
             "Overview",
             {
-                "numbers": facts(
-                    (name.capitalize(), f"{n:,}") for name, n in state.numbers.items()
-                ),
-                "queues": _queues(state),
-                "workers": _workers(state),
+                "attention": needs,
+                "nothing": "" if needs else "yes",
+                "rates": rates(hour),
+                "busy": _busy(state),
                 "nodes": _nodes(state, now),
-                "hosts": table(
-                    "Open circuit breakers",
-                    BREAKER_COLUMNS,
-                    (breaker_row(one, caller.csrf, now) for one in hosts),
-                    "Every host is called.",
-                ),
-                "blocks": table(
-                    "Blocks",
-                    ("Kind", "What", "Why"),
-                    (
-                        (
-                            one.kind,
-                            strangers(one.object, MAX_URL),
-                            strangers(one.reason, MAX_REASON),
-                        )
-                        for one in blocks
-                    ),
-                    "Nothing is blocked.",
-                ),
-                "announcements": table(
-                    "Announcements",
-                    ("Text", "By"),
-                    ((strangers(one.text, MAX_REASON), one.account) for one in announcements),
-                    "There is none.",
-                ),
+                "announcements": [
+                    tags.p(strangers(one.text, MAX_REASON), f" ({one.account})")
+                    for one in announcements
+                ],
                 "changes": changes_table(changes, now),
             },
         )
@@ -102,14 +92,19 @@ class ChangesPage(AdminPage):
         return PageContent("What administrators did", slots)
 
 
-def _queues(state: BrokerState) -> Tag:
-    rows = ((name, f"{waiting:,}") for name, waiting in state.queues.items())
-    return table("Queues", ("Sink", "Events that wait"), rows, "There is none.")
-
-
-def _workers(state: BrokerState) -> Tag:
-    rows = ((name, f"{one.running:,}", f"{one.waiting:,}") for name, one in state.workers.items())
-    return table("Threads", ("Pool", "Running", "Waiting"), rows, "There is none.")
+def _busy(state: BrokerState) -> Tag:
+    """What is under way and what waits; what does not is left out."""
+    numbers = [(name.capitalize(), n) for name, n in state.numbers.items()]
+    numbers += [(f"Events for {name.replace('_', ' ')}", n) for name, n in state.queues.items()]
+    numbers += [
+        (f"Calls for the threads of {name}", n.waiting) for name, n in state.workers.items()
+    ]
+    shown = [(name, f"{number:,}") for name, number in numbers if number]
+    return (
+        facts(shown)
+        if shown
+        else tags.p("Nothing is under way, and nothing waits.", class_="quiet")
+    )
 
 
 def _nodes(state: BrokerState, now: float) -> Tag:
@@ -134,7 +129,7 @@ def _nodes(state: BrokerState, now: float) -> Tag:
         "Notifications a second",
         "Clock",
         "Works on",
-        "Jobs for all",
+        "Does for all",
     )
     return table("Processes", columns, rows, "None has begun to work.")
 
@@ -168,6 +163,8 @@ def _object(one: Change) -> Flattenable:
         return subscription_link(int(one.object), f"subscription {one.object}")
     if one.verb in _OF_TOPICS:
         return topic_link(one.object)
+    if one.verb in _OF_ACCOUNTS:
+        return tags.a(strangers(one.object), href=path("/admin/account", name=one.object))
     if one.verb == "move":
         old, _, new = one.object.partition(" ")
         return [strangers(old, MAX_URL), " to ", topic_link(new)]

@@ -22,10 +22,13 @@ from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import (
     Caller,
     FrontDoorParts,
+    IAccounts,
     IAdministration,
     ICallers,
     IClock,
+    IHealth,
     IPages,
+    IStatistics,
     Route,
 )
 from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
@@ -62,13 +65,24 @@ class Console:
     callers: ICallers
     clock: IClock
     pages: IPages
+    accounts: IAccounts
+    health: IHealth | None
+    statistics: IStatistics
 
     @classmethod
     def of(cls, parts: FrontDoorParts) -> Console | None:
         """What a front door gives its pages; None if the broker has no accounts."""
-        if parts.administration is None or parts.callers is None:
+        if parts.administration is None or parts.callers is None or parts.accounts is None:
             return None
-        return cls(parts.administration, parts.callers, parts.clock, parts.pages)
+        return cls(
+            parts.administration,
+            parts.callers,
+            parts.clock,
+            parts.pages,
+            parts.accounts,
+            parts.health,
+            parts.statistics,
+        )
 
 
 @frozen
@@ -105,6 +119,7 @@ class AdminPage:
         self._callers = console.callers
         self._clock = console.clock
         self._pages = console.pages
+        self.console = console
         self._operations = {
             each.name: each for each in OPERATIONS if each.form and each.form.page == self.path
         }
@@ -137,13 +152,16 @@ class AdminPage:
         caller: Caller,
         heading: str,
         *operations: Operation,
+        folded: bool = False,
         **fixed: str,
     ) -> Tag:
         """A form of the page for operations that take the same.
 
+        :param folded: whether only the heading is seen until somebody opens it.
         :param fixed: the fields that the page knows; people fill in the others.
         """
-        return form(heading, operations, caller.csrf, fixed, partial(parameter, request))
+        given = partial(parameter, request)
+        return form(heading, operations, caller.csrf, fixed, given, folded=folded)
 
     # answering requests
 

@@ -238,12 +238,13 @@ class Node(Shape, frozen=True):
 
 
 class State(Shape, frozen=True):
-    """How busy the broker is."""
+    """How busy the broker is; ``late_jobs`` says since when jobs are due that nobody does."""
 
     numbers: dict[str, int]
     queues: dict[str, int]
     workers: dict[str, Workers]
     nodes: list[Node]
+    late_jobs: dict[str, datetime]
 
 
 class Account(Shape, frozen=True):

@@ -322,9 +322,13 @@ class OtherPageTests(PagesCase):
 
     def test_overview(self) -> None:
         text = self.get("/admin")
-        for said in ("Writes waiting", "distribution", "files", "reader.example:8000"):
+        for said in (
+            "Needs attention",
+            "reader.example:8000 does not answer",
+            "Events for distribution",
+        ):
             self.assertIn(said, text)
-        for said in ("192.0.2.0/24", "Hello", "alice"):
+        for said in ("Pings", "Hello", "alice"):
             self.assertIn(said, text)
 
     def test_close_breaker(self) -> None:

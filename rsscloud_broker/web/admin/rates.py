@@ -1,0 +1,57 @@
+"""Small plots of what the broker did in each of the last minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from twisted.web.template import Tag, tags
+
+from rsscloud_broker.web.statistics import Statistics
+
+#: What is plotted, by the heading: the names of the numbers that are added up.
+_PLOTTED: Final = (
+    ("Pings", ("pings",)),
+    ("Changes found", ("fetches.changed",)),
+    ("Failed fetches", ("fetches.failed",)),
+)
+
+
+def rates(found: Statistics) -> Tag:
+    """The plots, for the statistics of the last hour."""
+    length = len(found.begins)
+    outcomes = found.by_outcome()
+    series = {
+        heading: [sum(step) for step in zip(*(_of(found, name) for name in names), strict=True)]
+        for heading, names in _PLOTTED
+    }
+    nothing = [0] * length
+    delivered = outcomes.pop("delivered", nothing)
+    failed = [sum(step) for step in zip(nothing, *outcomes.values(), strict=True)]
+    series |= {"Notifications": list(delivered), "Failed attempts to notify": failed}
+    return tags.div(*(_rate(heading, values) for heading, values in series.items()), class_="rates")
+
+
+def _of(found: Statistics, name: str) -> Sequence[int]:
+    return found.numbers.get(name, [0] * len(found.begins))
+
+
+def _rate(heading: str, values: Sequence[int]) -> Tag:
+    """A plot of a bar for each minute, with its numbers in words."""
+    most = max(values, default=0)
+    bars = [
+        Tag("rect")(
+            x=str(step),
+            y=f"{20 - 20 * value / most:.2f}",
+            width="0.8",
+            height=f"{20 * value / most:.2f}",
+        )
+        for step, value in enumerate(values)
+        if value
+    ]
+    view = {"viewBox": f"0 0 {len(values)} 20", "preserveAspectRatio": "none"}
+    said = f"{sum(values):,} in {len(values)} minutes, at most {most:,} in one"
+    return tags.figure(
+        tags.figcaption(tags.strong(heading), tags.br(), said if most else "none"),
+        Tag("svg")(*bars, **view, **{"aria-hidden": "true"}),
+    )
