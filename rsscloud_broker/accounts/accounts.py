@@ -314,6 +314,27 @@ class Accounts:
             raise InvalidAccount("somebody has set a password meanwhile, in another session")
         self.log.info("{name} has changed the password.", name=name)
 
+    async def remove_account(self, caller: Caller, password: str, source: str) -> None:
+        if not await self.lacks_password(caller):
+            await self._check_again(caller, password, source)
+        elif not self._has_just_signed_in(caller):
+            raise InvalidAccount(
+                "an account without a password is removed within an hour of signing in: sign in by "
+                "a new link"
+            )
+        await self._store.remove(caller.name)
+        self.log.info("{name} has removed the account.", name=caller.name)
+
+    async def _check_again(self, caller: Caller, password: str, source: str) -> None:
+        """Check the password that somebody who has signed in types once more."""
+        self._limit_in_session(caller, source)
+        try:
+            found = await self._account_of(caller.name, password)
+        except UnauthorizedLogin:
+            raise SignInFailed from None
+        if found.id != caller.account.id:
+            raise SignInFailed
+
     def _has_just_signed_in(self, caller: Caller) -> bool:
         """Whether a caller has proved lately who it is: a stolen cookie is no proof for long."""
         now = self._clock.wall_seconds()
@@ -349,13 +370,7 @@ class Accounts:
             raise InvalidAccount(
                 "a token needs your password, and you have none yet: set one first"
             )
-        self._limit_in_session(caller, source)
-        try:
-            found = await self._account_of(account.name, password)
-        except UnauthorizedLogin:
-            raise SignInFailed from None
-        if found.id != account.id:
-            raise SignInFailed
+        await self._check_again(caller, password, source)
         secret, now = new_token(), self._clock.wall_seconds()
         expires_at = None if days is None else now + days * DAY
         token = await self._store.add_token(

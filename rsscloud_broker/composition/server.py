@@ -6,7 +6,7 @@ starts, so that twistd can change its user and go into the background in between
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +31,8 @@ from rsscloud_broker.http.limits import bounded_site
 from rsscloud_broker.http.listening import listener
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import (
+    AccountFile,
+    Caller,
     IApp,
     IClock,
     IEventSink,
@@ -209,6 +211,12 @@ class Server(Foundation):
     def of_apps(self, kind: str) -> list[Any]:
         """What all applications have of a kind, such as ``sinks``."""
         return [each for app in self.apps for each in getattr(app, kind)]
+
+    async def account_files(self, caller: Caller) -> AsyncIterator[AccountFile]:
+        """All that applications keep for the account of a caller."""
+        for files in self.of_apps("account_files"):
+            async for each in files(caller):
+                yield each
 
     @part
     def notifiers(self) -> Mapping[str, INotifier]:

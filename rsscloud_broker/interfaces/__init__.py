@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from rsscloud_broker.interfaces.accounts import (
     Account,
+    AccountFile,
     Caller,
     CheckerParts,
     IAccount,

@@ -11,9 +11,9 @@ Front doors find out who calls with ``ICallers``, which reads requests.  What ac
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from attrs import field, frozen
 from twisted.web.server import Request
@@ -183,6 +183,18 @@ class SignedIn:
 
 
 @frozen
+class AccountFile:
+    """A file with something that an application keeps for an account, for the owner to take away.
+
+    :ivar name: its path, of parts that are separated by slashes; no other file has it.
+    :ivar pieces: the bytes, in pieces that fit into memory.
+    """
+
+    name: str
+    pieces: AsyncIterator[bytes]
+
+
+@frozen
 class RefusedSignIn:
     """An attempt to sign in that was refused.
 
@@ -281,6 +293,19 @@ class IAccounts(Interface):
         :raises TooMany: as for ``sign_in``.
         """
 
+    def remove_account(caller: Caller, password: str, source: str) -> Awaitable[None]:
+        """Remove a caller's account, with its sessions and API tokens.
+
+        Applications delete what it has published, within seconds.
+
+        :param password: the password of the account.  If the account lacks one, the caller must
+            have signed in less than an hour ago.
+        :raises SignInFailed: the password is wrong.
+        :raises InvalidAccount: the caller has not signed in lately.
+        :raises Unadministrable: nobody would be an administrator any more.
+        :raises TooMany: as for ``sign_in``.
+        """
+
     def lacks_password(caller: Caller) -> Awaitable[bool]:
         """Whether a caller's account has no password yet, and may get one here.
 
@@ -366,3 +391,7 @@ class CheckerParts:
     passwords: IPasswords
     clock: IClock
     in_thread: Callable[..., Awaitable[Any]]
+
+
+#: Returns all that is kept for the account of a caller.
+AccountFiles: TypeAlias = Callable[[Caller], AsyncIterator[AccountFile]]

@@ -16,7 +16,7 @@ from twisted.python.filepath import FilePath
 from zope.interface import Attribute, Interface, implementer
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces.accounts import IAccounts, ICallers
+from rsscloud_broker.interfaces.accounts import AccountFiles, IAccounts, ICallers
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventSink
 from rsscloud_broker.interfaces.database import IDatabase
 from rsscloud_broker.interfaces.outbound import IOutbound
@@ -100,6 +100,10 @@ class IApp(Interface):
     services = Attribute("A sequence of ``IService``: its further parts.")
     topics = Attribute("A sequence of ``ServedTopics``.")
     account_data = Attribute("A sequence of ``AccountData``.")
+    account_files = Attribute(
+        "A sequence of functions that take a ``Caller``, and return an asynchronous iterator of "
+        "``AccountFile``: all that the application keeps for the account."
+    )
 
 
 @implementer(IApp)
@@ -114,6 +118,7 @@ class App:
     services: Sequence[IService] = ()
     topics: Sequence[ServedTopics] = ()
     account_data: Sequence[AccountData] = ()
+    account_files: Sequence[AccountFiles] = ()
 
 
 class IPublisher(Interface):

@@ -25,7 +25,13 @@ from twisted.web.xmlrpc import XMLRPC
 from zope.interface import Attribute, Interface
 
 from rsscloud_broker.counters import Counters
-from rsscloud_broker.interfaces.accounts import Caller, CheckerParts, IAccounts, ICallers
+from rsscloud_broker.interfaces.accounts import (
+    AccountFiles,
+    Caller,
+    CheckerParts,
+    IAccounts,
+    ICallers,
+)
 from rsscloud_broker.interfaces.administration import IAdministration
 from rsscloud_broker.interfaces.broker import IBroker, IClock, IEventBus, IEventSink
 from rsscloud_broker.interfaces.database import IDatabase
@@ -277,15 +283,13 @@ class FrontDoorParts:
     :ivar max_connections_per_address: returns how many of them may come from one address.
     :ivar callers: finds out who makes a request; None if the broker has no accounts.
     :ivar accounts: what accounts can do; None if the broker has no accounts.
+    :ivar account_files: all that applications keep for the account of a caller.
     :ivar intake: takes in pings that were made elsewhere; None if nobody reads such.
     :ivar follows: stores how far followed lists were read; None like ``intake``.
-    :ivar web: a client for pages and lists.  It calls no addresses that the operator forbids for
-        topics; None like ``intake``.
-    :ivar administration: the verbs of administrators.  The front door checks itself who may use
-        them.
+    :ivar web: a client that calls no addresses forbidden for topics; None like ``intake``.
+    :ivar administration: the verbs of administrators, who check nothing themselves.
     :ivar health: says whether the parts of the broker work.
-    :ivar database, changes: the database, and what feeds are made of, for front doors whose makers
-        provide ``IKeepsFeeds``.
+    :ivar database, changes: the database, and what feeds are made of: see ``IKeepsFeeds``.
     :ivar directory: the directory for the files of such front doors, which need not exist yet.
     :ivar published: tells the broker that what is served at a path has changed.  If it is a topic
         (``IServesTopics``), its subscribers are notified.
@@ -315,6 +319,7 @@ class FrontDoorParts:
     max_connections_per_address: Callable[[], int] = lambda: 200
     callers: ICallers | None = None
     accounts: IAccounts | None = None
+    account_files: AccountFiles | None = None
     intake: IPingIntake | None = None
     follows: IFollowStore | None = None
     web: IOutbound | None = None

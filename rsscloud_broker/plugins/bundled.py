@@ -292,7 +292,15 @@ accounts = FrontDoorMaker(
     "the pages to sign in and out, and to manage one's own account",
     AccountsOptions,
     AccountsDoor,
-    needs=("accounts", "administration", "callers", "clock", "pages", "public_url"),
+    needs=(
+        "account_files",
+        "accounts",
+        "administration",
+        "callers",
+        "clock",
+        "pages",
+        "public_url",
+    ),
 )
 
 http_post = NotifierMaker(

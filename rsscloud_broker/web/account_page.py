@@ -1,7 +1,8 @@
 """The page ``/account``: the sessions, the password and the API tokens of who has signed in.
 
 Each form on it is sent by ``POST /account`` with ``csrf`` and ``do``, which says what to do:
-``end-session``, ``end-sessions``, ``change-password``, ``add-token`` or ``remove-token``.
+``end-session``, ``end-sessions``, ``change-password``, ``add-token``, ``remove-token`` or
+``remove-account``.  ``GET /account/export`` sends all that belongs to the account, as an archive.
 """
 
 from __future__ import annotations
@@ -13,11 +14,19 @@ from typing import Final
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
-from rsscloud_broker.errors import ForgedForm, InvalidAccount, SignInFailed, TooMany
+from rsscloud_broker.errors import (
+    ForgedForm,
+    InvalidAccount,
+    SignInFailed,
+    TooMany,
+    Unadministrable,
+)
 from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICallers, Session, Token
+from rsscloud_broker.interfaces.accounts import AccountFiles
 from rsscloud_broker.model.administration import Change
+from rsscloud_broker.web.archive import send_archive
 from rsscloud_broker.web.callers import SESSION, Cookies
 from rsscloud_broker.web.words import strangers
 from rsscloud_broker.wire.text import sentence
@@ -25,6 +34,26 @@ from rsscloud_broker.wire.times import iso_time
 
 #: Pages for one person are kept by no cache.
 NO_STORE: Final = {"cache-control": "no-store"}
+
+#: To how many accounts their archives are sent at the same time.
+MAX_EXPORTS: Final = 5
+
+#: What browsers and systems are called in what browsers call themselves; the first that is there.
+_BROWSERS: Final = {
+    "Firefox/": "Firefox",
+    "Edg/": "Edge",
+    "OPR/": "Opera",
+    "Chrome/": "Chrome",
+    "Safari/": "Safari",
+}
+_SYSTEMS: Final = {
+    "Android": "Android",
+    "iPhone": "an iPhone",
+    "iPad": "an iPad",
+    "Windows": "Windows",
+    "Mac OS X": "macOS",
+    "Linux": "Linux",
+}
 
 #: What the page says after something was done, by the word in the address to which it leads.
 _DONE: Final = {
@@ -36,10 +65,18 @@ _DONE: Final = {
 
 
 class AccountPage:
-    """Shows the page, and does what its forms ask for."""
+    """Shows the page, and does what its forms ask for.
+
+    :param files: returns all that belongs to an account; None for nothing ever.
+    """
 
     def __init__(
-        self, parts: FrontDoorParts, accounts: IAccounts, callers: ICallers, cookies: Cookies
+        self,
+        parts: FrontDoorParts,
+        accounts: IAccounts,
+        callers: ICallers,
+        cookies: Cookies,
+        files: AccountFiles | None,
     ) -> None:
         self._pages = parts.pages
         self._accounts = accounts
@@ -52,7 +89,11 @@ class AccountPage:
             "change-password": self._change_password,
             "add-token": self._add_token,
             "remove-token": self._remove_token,
+            "remove-account": self._remove_account,
         }
+        self._clock = parts.clock
+        self._files = files
+        self._exporting: set[int] = set()
 
     async def show(self, request: Request) -> Answer:
         """The page; who has not signed in is led to the form."""
@@ -60,6 +101,23 @@ class AccountPage:
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))
         return await self._page(caller, done=_DONE.get(parameter(request, "done"), ""))
+
+    async def export(self, request: Request) -> Answer | None:
+        """All that belongs to the account, as an archive."""
+        caller = await self._callers.caller(request)
+        if caller is None or caller.session is None or self._files is None:
+            return redirect(self._callers.sign_in_url(request))
+        key = caller.account.id
+        if key in self._exporting or len(self._exporting) >= MAX_EXPORTS:
+            raise TooMany("such a file is being sent already: wait until it is there", 60)
+        self._exporting.add(key)
+        try:
+            name = {"content-disposition": f'attachment; filename="{caller.name}.zip"'}
+            now = self._clock.wall_seconds()
+            await send_archive(request, self._files(caller), {**NO_STORE, **name}, now)
+        finally:
+            self._exporting.discard(key)
+        return None
 
     async def act(self, request: Request) -> Answer:
         """Do what a form asks for."""
@@ -76,7 +134,7 @@ class AccountPage:
             return refused(error)
         except TooMany as error:
             return await self._page(caller, problem=sentence(str(error)), status=429)
-        except (InvalidAccount, SignInFailed) as error:
+        except (InvalidAccount, SignInFailed, Unadministrable) as error:
             return await self._page(caller, problem=sentence(str(error)))
 
     async def _end_session(self, request: Request, caller: Caller) -> Answer:
@@ -120,6 +178,14 @@ class AccountPage:
         if token is not None:
             await self._accounts.remove_token(caller, token)
         return redirect("/account?done=token")
+
+    async def _remove_account(self, request: Request, caller: Caller) -> Answer:
+        if not parameter(request, "sure"):
+            raise InvalidAccount("tick that you are sure: nobody can undo this")
+        source = client_address(request)
+        await self._accounts.remove_account(caller, parameter(request, "password"), source)
+        self._cookies.remove(request, SESSION)
+        return redirect("/")
 
     async def _page(
         self,
@@ -188,7 +254,7 @@ def _session(session: Session, caller: Caller) -> Tag:
     """An item of the list of sessions."""
     is_this = caller.session is not None and session.id == caller.session.id
     return tags.li(
-        tags.span(tags.bdi(session.browser or "A browser without a name")),
+        tags.span(tags.bdi(browser_name(session.browser), title=session.browser)),
         tags.span(
             "This browser. " if is_this else "",
             "Signed in ",
@@ -200,6 +266,18 @@ def _session(session: Session, caller: Caller) -> Tag:
         ),
         _button("Sign out" if is_this else "End this session", "end-session", session.id, caller),
     )
+
+
+def browser_name(text: str) -> str:
+    """What people call a browser, such as "Firefox on Linux".
+
+    :param text: what it calls itself.
+    """
+    browser, system = (
+        next((name for part, name in names.items() if part in text), "")
+        for names in (_BROWSERS, _SYSTEMS)
+    )
+    return f"{browser} on {system}" if browser and system else text or "A browser without a name"
 
 
 def _token(token: Token, caller: Caller) -> Tag:

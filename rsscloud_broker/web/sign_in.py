@@ -59,7 +59,7 @@ class AccountsDoor(RoutesOnly):
             raise ValueError("this front door needs accounts, and the broker has none")
         cookies = Cookies(parts.public_url)
         pages = SignInPages(parts, parts.accounts, parts.callers, cookies)
-        account = AccountPage(parts, parts.accounts, parts.callers, cookies)
+        account = AccountPage(parts, parts.accounts, parts.callers, cookies, parts.account_files)
         link = SignInLink(parts, parts.accounts, cookies)
         invitation = SignInLink(parts, parts.accounts, cookies, "invitation")
         self._routes = [
@@ -72,6 +72,7 @@ class AccountsDoor(RoutesOnly):
             Route("/signout", "POST", Answers(pages.sign_out)),
             Route("/account", "GET", Answers(account.show)),
             Route("/account", "POST", Answers(account.act)),
+            Route("/account/export", "GET", Answers(account.export)),
         ]
 
     def routes(self) -> Sequence[Route]:

@@ -15,6 +15,7 @@ from rsscloud_broker.config import Http
 from rsscloud_broker.counters import Counters
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
+from rsscloud_broker.interfaces.accounts import AccountFiles
 from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.web.callers import Callers
 from rsscloud_broker.web.front_page import FrontPageDoor, FrontPageOptions
@@ -37,6 +38,7 @@ class AccountSite(AccountHouse):
         case: SynchronousTestCase,
         options: AccountOptions = PATIENT,
         public_url: str = PUBLIC_URL,
+        account_files: AccountFiles | None = None,
     ) -> None:
         super().__init__(case, options)
         self.callers = Callers(self.accounts, public_url)
@@ -48,6 +50,7 @@ class AccountSite(AccountHouse):
             running=frozenset({"accounts", "front_page"}),
             accounts=self.accounts,
             callers=self.callers,
+            account_files=account_files,
         )
         self.parts = parts
         self.doors = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twisted.trial.unittest import SynchronousTestCase
 
+from rsscloud_broker.web.account_page import browser_name
 from tests.accounts.fixture import PASSWORD, PATIENT
 from tests.front_doors.exchange import Answer
 from tests.web.accounts_site import AccountSite, Browser
@@ -52,6 +53,61 @@ class AccountPageTests(SynchronousTestCase):
         self.assertEqual(program.post("/account", fields, headers).status, 303)
         self.browser.get("/account")
         self.assertEqual(len(self.rows("tokens")), 1)
+
+    def test_names_of_browsers(self) -> None:
+        mozilla = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)"
+        for text, name in (
+            (f"{mozilla} Chrome/142.0 Safari/537.36", "Chrome on Linux"),
+            (f"{mozilla} Chrome/142.0 Safari/537.36 Edg/142.0", "Edge on Linux"),
+            ("Mozilla/5.0 (iPhone; CPU OS 18 like Mac OS X) Safari/604.1", "Safari on an iPhone"),
+            ("Mozilla/5.0 (Android 15; Mobile) Gecko/1 Firefox/143.0", "Firefox on Android"),
+            ("A Browser/1", "A Browser/1"),
+            ("", "A browser without a name"),
+        ):
+            self.assertEqual(browser_name(text), name)
+
+    def test_remove_the_account(self) -> None:
+        anna = self.browser = self.signed_in("anna")
+        for password, sure, words in (
+            (PASSWORD, "", "tick that you are sure"),
+            ("wrong", "yes", "password is wrong"),
+        ):
+            fields = {"password": password, **({"sure": sure} if sure else {})}
+            self.assertEqual(self.removed(anna, **fields).status, 400)
+            self.assertIn(words, anna.said().lower())
+        answer = self.removed(anna, password=PASSWORD, sure="yes")
+        self.assertEqual((answer.status, answer.headers["location"]), (303, "/"))
+        self.assertNotIn(SESSION, anna.cookies)
+        self.assertIsNone(self.successResultOf(self.site.store.stored_password("anna")))
+
+    def removed(self, browser: Browser, **fields: str) -> Answer:
+        (csrf,) = browser.page.xpath("//header//input[@name='csrf']/@value")
+        return browser.post("/account", {"csrf": csrf, "do": "remove-account", **fields})
+
+    def test_the_only_administrator_stays(self) -> None:
+        self.assertEqual(self.removed(self.browser, password=PASSWORD, sure="yes").status, 400)
+        self.assertIn("only administrator is dave", self.browser.said())
+
+    def test_remove_an_account_without_a_password(self) -> None:
+        anna, store = self.signed_in("anna"), self.site.store
+        stored = self.successResultOf(store.stored_password("anna"))
+        assert stored is not None
+        self.successResultOf(store.rehash("anna", stored.hash, ""))
+        anna.get("/account")
+        self.assertEqual(
+            anna.page.xpath("//form[@aria-labelledby='remove']//*[@type='password']"), []
+        )
+        self.site.clock.advance(3700)
+        anna.get("/account")
+        self.assertEqual(self.removed(anna, sure="yes").status, 400)
+        self.assertIn("within an hour of signing in", anna.said())
+        self.site.clock.advance(-200)
+        self.assertEqual(self.removed(anna, sure="yes").status, 303)
+
+    def test_forms_that_remove_need_the_token(self) -> None:
+        fields = {"do": "remove-account", "password": PASSWORD, "sure": "yes"}
+        for csrf in ("", "x"):
+            self.assertEqual(self.browser.post("/account", {**fields, "csrf": csrf}).status, 403)
 
     def test_first_password(self) -> None:
         store = self.site.store

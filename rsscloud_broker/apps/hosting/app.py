@@ -32,5 +32,6 @@ def make_hosting(options: HostingOptions, parts: AppParts) -> App:
                 f"{hosting.base}/", hosting.content, hosting.take_down, hosting.published_by
             )
         ],
+        account_files=[hosting.account_files],
         account_data=[AccountData(feed.c.account_id, hosting.delete_all_of)],
     )

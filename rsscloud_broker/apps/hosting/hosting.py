@@ -6,7 +6,7 @@ of the fan-out: see ``IPublisher``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.database.methods import Batched
 from rsscloud_broker.errors import DocumentUnread, TooMany
-from rsscloud_broker.interfaces import AppParts, Caller
+from rsscloud_broker.interfaces import AccountFile, AppParts, Caller
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import PublishedWork
 from rsscloud_broker.web.feed_answers import FeedAnswers
@@ -147,6 +147,17 @@ class Hosting:
             )
             for each in await self._store.files_named(name, limit)
         ]
+
+    async def account_files(self, caller: Caller) -> AsyncIterator[AccountFile]:
+        """The present version of each file of an account: see ``IApp.account_files``."""
+
+        async def pieces(path: str) -> AsyncIterator[bytes]:
+            found = await self._store.present(caller.name, path)
+            if found is not None and found.content is not None:
+                yield found.content.body
+
+        for each in await self._store.files(caller.account):
+            yield AccountFile(f"feeds/{each.path}", pieces(each.path))
 
     async def take_down(self, url: str, reason: str, record: Callable[[Any], None]) -> bool:
         """Delete a file for an administrator: see ``ServedTopics.take_down``."""

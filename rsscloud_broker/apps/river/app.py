@@ -34,5 +34,6 @@ def make_river(options: RiverOptions, parts: AppParts) -> App:
         front_doors=[RiverDoor(river, pushing, parts), pages],
         sinks=[RiverSink(store, tending)],
         notifiers=[intake],
+        account_files=[river.account_files],
         services=[RunOnOneNode(tending, parts.jobs, parts.clock, name=JOB)],
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -28,7 +28,7 @@ from rsscloud_broker.errors import (
     TopicUnreadable,
     Unavailable,
 )
-from rsscloud_broker.interfaces import AppParts, Caller, IClock
+from rsscloud_broker.interfaces import AccountFile, AppParts, Caller, IClock
 from rsscloud_broker.web.words import clipped
 from rsscloud_broker.wire import opml
 from rsscloud_broker.wire.text import clean
@@ -247,6 +247,14 @@ class River:
         """The feeds that an account follows, as OPML 2.0 in UTF-8."""
         feeds = await self.feeds(caller)
         return opml.encode(f"Feeds of {caller.name}", [(feed.url, feed.title) for feed in feeds])
+
+    async def account_files(self, caller: Caller) -> AsyncIterator[AccountFile]:
+        """What the account takes away: its reading list.  See ``IApp.account_files``."""
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield await self.export_opml(caller)
+
+        yield AccountFile("reading-list.opml", pieces())
 
     # --- public rivers ----------------------------------------------------------
 

@@ -7,6 +7,7 @@ from rsscloud_broker.apps.writing.options import WritingOptions
 from rsscloud_broker.apps.writing.posting import PostingDoor
 from rsscloud_broker.apps.writing.schema import author, unsent, upload
 from rsscloud_broker.apps.writing.serving import FeedTopics
+from rsscloud_broker.apps.writing.taking_away import TakingAway
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.interfaces import AccountData, App, AppParts, ServedTopics
 from rsscloud_broker.util.cluster_jobs import PeriodicClusterJob
@@ -32,6 +33,7 @@ def make(options: WritingOptions, parts: AppParts) -> App:
                 at_start=True,
             )
         ],
+        account_files=[TakingAway(writing).files],
         account_data=[
             AccountData(table.c.account_id, writing.forget_account)
             for table in (author, upload, unsent)

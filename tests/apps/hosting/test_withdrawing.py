@@ -71,6 +71,19 @@ class TakenDownTests(WithdrawingCase):
         super().setUp()
         self.recorded: list[Any] = []
 
+    def test_what_an_account_takes_away(self) -> None:
+        (files,) = self.house.app.account_files
+
+        async def taken() -> dict[str, bytes]:
+            caller = self.house.caller()
+            return {
+                each.name: b"".join([piece async for piece in each.pieces])
+                async for each in files(caller)
+            }
+
+        found = {"feeds/note.txt": b"hello", "feeds/rss.xml": a_feed()}
+        self.assertEqual(self.house.result(taken()), found)
+
     def test_what_an_account_publishes(self) -> None:
         (served,) = self.house.app.topics
         assert served.published is not None

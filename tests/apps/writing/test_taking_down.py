@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Any
 
+from rsscloud_broker.apps.writing import taking_away
 from rsscloud_broker.apps.writing.app import make
 from rsscloud_broker.apps.writing.model import Post
+from rsscloud_broker.interfaces import AccountFile
 from tests.apps.writing.house import BROKER, DAVE, SOURCE, WritingTestCase
 
 GIF = b"GIF89a\x01\x00\x01\x00"
+
+
+async def _all(files: AsyncIterator[AccountFile]) -> dict[str, bytes]:
+    """The bytes of files, by their names."""
+    return {each.name: b"".join([piece async for piece in each.pieces]) async for each in files}
+
+
+class TakenAwayTests(WritingTestCase):
+    def test_all_that_an_account_has(self) -> None:
+        self.patch(taking_away, "AT_ONCE", 2)
+        (files,) = make(self.options, self.parts).account_files
+        self.assertEqual(self.result(_all(files(DAVE))), {})
+        for text in ("One", "Two", "Three"):
+            self.add(text)
+        self.add("Not yet", is_draft=True)
+        large = GIF * 20_000
+        for number in range(3):
+            self.result(self.writing.upload(DAVE, "a/ü.gif", large + bytes([number]), SOURCE))
+        found = self.result(_all(files(DAVE)))
+        feeds = {name: data for name, data in found.items() if name.endswith(".xml")}
+        self.assertEqual(list(feeds), ["messages/1.xml", "messages/2.xml", "drafts/1.xml"])
+        for data, said in zip(feeds.values(), (b"Three", b"One", b"Not yet"), strict=True):
+            self.assertIn(said, data)
+        self.assertEqual(
+            [found[name] for name in found if name.endswith(" ü.gif")],
+            [large + bytes([number]) for number in (2, 1, 0)],
+        )
 
 
 class TakenDownTests(WritingTestCase):
