@@ -78,6 +78,7 @@ _OTHERS = (
     PageOfBroker("feeds_versions", "/feeds?file=rss.xml", is_private=True),
     PageOfBroker("admin", "/admin", is_private=True),
     PageOfBroker("admin_subscriptions", "/admin/subscriptions", is_private=True),
+    PageOfBroker("admin_subscription", "/admin/subscription?id=2", is_private=True),
     PageOfBroker("admin_topic", "/admin/topic", is_private=True),
     PageOfBroker("admin_hosts", "/admin/hosts", is_private=True),
     PageOfBroker("admin_blocks", "/admin/blocks", is_private=True),

@@ -122,8 +122,11 @@ def breaker_row(one: HostState, csrf: str, now: float) -> Sequence[Flattenable]:
 BREAKER_COLUMNS: Final = ("Host", "Calls without an answer", "Next call", "Close the breaker")
 
 
-def raw(exchange: Exchange) -> list[Tag]:
-    """A request and its answer, as blocks of code."""
+def raw(exchange: Exchange, number: int) -> list[Tag]:
+    """A request and its answer, as blocks of code.
+
+    :param number: tells the blocks of one page apart, for screen readers.
+    """
     asked = _message(
         f"{exchange.method} {exchange.url}", exchange.request_headers, exchange.request_body
     )
@@ -132,9 +135,9 @@ def raw(exchange: Exchange) -> list[Tag]:
     else:
         headers = exchange.answer_headers
         answer = _code(
-            "Answer", _message(f"Status {exchange.status}", headers, exchange.answer_body)
+            "Answer", number, _message(f"Status {exchange.status}", headers, exchange.answer_body)
         )
-    return [_code("Request", asked), answer]
+    return [_code("Request", number, asked), answer]
 
 
 def _message(first: str, headers: Mapping[str, str], body: bytes) -> str:
@@ -142,6 +145,6 @@ def _message(first: str, headers: Mapping[str, str], body: bytes) -> str:
     return legal("\n".join([*lines, body.decode("utf-8", "replace")]))
 
 
-def _code(label: str, text: str) -> Tag:
+def _code(label: str, number: int, text: str) -> Tag:
     block = tags.pre(text, class_="raw", tabindex="0", role="region")
-    return tags.div(tags.h4(label), block(**{"aria-label": label}))
+    return tags.div(tags.h4(label), block(**{"aria-label": f"{label} {number}"}))

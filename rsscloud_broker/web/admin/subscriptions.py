@@ -180,7 +180,7 @@ def _failures(found: SubscriptionDetails, now: float) -> Tag | list[Tag]:
         tags.section(
             tags.h3("Attempt ", str(each.attempt), ", ", moment(each.at, now)),
             tags.p(strangers(each.reason, MAX_REASON)),
-            *raw(each.exchange),
+            *raw(each.exchange, number),
         )
-        for each in found.failures
+        for number, each in enumerate(found.failures, 1)
     ]

@@ -227,7 +227,8 @@ class SubscriptionPageTests(PagesCase):
         text = self.get("/admin/subscription?id=1")
         for said in (CALLBACK.url, FEED, "status 500", "http-post", "Status 500", "had 1 attempt"):
             self.assertIn(said, text)
-        self.assertEqual(len(self.dave_browser.page.xpath("//pre")), 4)
+        labels = self.dave_browser.page.xpath("//pre[@role='region']/@aria-label")
+        self.assertEqual(labels, ["Request 1", "Answer 1", "Request 2", "Answer 2"])
         for wrong in ("", "?id=999", "?id=x", f"?id={'9' * 40}"):
             self.assertEqual(self.dave_browser.get(f"/admin/subscription{wrong}").status, 404)
 
