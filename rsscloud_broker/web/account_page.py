@@ -35,6 +35,13 @@ from rsscloud_broker.wire.times import iso_time
 #: Pages for one person are kept by no cache.
 NO_STORE: Final = {"cache-control": "no-store"}
 
+#: The ids of the headings of the forms, by what the forms do.
+_PLACES: Final = {
+    "change-password": "password",
+    "add-token": "tokens",
+    "remove-account": "remove",
+}
+
 #: To how many accounts their archives are sent at the same time.
 MAX_EXPORTS: Final = 5
 
@@ -133,9 +140,9 @@ class AccountPage:
         except ForgedForm as error:
             return refused(error)
         except TooMany as error:
-            return await self._page(caller, problem=sentence(str(error)), status=429)
+            return await self._page(caller, request, problem=sentence(str(error)), status=429)
         except (InvalidAccount, SignInFailed, Unadministrable) as error:
-            return await self._page(caller, problem=sentence(str(error)))
+            return await self._page(caller, request, problem=sentence(str(error)))
 
     async def _end_session(self, request: Request, caller: Caller) -> Answer:
         session = _number(parameter(request, "id"))
@@ -190,6 +197,7 @@ class AccountPage:
     async def _page(
         self,
         caller: Caller,
+        sent: Request | None = None,
         *,
         problem: str = "",
         done: str = "",
@@ -201,6 +209,9 @@ class AccountPage:
         tokens = await self._accounts.tokens(caller)
         scopes = self._accounts.scopes_for(caller)
         lacks_password = await self._accounts.lacks_password(caller)
+        place = _PLACES.get(parameter(sent, "do"), "") if sent else ""
+        is_token = sent if place == "tokens" else None
+        chosen = (is_token.args or {}).get(b"scope", []) if is_token else []
         page = await self._pages.render(
             "Your account",
             "account.html",
@@ -208,14 +219,17 @@ class AccountPage:
             name=caller.name,
             role="an administrator's account" if caller.account.is_admin else "an account",
             csrf=caller.csrf,
-            problem=problem,
+            problem=tags.a(problem, href=f"#{place}") if place else problem,
+            **{f"problem_{each}": problem if each == place else "" for each in _PLACES.values()},
+            token_name=parameter(is_token, "name") if is_token else "",
+            token_days=parameter(is_token, "days") if is_token else "",
             done=done,
             made=made,
             secret=secret,
             sessions=[_session(each, caller) for each in sessions],
             taken_down=[tags.li(*_taken_down(each)) for each in await self._taken_down(caller)],
             tokens=[_token(each, caller) for each in tokens] or tags.li("There is none yet."),
-            scopes=[_scope(*each) for each in scopes.items()],
+            scopes=[_scope(*each, each[0].encode() in chosen) for each in scopes.items()],
             has_password="" if lacks_password else "yes",
             lacks_password="yes" if lacks_password else "",
         )
@@ -306,9 +320,10 @@ def _button(text: str, do: str, key: int, caller: Caller) -> Tag:
     return tags.form(*hidden, tags.button(text), action="/account", method="post")
 
 
-def _scope(scope: str, help_: str) -> Tag:
+def _scope(scope: str, help_: str, is_chosen: bool) -> Tag:
     """A box to tick for a scope."""
-    box = tags.input(type="checkbox", name="scope", value=scope)
+    ticked = {"checked": "checked"} if is_chosen else {}
+    box = tags.input(type="checkbox", name="scope", value=scope, **ticked)
     return tags.label(box, tags.span(tags.code(scope), f": {help_}"), class_="tick")
 
 

@@ -54,6 +54,21 @@ class AccountPageTests(SynchronousTestCase):
         self.browser.get("/account")
         self.assertEqual(len(self.rows("tokens")), 1)
 
+    def test_what_is_wrong_stands_at_its_form_and_the_input_stays(self) -> None:
+        answer = self.browser.send(
+            "Make a token", name="a script", days="many", scope="publish", password=PASSWORD
+        )
+        self.assertEqual(answer.status, 400)
+        page = self.browser.page
+        (form,) = page.xpath("//form[@aria-labelledby='tokens']")
+        self.assertEqual((form.fields["name"], form.fields["days"]), ("a script", "many"))
+        self.assertEqual(form.xpath(".//input[@checked]/@value"), ["publish"])
+        self.assertEqual(page.xpath("//input[@type='password'][@value]"), [])
+        faults = page.xpath("//*[@class='fault']")
+        self.assertEqual([each.getparent() for each in faults], [form])
+        self.assertIn("no whole number", faults[0].text_content())
+        self.assertEqual(page.xpath("//*[@role='alert']/a/@href"), ["#tokens"])
+
     def test_names_of_browsers(self) -> None:
         mozilla = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)"
         for text, name in (
@@ -246,7 +261,7 @@ class AccountPageTests(SynchronousTestCase):
             ({"name": "x", "scope": "metrics", "days": "0"}, "1 to 3650 days"),
             ({"name": "x", "scope": "metrics", "password": "wrong"}, "password is wrong"),
         ):
-            answer = self.browser.send("Make a token", None, **fields)
+            answer = self.browser.send("Make a token", None, **{"days": "", **fields})
             self.assertEqual(answer.status, 400)
             self.assertIn(said, self.browser.said())
         self.assertEqual(self.rows("tokens"), ["There is none yet."])

@@ -15,6 +15,21 @@ from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.web.admin.api_operation import Asked, Operation
 from rsscloud_broker.web.admin.elements import hidden
 from rsscloud_broker.web.admin.openapi import fields_of
+from rsscloud_broker.wire.text import sentence
+
+
+class InvalidField(Unadministrable):
+    """What somebody has filled in cannot be used.
+
+    :ivar field: the name of the field.
+    :ivar why: what is wrong, without the name of the field.
+    """
+
+    def __init__(self, field: str, label: str, why: str, rule: str) -> None:
+        text = f"the field {label!r} cannot be used: {why}. {rule}"
+        super().__init__(text.replace("`", "").strip())
+        self.field = field
+        self.why = why
 
 
 def form(
@@ -36,8 +51,11 @@ def form(
     first = operations[0]
     where = first.name
     fields, required = fields_of(first)
+    fault = _fault(operations, given)
     labels = [
-        _label(name, schema, name in required, given(name))
+        _label(
+            name, schema, name in required, given(name), fault.why if fault.field == name else ""
+        )
         for name, schema in fields.items()
         if name not in fixed
     ]
@@ -71,11 +89,22 @@ def form(
     )
 
 
+def _fault(operations: Sequence[Operation], given: Callable[[str], str]) -> InvalidField:
+    """What is wrong in a form that was sent; nothing if it was not sent."""
+    sent = [each for each in operations if each.name == given("do")]
+    try:
+        for each in sent:
+            asked_by(each, given)
+    except InvalidField as error:
+        return error
+    return InvalidField("", "", "", "")
+
+
 def asked_by(operation: Operation, given: Callable[[str], str]) -> Asked:
     """What a form asks of an operation.
 
     :param given: what somebody has filled in, by the name of the field.
-    :raises Unadministrable: a field cannot be used; says which, and the rule.
+    :raises InvalidField: a field cannot be used; says which, and the rule.
     """
     fields, required = fields_of(operation)
     values = {
@@ -89,11 +118,21 @@ def asked_by(operation: Operation, given: Callable[[str], str]) -> Asked:
         found = re.search(r"\$\.(\w+)", str(error))
         schema = fields[found[1]] if found else {}
         label = schema.get("title") or (found[1] if found else "form")
-        raise Unadministrable(
-            f"the field {label!r} cannot be used: {str(error).partition(' - at')[0]}. "
-            f"{schema.get('description', '')}".replace("`", "").strip()
-        ) from None
+        why = _needed(schema) or str(error).partition(" - at")[0]
+        rule = schema.get("description", "")
+        raise InvalidField(found[1] if found else "", label, why, rule) from None
     return asked
+
+
+def _needed(schema: Mapping[str, Any]) -> str:
+    """What a field needs, in words; empty if its rule says all of it."""
+    if schema.get("type") == "integer":
+        return f"write a whole number from {schema['minimum']:,} to {schema['maximum']:,}"
+    if "enum" in schema:
+        return f"choose one of {', '.join(filter(None, schema['enum']))}"
+    if "maxLength" in schema:
+        return f"write {schema.get('minLength', 0):,} to {schema['maxLength']:,} characters"
+    return ""
 
 
 def _value(schema: Mapping[str, Any], text: str) -> str | datetime:
@@ -110,9 +149,15 @@ def objects(operation: Operation) -> Iterator[tuple[str, str]]:
     return ((name, labels[name]) for name in fields_of(operation)[0] if name in labels)
 
 
-def _label(name: str, schema: Mapping[str, Any], required: bool, value: str) -> Tag:
-    """A field with its label and its rule."""
+def _label(
+    name: str, schema: Mapping[str, Any], required: bool, value: str, fault: str = ""
+) -> Tag:
+    """A field with its label and its rule.
+
+    :param fault: what is wrong with the value; empty if nothing is.
+    """
     more = {"required": "required"} if required else {}
+    more |= {"aria-invalid": "true"} if fault else {}
     field: Tag
     if "enum" in schema:
         chosen = value or schema.get("default", "")
@@ -132,4 +177,5 @@ def _label(name: str, schema: Mapping[str, Any], required: bool, value: str) -> 
         length = str(schema["maxLength"])
         field = tags.input(name=name, value=value, maxlength=length, **more)
     rule = str(schema.get("description", "")).replace("`", "")
-    return tags.label(f"{schema.get('title', name)} ", field, " ", tags.small(rule))
+    wrong = tags.strong(sentence(fault), " ", class_="fault") if fault else ""
+    return tags.label(f"{schema.get('title', name)} ", field, " ", wrong, tags.small(rule))

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from attrs import evolve
+from twisted.internet.defer import Deferred
+
 from rsscloud_broker.accounts import RemovedAccounts
+from rsscloud_broker.apps.hosting.documents import NotStored
+from rsscloud_broker.apps.hosting.hosting import Hosting
+from rsscloud_broker.apps.hosting.options import HostingOptions
 from rsscloud_broker.events import TopicEnded
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.storage import AccountStore
@@ -70,6 +76,15 @@ class TakenDownTests(WithdrawingCase):
     def setUp(self) -> None:
         super().setUp()
         self.recorded: list[Any] = []
+
+    def test_limit_that_an_administrator_has_set(self) -> None:
+        hosting, caller = Hosting(HostingOptions(), self.house.parts), self.house.caller()
+        small = evolve(caller, account=evolve(caller.account, max_bytes=10))
+        body = b"x" * 100
+        saving = hosting.save(small, "large.txt", body, "", "text/plain")
+        self.failureResultOf(Deferred.fromCoroutine(saving), NotStored)
+        self.house.result(hosting.save(caller, "large.txt", body, "", "text/plain"))
+        self.assertEqual(self.house.result(hosting.usage(small)).limits.bytes, 10)
 
     def test_what_an_account_takes_away(self) -> None:
         (files,) = self.house.app.account_files

@@ -144,6 +144,18 @@ class UploadTestCase(WritingTestCase):
         return b"".join(piece or b"" for piece in takewhile(lambda each: each is not None, pieces))
 
 
+class LimitOfOneAccountTests(UploadTestCase):
+    def test_what_an_administrator_has_set(self) -> None:
+        small, large = (
+            evolve(DAVE, account=evolve(DAVE.account, max_bytes=most)) for most in (50, 5000)
+        )
+        refused = self.error(self.writing.upload(small, "x", GIF + b"x" * 50, SOURCE), InvalidPost)
+        self.assertIn("more than 50 bytes", str(refused))
+        for number in range(4):
+            self.result(self.writing.upload(large, "x", bytes([number]) * 900, SOURCE))
+        self.assertIn("more than 2,500 bytes", self.refusal(b"y" * 900))
+
+
 class UploadTests(UploadTestCase):
     def test_an_upload(self) -> None:
         upload = self.result(self.writing.upload(DAVE, "../a.svg", GIF, SOURCE))

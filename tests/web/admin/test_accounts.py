@@ -130,6 +130,13 @@ class AccountPagesTests(PagesCase):
         self.done(self.dave_browser.send("Set the limit", megabytes="0"))
         self.assertIn("as configured", self.text())
         self.assertEqual(self.dave_browser.send("Set the limit", megabytes="-1").status, 400)
+        # What is wrong stands at its field, in the form that was sent, which is open.
+        (label,) = self.dave_browser.page.xpath("//label[.//*[@aria-invalid='true']]")
+        fault = label.xpath("string(.//*[@class='fault'])")
+        self.assertEqual(fault.strip(), "Write a whole number from 0 to 1,000,000.")
+        self.assertEqual(label.xpath(".//input/@value"), ["-1"])
+        opened = self.dave_browser.page.xpath("//main//details[@open]//h2")
+        self.assertEqual([each.text for each in opened], ["Set the limit"])
 
     def test_remove_is_asked_once_more(self) -> None:
         self.get("/admin/account?name=anna")
