@@ -134,13 +134,15 @@ def passwd(config_file: str | None, data: str | None, password_stdin: bool, name
 def list_(config_file: str | None, data: str | None) -> None:
     """List the accounts."""
     url = existing_database(config_file, data)
-    table: list[tuple[str, ...]] = [("NAME", "ADMIN", "CREATED", "SIGNED IN", "SESSIONS", "TOKENS")]
+    table: list[tuple[str, ...]] = [
+        ("NAME", "ADMIN", "DISABLED", "CREATED", "SIGNED IN", "SESSIONS", "TOKENS")
+    ]
     with storage.open_database(url, writes=False) as connection:
         for each in rows.accounts(connection):
             numbers = (len(found(connection, each.id)) for found in (rows.sessions, rows.tokens))
             times = (_day(each.created_at), _day(each.signed_in_at))
-            is_admin = "yes" if each.is_admin else "no"
-            table.append((each.name, is_admin, *times, *map(str, numbers)))
+            is_so = ("yes" if each.is_admin else "no", "yes" if each.disabled else "no")
+            table.append((each.name, *is_so, *times, *map(str, numbers)))
     _show(table)
 
 

@@ -33,6 +33,7 @@ _COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     "subscriptions": ("id", "states", "protocol", "callback", "topic", "expires_at"),
     "hosts": ("host", "failures", "retry_at"),
     "blocks": ("kind", "object", "account", "at", "reason"),
+    "accounts": ("name", "is_admin", "disabled", "signed_in_at", "sessions", "tokens"),
     "announcements": ("id", "since", "until", "account", "text"),
     "changes": ("id", "at", "account", "verb", "object", "reason"),
 }

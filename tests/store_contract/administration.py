@@ -423,6 +423,26 @@ class AdministrationContract(TestCase):
         self.assertEqual(await self.store.changes_after(made[1].id, 3), made[2:])
         self.assertEqual(await self.store.last_change(), made[-1].id)
 
+    async def test_what_was_taken_down(self) -> None:
+        for verb, url in (
+            ("take down", "http://b.example/people/dave/1"),
+            ("take down", "http://b.example/people/dav_e/1"),
+            ("end", "http://b.example/people/dave/2"),
+            ("take down", "http://b.example/feeds/dave/3"),
+        ):
+            await self.store.record_change(evolve(A_CHANGE, verb=verb, object=url))
+
+        async def urls(*prefixes: str, since: float = 0.0) -> list[str]:
+            found = await self.store.taken_down(prefixes, since)
+            return [each.object.partition("//b.example/")[2] for each in found]
+
+        people, feeds = "http://b.example/people/", "http://b.example/feeds/"
+        both = [f"{people}dave/", f"{feeds}dave/"]
+        self.assertEqual(await urls(*both), ["feeds/dave/3", "people/dave/1"])
+        self.assertEqual(await urls(f"{people}dav_e/"), ["people/dav_e/1"])
+        self.assertEqual(await urls(*both, since=A_CHANGE.at + 1), [])
+        self.assertEqual(await urls(), [])
+
     async def test_each_change_is_claimed_once(self) -> None:
         made = [await self.store.record_change(A_CHANGE) for _ in range(3)]
         claimed = await gatherResults([self.store.claim_unpublished() for _ in range(3)])
