@@ -6,8 +6,12 @@
 # make mutants
 #             break the broker in a hundred ways, and see that the tests notice each
 # make test-oldest
-#             run the tests with the oldest Twisted that pyproject.toml allows
+#             run the tests with the oldest dependencies that pyproject.toml allows
 # make faults kill brokers on one PostgreSQL, and crash that, again and again: some minutes
+# make dist   build a release into dist, and try it: five minutes
+# make licences
+#             list the licences of all dependencies
+# make lock   choose the newest versions of all dependencies for the image and the Debian package
 # make bench  set everything up and measure how fast the broker is
 #
 # They need Python 3.11 or later with venv, and the network when they run for the first time.
@@ -21,7 +25,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/pip install --quiet --no-build-isolation
+PIP = $(BIN)/pip $(4) install --quiet --no-build-isolation
 ARGS ?=
 
 # Where the tests write down how long they took, and how they are run then: four at a time, for
@@ -32,7 +36,8 @@ TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
 # The tests start hundreds of processes.  Without its bytecode, each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs man bench clean
+.PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs man bench clean \
+    dist lock licences
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
@@ -113,6 +118,26 @@ docs: $(VENV)/dev-ready
 man: $(VENV)/dev-ready
 	$(BIN)/sphinx-build -b man --quiet --fail-on-warning --keep-going docs docs/_build/man
 
+# docs/releasing.rst says what these are for.
+RELEASE := $(VENV)/release
+LOCK := release/requirements.txt
+
+dist: $(RELEASE)/ready
+	@$(RELEASE)/bin/python -m release.dist
+
+licences: $(RELEASE)/ready | $(VENV)/run-ready
+	@$(RELEASE)/bin/pip-licenses --python=$(BIN)/python --from=mixed --with-urls
+
+# Its comments name no place from which packages come, nor a path of this machine.
+lock: $(RELEASE)/ready
+	$(RELEASE)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	    --no-header --no-annotate --extra postgresql --output-file $(LOCK) pyproject.toml
+
+$(RELEASE)/ready: pyproject.toml | $(VENV)/run-ready
+	@$(PYTHON) -m venv $(RELEASE)
+	$(call install,what builds a release,half a minute,--group release,--python $(RELEASE))
+	@touch $@
+
 # Takes a quarter of an hour, on a machine that does nothing else.
 bench: $(VENV)/dev-ready
 	$(BIN)/python -m benchmarks all --write docs/benchmarks-results.rst
@@ -120,7 +145,7 @@ bench: $(VENV)/dev-ready
 clean:
 	rm -rf $(VENV) docs/_build _screenshots _trial_temp* *.egg-info build dist .mypy_cache .ruff_cache .hypothesis
 
-# $(call install,WHAT,HOW LONG,ARGUMENTS) has pip install WHAT.  If all of it is there already
+# $(call install,WHAT,HOW LONG,ARGUMENTS,OPTIONS OF PIP) has pip install WHAT.  If all of it is there already
 # it says nothing and needs no network: a new checkout makes pyproject.toml newer, but often
 # changes nothing in it.
 define install
@@ -142,7 +167,7 @@ $(BIN)/pip:
 
 # With setuptools in the environment, this project can be built without the network.
 $(VENV)/run-ready: setup.py pyproject.toml | $(BIN)/pip
-	$(call install,pip and setuptools,ten seconds,'pip>=24' 'setuptools>=77')
+	$(call install,pip and setuptools,ten seconds,'pip>=25.1' 'setuptools>=77')
 	$(call install,this project and the libraries that it needs,a minute,--editable .)
 	@touch $@
 
