@@ -9,6 +9,7 @@
 #             run the tests with the oldest dependencies that pyproject.toml allows
 # make faults kill brokers on one PostgreSQL, and crash that, again and again: some minutes
 # make dist   build a release into dist, and try it: five minutes
+# make deb    build a Debian package from that, and try it in a new Debian: four minutes, as root
 # make licences
 #             list the licences of all dependencies
 # make lock   choose the newest versions of all dependencies for the image and the Debian package
@@ -37,7 +38,7 @@ TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs man bench clean \
-    dist lock licences
+    dist lock licences deb
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
@@ -98,10 +99,9 @@ faults: $(VENV)/dev-ready
 	@for seed in $(SEEDS); do echo "Seed $$seed"; \
 	    FAULTS_SEED=$$seed $(TRIAL) tests.e2e.test_cluster_faults || exit 1; done
 
-# The oldest Twisted that pyproject.toml allows, which hides the newest one, and the tests that run
-# with it: those of all rooms.  make test-oldest ROOMS="tests.outbound tests.core" runs fewer.
-OLDEST := $(VENV)/oldest-twisted
-OLDEST_TWISTED = $(shell sed -n 's/.*"twisted\[tls\]>=\(.*\)",/\1/p' pyproject.toml)
+# The oldest packages that pyproject.toml allows, which hide the newest ones, and the tests that run
+# with them: those of all rooms.  make test-oldest ROOMS="tests.outbound tests.core" runs fewer.
+OLDEST := $(VENV)/oldest
 ROOMS ?= $(subst /,.,$(patsubst %/__init__.py,%,$(wildcard tests/*/__init__.py)))
 
 test-oldest: $(OLDEST)/ready
@@ -109,7 +109,9 @@ test-oldest: $(OLDEST)/ready
 
 $(OLDEST)/ready: pyproject.toml | $(VENV)/dev-ready
 	@rm -rf $(OLDEST)
-	$(call install,Twisted $(OLDEST_TWISTED),ten seconds,--no-deps --target $(OLDEST) 'twisted==$(OLDEST_TWISTED)')
+	@$(BIN)/python -m tests.oldest >$(VENV)/oldest.txt
+	$(call install,the oldest packages,half a minute,--only-binary :all: --target $(OLDEST) \
+	    --requirement $(VENV)/oldest.txt)
 	@touch $@
 
 docs: $(VENV)/dev-ready
@@ -124,6 +126,12 @@ LOCK := release/requirements.txt
 
 dist: $(RELEASE)/ready
 	@$(RELEASE)/bin/python -m release.dist
+
+deb: $(RELEASE)/ready
+	@rm -f dist/*.deb
+	@sh release/debian/build.sh $(RELEASE)/bin/pip
+	@$(RELEASE)/bin/python -m release.dist sums
+	@sh release/debian/try.sh dist/*.deb $(OLD)
 
 licences: $(RELEASE)/ready | $(VENV)/run-ready
 	@$(RELEASE)/bin/pip-licenses --python=$(BIN)/python --from=mixed --with-urls

@@ -131,7 +131,7 @@ def pythons() -> list[str]:
     # pyenv starts only what is chosen.
     os.environ["PYENV_VERSION"] = ":".join(versions)
     found = [f"python{version}" for version in versions if starts(f"python{version}")]
-    print(f"Tried with {', '.join(found)}, of Python {', '.join(versions)}.")
+    print(f"Trying with {', '.join(found)}, of Python {', '.join(versions)}.")
     return found
 
 

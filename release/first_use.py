@@ -13,7 +13,6 @@ same data.  This needs Python's standard library only.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -121,7 +120,7 @@ def main(state: str, *command: str) -> None:
         status = broker.wait(TIMEOUT)
     if status not in {0, -signal.SIGTERM, 128 + signal.SIGTERM}:
         sys.exit(f"The broker ended with {status}.")
-    print(f"A ping notified its subscriber: {os.path.basename(command[0])} at port {port}.")
+    print(f"A ping to port {port} notified its subscriber.")
 
 
 if __name__ == "__main__":
