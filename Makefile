@@ -10,6 +10,7 @@
 # make faults kill brokers on one PostgreSQL, and crash that, again and again: some minutes
 # make dist   build a release into dist, and try it: five minutes
 # make deb    build a Debian package from that, and try it in a new Debian: four minutes, as root
+# make image  build an image for containers, and try its files: five minutes, as root
 # make licences
 #             list the licences of all dependencies
 # make lock   choose the newest versions of all dependencies for the image and the Debian package
@@ -38,7 +39,7 @@ TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs man bench clean \
-    dist lock licences deb
+    dist lock licences deb image
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
@@ -132,6 +133,9 @@ deb: $(RELEASE)/ready
 	@sh release/debian/build.sh $(RELEASE)/bin/pip
 	@$(RELEASE)/bin/python -m release.dist sums
 	@sh release/debian/try.sh dist/*.deb $(OLD)
+
+image:
+	@sh release/image.sh
 
 licences: $(RELEASE)/ready | $(VENV)/run-ready
 	@$(RELEASE)/bin/pip-licenses --python=$(BIN)/python --from=mixed --with-urls

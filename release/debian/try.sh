@@ -29,18 +29,7 @@ else
 fi
 
 echo "Making a new Debian: about a minute."
-# Packages come from where this machine gets them.
-mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
-    sed -nE 's/^(deb( \[.*\])?|URIs:) +([^ ]+).*/\3/p' | head -n 1)
-# shellcheck disable=SC1091 # every Debian has it
-suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
-# shellcheck disable=SC2086 # without a mirror there is no argument
-debootstrap --variant=minbase "$suite" "$system" ${mirror:-} >"$work/log" 2>&1 || {
-    cat "$work/log" >&2
-    exit 1
-}
-cp -r /etc/apt/sources.list* /etc/apt/apt.conf.d "$system/etc/apt/"
-cp -L /etc/resolv.conf /etc/hosts "$system/etc/"
+sh "$here/new-system.sh" "$system"
 mount -t proc proc "$system/proc"
 cp "$old" "$system/old.deb"
 cp "$new" "$system/new.deb"
