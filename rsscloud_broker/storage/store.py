@@ -118,8 +118,7 @@ class Store(ComposedMethods, SharedWork, Service):
         self._database = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
         self._in_doubt = 0
-        self.suspects = Trials(reactor, self._database, self._registered)
-        self.trial = self.suspects
+        self.trial = self.suspects = Trials(reactor, self._database, self._registered)
         self._claims = due.Claims(self._database, self._claiming)
         #: How many nodes work on the database, as far as this process knows.
         self.live_nodes = 1

@@ -27,13 +27,10 @@ from rsscloud_broker.interfaces import Caller, FrontDoorParts, IAccounts, ICalle
 from rsscloud_broker.interfaces.accounts import AccountFiles
 from rsscloud_broker.model.administration import Change
 from rsscloud_broker.web.archive import send_archive
-from rsscloud_broker.web.callers import SESSION, Cookies
+from rsscloud_broker.web.callers import NO_STORE, SESSION, Cookies, redirect, refused
 from rsscloud_broker.web.words import strangers
 from rsscloud_broker.wire.text import sentence
 from rsscloud_broker.wire.times import iso_time
-
-#: Pages for one person are kept by no cache.
-NO_STORE: Final = {"cache-control": "no-store"}
 
 #: The ids of the headings of the forms, by what the forms do.
 _PLACES: Final = {
@@ -246,17 +243,6 @@ def _taken_down(change: Change) -> Iterator[Flattenable]:
     yield tags.span(strangers(change.object, 200))
     why = strangers(sentence(change.reason), 500)
     yield tags.span(_time(change.at), ": ", why, class_="where")
-
-
-def redirect(path: str) -> Answer:
-    """An answer that leads a browser to a path on this broker, by GET."""
-    return Answer(b"", status=303, headers={"location": path, **NO_STORE})
-
-
-def refused(error: ForgedForm) -> Answer:
-    """The answer to a forged form."""
-    text = f"This was not accepted: {error}.\n"
-    return Answer(text.encode(), "text/plain; charset=utf-8", 403, NO_STORE)
 
 
 def _number(text: str) -> int | None:

@@ -22,6 +22,7 @@ from twisted.web.server import Request
 from zope.interface import implementer
 
 from rsscloud_broker.errors import ForgedForm, Unavailable
+from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.http.requests import bearer_token, header, parameter
 from rsscloud_broker.http.tracing import TracedRequest
 from rsscloud_broker.interfaces import Caller, IAccounts, ICallers, SignedIn
@@ -37,6 +38,9 @@ _TOKEN: Final = re.compile("[A-Za-z0-9_-]{32}")
 #: The names of the cookies: of the session, of the form to sign in, and of what proves that
 #: somebody has signed in with this browser before.
 SESSION, FORM, KNOWN = "session", "form", "known"
+
+#: Pages for one person are kept by no cache.
+NO_STORE: Final = {"cache-control": "no-store"}
 
 
 def seems_local(request: Request) -> bool:
@@ -208,6 +212,17 @@ def local_path(text: str, otherwise: str = "/") -> str:
     """
     is_local = len(text) <= MAX_URL and _LOCAL.fullmatch(text) is not None
     return text if is_local else otherwise
+
+
+def redirect(path: str) -> Answer:
+    """An answer that leads a browser to a path on this broker, by GET."""
+    return Answer(b"", status=303, headers={"location": path, **NO_STORE})
+
+
+def refused(error: ForgedForm) -> Answer:
+    """The answer to a forged form."""
+    text = f"This was not accepted: {error}.\n"
+    return Answer(text.encode(), "text/plain; charset=utf-8", 403, NO_STORE)
 
 
 def _sent(request: Request) -> bytes:

@@ -32,12 +32,9 @@ from rsscloud_broker.interfaces import (
     Route,
     RoutesOnly,
 )
-from rsscloud_broker.web.callers import viewer_of
+from rsscloud_broker.web.callers import NO_STORE, viewer_of
 from rsscloud_broker.wire import self_test
 from rsscloud_broker.wire.text import clean
-
-#: Each answer is of one moment, and may name addresses.
-_NO_STORE: Final = {"cache-control": "no-store"}
 
 #: The headers of a request that proxies set, and the names of the facts about them.
 _OF_PROXIES: Final = {
@@ -114,7 +111,7 @@ class DoctorDoor(RoutesOnly):
             summary=_summary(report) if report else "",
             **{kind: _list_of(found) if found else "" for kind, found in groups.items()},
         )
-        return Answer(page, status=status, headers=_NO_STORE | dict(headers or {}))
+        return Answer(page, status=status, headers=NO_STORE | dict(headers or {}))
 
     async def _test(self, request: Request) -> Answer:
         """The answer to the operator: how the request arrived."""
@@ -123,7 +120,7 @@ class DoctorDoor(RoutesOnly):
         body = self._self_test and self._self_test.answer(question, _arrival(request))
         if not body:
             return Answer(b"There is nothing at this address.\n", PLAIN, 404)
-        return Answer(body, "application/json", headers=_NO_STORE)
+        return Answer(body, "application/json", headers=NO_STORE)
 
 
 def _arrival(request: Request) -> Mapping[str, str]:

@@ -26,8 +26,7 @@ from rsscloud_broker.model import TopicOverview
 from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
-from rsscloud_broker.web.account_page import redirect
-from rsscloud_broker.web.callers import private, viewer_of
+from rsscloud_broker.web.callers import private, redirect, viewer_of
 from rsscloud_broker.web.timeline import of_host, timeline
 from rsscloud_broker.web.topic_overview import changes_plot, title_of
 from rsscloud_broker.web.words import strangers

@@ -29,15 +29,18 @@ from rsscloud_broker.interfaces import (
     RoutesOnly,
     SignIn,
 )
-from rsscloud_broker.web.account_page import NO_STORE, AccountPage, redirect, refused
+from rsscloud_broker.web.account_page import AccountPage
 from rsscloud_broker.web.callers import (
     KNOWN,
+    NO_STORE,
     SESSION,
     Cookies,
     begin_session,
     check_first_form,
     form_token,
     local_path,
+    redirect,
+    refused,
 )
 from rsscloud_broker.web.sign_in_link import LINK_PATH, SignInLink
 from rsscloud_broker.wire.text import sentence

@@ -32,15 +32,17 @@ from rsscloud_broker.errors import ForgedForm, SignInFailed
 from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.http.requests import client_address, header, parameter
 from rsscloud_broker.interfaces import FrontDoorParts, IAccounts, SignIn
-from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.callers import (
     KNOWN,
+    NO_STORE,
     SESSION,
     Cookies,
     begin_session,
     check_first_form,
     form_token,
     local_path,
+    redirect,
+    refused,
     seems_local,
 )
 

@@ -24,7 +24,7 @@ from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import client_address, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.wire.text import sentence
 from rsscloud_broker.wire.times import iso_time
 

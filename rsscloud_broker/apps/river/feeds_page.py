@@ -25,7 +25,7 @@ from rsscloud_broker.http.answering import Answer, Answers
 from rsscloud_broker.http.requests import body_of, client_address, header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IClock, Route
 from rsscloud_broker.web import file_forms
-from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.words import clipped, counted, moment, strangers
 from rsscloud_broker.wire.text import clean, sentence

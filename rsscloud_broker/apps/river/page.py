@@ -39,9 +39,9 @@ from rsscloud_broker.errors import ForgedForm
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller, IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.assets import Asset
 from rsscloud_broker.web.broadcast import EVENT_ID, Broadcast, address_of, last_event_id
+from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.web.streams import Places
 from rsscloud_broker.web.words import counted
 

@@ -30,7 +30,7 @@ from rsscloud_broker.http.answering import PLAIN, Answer
 from rsscloud_broker.http.requests import body_of, client_address, header, parameter
 from rsscloud_broker.interfaces import AppParts, Caller
 from rsscloud_broker.web import file_forms
-from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
+from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.web.words import clipped, counted, moment
 from rsscloud_broker.wire.text import sentence
 

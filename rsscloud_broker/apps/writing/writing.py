@@ -158,20 +158,16 @@ class Writing:
         if version != author.version:
             posts = await self.store.published(author, FEED_ITEMS)
             feeds = await self._written(author, [each.post for each in posts])
-            self._keep(author, feeds)
+            self._kept[author.account_id] = (author.version, feeds)
         return feeds
 
     async def _written(self, author: Author, posts: Sequence[Post]) -> Mapping[str, WrittenFeed]:
-        feeds: Mapping[str, WrittenFeed]
-        feeds = await self._in_thread(self.feeds.written, author, posts)
+        feeds: Mapping[str, WrittenFeed] = await self._in_thread(self.feeds.written, author, posts)
         return feeds
 
     async def rss_of(self, author: Author, posts: Sequence[Post]) -> Content:
         """Messages of an author as an RSS feed."""
         return (await self._written(author, posts))[self.feed_url(author.name)].content
-
-    def _keep(self, author: Author, feeds: Mapping[str, WrittenFeed]) -> None:
-        self._kept[author.account_id] = (author.version, feeds)
 
     # --- writing
 
@@ -354,7 +350,7 @@ class Writing:
             record(conn)
 
         await self._publisher.publish_all(contents, store, source)
-        self._keep(after, feeds)
+        self._kept[after.account_id] = (after.version, feeds)
         return new.post if new else None
 
     async def _author(self, caller: Caller) -> Author:

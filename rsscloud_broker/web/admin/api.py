@@ -24,7 +24,7 @@ from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.openapi import BASE, document
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.web.admin.page import Console
-from rsscloud_broker.web.callers import private, viewer_of
+from rsscloud_broker.web.callers import NO_STORE, private, viewer_of
 from rsscloud_broker.wire.negotiation import wants_page
 from rsscloud_broker.wire.text import sentence
 
@@ -33,7 +33,6 @@ MAX_BODY: Final = 64 * 1024
 
 _JSON: Final = "application/json"
 _PROBLEM: Final = "application/problem+json"
-_NO_STORE: Final = {"cache-control": "no-store"}
 
 _TITLES: Final = {
     400: "The request is malformed",
@@ -117,7 +116,7 @@ class Api:
             return _problem(request, error.status, str(error), **error.headers)
         except Unadministrable as error:
             return _problem(request, 404 if error.missing else 422, sentence(str(error)))
-        return Answer(msgspec.json.encode(found), _JSON, headers=_NO_STORE)
+        return Answer(msgspec.json.encode(found), _JSON, headers=NO_STORE)
 
     async def _caller(self, request: Request) -> Caller:
         """The administrator whose token the request has."""

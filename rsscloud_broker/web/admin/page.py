@@ -31,12 +31,12 @@ from rsscloud_broker.interfaces import (
     IStatistics,
     Route,
 )
-from rsscloud_broker.web.account_page import NO_STORE, redirect, refused
 from rsscloud_broker.web.admin.api_operation import Asked, Operation
 from rsscloud_broker.web.admin.elements import hidden, path
 from rsscloud_broker.web.admin.forms import asked_by, form, objects
 from rsscloud_broker.web.admin.operations import OPERATIONS
 from rsscloud_broker.web.admin.shapes import Shape
+from rsscloud_broker.web.callers import NO_STORE, redirect, refused
 from rsscloud_broker.wire.text import sentence
 
 #: The pages of the console, with the texts of the links to them.
