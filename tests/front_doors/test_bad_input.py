@@ -81,7 +81,7 @@ def is_rest_failure(answer: Answer) -> bool:
 
 
 def is_page_error(answer: Answer) -> bool:
-    return 400 <= answer.status < 500 and b"<script" not in answer.body
+    return 400 <= answer.status < 500 and b"<script>" not in answer.body
 
 
 # --- the table ------------------------------------------------------------------------

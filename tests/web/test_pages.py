@@ -183,7 +183,12 @@ class PagesTests(SynchronousTestCase):
         text = "".join(path.getContent().decode() for path in templates.values())
         named = re.findall(r'<t:slot name="(\w+)"|\b(?:when|to|of|chosen)="(\w+)"', text)
         slots = {name: "x" for pair in named for name in pair if name}
-        slots |= {"topic_link": "/topic?url=x", "river_url": "/x", "write_url": "/x"}
+        slots |= {
+            "topic_link": "/topic?url=x",
+            "action": "/x",
+            "river_url": "/x",
+            "write_url": "/x",
+        }
         del slots["title"], slots["content"], slots["navigation"]
         for template in templates.keys() - {"frame.html"}:
             page = self.render("t", template, **slots)

@@ -184,7 +184,7 @@ class RowsTests(SynchronousTestCase):
         with self.engine.begin() as conn:
             self.dave(conn)
             file = self.store_file(conn, FILE)
-            self.assertEqual(evolve(file, id=0), evolve(FILE, is_whole=True))
+            self.assertEqual(evolve(file, id=0), evolve(FILE, is_whole=True, created_at=NOW))
             renamed = evolve(FILE, name="x")
             self.assertEqual(upload_rows.begin_upload(conn, 1, renamed, NOW, 15), file)
             pieces = [upload_rows.get_chunk(conn, file.id, number) for number in range(4)]
