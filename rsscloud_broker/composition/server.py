@@ -41,7 +41,7 @@ from rsscloud_broker.interfaces import (
     IServesTopics,
     ServedTopics,
 )
-from rsscloud_broker.outbound.own_topics import OwnTopics, OwnTopicsSink
+from rsscloud_broker.outbound.own_topics import LATE, OwnTopics, OwnTopicsSink
 from rsscloud_broker.runtime import health
 from rsscloud_broker.runtime.local_sign_in import LocalSignIn, write_to_terminal
 from rsscloud_broker.runtime.measuring import database_sizes
@@ -91,6 +91,7 @@ class Server(Foundation):
             self.in_thread,
             lambda: self.served_topics,
             self.copy_file,
+            LATE if self.store.shares_work() else 0.0,
         )
 
     @part

@@ -81,6 +81,8 @@ class OwnTopics:
     :param served: returns the topics that applications and front doors serve.
     :param copy_file: copies the present version of a file, which another node may have made,
         before the file is read: see ``FrontDoorParts``.
+    :param late: by how many seconds another node that makes the same files may be later; 0 if no
+        node shares the work.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class OwnTopics:
         in_thread: InThread,
         served: Callable[[], Iterable[ServedTopics]] = tuple,
         copy_file: Callable[[str], Awaitable[bool]] = nothing_to_copy,
+        late: float = 0.0,
     ) -> None:
         self._fetcher = fetcher
         self._policy = policy
@@ -100,6 +103,7 @@ class OwnTopics:
         self._in_thread = in_thread
         self._served = served
         self._copy_file = copy_file
+        self._late = late
 
     async def fetch(
         self,
@@ -120,7 +124,7 @@ class OwnTopics:
             raise TopicUnreadable(url, _NOTHING, lasting=True) from error
         newest = http_date(known.last_modified) or 0.0
         # Each node makes the change lists, and another one may have fetched those of this minute.
-        if newest - LATE <= modified_at < newest:
+        if newest - self._late <= modified_at < newest:
             return Fetched(None, known, result="another node has a newer version")
         validators = Validators(last_modified=formatdate(modified_at, usegmt=True))
         return evolve(

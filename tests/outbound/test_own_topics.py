@@ -16,7 +16,7 @@ from rsscloud_broker.errors import AddressRefused, TopicUnreadable
 from rsscloud_broker.events import FilePublished, TopicChanged
 from rsscloud_broker.interfaces import ITopicFetcher, IURLPolicy, ServedTopics
 from rsscloud_broker.model import Content, Validators
-from rsscloud_broker.outbound.own_topics import OwnTopics, OwnTopicsSink
+from rsscloud_broker.outbound.own_topics import LATE, OwnTopics, OwnTopicsSink
 from rsscloud_broker.testing import FakeFetcher, RecordingBus, make_sink_tests, memory_store
 from rsscloud_broker.testing.clock import Clock
 from tests.core.house import NOW, CoreTestCase, change_detector
@@ -84,13 +84,21 @@ class OwnTopicsTests(TestCase):
         """Subscribers must not get an older list after a newer one."""
         file = self.directory.child("changes.xml")
         os.utime(file.path, (NOW, NOW))
-        newest = (await self.topics.fetch(LIST)).validators
-        again = await self.topics.fetch(LIST, newest)
+        topics = OwnTopics(self.others, StrictPolicy(), HERE, self.directory, execute, late=LATE)
+        newest = (await topics.fetch(LIST)).validators
+        again = await topics.fetch(LIST, newest)
         self.assertEqual((again.content is None, again.validators), (False, newest))
         os.utime(file.path, (NOW - 60, NOW - 60))
-        older = await self.topics.fetch(LIST, newest)
+        older = await topics.fetch(LIST, newest)
         self.assertEqual((older.content, older.validators), (None, newest))
         os.utime(file.path, (NOW - 7200, NOW - 7200))  # the clock was set back
+        self.assertIsNotNone((await topics.fetch(LIST, newest)).content)
+
+    async def test_list_after_the_clock_of_the_only_node_was_set_back(self) -> None:
+        file = self.directory.child("changes.xml")
+        os.utime(file.path, (NOW, NOW))
+        newest = (await self.topics.fetch(LIST)).validators
+        os.utime(file.path, (NOW - 60, NOW - 60))
         self.assertIsNotNone((await self.topics.fetch(LIST, newest)).content)
 
     async def test_all_others_are_for_others(self) -> None:
