@@ -15,6 +15,7 @@ from twisted.logger import LogLevel
 from twisted.trial.unittest import SynchronousTestCase
 
 import rsscloud_broker
+from rsscloud_broker.runtime.log_ids import FORMATS, log_id
 
 PACKAGE = Path(rsscloud_broker.__file__).parent
 MANUAL = PACKAGE.parent / "docs" / "operating" / "troubleshooting.rst"
@@ -52,8 +53,8 @@ def as_in_the_manual(text: str) -> str:
     return re.sub(r"\{(?:\w+\.)*(\w+)(?::[^}]*)?\}", lambda field: field[1].upper(), text)
 
 
-def lines_of_the_manual() -> Iterator[tuple[str, str]]:
-    """Level and line, as they stand in the tables."""
+def lines_of_the_manual() -> Iterator[tuple[str, str, str]]:
+    """Level, id and line, as they stand in the tables.  Lines of the level ``info`` have no id."""
     # Not Sphinx's but docutils' reading of it: that knows no roles, and need not.
     lenient = {"report_level": 5, "halt_level": 5}
     document = publish_doctree(MANUAL.read_text(encoding="utf-8"), settings_overrides=lenient)
@@ -67,7 +68,8 @@ def lines_of_the_manual() -> Iterator[tuple[str, str]]:
             level, lines, meaning = row.children
             assert meaning.astext(), lines.astext()
             for line in lines.findall(nodes.literal):
-                yield level.astext(), " ".join(line.astext().split())
+                name, _, number = level.astext().partition(" ")
+                yield name, number, " ".join(line.astext().split())
 
 
 class LogLineTests(SynchronousTestCase):
@@ -75,7 +77,7 @@ class LogLineTests(SynchronousTestCase):
 
     def test_the_tables_say_what_the_code_says(self) -> None:
         said = {
-            (level, as_in_the_manual(text))
+            (level, log_id({"log_format": text}) or "", as_in_the_manual(text))
             for path in PACKAGE.rglob("*.py")
             for level, text in lines_of_the_code(path)
             if level != "debug"
@@ -85,6 +87,18 @@ class LogLineTests(SynchronousTestCase):
         self.assertEqual(sorted(said - set(written)), [], "the manual lacks these lines")
         self.assertEqual(sorted(set(written) - said), [], "nothing in the code says these lines")
         self.assertEqual(len(written), len(set(written)), "a line stands there twice")
+
+    def test_warnings_and_errors_have_ids(self) -> None:
+        lines = [line for path in PACKAGE.rglob("*.py") for line in lines_of_the_code(path)]
+        lacking = {
+            line
+            for line in lines
+            if line[0] not in {"debug", "info"} and not log_id({"log_format": line[1]})
+        }
+        self.assertEqual(lacking, set(), "runtime/log_ids.py lacks these; see its docstring")
+        texts = [text for formats in FORMATS.values() for text in formats]
+        self.assertEqual(len(texts), len(set(texts)), "a line has two ids")
+        self.assertEqual(set(texts) - {text for _, text in lines}, set(), "nothing says these")
 
     def test_fields(self) -> None:
         text = "{swept.expired} of {url}: {until:%H:%M} ([log] {n:.0f})"

@@ -36,6 +36,7 @@ from twisted.python.syslog import SyslogObserver
 from zope.interface import implementer
 
 from rsscloud_broker.config import Log
+from rsscloud_broker.runtime.log_ids import log_id
 
 #: The priority of each level for syslog(3), and for systemd's journal.
 PRIORITIES: Final[Mapping[str, int]] = {
@@ -111,7 +112,7 @@ class Logs:
 
         @implementer(ILogObserver)
         def observe(event: LogEvent) -> None:
-            system = event.get("log_namespace", "-")
+            system = _with_id(event.get("log_namespace", "-"), event)
             to_syslog({"syslogPriority": _priority(event), "log_system": system, **event})
 
         to_syslog = LegacyLogObserverWrapper(cast(Any, emit))  # wrongly typed as a new observer
@@ -125,9 +126,9 @@ class Logs:
             if self._settings.format == "json":
                 text = as_json(event)
             elif to_journal:
-                text = as_text(event)
+                text = as_text(_named(event))
             else:
-                return formatEventAsClassicLogText(event)
+                return formatEventAsClassicLogText(_named(event))
             return with_priority(text, _priority(event)) if to_journal and text else text
 
         return FilteringLogObserver(FileLogObserver(stream, formatted), [self._predicate])
@@ -148,6 +149,20 @@ def _priority(event: LogEvent) -> int:
     return PRIORITIES.get(getattr(level, "name", ""), syslog.LOG_INFO)
 
 
+def _with_id(system: str, event: LogEvent) -> str:
+    """The system of an event, as Twisted calls it, with the id of its line."""
+    number = log_id(event)
+    return system if number is None else f"{system} {number}"
+
+
+def _named(event: LogEvent) -> LogEvent:
+    """An event whose system, if it is none of its own, has the id of its line."""
+    if log_id(event) is None or "log_system" in event:
+        return event
+    level = getattr(event.get("log_level"), "name", "-")
+    return {**event, "log_system": _with_id(f"{event.get('log_namespace', '-')}#{level}", event)}
+
+
 def with_priority(text: str, priority: int) -> str:
     """A text with a priority before each line, as in ``<4>``: see sd-daemon(3)."""
     return "".join(f"<{priority}>{line}\n" for line in text.rstrip("\n").split("\n"))
@@ -162,8 +177,9 @@ def as_text(event: LogEvent) -> str:
 def as_json(event: LogEvent) -> str | None:
     """An event as a JSON object on one line; None if it has no message.
 
-    The object has ``time`` (ISO 8601), ``level``, ``namespace``, ``message`` and, for a failure,
-    ``traceback``; and those fields of the event that are text, numbers or truth values.
+    The object has ``time`` (ISO 8601), ``level``, ``namespace``, ``message``, the ``id`` of a
+    warning or an error, and ``traceback`` for a failure; and those fields of the event that are
+    text, numbers or truth values.
     """
     message = formatEvent(event)
     if not message and "log_failure" not in event:
@@ -175,6 +191,8 @@ def as_json(event: LogEvent) -> str | None:
         "namespace": event.get("log_namespace"),
         "message": message,
     }
+    if number := log_id(event):
+        found["id"] = number
     if "log_failure" in event:
         found["traceback"] = event["log_failure"].getTraceback()
     fields = {name: value for name, value in _plain_fields(event).items() if name not in found}

@@ -73,8 +73,8 @@ class ReloadTests(EndToEndTestCase):
         )
         file = broker.configuration
         for fault in ("lisen: unknown key", "[limits] pings_burst: must be", "[sinks.archiv]: no"):
-            self.assertIn(f"#error] The configuration cannot be used: {file}: {fault}", said)
-        self.assertIn("#error] Nothing was changed: the broker goes on as it was.\n", said)
+            self.assertIn(f"#error RB908] The configuration cannot be used: {file}: {fault}", said)
+        self.assertIn("#error RB908] Nothing was changed: the broker goes on as it was.\n", said)
         self.assertNotIn("Traceback", said)
         form = {"content-type": "application/x-www-form-urlencoded"}
         answer = request(f"{broker.url}/pingSiteForm", "POST", b"x=" + b"x" * 500, form)

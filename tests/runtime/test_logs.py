@@ -97,6 +97,11 @@ class TextTests(LogsTestCase):
             r"\[rsscloud_broker\.core\.broker\.Broker#warn\] The queue is full\.\n$",
         )
 
+    def test_a_warning_has_its_id_after_its_level(self) -> None:
+        self.begin(Log())
+        self.log.warn("Courier {number}: {said}", number=1, said="hello")
+        self.assertIn("Broker#warn RB206] Courier 1: hello\n", self.said())
+
 
 class JournalTests(LogsTestCase):
     def setUp(self) -> None:
@@ -195,6 +200,10 @@ class JsonTests(LogsTestCase):
             },
         )
 
+    def test_a_warning_has_its_id(self) -> None:
+        self.log.warn("Courier {number}: {said}", number=1, said="hello")
+        self.assertEqual(self.line()["id"], "RB206")
+
     def test_fields_replace_nothing(self) -> None:
         self.log.info("{time}", time="now", namespace="mine", message="another")
         line = self.line()
@@ -267,6 +276,13 @@ class OptionsTests(SynchronousTestCase):
         assert observer is not None
         log = Logger("a", observer=observer)
         log.warn("It is full.")
+        log.warn("Courier {number}: {said}", number=1, said="hello")
         log.debug("It is not shown.")
         self.assertEqual(opened, ["broker"])
-        self.assertEqual(sent, [(syslog.LOG_WARNING, "[a] It is full.")])
+        self.assertEqual(
+            sent,
+            [
+                (syslog.LOG_WARNING, "[a] It is full."),
+                (syslog.LOG_WARNING, "[a RB206] Courier 1: hello"),
+            ],
+        )
