@@ -40,7 +40,7 @@ from rsscloud_broker.storage.upgrade import revisions_of
 from rsscloud_broker.wire.units import MINUTE
 from tests.notes import FIRST, FITTING, SECOND
 from tests.postgresql import TIMEOUT, borrowed_database, empty_database
-from tests.storage import app_migrating, migrating, next_version
+from tests.storage import app_migrating, migrating, next_version, recorded
 from tests.storage.databases import threaded_account_store, threaded_store
 from tests.store_contract import (
     accounts,
@@ -397,6 +397,11 @@ class PostgreSQLAppTests(app_migrating.AppMigrations):
 class PostgreSQLMigrationTests(migrating.MigrationSteps):
     def new_url(self) -> str:
         return empty_database()
+
+    def recorded_url(self) -> str:
+        url = empty_database()
+        recorded.restore_postgresql(url)
+        return url
 
     def definitions(self, conn: Connection) -> list[str]:
         return sorted(conn.execute(text(DEFINITIONS)).scalars())

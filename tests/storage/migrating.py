@@ -6,20 +6,12 @@ from alembic import command
 from sqlalchemy import Connection, inspect, make_url, text
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.composition.apps import installed_tables
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.engine import for_writing, open_engine
-from rsscloud_broker.interfaces import AppTables
-from rsscloud_broker.runtime import plugin_discovery
 from rsscloud_broker.storage import UnfitDatabase, alembic_steps, migrate, open_database
 from rsscloud_broker.storage.upgrade import LATEST_REVISION, revisions_of
-from tests.storage import next_version
-
-
-def installed() -> dict[str, AppTables]:
-    """The tables of all applications, and of what else has tables of its own, by their names."""
-    makers = plugin_discovery.discover()
-    return installed_tables(makers.apps.values(), makers.front_doors.values())
+from tests.storage import next_version, recorded
+from tests.storage.filling import COUNT, installed
 
 
 class MigrationSteps(SynchronousTestCase):
@@ -27,6 +19,10 @@ class MigrationSteps(SynchronousTestCase):
 
     def new_url(self) -> str:
         """The URL of a database without tables."""
+        raise NotImplementedError
+
+    def recorded_url(self) -> str:
+        """The URL of a database as version 1.0 left it: see ``recorded``."""
         raise NotImplementedError
 
     def definitions(self, conn: Connection) -> object:
@@ -60,6 +56,25 @@ class MigrationSteps(SynchronousTestCase):
             for name, each in installed().items():
                 version = f"{name}_alembic_version"
                 alembic_steps.run(conn, each.migrations, version, each.metadata)
+
+    def test_recorded_database_is_migrated(self) -> None:
+        """A database of 1.0 gets the tables of this version, and keeps its rows."""
+        url, present = self.recorded_url(), self.new_url()
+        migrate(present, installed())
+        with open_database(present, writes=False) as conn:
+            wanted, latest = self.definitions(conn), revisions_of(conn)
+        with open_database(url, writes=False) as conn:
+            before = recorded.rows(conn)
+            if latest == [recorded.REVISION]:
+                self.assertEqual(self.definitions(conn), wanted, recorded.__doc__)
+        self.assertEqual({len(rows) for rows in before.values()}, {COUNT})
+        migrate(url, installed())
+        with open_database(url, writes=False) as conn:
+            self.assertEqual((self.definitions(conn), revisions_of(conn)), (wanted, latest))
+            after = recorded.rows(conn)
+        for table, rows in before.items():
+            kept = [{name: row[name] for name in rows[0]} for row in after[table]]
+            self.assertEqual(kept, rows, table)
 
     def test_revisions_are_known_without_alembic(self) -> None:
         latest = {alembic_steps.OF_BROKER: LATEST_REVISION}

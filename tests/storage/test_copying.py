@@ -5,18 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Float,
-    Integer,
-    LargeBinary,
-    Table,
     delete,
     func,
     insert,
@@ -33,51 +25,9 @@ from rsscloud_broker.storage.upgrade import LATEST_REVISION, revisions_of
 from tests.notes import FIRST, SECOND
 from tests.postgresql import borrowed_database, empty_database
 from tests.storage.databases import file_database
-from tests.storage.migrating import installed
+from tests.storage.filling import COUNT, fill, installed, tables, value
 
 Rows = Mapping[str, list[tuple[Any, ...]]]
-
-#: Rows of each table.
-COUNT = 3
-
-
-def tables(apps: Mapping[str, AppTables]) -> list[Table]:
-    return [
-        *metadata.sorted_tables,
-        *chain(*(each.metadata.sorted_tables for each in apps.values())),
-    ]
-
-
-def value(column: Column[Any], number: int) -> object:
-    """A value of the right type, another one in each row."""
-    if column.foreign_keys:
-        (key,) = column.foreign_keys
-        # Rows of the same table refer to the row after them, which is written later.
-        return number % COUNT + 1 if key.column.table is column.table else number
-    if isinstance(column.type, Boolean):
-        return number % 2 == 0
-    if isinstance(column.type, Integer):
-        return number
-    if isinstance(column.type, Float):
-        return number + 0.125
-    if isinstance(column.type, LargeBinary):
-        return bytes([0, 255, number])
-    return f"Café ☕\t\\N\n{number}"
-
-
-def fill(conn: Connection, apps: Mapping[str, AppTables]) -> None:
-    """Put rows into every table.  Ids that rows had which are gone are never used again."""
-    for table in tables(apps):
-        for number in range(1, COUNT + 1):
-            plain = [
-                c for c in table.columns if not any(k.column.table is table for k in c.foreign_keys)
-            ]
-            conn.execute(insert(table).values({c.name: value(c, number) for c in plain}))
-        own = [c for c in table.columns if any(k.column.table is table for k in c.foreign_keys)]
-        for column in own:
-            for number in range(1, COUNT + 1):
-                there = table.c.id == number
-                conn.execute(table.update().where(there).values({column: value(column, number)}))
 
 
 def rows(url: str, apps: Mapping[str, AppTables]) -> Rows:

@@ -15,7 +15,7 @@ from twisted.trial.unittest import TestCase
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.storage import UnfitDatabase, migrate, open_database
 from rsscloud_broker.storage.schema import metadata
-from tests.storage import app_migrating, migrating
+from tests.storage import app_migrating, migrating, recorded
 
 
 class MigrateTests(migrating.MigrationSteps):
@@ -23,6 +23,11 @@ class MigrateTests(migrating.MigrationSteps):
 
     def new_url(self) -> str:
         return f"sqlite:///{Path(self.mktemp()).resolve()}/deep/er/broker.db"
+
+    def recorded_url(self) -> str:
+        path = Path(self.mktemp())
+        recorded.restore_sqlite(path)
+        return f"sqlite:///{path.resolve()}"
 
     def test_makes_the_tables_and_the_directory(self) -> None:
         url = self.new_url()
