@@ -11,7 +11,7 @@ import urllib.request
 import zipfile
 from configparser import ConfigParser
 from functools import partial
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from shutil import rmtree
 from signal import SIGHUP, SIGINT, SIGTERM
@@ -365,24 +365,26 @@ class DockerfileTests(DeploymentTests):
         self.assertNotIn("twisted/plugins/__init__.py", packed)
 
 
+BROKERS = ("broker-1", "broker-2", "broker-3")
+
+
 class ComposeTests(DeploymentTests):
-    """``compose.yaml`` and the files that it names; tests.e2e.test_compose runs them."""
+    """``compose-cluster.yaml`` and the files that it names; tests.e2e.test_compose runs them."""
 
     def setUp(self) -> None:
         super().setUp()
-        self.compose = yaml.safe_load((TAP / "compose.yaml").read_text(encoding="utf-8"))
+        self.compose = yaml.safe_load((TAP / "compose-cluster.yaml").read_text(encoding="utf-8"))
         self.services = self.compose["services"]
 
     def test_services(self) -> None:
-        brokers = [self.services["broker-1"], self.services["broker-2"]]
+        brokers = [self.services[name] for name in BROKERS]
         images = {name: service["image"] for name, service in self.services.items()}
         self.assertEqual(
             images,
             {
                 "postgresql": "postgres:15",
-                "broker-1": "rsscloud-broker",
-                "broker-2": "rsscloud-broker",
                 "nginx": "nginx:1.28",
+                **dict.fromkeys(BROKERS, "rsscloud-broker"),
             },
         )
         for broker in brokers:
@@ -400,35 +402,53 @@ class ComposeTests(DeploymentTests):
                 else:
                     self.assertIn(source, self.compose["volumes"])
         own = [service["volumes"][-1] for name, service in self.services.items() if "-" in name]
-        self.assertEqual(own, ["broker-1:/data", "broker-2:/data"])
+        self.assertEqual(own, [f"{name}:/data" for name in BROKERS])
 
-    def test_addresses(self) -> None:
-        """All addresses are in the network, and each is where others look for it."""
-        (subnet,) = self.compose["networks"]["cluster"]["ipam"]["config"]
-        addresses = {
-            name: service["networks"]["cluster"]["ipv4_address"]
-            for name, service in self.services.items()
-        }
-        for address in addresses.values():
-            self.assertIn(ip_address(address), ip_network(subnet["subnet"]))
-        self.assertEqual(len({*addresses.values()}), len(addresses))
-        hosts = self.services["nginx"]["extra_hosts"]
-        self.assertEqual(hosts, {name: addresses[name] for name in ("broker-1", "broker-2")})
+    def test_names(self) -> None:
+        """No address is fixed: each service is found by its name, and Docker chooses networks."""
+        self.assertNotIn("networks", self.compose)
+        recipe = (TAP / "compose" / "nginx.conf").read_text(encoding="utf-8")
+        named = re.findall(r"server (broker-\d):5337 resolve (?:max_fails|backup)", recipe)
+        self.assertEqual(named, [*BROKERS, *BROKERS])
         settings = config.load(str(TAP / "compose" / "broker.toml"), partial(faults, discover()))
-        self.assertEqual(settings.http.trusted_proxies, (addresses["nginx"],))
+        trusted = [ip_network(each) for each in settings.http.trusted_proxies]
+        for pool in ("172.17.0.0/16", "172.31.0.0/16", "192.168.240.0/20"):
+            within = [ip_network(pool).subnet_of(each) for each in trusted]  # type: ignore[arg-type]
+            self.assertTrue(any(within), pool)
         url = make_url(settings.database_url)
         postgresql = self.services["postgresql"]["environment"]
         self.assertEqual((url.host, url.password), ("postgresql", None))
         self.assertEqual(url.username, postgresql["POSTGRES_USER"])
         self.assertEqual(url.database, postgresql["POSTGRES_DB"])
-        for name in ("broker-1", "broker-2"):
+        for name in BROKERS:
             password = self.services[name]["environment"]["PGPASSWORD"]
             self.assertEqual(password, postgresql["POSTGRES_PASSWORD"])
 
     def test_command(self) -> None:
         """The image's command takes the options of the file."""
-        command = self.services["broker-1"]["command"]
-        self.assertEqual(self.services["broker-2"]["command"], command)
+        (command,) = {tuple(self.services[name]["command"]) for name in BROKERS}
         mount, _ = self.services["broker-1"]["volumes"]
-        self.assertEqual(command, ["--config", mount.split(":")[1]])
+        self.assertEqual(command, ("--config", mount.split(":")[1]))
         Options().parseOptions(command)
+
+
+class SingleComposeTests(DeploymentTests):
+    """``compose.yaml``: one broker.  ``make image`` runs its image."""
+
+    def test_service(self) -> None:
+        compose = yaml.safe_load((TAP / "compose.yaml").read_text(encoding="utf-8"))
+        (broker,) = compose["services"].values()
+        name, value = broker["command"]
+        options = Options()
+        options.parseOptions([name, re.sub(r"\$\{PUBLIC_URL:\?.*\}", "https://a.example", value)])
+        self.assertEqual(options["public-url"], "https://a.example")
+        dockerfile = (TAP / "Dockerfile").read_text(encoding="utf-8")
+        for port in broker["ports"]:
+            self.assertIn(f"EXPOSE {port.split(':')[1]}\n", dockerfile)
+        for mount in broker["volumes"]:
+            volume, target = mount.split(":")
+            self.assertIn(volume, compose["volumes"])
+            self.assertIn(f"VOLUME {target}\n", dockerfile)
+        self.assertTrue(
+            (TAP / broker["build"]["context"] / broker["build"]["dockerfile"]).is_file()
+        )

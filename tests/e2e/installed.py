@@ -24,7 +24,7 @@ import rsscloud_broker
 from tests.e2e.fixture import Broker
 from tests.e2e.programs import program
 from tests.processes import BIN
-from tests.test_deployment import unit
+from tests.test_deployment import TAP, unit
 
 _PAGE = Path(rsscloud_broker.__file__).parents[1] / "docs" / "operating" / "reverse-proxy.rst"
 
@@ -47,6 +47,18 @@ def replaced(text: str, meant: Mapping[str, str]) -> str:
         assert said in text, f"{said!r} is not in:\n{text}"
         text = text.replace(said, mine)
     return text
+
+
+def containers_recipe(*addresses: str) -> str:
+    """The configuration of nginx of ``tap/compose-cluster.yaml``, for brokers at these addresses.
+
+    Their addresses are not looked up, which Docker does, and nginx since 1.27.3.
+    """
+    text = (TAP / "compose" / "nginx.conf").read_text(encoding="utf-8")
+    text = replaced(text, {" resolve ": " ", "resolver 127.0.0.11 valid=2s;\n": ""})
+    for number, address in enumerate(addresses, 1):
+        text = replaced(text, {f"broker-{number}:5337": address})
+    return re.sub(r"(?m)^ *server broker-.*\n", "", text)
 
 
 class ActivatedBroker(Broker):

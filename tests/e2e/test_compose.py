@@ -1,4 +1,4 @@
-"""The files of ``tap/compose.yaml``: two brokers on one PostgreSQL, behind a real nginx.
+"""The files of ``tap/compose-cluster.yaml``: three brokers on one PostgreSQL, behind a real nginx.
 
 The brokers run with the command and the configuration of the containers, and nginx with its own;
 only names, ports and paths are replaced with those of the test.
@@ -22,7 +22,7 @@ from tests.e2e.fixture import (
     post_form,
     run_here,
 )
-from tests.e2e.installed import replaced
+from tests.e2e.installed import containers_recipe, replaced
 from tests.e2e.nginx import NginxProcess
 from tests.e2e.servers import HttpPostReceiver
 from tests.e2e.test_behind_nginx import EGRESS
@@ -31,7 +31,7 @@ from tests.test_deployment import TAP
 
 
 def compose() -> Any:
-    return yaml.safe_load((TAP / "compose.yaml").read_text(encoding="utf-8"))
+    return yaml.safe_load((TAP / "compose-cluster.yaml").read_text(encoding="utf-8"))
 
 
 class Contained(Broker):
@@ -45,7 +45,7 @@ class Contained(Broker):
             {
                 "postgresql+psycopg://broker@postgresql/broker": url,
                 "tcp:5337": f"tcp:{self.port}:interface=127.0.0.1",
-                "172.30.53.3": "127.0.0.1",
+                "10.0.0.0/8": "127.0.0.1",
             },
         )
         self.configuration.write_text(f"{configuration}\n{EGRESS}", encoding="utf-8")
@@ -63,15 +63,11 @@ class ComposeTests(EndToEndTestCase):
     def setUp(self) -> None:
         super().setUp()
         self.database = empty_database()
-        self.brokers = [Contained(self.directory(), self.database) for _ in range(2)]
+        self.brokers = [Contained(self.directory(), self.database) for _ in range(3)]
         self.nginx = NginxProcess(self.directory() / "nginx")
-        text = (TAP / "compose" / "nginx.conf").read_text(encoding="utf-8")
-        names = {
-            f"broker-{number}:5337": f"127.0.0.1:{broker.port}"
-            for number, broker in enumerate(self.brokers, 1)
-        }
+        brokers = containers_recipe(*(f"127.0.0.1:{each.port}" for each in self.brokers))
         here = {"listen 80;": f"listen 127.0.0.1:{self.nginx.port};"}
-        self.recipe = replaced(text, names | here)
+        self.recipe = replaced(brokers, here)
         self.url = f"http://127.0.0.1:{self.nginx.port}"
 
     def start(self) -> None:
@@ -105,7 +101,7 @@ class ComposeTests(EndToEndTestCase):
         fields = receiver.registration(topic)
         answer = post_form(f"{self.url}/rsscloud/pleaseNotify", fields)
         self.assertIn('success="true"', answer.text)
-        first, second = self.brokers
+        first, second, _ = self.brokers
         for change in (lambda: None, first.stop, first.start):
             change()
             receiver.heard.clear()

@@ -10,12 +10,11 @@ from textwrap import dedent
 from tests.e2e.database_server import DatabaseServer
 from tests.e2e.every_protocol import NAMED, PLAIN, PROTOCOLS, Call, subscribing
 from tests.e2e.fixture import EndToEndTestCase, request, until
-from tests.e2e.installed import replaced
+from tests.e2e.installed import containers_recipe, replaced
 from tests.e2e.nginx import NginxProcess
 from tests.e2e.servers import HttpPostReceiver
 from tests.e2e.slow_proxy import SlowProxy
 from tests.e2e.test_cluster import Node
-from tests.test_deployment import TAP
 
 MANUAL = Path(__file__).parents[2] / "docs" / "operating" / "postgresql.rst"
 
@@ -62,14 +61,8 @@ class CutOffTests(EndToEndTestCase):
 
     def in_front(self) -> NginxProcess:
         nginx = NginxProcess(self.directory() / "nginx")
-        recipe = replaced(
-            (TAP / "compose" / "nginx.conf").read_text(encoding="utf-8"),
-            {
-                "broker-1:5337": f"127.0.0.1:{self.cut.port}",
-                "broker-2:5337": f"127.0.0.1:{self.other.port}",
-                "listen 80;": f"listen 127.0.0.1:{nginx.port};",
-            },
-        )
+        brokers = containers_recipe(*(f"127.0.0.1:{each.port}" for each in (self.cut, self.other)))
+        recipe = replaced(brokers, {"listen 80;": f"listen 127.0.0.1:{nginx.port};"})
         nginx.start_with(recipe)
         self.addCleanup(nginx.stop)
         return nginx
@@ -135,8 +128,6 @@ class CutOffTests(EndToEndTestCase):
 
     def test_manual(self) -> None:
         """Its settings are those of the containers, which are tested here."""
-        of_containers = (TAP / "compose" / "nginx.conf").read_text(encoding="utf-8")
-        names = {"broker-1:5337": "127.0.0.1:5337", "broker-2:5337": "127.0.0.1:5338"}
-        wanted = directives(replaced(of_containers, names))
+        wanted = directives(containers_recipe("127.0.0.1:5337", "127.0.0.1:5338"))
         self.assertGreater(len(wanted), 12)
         self.assertEqual(directives(settings_of_manual()), wanted)
