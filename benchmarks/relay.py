@@ -111,18 +111,18 @@ def _wait_for_relays(broker: Broker, pings: int, deadline: Deadline) -> None:
     """
     for _ in deadline.polls("all pings to be passed on", 0.2):
         counted = _relayed(broker)
-        if set(counted) > {"delivered"}:
+        if set(counted) - {"delivered"}:
             raise Failed(f"some pings were not passed on: {counted}")
         if counted.get("delivered", 0) >= pings * _TARGETS:
             return
 
 
 def _relayed(broker: Broker) -> dict[str, int]:
-    """How many pings were passed on to all targets, by outcome."""
+    """How many pings were passed on to all targets, by each outcome that there was."""
     counted: dict[str, int] = {}
     for line in broker.get("/metrics", 200).decode().splitlines():
         name, _, value = line.rpartition(" ")
         if name.startswith("rsscloud_relayed_pings_total{"):
             outcome = name.partition('outcome="')[2].partition('"')[0]
             counted[outcome] = counted.get(outcome, 0) + int(float(value))
-    return counted
+    return {outcome: number for outcome, number in counted.items() if number}

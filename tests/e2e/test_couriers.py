@@ -221,7 +221,8 @@ class StartTests(KilledTestCase):
         with self.heard:
             self.assertLessEqual(self.count, SUBSCRIBERS + UNDER_WAY + MAX_UNSAVED + BATCH_SIZE)
         metrics = request(f"{self.broker.url}/metrics").text
-        outcomes = re.findall(r'rsscloud_notifications_total\{outcome="(\w+)"', metrics)
+        counted = r'rsscloud_notifications_total\{outcome="(\w+)"[^}]*\} [1-9]'
+        outcomes = re.findall(counted, metrics)
         self.assertEqual(outcomes, ["delivered"])
         self.assertNotIn("put off", self.broker.log[before:])
 
