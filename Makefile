@@ -128,7 +128,7 @@ LOCK := release/requirements.txt
 dist: $(RELEASE)/ready
 	@$(RELEASE)/bin/python -m release.dist
 
-deb: $(RELEASE)/ready
+deb: $(RELEASE)/ready man
 	@rm -f dist/*.deb
 	@sh release/debian/build.sh $(RELEASE)/bin/pip
 	@$(RELEASE)/bin/python -m release.dist sums

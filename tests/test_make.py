@@ -171,7 +171,6 @@ class ProgramsTests(MakeTestCase):
             "chromium-headless-shell",
             "curl",
             "promtool",
-            "sqlite3",
             "caddy",
             "apache2",
         ):

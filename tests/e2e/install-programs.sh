@@ -50,7 +50,6 @@ needs "has chromium-headless-shell" "Chromium without a window, which opens the 
 needs has_libatomic "a library that Playwright needs, which drives the browser" libatomic1
 needs "has curl" "a client of HTTP with cookies, which signs in" curl
 needs "has promtool" "Prometheus's promtool, which checks metrics and rules for alerts" prometheus
-needs "has sqlite3" "SQLite's own program, with which the manual makes backups" sqlite3
 needs "test -x /bin/kill" "kill as a program, which the systemd units name" procps
 needs has_systemd "systemd's own tools, which check and start the units in tap/" systemd
 

@@ -125,9 +125,6 @@ async def backup(patient: CheckContext) -> AsyncIterator[Result]:
     else:
         copied = await patient.in_thread(storage.try_backup, file, directory)
         yield Result("ok", "backup", f"a trial made a copy of {_megabytes(copied)}")
-    if shutil.which("sqlite3") is None:
-        found = "the command sqlite3, with which the manual makes backups, is missing"
-        yield Result("warn", "backup", found, "install Debian's package sqlite3")
 
 
 def _try_dump(url: URL) -> tuple[Level, str, str]:

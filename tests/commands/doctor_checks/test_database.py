@@ -106,13 +106,6 @@ class SQLiteTests(DoctorTestCase):
         self.assertEqual(level, "ok")
         self.assertIn("a trial would have taken long", found)
 
-    async def test_without_the_program(self) -> None:
-        self.make()
-        self.patch(shutil, "which", lambda _: None)
-        results = await self.results(database.backup(self.patient()))
-        self.assertEqual([level for level, _, _ in results], ["ok", "warn"])
-        self.assertIn("sqlite3", results[1][2])
-
     async def test_data_that_cannot_be_used(self) -> None:
         self.data.rmdir()
         self.data.write_text("")
