@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -154,7 +155,7 @@ def _status(directory: Path) -> str:
 
 
 def _end(server: subprocess.Popen[bytes], directory: Path) -> None:
-    server.terminate()
+    server.send_signal(signal.SIGQUIT)  # at once: SIGTERM waits until all connections are closed
     try:
         server.wait(5)
     except subprocess.TimeoutExpired:

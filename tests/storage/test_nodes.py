@@ -399,6 +399,10 @@ class HandingBackTests(NodesTestCase):
 class PulseTests(NodesTestCase):
     """What a node learns from others."""
 
+    def setUp(self) -> None:
+        super().setUp()
+        self.patch(pulse, "BEAT", 0.1)
+
     def pulse(self, store: Store, clock: SystemClock | None = None) -> list[Event]:
         """Start the heartbeat of a store, and return the events that it publishes."""
         clock = clock or SystemClock(IReactorTime(reactor))
