@@ -124,26 +124,6 @@ class ListenTests(CommandTestCase):
                     broker.ping(feed)
                 self.assert_prints(listening, feeds)
 
-    def test_a_named_broker_and_a_name_of_our_own(self) -> None:
-        broker, origin = self.shared_broker(), self.origin()
-        feed = origin.feed()
-        listening = self.listening(*("--broker", broker.url, "--domain", "localhost"), feeds=[feed])
-        self.assertEqual(listening.topics, [])
-        origin.change(feed)
-        broker.ping(feed)
-        self.assert_prints(listening, [feed])
-        self.assertEqual(listening.stop(), 0)
-
-    def test_errors(self) -> None:
-        broker, origin = self.shared_broker(), self.origin()
-        feed, nothing = origin.feed(), origin.url("/nothing.xml")
-        self.assertIn("names no cloud", self.complaint("listen", feed))
-        self.assertIn("404", self.complaint("listen", nothing))
-        said = self.complaint("listen", nothing, "--broker", broker.url)
-        self.assertIn("The subscription was cancelled because there was an error reading", said)
-        nobody = f"http://127.0.0.1:{free_port()}"
-        self.assertIn("refused", self.complaint("listen", feed, "--broker", nobody))
-
 
 class PingTests(CommandTestCase):
     def test_every_protocol(self) -> None:

@@ -11,9 +11,8 @@ from functools import cache
 from pathlib import Path
 from unittest import SkipTest
 
-from sqlalchemy import create_engine, inspect, make_url
+from sqlalchemy import make_url
 
-from rsscloud_broker.storage import clusters, open_database
 from tests import nursery
 from tests.e2e.fixture import (
     TIMEOUT,
@@ -147,16 +146,15 @@ class ConfigurationTests(StartTestCase):
 
 
 class ServerTests(StartTestCase):
-    """A PostgreSQL that the broker cannot work on."""
+    """A PostgreSQL that the broker cannot work on.
 
-    def written(self, url: str, public_url: str = "") -> Path:
-        file = self.directory() / "broker.toml"
-        text = f'database = "{url}"\n'
-        file.write_text(f'{text}public_url = "{public_url}"\n' if public_url else text)
-        return file
+    What is said of other databases is tested in ``tests.storage.test_examination`` and
+    ``tests.storage.test_clusters``.
+    """
 
-    def assert_refused(self, file: Path, said: str) -> None:
-        data = self.directory() / "data"
+    def assert_refused(self, url: str, said: str) -> None:
+        file, data = self.directory() / "broker.toml", self.directory() / "data"
+        file.write_text(f'database = "{url}"\n')
         for output in self.outputs("--config", file, "--data", data):
             self.assertIn(said, output)
 
@@ -165,7 +163,7 @@ class ServerTests(StartTestCase):
         (home / "psycopg.py").write_text("raise ImportError(\"No module named 'psycopg'\")\n")
         self.env = {"PYTHONPATH": f"{home}:{os.environ.get('PYTHONPATH', '')}"}
         self.assert_refused(
-            self.written("postgresql+psycopg://me@db.example/broker"),
+            "postgresql+psycopg://me@db.example/broker",
             "database: needs the driver psycopg, which is not installed: No module named "
             "'psycopg'; install it beside the broker (pip install 'rsscloud-broker[postgresql]')",
         )
@@ -173,28 +171,8 @@ class ServerTests(StartTestCase):
     def test_database_that_is_not_there(self) -> None:
         missing = make_url(empty_database()).set(database="nosuch")
         self.assert_refused(
-            self.written(missing.render_as_string(hide_password=False)),
+            missing.render_as_string(hide_password=False),
             'database "nosuch" does not exist. Nothing was changed. Make that database (createdb)',
-        )
-
-    def test_database_of_another_program(self) -> None:
-        url = empty_database()
-        with open_database(url) as connection:
-            connection.exec_driver_sql("CREATE TABLE topic (name text)")
-        self.assert_refused(self.written(url), "another program uses the database: it has tables")
-        with open_database(url, writes=False) as connection:
-            self.assertEqual(inspect(connection).get_table_names(), ["topic"])
-
-    def test_two_clusters(self) -> None:
-        url = empty_database()
-        node = create_engine(url, isolation_level="AUTOCOMMIT").connect()
-        self.addCleanup(node.engine.dispose)
-        self.addCleanup(node.close)
-        clusters.join(node, "https://broker.example")
-        self.assert_refused(
-            self.written(url, "https://other.example"),
-            "brokers with another public_url work on it: https://broker.example. This broker has "
-            "https://other.example.",
         )
 
 
