@@ -87,7 +87,7 @@ from rsscloud_broker.interfaces.plugins import (
     nothing_to_copy,
 )
 from rsscloud_broker.interfaces.relaying import IFollowStore, Intake, IPingIntake
-from rsscloud_broker.interfaces.shared_work import IJobs, ISharedWork
+from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.interfaces.simplefeed import IEntryHandler, IMarker, Position
 from rsscloud_broker.interfaces.views import (
     FeedReport,

@@ -1,12 +1,12 @@
-"""The interface of work that one node does for all: jobs, and files for crawlers."""
+"""The interface of jobs: work that one node does for all."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable
 
 from zope.interface import Interface
 
-from rsscloud_broker.model.shared import JobTurn, SharedDocument
+from rsscloud_broker.model.shared import JobTurn
 
 
 class IJobs(Interface):
@@ -58,53 +58,3 @@ class IJobs(Interface):
 
         :param name: the name of the job: letters, digits and underscores.
         """
-
-
-class ISharedWork(IJobs):
-    """Jobs, and documents: the files for crawlers that one node makes and all nodes serve.
-
-    Documents are stored only if ``shares_work``.
-    """
-
-    def begin_document(name: str, made_at: float) -> Awaitable[int]:
-        """Begin to store a version of a document; an unfinished one of that name is dropped.
-
-        :param name: the path at which it is served, such as ``/2026/09/29/12.xml``.
-        :returns: the id of the version.
-        """
-
-    def put_document_part(key: int, number: int, body: bytes) -> Awaitable[bool]:
-        """Store a part of an unfinished version.
-
-        :param key: the id of the version.
-        :param number: 0 for the first part.
-        :param body: some of the bytes of the gzipped document.
-        :returns: False if the version was dropped.
-        """
-
-    def finish_document(key: int, size: int, records: int, job: str = ...) -> Awaitable[bool]:
-        """Put a version in the place of the one before, if all its parts are there.
-
-        :param size: the bytes of the document, not gzipped.
-        :param records: how many pings are listed in it, which must be more than in the version
-            before; 0 if it is no list of pings.
-        :param job: the job that made it, whose claim this process must still have; empty if none.
-        :returns: False if it is dropped, by these conditions or by another node.
-        """
-
-    def shared_documents(names: Collection[str]) -> Awaitable[list[SharedDocument]]:
-        """The present versions of some documents, in any order; none of one that is not stored."""
-
-    def documents_since(
-        stored_at: float, after: str, limit: int
-    ) -> Awaitable[list[SharedDocument]]:
-        """The present versions that were stored after a time, by name.
-
-        A version may appear some seconds late, behind one that was stored after it.
-
-        :param stored_at: by the clock of the database.
-        :param after: the name of the last document of the page before; empty at first.
-        """
-
-    def document_part(key: int, number: int) -> Awaitable[bytes | None]:
-        """A part of a version; None after its last part, or if there is a newer version."""

@@ -31,7 +31,8 @@ async def publish_draft(
     """Put a draft in the place of the file, on all nodes.
 
     :param target: the path of the file.
-    :param job, records: see ``ISharedWork.finish_document``.
+    :param job: the job that made it, whose claim this node must still have.
+    :param records: how many pings are listed in it; 0 if it is no list of pings.
     :raises ClaimLost: this node has lost the claim of the job; the old file stays.
     :raises Unavailable: it cannot be stored for the other nodes.
     :raises OSError: the file cannot be written.

@@ -25,7 +25,7 @@ from rsscloud_broker.storage.shared_schema import job
 
 
 def claim_job(conn: Connection, name: str, now: float, period: float, here: int) -> JobTurn:
-    """See ``ISharedWork.claim_job``.
+    """See ``IJobs.claim_job``.
 
     :param here: the id of this process.
     """
@@ -77,19 +77,19 @@ def late_jobs(conn: Connection) -> dict[str, float]:
 
 
 def finish_job(conn: Connection, name: str, due_at: float, here: int | None) -> bool:
-    """See ``ISharedWork.finish_job``."""
+    """See ``IJobs.finish_job``."""
     done = update(job).where(_of(name, here)).values(due_at=to_micros(due_at), node_id=None)
     return conn.execute(done).rowcount > 0
 
 
 def release_job(conn: Connection, name: str, here: int | None) -> None:
-    """See ``ISharedWork.release_job``."""
+    """See ``IJobs.release_job``."""
     if conn.execute(update(job).where(_of(name, here)).values(node_id=None)).rowcount:
         hint(conn, FREED)
 
 
 def request_job(conn: Connection, name: str, since: float) -> None:
-    """See ``ISharedWork.request_job``."""
+    """See ``IJobs.request_job``."""
     row = conn.execute(select(job.c.due_at).where(job.c.name == name).with_for_update()).first()
     if row is not None:
         due_at = min(row.due_at, to_micros(since))

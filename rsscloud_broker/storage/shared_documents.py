@@ -25,7 +25,11 @@ _WHOLE = document.c.whole == true()
 
 
 def begin_document(conn: Connection, name: str, made_at: float) -> int:
-    """See ``ISharedWork.begin_document``."""
+    """Begin to store a version of a document; an unfinished one of that name is dropped.
+
+    :param name: the path at which it is served, such as ``/2026/09/29/12.xml``.
+    :returns: the id of the version.
+    """
     unfinished = and_(document.c.name == name, document.c.whole == false())
     conn.execute(delete(document).where(unfinished))
     values = {"name": name, "made_at": to_micros(made_at)}
@@ -35,7 +39,13 @@ def begin_document(conn: Connection, name: str, made_at: float) -> int:
 
 
 def put_document_part(conn: Connection, key: int, number: int, body: bytes) -> bool:
-    """See ``ISharedWork.put_document_part``."""
+    """Store a part of an unfinished version.
+
+    :param key: the id of the version.
+    :param number: 0 for the first part.
+    :param body: some of the bytes of the gzipped document.
+    :returns: False if the version was dropped.
+    """
     if not _is_unfinished(conn, key):
         return False
     values = {"document_id": key, "number": number, "body": body}
@@ -44,7 +54,15 @@ def put_document_part(conn: Connection, key: int, number: int, body: bytes) -> b
 
 
 def finish_document(conn: Connection, key: int, size: int, records: int) -> bool:
-    """See ``ISharedWork.finish_document``.  The caller has checked the claim of the job."""
+    """Put a version in the place of the one before, if all its parts are there.
+
+    The caller has checked the claim of the job.
+
+    :param size: the bytes of the document, not gzipped.
+    :param records: how many pings are listed in it, which must be more than in the version before;
+        0 if it is no list of pings.
+    :returns: False if it is dropped, by this condition or by another node.
+    """
     if not _is_unfinished(conn, key):
         return False
     name = select(document.c.name).where(document.c.id == key).scalar_subquery()
@@ -72,21 +90,27 @@ def _is_unfinished(conn: Connection, key: int) -> bool:
 
 
 def shared_documents(conn: Connection, names: Collection[str]) -> list[SharedDocument]:
-    """See ``ISharedWork.shared_documents``."""
+    """The present versions of some documents, in any order; none of one that is not stored."""
     return _read(conn, select(document).where(document.c.name.in_(names), _WHOLE))
 
 
 def documents_since(
     conn: Connection, stored_at: float, after: str, limit: int
 ) -> list[SharedDocument]:
-    """See ``ISharedWork.documents_since``."""
+    """The present versions that were stored after a time, by name.
+
+    A version may appear some seconds late, behind one that was stored after it.
+
+    :param stored_at: by the clock of the database.
+    :param after: the name of the last document of the page before; empty at first.
+    """
     newer = and_(document.c.stored_at > to_micros(stored_at), document.c.name > after, _WHOLE)
     query = select(document).where(newer).order_by(document.c.name)
     return _read(conn, query.limit(limit))
 
 
 def document_part_body(conn: Connection, key: int, number: int) -> bytes | None:
-    """See ``ISharedWork.document_part``."""
+    """A part of a version; None after its last part, or if there is a newer version."""
     part = and_(document_part.c.document_id == key, document_part.c.number == number)
     body = conn.execute(select(document_part.c.body).where(part)).scalar()
     return cast(bytes | None, body)

@@ -14,7 +14,10 @@ from rsscloud_broker.storage.hints import FREED, JOB, hint
 
 
 class SharedWork:
-    """Implements ``ISharedWork``, for ``Store``."""
+    """Implements ``IJobs``, for ``Store``, and stores documents: see ``shared_documents``.
+
+    Documents are stored only if ``shares_work``.
+    """
 
     _database: Threads
     _is_alone: bool
@@ -79,6 +82,10 @@ class SharedWork:
     def _finish_document(
         self, conn: Connection, key: int, size: int, records: int, job: str
     ) -> bool:
+        """See ``shared_documents.finish_document``.
+
+        :param job: the job that made it, whose claim this process must still have; empty if none.
+        """
         if job and not jobs.lock_claim(conn, job, self._node):
             rows.drop_document(conn, key)
             return False

@@ -22,7 +22,7 @@ from rsscloud_broker.database.methods import Batched, reading, writing
 from rsscloud_broker.database.operations import Operation
 from rsscloud_broker.database.threads import StoreThreads, Threads
 from rsscloud_broker.interfaces import IChangeStore, IFollowStore, IStatistics
-from rsscloud_broker.interfaces.shared_work import ISharedWork
+from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.model import (
     Callback,
     Content,
@@ -79,7 +79,7 @@ from rsscloud_broker.storage.trials import Trials
 T = TypeVar("T")
 
 
-@implementer(IStatistics, IFollowStore, IChangeStore, ISharedWork)
+@implementer(IStatistics, IFollowStore, IChangeStore, IJobs)
 class Store(ComposedMethods, SharedWork, Service):
     """Everything that outlives the process, in an SQLite or PostgreSQL database.
 
