@@ -140,7 +140,6 @@ LONGER = frozenset(
         "tests.e2e.test_relay.OldServerTests",
         "tests.e2e.test_reload.ReloadTests.test_networks_of_callbacks",
         "tests.e2e.test_reload.ReloadTests.test_the_command_line_goes_before_the_file",
-        "tests.e2e.test_reload.ReloadTests.test_what_could_not_start",
         "tests.e2e.test_river.ForeignTests.test_nothing_is_left_when_nobody_follows",
         "tests.e2e.test_river_streams.StreamsTests.test_who_was_away_goes_on",
         "tests.e2e.test_websub.TimeTests.test_subscriptions_outlive_a_restart_but_not_their_lease",

@@ -83,19 +83,6 @@ class ReloadTests(EndToEndTestCase):
         self.assertIn(f"{file}: cannot be read: No such file", broker.reload())
         self.assertIn("Reloaded the configuration.", broker.reload("[http]\nbody_limit = 5\n"))
 
-    def test_what_could_not_start(self) -> None:
-        broker = self.started()
-        for configuration, fault in (
-            (f"x = {'[' * 5000}\n", "stand within each other too deeply"),
-            ('data = "\\u0000x"\n', "data: holds the character NUL"),
-        ):
-            said = broker.reload(configuration)
-            self.assertIn(fault, said)
-            self.assertIn("Nothing was changed: the broker goes on as it was.\n", said)
-            self.assertNotIn("Reloaded", said)
-            self.assertNotIn("Traceback", said)
-        self.assertIn("Reloaded the configuration.", broker.reload(""))
-
     def test_the_command_line_goes_before_the_file(self) -> None:
         broker = self.started(options=("--local", "--public-url", "http://broker.example"))
         said = broker.reload(
