@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Final
@@ -12,7 +13,9 @@ from twisted.web.server import Request
 from twisted.web.static import Data
 from zope.interface import implementer
 
+from rsscloud_broker.http.requests import accepted_codings
 from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly
+from rsscloud_broker.wire.codings import allows_gzip
 from rsscloud_broker.wire.units import DAY, HOUR
 
 _FILES: Final = FilePath(__file__).parent()
@@ -32,7 +35,7 @@ ASSETS: Final = {
 
 
 class Asset(Data):
-    """A resource that serves one file of a package, and lets caches keep it.
+    """A resource that serves one file of a package, compressed or as it is; caches may keep it.
 
     :param file: the file, which is read at once.
     :param media_type: its Content-Type.
@@ -42,14 +45,22 @@ class Asset(Data):
     def __init__(self, file: FilePath[str], media_type: str, seconds: int = HOUR) -> None:
         content: bytes = file.getContent()
         super().__init__(content, media_type)
-        self._etag = b'"%s"' % sha256(content).hexdigest()[:16].encode("ascii")
+        self._packed = gzip.compress(content, mtime=0)
+        self._etag = sha256(content).hexdigest()[:16].encode("ascii")
         self._cache_control = b"public, max-age=%d" % seconds
 
     def render_GET(self, request: Request) -> bytes:
         request.setHeader(b"cache-control", self._cache_control)
-        if request.setETag(self._etag) is CACHED:
+        request.setHeader(b"vary", b"Accept-Encoding")
+        packs = allows_gzip(accepted_codings(request)) and len(self._packed) < len(self.data)
+        if request.setETag(b'"%b%b"' % (self._etag, b"-gzip" if packs else b"")) is CACHED:
             return b""
-        return bytes(super().render_GET(request))
+        if not packs:
+            return bytes(super().render_GET(request))
+        request.setHeader(b"content-type", self.type.encode("ascii"))
+        request.setHeader(b"content-encoding", b"gzip")
+        request.setHeader(b"content-length", b"%d" % len(self._packed))
+        return b"" if request.method == b"HEAD" else self._packed
 
     render_HEAD = render_GET
 

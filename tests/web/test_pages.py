@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import struct
 from collections.abc import Coroutine
@@ -481,6 +482,22 @@ class AssetsTests(SynchronousTestCase):
             self.assertEqual((again.status, again.body), (304, b""))
             other = house.ask("GET", path, headers={"If-None-Match": '"other"'})
             self.assertEqual((other.status, other.body), (200, answer.body))
+
+    def test_compressed(self) -> None:
+        """Style sheets travel compressed; either form has an ETag of its own."""
+        house = House(self)
+        plain = house.get("/style.css")
+        asked = {"Accept-Encoding": "gzip"}
+        packed = house.ask("GET", "/style.css", headers=asked)
+        self.assertEqual(gzip.decompress(packed.body), plain.body)
+        self.assertEqual(packed.headers["content-encoding"], "gzip")
+        for answer in (plain, packed):
+            self.assertEqual(answer.headers["vary"], "Accept-Encoding")
+            self.assertEqual(answer.headers["content-length"], str(len(answer.body)))
+        asked["If-None-Match"] = packed.headers["etag"]
+        self.assertEqual(house.ask("GET", "/style.css", headers=asked).status, 304)
+        asked["If-None-Match"] = plain.headers["etag"]
+        self.assertEqual(house.ask("GET", "/style.css", headers=asked).status, 200)
 
     def test_icons(self) -> None:
         house = House(self)
