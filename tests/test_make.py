@@ -169,6 +169,7 @@ class ProgramsTests(MakeTestCase):
             "postgres",
             "pgbouncer",
             "chromium-headless-shell",
+            "firefox-esr",
             "curl",
             "promtool",
             "caddy",

@@ -47,6 +47,7 @@ needs "has caddy" "a web server in front of the broker" caddy
 needs "has apache2" "a web server in front of the broker" apache2-bin
 needs "has chromium-headless-shell" "Chromium without a window, which opens the pages" \
     chromium-headless-shell
+needs "has firefox-esr" "Firefox, which opens some of the pages" firefox-esr
 needs has_libatomic "a library that Playwright needs, which drives the browser" libatomic1
 needs "has curl" "a client of HTTP with cookies, which signs in" curl
 needs "has promtool" "Prometheus's promtool, which checks metrics and rules for alerts" prometheus
