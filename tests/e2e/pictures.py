@@ -1,10 +1,11 @@
-"""Makes the pictures of the manual, with a real broker and a real browser::
+"""Makes the pictures of the manual and of ten pages, with a real broker and a real browser::
 
-    python -m tests.e2e.pictures
+    make pictures
 
 It starts a broker as ``make run`` does, signs in by the link that the broker prints, writes, and
 follows its own feed.  A picture of a page that this version does not have is left as it is.  The
-pictures are in ``docs/pictures``.
+pictures of the manual are in ``docs/pictures``; those of ten pages, at two widths and in both
+colour modes, in ``_screenshots``, which git ignores.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import re
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, Literal
 
 from playwright.sync_api import Page
 
-from tests.e2e.browser import shared_browser
+from tests.e2e.browser import DESK, HEIGHT, PHONE, SCREENSHOTS, shared_browser
+from tests.e2e.every_page import PAGES, busy_broker
 from tests.e2e.fixture import Broker, post_form, until
 from tests.e2e.servers import HttpPostReceiver, Origin
 
@@ -25,7 +27,14 @@ from tests.e2e.servers import HttpPostReceiver, Origin
 PICTURES: Final = Path(__file__).parents[2] / "docs" / "pictures"
 
 #: CSS pixels of the window.
-WIDTH, HEIGHT = 960, 640
+WINDOW: Final = {"width": 960, "height": 640}
+
+#: The ten pages, and the colours that the person prefers.
+TEN: Final = (
+    *("front", "pingSiteForm", "websub", "changes", "known_topic"),
+    *("host", "log", "stats", "author", "signin"),
+)
+SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 
 #: What readers see, whatever port the broker has here.
 PUBLIC_URL: Final = "http://localhost:5337"
@@ -107,8 +116,27 @@ def be_busy(broker: Broker) -> None:
     post_form(f"{broker.url}/pingSiteForm", site)
 
 
+def of_ten_pages() -> None:
+    """Pictures of ten pages that anybody may see, as small and large screens show them."""
+    busy = busy_broker()
+    SCREENSHOTS.mkdir(exist_ok=True)
+    for shown in (each for each in PAGES if each.name in TEN):
+        for width in (PHONE, DESK):
+            for scheme in SCHEMES:
+                context = shared_browser().new_context(
+                    viewport={"width": width, "height": HEIGHT}, color_scheme=scheme
+                )
+                page = context.new_page()
+                page.goto(shown.url(busy.broker, busy.feed))
+                path = SCREENSHOTS / f"{shown.name}-{width}-{scheme}.png"
+                page.screenshot(path=path, full_page=True, animations="disabled", caret="hide")
+                context.close()
+    sys.stdout.write(f"{SCREENSHOTS}\n")
+
+
 def main() -> None:
     """Make all pictures."""
+    of_ten_pages()
     with TemporaryDirectory() as directory:
         options = ("--local", "--public-url", PUBLIC_URL)
         broker = Broker(Path(directory), "[apps.test_feed]\n", options)
@@ -117,9 +145,7 @@ def main() -> None:
                 if broker.running:
                     broker.stop()
                 broker.start(ahead)
-            context = shared_browser().new_context(
-                viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light"
-            )
+            context = shared_browser().new_context(viewport=WINDOW, color_scheme="light")
             page = context.new_page()
             page.goto(f"{broker.url}/")
             take(page, "start-page")
