@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from lxml import html
 from twisted.trial.unittest import TestCase
+
+from rsscloud_broker.web.admin.operations import OPERATIONS
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,6 +26,22 @@ AVOIDED = {
     "told|untold": "notified, answered, sent",
     "whoever": "anyone who, or the actor's name",
 }
+
+
+#: Words that strangers stumble over, and what pages for people say instead.
+AVOIDED_ON_PAGES = {
+    "breakers?": "the broker does not call a host",
+    "drop(s|ped|ping)?": "remove",
+    "fan-?outs?": "the subscribers are notified",
+    "own topics": "feeds that are published here",
+    "sinks?": "name what it does",
+}
+
+
+def on_pages(text: str) -> list[str]:
+    """The words of a text that no page for people has."""
+    pattern = re.compile(rf"\b({'|'.join(AVOIDED_ON_PAGES)})\b", re.IGNORECASE)
+    return [found[0] for found in pattern.finditer(text)]
 
 
 def lines() -> Iterator[tuple[str, str]]:
@@ -44,6 +63,16 @@ class WordsTests(TestCase):
         found = [f"{where}: {line.strip()}" for where, line in lines() if pattern.search(line)]
         advice = "; ".join(f"not {word!r}: {better}" for word, better in AVOIDED.items())
         self.assertEqual(found, [], f"Write plain words: {advice}")
+
+    def test_templates_of_pages(self) -> None:
+        for path in (ROOT / "rsscloud_broker").rglob("*.html"):
+            text = " ".join(html.document_fromstring(path.read_bytes()).itertext())
+            self.assertEqual(on_pages(text), [], f"{path}: {AVOIDED_ON_PAGES}")
+
+    def test_forms_of_administrators(self) -> None:
+        for one in OPERATIONS:
+            if one.form is not None:
+                self.assertEqual(on_pages(f"{one.form}"), [], f"{one.name}: {AVOIDED_ON_PAGES}")
 
     def test_lines_are_seen(self) -> None:
         self.assertGreater(sum(1 for _ in lines()), 50_000)

@@ -28,6 +28,7 @@ _DIRECTIONS: Final = re.compile("[\u202a-\u202e\u2066-\u2069]")
 PLAIN_WORDS: Final[Mapping[str, str]] = {
     "fan-out": "subscribers",
     "dropped": "removed",
+    "dropping": "will be removed",
 }
 
 

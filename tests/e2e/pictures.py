@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, Literal
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, ViewportSize
 
 from tests.e2e.browser import DESK, HEIGHT, PHONE, SCREENSHOTS, shared_browser
 from tests.e2e.every_page import PAGES, busy_broker
@@ -27,7 +27,7 @@ from tests.e2e.servers import HttpPostReceiver, Origin
 PICTURES: Final = Path(__file__).parents[2] / "docs" / "pictures"
 
 #: CSS pixels of the window.
-WINDOW: Final = {"width": 960, "height": 640}
+WINDOW: Final[ViewportSize] = {"width": 960, "height": 640}
 
 #: The ten pages, and the colours that the person prefers.
 TEN: Final = (
@@ -35,6 +35,23 @@ TEN: Final = (
     *("host", "log", "stats", "author", "signin"),
 )
 SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
+
+#: What the page of the design shows: the page that has a component, and a CSS selector for it.
+COMPONENTS: Final = {
+    "header": ("front", "header"),
+    "lead": ("websub", "main > .lead"),
+    "doors": ("front", ".doors"),
+    "form": ("pingSiteForm", "main form"),
+    "notice": ("ping_refused", ".notice"),
+    "copy": ("websub", ".copies"),
+    "facts": ("stats", ".facts"),
+    "ways": ("events", ".ways"),
+    "filters": ("events", ".filters"),
+    "todo": ("known_topic", ".todo"),
+    "timeline": ("known_topic", ".timeline li"),
+    "badge": ("known_topic", ".timeline .badge"),
+    "plot": ("known_topic", ".plot"),
+}
 
 #: What readers see, whatever port the broker has here.
 PUBLIC_URL: Final = "http://localhost:5337"
@@ -134,9 +151,24 @@ def of_ten_pages() -> None:
     sys.stdout.write(f"{SCREENSHOTS}\n")
 
 
+def of_the_design() -> None:
+    """Pictures of the components, in both colour modes, for the page of the manual about them."""
+    busy = busy_broker()
+    paths = {each.name: each.url(busy.broker, busy.feed) for each in PAGES}
+    for scheme in SCHEMES:
+        page = shared_browser().new_page(viewport=WINDOW, color_scheme=scheme)
+        for name, (shown, selector) in COMPONENTS.items():
+            page.goto(paths[shown])
+            path = PICTURES / "design" / f"{name}-{scheme}.png"
+            page.locator(selector).first.screenshot(path=path, animations="disabled")
+            sys.stdout.write(f"{path}\n")
+        page.close()
+
+
 def main() -> None:
     """Make all pictures."""
     of_ten_pages()
+    of_the_design()
     with TemporaryDirectory() as directory:
         options = ("--local", "--public-url", PUBLIC_URL)
         broker = Broker(Path(directory), "[apps.test_feed]\n", options)

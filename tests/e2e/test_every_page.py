@@ -26,6 +26,7 @@ from tests.e2e.browser import (
 )
 from tests.e2e.every_page import ACCOUNT, PAGES, PASSWORD, PageOfBroker, busy_broker
 from tests.e2e.fixture import request
+from tests.test_words import on_pages
 
 #: The most bytes that travel for a page with all that it loads, to a browser that has nothing yet.
 MOST_BYTES: Final = 60_000
@@ -106,6 +107,8 @@ class EveryPageTests(BrowserTestCase):
         assert answer is not None
         self.assertEqual(answer.status, shown.status)
         self.weigh(page)
+        if shown.name != "api_docs":  # which is for programs
+            self.assertEqual(on_pages(page.inner_text("main")), [])
         self.faults += watch.faults
         page.evaluate(AXE)
         # At every width the colours are the same, and between the widths there is nothing else.

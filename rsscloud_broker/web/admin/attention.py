@@ -56,7 +56,7 @@ def _needs(found: BrokerFindings, csrf: str, now: float) -> Iterator[list[Flatte
             failures,
             " calls in a row failed. The next call follows ",
             retry,
-            ". If you know that it answers again, close its breaker: ",
+            ". If you know that it answers again, have it called: ",
             close,
         ]
     if found.given_up >= MANY_GIVEN_UP:

@@ -12,6 +12,7 @@ from rsscloud_broker.model import Exchange
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.web.admin.operations import close_breaker
+from rsscloud_broker.web.log_lines import PLAIN_WORDS
 from rsscloud_broker.web.words import moment, strangers
 from rsscloud_broker.wire.text import legal
 
@@ -86,7 +87,12 @@ def badges(states: Iterable[str]) -> list[Flattenable]:
     """The states of a subscription."""
     shown: list[Flattenable] = []
     for state in states:
-        shown += [tags.span(state, class_=f"badge {_COLOURS.get(state, '')}".strip()), " "]
+        shown += [
+            tags.span(
+                PLAIN_WORDS.get(state, state), class_=f"badge {_COLOURS.get(state, '')}".strip()
+            ),
+            " ",
+        ]
     return shown
 
 
@@ -114,12 +120,12 @@ def blocked(block: Block | None) -> Flattenable:
 
 def breaker_row(one: HostState, csrf: str, now: float) -> Sequence[Flattenable]:
     """A row of the table of open breakers."""
-    close = button("Close", "/admin/hosts", csrf, do=close_breaker.name, host=one.host)
+    close = button("Call it now", "/admin/hosts", csrf, do=close_breaker.name, host=one.host)
     return (strangers(one.host), f"{one.failures:,}", moment(one.retry_at, now), close)
 
 
 #: The headings of the table of open breakers.
-BREAKER_COLUMNS: Final = ("Host", "Calls without an answer", "Next call", "Close the breaker")
+BREAKER_COLUMNS: Final = ("Host", "Calls without an answer", "Next call", "Call it now")
 
 
 def raw(exchange: Exchange, number: int) -> list[Tag]:

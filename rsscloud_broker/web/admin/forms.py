@@ -15,6 +15,7 @@ from rsscloud_broker.errors import Unadministrable
 from rsscloud_broker.web.admin.api_operation import Asked, Operation
 from rsscloud_broker.web.admin.elements import hidden
 from rsscloud_broker.web.admin.openapi import fields_of
+from rsscloud_broker.web.log_lines import PLAIN_WORDS
 from rsscloud_broker.wire.text import sentence
 
 
@@ -163,7 +164,11 @@ def _label(
         chosen = value or schema.get("default", "")
         field = tags.select(
             *(
-                tags.option(word, **({"selected": "selected"} if word == chosen else {}))
+                tags.option(
+                    PLAIN_WORDS.get(word, word),
+                    value=word,
+                    **({"selected": "selected"} if word == chosen else {}),
+                )
                 for word in schema["enum"]
             ),
             name=name,

@@ -35,13 +35,13 @@ class HostsPage(AdminPage):
         found = await self.verbs.hosts(clean(parameter(request, "after")), ON_PAGE)
         slots: dict[str, Flattenable] = {
             "hosts": table(
-                "Open circuit breakers",
+                "Hosts that are not called",
                 BREAKER_COLUMNS,
                 (breaker_row(one, caller.csrf, now) for one in found),
                 "Every host is called.",
             ),
             "further": further(self.path, after=found[-1].host if len(found) == ON_PAGE else None),
-            "form": self.form(request, caller, "Close the breakers of a host", close_breaker),
+            "form": self.form(request, caller, "Call a host again", close_breaker),
         }
         return PageContent("Hosts", slots)
 

@@ -95,8 +95,8 @@ async def redeliver(
     "/subscriptions/{id}/mark",
     OperationForm(
         "/admin/subscription",
-        "Mark for dropping",
-        "The subscription is marked: the next sweep, at the top of the hour, drops it.",
+        "Remove within the hour",
+        "The subscription is marked: it is removed at the next full hour.",
     ),
     id=1,
 )
@@ -113,8 +113,8 @@ async def mark(
     "/subscriptions/{id}/unmark",
     OperationForm(
         "/admin/subscription",
-        "Take the mark away",
-        "The mark is taken away, and the failures are forgotten.",
+        "Keep it",
+        "The subscription stays, and its failures are forgotten.",
     ),
     id=1,
 )
@@ -257,8 +257,8 @@ async def hosts(verbs: IAdministration, _: str, asked: HostPage, now: float) -> 
     "/hosts/close-breaker",
     OperationForm(
         "/admin/hosts",
-        "Close them",
-        "The breakers of the host are closed: what waits for it is due now.",
+        "Call it again",
+        "The host is called again: what waits for it is due now.",
     ),
     host="reader.example",
 )

@@ -120,7 +120,7 @@ class OneSubscriptionPage(AdminPage):
                 id=str(one.id),
             ),
             "breakers": table(
-                "Open circuit breakers",
+                "Hosts that are not called",
                 BREAKER_COLUMNS,
                 (breaker_row(each, caller.csrf, now) for each in found.breakers),
                 "Its host is called.",

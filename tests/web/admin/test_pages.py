@@ -234,11 +234,13 @@ class SubscriptionPageTests(PagesCase):
 
     def test_mark_and_unmark(self) -> None:
         self.get("/admin/subscription?id=1")
-        said = self.done(self.dave_browser.send("Mark for dropping", do="mark", reason="too old"))
-        self.assertIn("the next sweep", said)
+        said = self.done(
+            self.dave_browser.send("Remove within the hour", do="mark", reason="too old")
+        )
+        self.assertIn("the next full hour", said)
         self.assertEqual(self.last_change(), ("dave", "mark", "1", "too old"))
-        self.assertIn("dropping", self.text())
-        self.done(self.dave_browser.send("Take the mark away", do="unmark"))
+        self.assertIn("will be removed", self.text())
+        self.done(self.dave_browser.send("Keep it", do="unmark"))
         self.assertEqual(self.last_change(), ("dave", "unmark", "1", ""))
 
     def test_redeliver(self) -> None:
@@ -334,7 +336,7 @@ class OtherPageTests(PagesCase):
 
     def test_close_breaker(self) -> None:
         self.get("/admin/hosts")
-        self.assertIn("are closed", self.done(self.dave_browser.send("Close")))
+        self.assertIn("is called again", self.done(self.dave_browser.send("Call it now")))
         self.assertIn("Every host is called", self.text())
 
     def test_block_and_lift(self) -> None:
