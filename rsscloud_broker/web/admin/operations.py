@@ -103,7 +103,7 @@ async def redeliver(
 async def mark(
     verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
 ) -> shapes.SubscriptionDetails:
-    """Mark a subscription: the next sweep, at the top of the hour, drops it."""
+    """Mark a subscription: the next sweep, at the top of the hour, removes it."""
     await verbs.mark(account, asked.id, asked.reason)
     return shapes.details(await verbs.subscription(asked.id), now)
 
@@ -121,7 +121,7 @@ async def mark(
 async def unmark(
     verbs: IAdministration, account: str, asked: ByIdWithReason, now: float
 ) -> shapes.SubscriptionDetails:
-    """Take the mark for dropping from a subscription, and forget its failures."""
+    """Take the mark from a subscription, which then stays, and forget its failures."""
     await verbs.unmark(account, asked.id, asked.reason)
     return shapes.details(await verbs.subscription(asked.id), now)
 
@@ -265,7 +265,7 @@ async def hosts(verbs: IAdministration, _: str, asked: HostPage, now: float) -> 
 async def close_breaker(
     verbs: IAdministration, account: str, asked: CloseBreaker, _: float
 ) -> shapes.Done:
-    """Close the circuit breakers of a host, so that it is called at once."""
+    """Call a host again at once, although it did not answer before."""
     await verbs.close_breaker(account, asked.host, asked.reason)
     return shapes.Done()
 
