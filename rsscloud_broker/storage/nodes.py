@@ -35,11 +35,13 @@ from sqlalchemy import (
     Connection,
     Select,
     bindparam,
+    column,
     delete,
     func,
     inspect,
     literal_column,
     select,
+    table,
     update,
 )
 
@@ -47,6 +49,7 @@ from rsscloud_broker import __version__
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.columns import to_micros
 from rsscloud_broker.database.conflicts import insert_row
+from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.storage import ping_counters, suspects
 from rsscloud_broker.storage.schema import CLAIMS, node, pending, slice_
 from rsscloud_broker.storage.shared_schema import job
@@ -91,11 +94,13 @@ def database_clock(conn: Connection) -> ColumnElement[int]:
     return literal_column("CAST(extract(epoch FROM clock_timestamp()) * 1e6 AS bigint)", BigInteger)
 
 
-def registered(conn: Connection, key: int | None) -> int:
+def registered(conn: Connection, key: int | None, tables: dict[str, str] | None = None) -> int:
     """Register this process, unless its row exists.
 
     :param key: the id that the process got before; None if it was never registered.
+    :param tables: the revisions of the tables when it was registered first; filled then.
     :returns: the id of the process.
+    :raises StoreUnavailable: a newer version has migrated the tables since then.
     """
     if key is not None and conn.execute(_THERE, {"key": key}).first():
         return key
@@ -103,10 +108,33 @@ def registered(conn: Connection, key: int | None) -> int:
         others = list(conn.execute(select(node.c.id)).scalars())
         while _remove(conn, others, ended=True).more:
             pass  # nobody else has a row locked
+    elif tables is not None:
+        check_tables(conn, tables)
     now = database_clock(conn)
     values = {"started_at": now, "beat_at": now, "version": __version__}
     name = f"{gethostname()} {os.getpid()}"
     return insert_row(conn, node, name=name, **values)
+
+
+def check_tables(conn: Connection, tables: dict[str, str]) -> None:
+    """Check that tables were not migrated while a node did not count as living.
+
+    Nothing stopped a version then which changes them so that this one cannot work with them.
+
+    :param tables: see ``registered``.
+    :raises StoreUnavailable: they were.
+    """
+    names = [each for each in inspect(conn).get_table_names() if each.endswith("alembic_version")]
+    for name in sorted(names):
+        found = conn.execute(select(table(name, column("version_num")))).scalars()
+        revision = ", ".join(sorted(found))
+        if revision != tables.setdefault(name, revision):
+            raise StoreUnavailable(
+                "a newer version of the broker has migrated the database while this one stood "
+                f"still, or was cut off from it ({name} is {revision} now, and was "
+                f"{tables[name]}). This one stores nothing any more: install the newer version "
+                "here too, and restart it"
+            )
 
 
 def touch(conn: Connection, key: int, done: Mapping[str, float] = MappingProxyType({})) -> bool:

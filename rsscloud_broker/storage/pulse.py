@@ -42,6 +42,7 @@ from rsscloud_broker.counters import Counters
 from rsscloud_broker.database import postgresql
 from rsscloud_broker.database.columns import to_seconds
 from rsscloud_broker.database.engine import as_unavailable, open_engine
+from rsscloud_broker.errors import StoreUnavailable
 from rsscloud_broker.events import ClaimsLost, Event, NodesCounted, WorkHinted
 from rsscloud_broker.storage import clusters, nodes
 from rsscloud_broker.storage.hints import CHANNEL, FREED, hint
@@ -224,7 +225,7 @@ class Pulse(Service):
             try:
                 with engine.connect() as connection:
                     self._listen(connection.execution_options(isolation_level="AUTOCOMMIT"))
-            except (SQLAlchemyError, dbapi.Error) as error:
+            except (SQLAlchemyError, StoreUnavailable, dbapi.Error) as error:
                 is_late = time.monotonic() - self._beat_at > _GAP
                 self._reactor.callFromThread(self._lost_connection, error, is_late=is_late)
                 self._stop.wait(_RECONNECT)
@@ -260,6 +261,8 @@ class Pulse(Service):
         # there at the heartbeat before, or has been looked for then, can be lost.  After a pause
         # some other work may have registered the process anew before this heartbeat.
         lost = self._known is not None and (gone or key != self._known)
+        if lost:
+            nodes.check_tables(connection, self._store.tables)
         self._known = None if lost else key
         now = time.monotonic()
         if now - self._beat_at > _GAP:

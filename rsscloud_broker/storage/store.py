@@ -117,6 +117,7 @@ class Store(ComposedMethods, SharedWork, Service):
         self._bounds = bounds
         self._database = threads or StoreThreads(reactor, counters)
         self._node: int | None = None
+        self.tables: dict[str, str] = {}
         self._in_doubt = 0
         self.trial = self.suspects = Trials(reactor, self._database, self._registered)
         self._claims = due.Claims(self._database, self._claiming)
@@ -162,19 +163,17 @@ class Store(ComposedMethods, SharedWork, Service):
         return None if self._is_alone else self._node or 0
 
     def _registered(self, conn: Connection) -> int:
-        """Return the node id of this process, and register it if need be.
+        """Return the node id of this process, and register it if need be, in the writer's thread.
 
         If a commit is in doubt, it may have claimed work of which the process does not know.  So
         the process gives all back, and goes on as a new node.
-
-        Runs in the writer's thread.
         """
         in_doubt = self._database.in_doubt()
         if in_doubt != self._in_doubt:
             self._in_doubt = in_doubt
             nodes.leave(conn, self._node)
             self._node = None
-        self._node = nodes.registered(conn, self._node)
+        self._node = nodes.registered(conn, self._node, self.tables)
         return self._node
 
     def give_up(self, why: str) -> None:

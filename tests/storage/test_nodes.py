@@ -122,6 +122,20 @@ class NodeTests(NodesTestCase):
         self.assertTrue(await self.beat(one))
         self.assertNotEqual(one.node, earlier)
 
+    async def test_node_that_finds_newer_tables(self) -> None:
+        """It was cut off while a version that it cannot work beside migrated them."""
+        self.run_all("CREATE TABLE notes_alembic_version AS SELECT text '0001' AS version_num")
+        for table in ("alembic_version", "notes_alembic_version"):
+            store = threaded_store(self, self.engine.url.render_as_string(hide_password=False))
+            await store.check_writable()
+            self.run_all("DELETE FROM node")
+            await store.check_writable()
+            self.run_all("DELETE FROM node", f"UPDATE {table} SET version_num = '0099'")
+            with self.assertRaises(StoreUnavailable) as caught:
+                await store.check_writable()
+            self.assertIn("a newer version of the broker has migrated", str(caught.exception))
+            self.assertIn(f"({table} is 0099 now, and was 0001)", str(caught.exception))
+
     async def test_row_of_a_node(self) -> None:
         await self.beat(self.stores[0])
         with self.engine.connect() as conn:
@@ -436,6 +450,28 @@ class PulseTests(NodesTestCase):
         await other.stopService()
         await self.until(events, NodesCounted(1))
         self.assertEqual(one.live_nodes, 1)
+
+    async def test_newer_tables_after_a_pause(self) -> None:
+        """Nothing is stored any more, whether it would be claimed or not."""
+        self.url = self.engine.url.render_as_string(hide_password=False)
+        store = threaded_store(self, self.url)
+        await self.beat(store)
+        with capturedLogs() as logged:
+            await self.until(self.pulse(store), WorkHinted())
+            self.run_all("DELETE FROM node", "UPDATE alembic_version SET version_num = '0099'")
+            while "newer version" not in (reason := str(await self.reason(store))):
+                await deferLater(IReactorTime(reactor), 0.01)
+        self.assertIn("install the newer version here too, and restart it", reason)
+        (late,) = [formatEvent(event) for event in logged if "heartbeat" in formatEvent(event)]
+        self.assertIn("The heartbeat of this node is late: a newer version", late)
+
+    async def reason(self, store: Store) -> Exception | None:
+        """Why a store does not answer; None if it does."""
+        try:
+            await store.count_pings()
+        except StoreUnavailable as error:
+            return error
+        return None
 
     async def test_hints_of_others(self) -> None:
         events = self.pulse(self.stores[0])
