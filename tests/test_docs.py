@@ -87,6 +87,7 @@ class BrokerTestCase(SynchronousTestCase):
         self.directory.mkdir()
         self.broker_port, self.web_port, self.callback_port = (free_port() for _ in range(3))
         self.env = no_proxies()
+        self.env["PATH"] += f":{BIN}"
         if shutil.which("curl") is None:
             commands = self.directory / "bin"
             commands.mkdir()
@@ -199,12 +200,22 @@ class ExampleTests(BrokerTestCase):
 
     def run_page(self, name: str) -> tuple[int, Process | None]:
         """Run a page's examples; how many outputs agreed, and what runs in the background."""
-        shown, agreed, background = "", 0, None
+        shown, agreed = "", 0
+        background: Process | None = None
+        command: Process | None = None
         for classes, block in examples(TOP / "docs" / name):
             text = self.here(block)
-            if "background" in classes:
-                background = Process(self, [f"{BIN}/python", "-c", text])
+            shell = {"sh": ["bash", "-ec"], "python": [f"{BIN}/python", "-c"]}.get(classes[1], [])
+            if "background" in classes and "sh" in classes:
+                command = Process(self, [*shell, f"exec {text}"], self.env, cwd=self.directory)
+            elif "background" in classes:
+                command = None
+                background = Process(self, [*shell, text])
                 settled("127.0.0.1", self.callback_port)
+            elif "output" in classes and command is not None:
+                command.wait_for(".*".join(map(re.escape, text.split("..."))))
+                agreed += 1
+                command = None
             elif "output" in classes:
                 # Three dots stand for anything.
                 expected = ".*".join(map(re.escape, normal(text).split("...")))
@@ -213,9 +224,13 @@ class ExampleTests(BrokerTestCase):
             else:
                 if "hub.mode=publish" in text and background is not None:
                     background.wait_for("^subscribe$")  # a reader would have seen it by then
-                shell = {"sh": ["bash", "-ec"], "python": [f"{BIN}/python", "-c"]}[classes[1]]
                 ran = subprocess.run(
-                    [*shell, text], env=self.env, capture_output=True, check=False, text=True
+                    [*shell, text],
+                    cwd=self.directory,
+                    env=self.env,
+                    capture_output=True,
+                    check=False,
+                    text=True,
                 )
                 self.assertEqual(ran.returncode, 0, ran.stderr)
                 shown = ran.stdout
@@ -256,7 +271,7 @@ class ExampleTests(BrokerTestCase):
 
     def test_read(self) -> None:
         agreed, callback = self.run_page("read.rst")
-        self.assertEqual(agreed, 3)
+        self.assertEqual(agreed, 4)
         assert callback is not None
         told = {callback.wait_for("^(rssCloud|WebSub): .*")[0] for _ in range(2)}
         feed = f"http://localhost:{self.web_port}/feed.xml"
@@ -272,8 +287,19 @@ class ExampleTests(BrokerTestCase):
             "",
             f"http://localhost:{self.web_port}/feed.xml",
         )
+        archive = self.directory / "data" / "public" / "2026" / "05" / "01" / "01.xml"
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        archive.write_text("<weblogUpdates/>")
         self.wait_for_ping("My blog")
-        self.assertEqual(self.run_page("crawl.rst")[0], 2)
+        source = self.directory / "data" / "public" / "resourcesync" / "notification.xml"
+        deadline = time.monotonic() + TIMEOUT
+        while not source.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(self.run_page("crawl.rst")[0], 3)
+        self.assertIn("My blog", (self.directory / "changes.xml").read_text(encoding="utf-8"))
+        self.assertTrue((self.directory / "marker").exists())
+        copied = list((self.directory / "archives").rglob("01.xml"))
+        self.assertEqual([file.read_text() for file in copied], ["<weblogUpdates/>"])
 
     @property
     def client(self) -> Any:
@@ -303,12 +329,42 @@ def normal(text: str) -> str:
     return " ".join(text.split())
 
 
+class ServeTests(BrokerTestCase):
+    """The command of README for a server."""
+
+    def start_broker(self) -> Process:
+        listen = f"tcp:{self.broker_port}:interface=127.0.0.1"
+        settings = f'listen = ["{listen}"]\ndata = "data"\n'
+        (self.directory / "broker.toml").write_text(settings, encoding="utf-8")
+        ((_, block),) = (each for each in literal_blocks(README) if "sh" in each[0])
+        broker = Process(self, ["bash", "-c", f"exec {block}"], self.env, cwd=self.directory)
+        broker.wait_for("at https://broker.example/")
+        settled("127.0.0.1", self.broker_port)
+        return broker
+
+    def test_serves(self) -> None:
+        with DIRECT.open(f"http://127.0.0.1:{self.broker_port}/") as answer:
+            self.assertIn("https://broker.example/", answer.read().decode())
+
+
 class ReadmeTests(SynchronousTestCase):
     def test_is_valid(self) -> None:
         for name in ("README.rst", "NEWS.rst", "CONTRIBUTING.rst"):
             text = (TOP / name).read_text(encoding="utf-8")
             page = publish_string(text, writer_name="html5", settings_overrides=STRICT)
             self.assertIn(b"</html>", page)
+
+    def test_every_command_is_run(self) -> None:
+        """Blocks in a language are run, or compared with what is printed; others are for make."""
+        pages = [TOP / "docs" / f"{name}.rst" for name in ("tour", "publish", "read", "crawl")]
+        makefile = (TOP / "Makefile").read_text(encoding="utf-8")
+        for page in (README, TOP / "docs" / "getting-started.rst", *pages):
+            for classes, text in literal_blocks(page):
+                if "code" not in classes:
+                    for line in text.splitlines():
+                        found = re.match(r"make (\w+)( +#.*)?$", line)
+                        assert found is not None, f"{page}: nothing runs {line!r}"
+                        self.assertRegex(makefile, rf"(?m)^{found[1]}:")
 
     def test_names_the_two_commands(self) -> None:
         text = README.read_text(encoding="utf-8")
