@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 extensions = ["sphinx.ext.autodoc", "bundled_plugins", "zope_interfaces"]
 exclude_patterns = ["_build", "examples"]
 html_theme = "furo"
-html_title = "rsscloud-broker"
+html_title = f"rsscloud-broker {release}"
 autodoc_typehints = "description"
 
 # ``make man``

@@ -3,9 +3,9 @@
 # libraries in a virtual environment of Debian's Python, in /opt/rsscloud-broker, as the systemd
 # units in tap expect; the versions are those of release/requirements.txt.
 #
-#     sh release/debian/build.sh PIP
+#     sh release/debian/build.sh PIP SPHINX-BUILD
 set -eu
-pip=$1
+pip=$1 sphinx=$2
 here=$(dirname "$0")
 top=$(realpath "$here/../..")
 python=/usr/bin/python3
@@ -47,6 +47,11 @@ for page in "$top"/docs/_build/man/*.[15]; do
     gzip -9nc "$page" >"$root/usr/share/man/man${page##*.}/$(basename "$page").gz"
 done
 install -D -m 640 "$top/rsscloud_broker/example.toml" "$root/etc/rsscloud-broker/broker.toml"
+"$sphinx" -b man --quiet --fail-on-warning "$top/docs" "$stage/man"
+for page in "$stage"/man/*.[15]; do
+    install -D -m 644 -t "$root/usr/share/man/man${page##*.}" "$page"
+done
+gzip -9n "$root"/usr/share/man/man*/*
 install -D -m 644 "$top/LICENSE" "$root/usr/share/doc/rsscloud-broker/copyright"
 
 control=$root/DEBIAN

@@ -71,6 +71,9 @@ check test "$(stat -c %U "$system/var/lib/rsscloud-broker/broker.sqlite")" != ro
 echo "Upgrading to $(dpkg-deb --field "$new" Version)"
 apt install /new.deb
 check grep -q '^allow_topics' "$config"
+for page in man1/rsscloud-broker.1 man5/rsscloud-broker.toml.5; do
+    check test -s "$system/usr/share/man/$page.gz"
+done
 start
 
 echo "Removing"
