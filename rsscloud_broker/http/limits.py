@@ -205,7 +205,8 @@ class BoundedRequest(TracedRequest):
         if self.code >= 400 and not self.startedWriting:
             seconds = self.responseHeaders.getRawHeaders("retry-after")
             if self.code == 429 and seconds:
-                # Nothing is left until then (draft-ietf-httpapi-ratelimit-headers-10, section 3).
+                # Nothing is left until then: "RateLimit Field" of
+                # draft-ietf-httpapi-ratelimit-headers-10, which wants the time of Retry-After.
                 self.setHeader("ratelimit", f'"default";r=0;t={seconds[0]}')
             data = self._error_body(data)
         super().write(data)
