@@ -12,7 +12,6 @@ python=/usr/bin/python3
 
 set -- "$top"/dist/rsscloud_broker-*-py3-none-any.whl
 test -e "$1" || { echo "There is no wheel in dist: run make dist first." >&2; exit 1; }
-test -e "$top/docs/_build/man/rsscloud-broker.1" || { echo "Run make man first." >&2; exit 1; }
 version=$(basename "$1" -py3-none-any.whl)
 version=${version#rsscloud_broker-}
 # In Debian's order, 1.0~rc1 comes before 1.0, as 1.0rc1 does in Python's.
@@ -42,10 +41,6 @@ install -d "$root/usr/bin"
 ln -s /opt/rsscloud-broker/bin/rsscloud-broker "$root/usr/bin/rsscloud-broker"
 install -D -m 644 -t "$units" "$top/tap/rsscloud-broker.service" \
     "$top/tap/rsscloud-broker@.service" "$top/tap/rsscloud-broker.socket"
-for page in "$top"/docs/_build/man/*.[15]; do
-    install -d "$root/usr/share/man/man${page##*.}"
-    gzip -9nc "$page" >"$root/usr/share/man/man${page##*.}/$(basename "$page").gz"
-done
 install -D -m 640 "$top/rsscloud_broker/example.toml" "$root/etc/rsscloud-broker/broker.toml"
 "$sphinx" -b man --quiet --fail-on-warning "$top/docs" "$stage/man"
 for page in "$stage"/man/*.[15]; do

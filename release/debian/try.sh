@@ -63,8 +63,6 @@ cat >>"$config" <<'END'
 allow_topics = ["127.0.0.0/8"]
 allow_callbacks = ["127.0.0.0/8"]
 END
-check test -s "$system/usr/share/man/man1/rsscloud-broker.1.gz"
-check test -s "$system/usr/share/man/man5/rsscloud-broker.toml.5.gz"
 start
 check test "$(stat -c %U "$system/var/lib/rsscloud-broker/broker.sqlite")" != root
 
