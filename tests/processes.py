@@ -29,7 +29,7 @@ BIN = Path(sys.executable).parent
 TIMEOUT = 60.0
 
 #: What twistd says when the broker listens, at which port.
-LISTENS = r"_QuietSite .*starting on (\d+)"
+LISTENS = r"HTTP server.* starting on (\d+)"
 
 
 #: Ports to choose from: below those that the system takes for connections, and

@@ -296,6 +296,10 @@ class LimitedConnections(WrappingFactory):
         self.limits = limits
         self._by_host: Counter[str] = Counter()
 
+    def logPrefix(self) -> str:
+        """What Twisted's log says that has started: people do not know the names of classes."""
+        return "HTTP server"
+
     def acceptableProtocols(self) -> list[bytes]:
         """HTTP/1.1 alone.  A TLS client that offers a choice takes no answer for a refusal."""
         return [b"http/1.1"]
