@@ -125,7 +125,8 @@ class LookUp:
         topics_here = _section("Topics", [self._item(each) for each in topics])
         changes = sum((Counter(each.status.change_days) for each in topics), Counter[int]())
         plot = changes_plot(changes, self._clock.wall_seconds())
-        return await self._page(viewer, name, nothing, plot, happened, topics_here)
+        said = nothing or "What this host has published, and what the broker has sent to it."
+        return await self._page(viewer, name, said, topics_here, plot, happened)
 
     async def _page(
         self,

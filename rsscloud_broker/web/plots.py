@@ -74,7 +74,7 @@ def bars(days: Sequence[int], numbers: Sequence[int], unit: str) -> str:
     :returns: an ``svg`` element.
     """
     most = max(*numbers, 1)
-    parts = [f'<text class="axis" x="0" y="10">{short(most)} {escape(unit)}</text>']
+    parts = [f'<text class="axis" x="0" y="10">{escape(unit)}: {short(most)}</text>']
     for place, number in enumerate(numbers):
         height = max(round(number * 60 / most), 2) if number else 0
         if height:

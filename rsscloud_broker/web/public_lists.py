@@ -161,8 +161,8 @@ class PublicListsDoor(RoutesOnly):
             links += [feed(**{"aria-label": f"feed of {name}"}), " "]
         if "topic_page" in self._running:
             topic = quote(ping.rss_url or ping.url, safe="")
-            label = {"aria-label": f"topic of {name}"}
-            links.append(tags.a("topic", href=f"/topic?url={topic}", **label))
+            label = {"aria-label": f"details of {name}"}
+            links.append(tags.a("details", href=f"/topic?url={topic}", **label))
         return links
 
     # topics

@@ -248,7 +248,7 @@ def _facts(statistics: Statistics) -> list[Tag]:
         )
     if (topics := statistics.last("topics")) is not None:
         watched = statistics.last("watched_topics") or 0
-        pairs.append(("Topics", f"{topics:,}, of which {watched:,} have subscriptions"))
+        pairs.append(("Topics", f"{topics:,}; with subscriptions: {watched:,}"))
         total = sum(statistics.subscriptions.values())
         pairs.append(("Subscriptions", f"{total:,}"))
     return [tags.div(tags.dt(name), tags.dd(text)) for name, text in pairs]

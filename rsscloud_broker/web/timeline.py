@@ -35,7 +35,7 @@ _OUTCOMES: Final = {
 
 #: The colours of outcomes.
 _COLOURS: Final = {
-    **dict.fromkeys(("accepted", "changed", "ended", "delivered", "verified"), "good"),
+    **dict.fromkeys(("accepted", "changed", "delivered", "verified"), "good"),
     **dict.fromkeys(("refused", "failed", "given up", "denied", "dropped", "unreachable"), "bad"),
     "begun": "waiting",
 }

@@ -64,7 +64,7 @@ def changes_plot(changes: Mapping[int, int], now: float) -> Flattenable:
     if not any(numbers):
         return ""
     said = f"{counted(sum(numbers), 'change')} in the last {_DAYS} days (UTC)"
-    drawn = XMLString(plots.bars(days, numbers, "a day at most")).load()
+    drawn = XMLString(plots.bars(days, numbers, "most in a day")).load()
     return tags.figure(*drawn, tags.figcaption(said), class_="plot small")
 
 

@@ -185,7 +185,7 @@ class StatsTests(SynchronousTestCase):
             "1,234",
             "900 delivered, 7 given up",
             "95 % of them within 0.17 s of the ping",
-            "40, of which 30 have subscriptions",
+            "40; with subscriptions: 30",
             "pings in each minute; times in UTC",
         ):
             self.assertIn(text, page)

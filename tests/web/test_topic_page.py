@@ -302,7 +302,7 @@ class SentencesTests(TopicPageTestCase):
         figure = page.xpath("//figure")[0]
         self.assertEqual(len(figure.xpath(".//*[local-name()='rect']")), 2)
         self.assertIn("5 changes in the last 30 days", figure.text_content())
-        self.assertIn("4 a day at most", figure.text_content())
+        self.assertIn("most in a day: 4", figure.text_content())
         page = self.shown(TopicOverview(self.status(change_days={today - 40: 9})))
         self.assertEqual(page.xpath("//figure"), [])
 
