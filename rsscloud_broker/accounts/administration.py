@@ -62,6 +62,7 @@ class AccountAdministration:
 
     async def reset(self, account: str, name: str, reason: str = "") -> Invitation:
         name = _name(name)
+        _check_other(account, name)
         made, digest = self._invitation(name)
         change = self._change(account, "reset", name, reason)
         if not await self._store.reset(name, digest, made.expires_at, change):
@@ -92,6 +93,7 @@ class AccountAdministration:
         await self._store_change(change, max_bytes=max_bytes)
 
     async def remove(self, account: str, name: str, reason: str = "") -> None:
+        _check_other(account, _name(name))
         change = self._change(account, "remove account", name, reason)
         if not await self._store.remove(change.object, change):
             raise _unknown(name)
@@ -102,6 +104,17 @@ class AccountAdministration:
     async def _store_change(self, change: Change, **values: Any) -> None:
         if not await self._store.change_account(change.object, values, change):
             raise _unknown(change.object)
+
+
+def _check_other(account: str, name: str) -> None:
+    """Raise if administrators mean their own account.
+
+    The page of one's own account asks for the present password, which a thief of a session lacks.
+    """
+    if name == account:
+        raise Unadministrable(
+            "this is your own account: change its password, or remove it, at /account"
+        )
 
 
 def _name(name: str) -> str:

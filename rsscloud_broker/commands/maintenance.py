@@ -27,6 +27,7 @@ from rsscloud_broker.config import Config
 from rsscloud_broker.config.validators import check_database
 from rsscloud_broker.core.sweeper import IDLE_TOPIC_SECONDS
 from rsscloud_broker.runtime import plugin_building, plugin_discovery
+from rsscloud_broker.runtime.data_lock import hold
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import node_states, topic_status
 from rsscloud_broker.wire.links import HUB_PATHS
@@ -65,7 +66,15 @@ def restore(config_file: str | None, data: str | None, file: Path) -> None:
     """
     settings = settings_of(config_file, data)
     database = _sqlite_file(settings, f"pg_restore --no-owner --exit-on-error {file}")
-    count = storage.restore_backup(file, database, Path(settings.data))
+    Path(settings.data).mkdir(mode=0o750, parents=True, exist_ok=True)
+    try:
+        lock = hold(settings.data)
+    except BlockingIOError:
+        raise click.ClickException(
+            f"a broker runs with {settings.data}: stop it, or name another place with --data"
+        ) from None
+    with lock:
+        count = storage.restore_backup(file, database, Path(settings.data))
     click.echo(f"{settings.data}: {count:,} files restored")
 
 

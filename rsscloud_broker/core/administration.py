@@ -317,7 +317,7 @@ class Administration:
         since = max((one.started_at for one in found.nodes if one.here), default=now)
         return evolve(
             found,
-            late_jobs={name: at for name, at in due.items() if since < at < now - 15 * MINUTE},
+            late_jobs={name: at for name, at in due.items() if max(at, since) < now - 15 * MINUTE},
             numbers={**{name: _value(gauge) for name, gauge in numbers.items()}, **found.numbers},
             queues=self._queues(),
             workers={str(one.name): WorkerState(*one.busy()) for one in self._workers},

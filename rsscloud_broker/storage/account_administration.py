@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, func, select, true, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, or_, select, true, update
 from sqlalchemy.sql.selectable import ScalarSelect
 
 from rsscloud_broker.database.columns import to_seconds, to_seconds_or_none
@@ -114,8 +114,12 @@ def remove(conn: Connection, name: str, change: Change | None = None) -> bool:
 
 
 def check_other_administrator(conn: Connection, name: str) -> None:
-    """Raise if an account is the only administrator's that is not disabled."""
-    able = account.c.is_admin == true(), account.c.disabled == ""
+    """Raise if an account is the only administrator's that is not disabled.
+
+    Somebody who was invited and has never come is none: the invitation may expire.
+    """
+    has_come = or_(account.c.password != "", account.c.signed_in_at.is_not(None))
+    able = account.c.is_admin == true(), account.c.disabled == "", has_come
     # Two administrators who remove each other at the same moment wait for each other here.
     names = conn.execute(select(account.c.name).where(*able).with_for_update()).scalars().all()
     if list(names) == [name]:

@@ -71,7 +71,8 @@ def save_backup(database: Path, data: Path, target: Path) -> int:
 def restore_backup(source: Path, database: Path, data: Path) -> int:
     """Restore a backup into an empty data directory.
 
-    The database comes last, so that a broker cannot start with a part of the files.
+    The database comes last, so that a broker cannot start with a part of the files.  Who calls this
+    holds the lock of the data directory.
 
     :param source: a file that `save_backup` wrote.
     :param database: the file of the database, which must not exist.
@@ -94,11 +95,15 @@ def restore_backup(source: Path, database: Path, data: Path) -> int:
                 raise BackupError(f"{source} is not a backup: it has no {_DATABASE}")
             first = members.pop(_DATABASE)
             targets = [(member, data / _safe(name)) for name, member in members.items()]
+            data.mkdir(mode=0o750, parents=True, exist_ok=True)
             _extract(archive, first, unfinished, 0o600)
             _check(unfinished)
             for member, path in targets:
-                _extract(archive, member, path)
-        unfinished.rename(database)
+                _extract(archive, member, path, member.mode & 0o777)
+        try:
+            os.link(unfinished, database)
+        except FileExistsError:
+            raise _exists(database) from None
     except tarfile.TarError as error:
         raise BackupError(f"{source} is not a backup, or is damaged: {error}") from error
     finally:
@@ -143,9 +148,7 @@ def _safe(name: str) -> PurePosixPath:
     return path
 
 
-def _extract(
-    archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, mode: int = 0o644
-) -> None:
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, mode: int) -> None:
     """Write one file of a backup, with its time, which validators of HTTP are made from."""
     content = archive.extractfile(member)
     if content is None:

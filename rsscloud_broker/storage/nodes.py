@@ -158,13 +158,18 @@ def hand_back(conn: Connection, key: int | None) -> bool:
     return key is not None and _free(conn, [key], (*CLAIMS, slice_.c.node_id))
 
 
-def leave(conn: Connection, key: int | None) -> None:
+def leave(conn: Connection, key: int | None) -> bool:
     """Remove the row of a node that stops, so that others take up its work at once.
 
     If it has very many claims, this frees some, and other nodes the rest.
+
+    :returns: whether the row was there: whether the node counted as living until now.
     """
-    if key is not None:
-        _remove(conn, [key])
+    if key is None:
+        return False
+    there = conn.execute(_THERE, {"key": key}).first() is not None
+    _remove(conn, [key])
+    return there
 
 
 def remove_dead(conn: Connection) -> Removed:

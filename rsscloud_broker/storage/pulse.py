@@ -261,7 +261,7 @@ class Pulse(Service):
         # there at the heartbeat before, or has been looked for then, can be lost.  After a pause
         # some other work may have registered the process anew before this heartbeat.
         lost = self._known is not None and (gone or key != self._known)
-        if lost:
+        if gone and key == self._known:  # others have removed it, as one that does not live
             nodes.check_tables(connection, self._store.tables)
         self._known = None if lost else key
         now = time.monotonic()

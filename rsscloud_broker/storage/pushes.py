@@ -14,7 +14,7 @@ from rsscloud_broker.storage.checks import DEFAULT_BOUNDS
 from rsscloud_broker.storage.contents import keep_pushed, remove_unneeded
 from rsscloud_broker.storage.kept_changes import keep_change
 from rsscloud_broker.storage.schema import topic
-from rsscloud_broker.storage.topic_urls import TOPIC_ID, named
+from rsscloud_broker.storage.topic_urls import HAS_PUBLIC, TOPIC_ID, named
 from rsscloud_broker.storage.topics import a_fanout, begin_fanouts, has_subscriptions
 
 
@@ -39,9 +39,10 @@ def push_content(
     if not has_subscriptions(conn, key):
         return False
     begun_at = to_micros(at)
-    days = with_change(
-        conn.execute(select(topic.c.change_days).where(topic.c.id == key)).scalar_one(), at
-    )
+    query = select(topic.c.change_days, HAS_PUBLIC).where(topic.c.id == key)
+    days, is_public = conn.execute(query).one()
+    if is_public:
+        days = with_change(days, at)
     conn.execute(
         update(topic).where(topic.c.id == key).values(changed_at=begun_at, change_days=days)
     )

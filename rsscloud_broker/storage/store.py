@@ -168,12 +168,12 @@ class Store(ComposedMethods, SharedWork, Service):
         If a commit is in doubt, it may have claimed work of which the process does not know.  So
         the process gives all back, and goes on as a new node.
         """
-        in_doubt = self._database.in_doubt()
-        if in_doubt != self._in_doubt:
-            self._in_doubt = in_doubt
-            nodes.leave(conn, self._node)
+        was_there = False
+        if (in_doubt := self._database.in_doubt()) != self._in_doubt:
+            self._in_doubt, was_there = in_doubt, nodes.leave(conn, self._node)
             self._node = None
-        self._node = nodes.registered(conn, self._node, self.tables)
+        # A node that was never away may work beside a newer version, which has seen it.
+        self._node = nodes.registered(conn, self._node, None if was_there else self.tables)
         return self._node
 
     def give_up(self, why: str) -> None:

@@ -39,7 +39,7 @@ class FakeTopicView:
             overview
             for url, overview in self.overviews.items()
             if url.partition("://")[2].startswith(begins)
-        ]
+        ][:limit]
 
     async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
         older = [

@@ -59,6 +59,8 @@ class LookUp:
         self._disclosure = parts.disclosure
         self._has_topic_page = "topic_page" in parts.running
         self._lists_topics = lists_topics
+        # The entries name topics.
+        self._shows_entries = lists_topics or "event_log" in parts.running
         self._entries = TimedCache(self._read_entries, parts.clock, _FRESH, _HOSTS)
 
     def routes(self) -> Sequence[Route]:
@@ -79,7 +81,7 @@ class LookUp:
         topics = await self._found(begins)
         name = begins.rpartition("://")[2].partition("/")[0]
         hosts = dict.fromkeys(urlsplit(_url(each)).hostname or "" for each in topics)
-        if name and await self._entries.get(name):
+        if name and self._shows_entries and await self._entries.get(name):
             hosts = {name: None} | hosts
         said: Flattenable = ""
         if len(begins) < SHORTEST:
@@ -111,10 +113,11 @@ class LookUp:
         viewer = await viewer_of(self._callers, request)
         if not name:
             return redirect("/search")
-        entries = await self._entries.get(name)
+        entries = await self._entries.get(name) if self._shows_entries else ()
         topics = [
             each
-            for each in await self._found(beginning_of(name))
+            for end in "/:"
+            for each in await self._found(beginning_of(f"{name}{end}"))
             if (urlsplit(_url(each)).hostname or "") == name
         ]
         nothing = "" if entries or topics else "The broker knows nothing of this host."
@@ -124,7 +127,8 @@ class LookUp:
             happened = tags.section(tags.h2("What happened"), shown)
         topics_here = _section("Topics", [self._item(each) for each in topics])
         changes = sum((Counter(each.status.change_days) for each in topics), Counter[int]())
-        plot = changes_plot(changes, self._clock.wall_seconds())
+        # A sum of the first topics alone would be wrong.
+        plot = changes_plot(changes, self._clock.wall_seconds()) if len(topics) < FOUND else ""
         said = nothing or "What this host has published, and what the broker has sent to it."
         return await self._page(viewer, name, said, topics_here, plot, happened)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rsscloud_broker import storage
 from rsscloud_broker.apps.test_feed.items import TABLES, TestItem, add_item
+from rsscloud_broker.runtime.data_lock import hold
 from rsscloud_broker.storage.accounts import add_account
 from rsscloud_broker.storage.nodes import registered
 from tests.commands.cases import CommandTests
@@ -130,6 +131,10 @@ class DatabaseTests(CommandTests):
         self.assertIn("does not exist", self.complaint_of("backup", "--data", self.data, str(file)))
         self.output_of("import", "--data", self.data, self.written("d.json", json.dumps(OLD)))
         self.output_of("backup", "--data", self.data, str(file))
+        Path(other).mkdir()
+        with hold(other):
+            told = self.complaint_of("restore", "--data", other, str(file))
+            self.assertIn(f"a broker runs with {other}: stop it", told)
         self.assertIn("1 files", self.output_of("restore", "--data", other, str(file)))
         before, after = (
             json.loads(self.output_of("export", "--data", each))["topics"]

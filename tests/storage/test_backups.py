@@ -10,7 +10,7 @@ from pathlib import Path
 
 from twisted.trial.unittest import SynchronousTestCase
 
-from rsscloud_broker.storage import BackupError, restore_backup, save_backup
+from rsscloud_broker.storage import BackupError, backups, restore_backup, save_backup
 
 
 class BackupTests(SynchronousTestCase):
@@ -59,6 +59,20 @@ class BackupTests(SynchronousTestCase):
         before, after = (each.stat().st_mtime for each in archives)
         self.assertLessEqual(abs(before - after), 1)
         self.assertFalse((self.other / "public" / "b.xml.part").exists())
+
+    def test_modes(self) -> None:
+        (self.data / "public" / "2026" / "a.xml").chmod(0o640)
+        self.save()
+        self.restore()
+        self.assertEqual((self.other / "public" / "2026" / "a.xml").stat().st_mode & 0o777, 0o640)
+        self.assertEqual(self.other.stat().st_mode & 0o777, 0o750)
+
+    def test_database_that_somebody_makes_meanwhile(self) -> None:
+        self.save()
+        made = self.other / "broker.sqlite"
+        self.patch(backups, "_check", lambda path: made.write_bytes(b"a new one"))
+        self.assertIn("exists already", str(self.assertRaises(BackupError, self.restore)))
+        self.assertEqual(made.read_bytes(), b"a new one")
 
     def test_nothing_is_overwritten(self) -> None:
         self.save()

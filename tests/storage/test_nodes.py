@@ -136,6 +136,16 @@ class NodeTests(NodesTestCase):
             self.assertIn("a newer version of the broker has migrated", str(caught.exception))
             self.assertIn(f"({table} is 0099 now, and was 0001)", str(caught.exception))
 
+    async def test_commit_in_doubt_beside_newer_tables(self) -> None:
+        """The node was never away, so the newer version has seen it, and works beside it."""
+        store = threaded_store(self, self.engine.url.render_as_string(hide_password=False))
+        await store.check_writable()
+        before = store.node
+        self.run_all("UPDATE alembic_version SET version_num = '0099'")
+        self.patch(store._database, "in_doubt", lambda: 1)
+        await store.check_writable()
+        self.assertNotEqual(store.node, before)
+
     async def test_row_of_a_node(self) -> None:
         await self.beat(self.stores[0])
         with self.engine.connect() as conn:

@@ -113,6 +113,14 @@ class TopicsContract(HubContract):
         await self.store.record_fetch(late, None)
         self.assertEqual((await self.status(OTHER_FEED)).change_days, {3: 1, 32: 1})
 
+    async def test_pushes_are_counted_if_strangers_may_see_them(self) -> None:
+        one = a_subscription()
+        private = evolve(one, callback=evolve(one.callback, protocol="river"))
+        for subscription, days in ((private, {}), (one, {3: 1})):
+            await self.store.put_subscription(subscription)
+            await self.store.push_content(FEED, a_content(), 3 * DAY)
+            self.assertEqual((await self.status()).change_days, days)
+
     async def test_subscribers_are_counted(self) -> None:
         for number in range(3):
             await self.store.put_subscription(a_subscription(number=number))

@@ -39,13 +39,14 @@ class LookUpTests(SynchronousTestCase):
         )
         self.log = FakeLog([])
         self.disclosure = Disclosure()
+        self.running = frozenset({"topic_page", "public_lists", "event_log"})
 
     def get(self, path: str, options: PublicListsOptions | None = None, **query: str) -> Answer:
         parts = front_door_parts(
             topics=self.view,
             pages=PageRenderer(lambda: {"/search"}),
             public_url=PUBLIC_URL,
-            running=frozenset({"topic_page", "public_lists"}),
+            running=self.running,
             event_log=self.log,
             disclosure=self.disclosure,
             clock=Clock(NOON),
@@ -117,6 +118,25 @@ class LookUpTests(SynchronousTestCase):
         off = PublicListsOptions(topics=False)
         self.assertEqual(self.links("/search", q="feeds.ex", options=off), [])
         self.assertEqual(self.links("/host", name="feeds.example", options=off), [])
+        self.log.kept = [LogEntry("ping", "accepted", NOON - 60, topic=FEED, host="feeds.example")]
+        self.assertIn(FEED, self.get("/host", name="feeds.example", options=off).text)
+        self.running -= {"event_log"}
+        self.assertNotIn(FEED, self.get("/host", name="feeds.example", options=off).text)
+        self.assertEqual(self.links("/search", q="feeds.example", options=off), [])
+
+    def test_hosts_whose_names_begin_alike(self) -> None:
+        begin_alike = [f"http://feeds.example.evil.example/{key}" for key in range(FOUND)]
+        self.view.overviews = known(*((url, "") for url in (*begin_alike, FEED)), changes=1)
+        page = self.page("/host", name="feeds.example")
+        self.assertEqual(
+            page.xpath("//main//li/a/@href"), ["/topic?url=http%3A%2F%2Ffeeds.example%2Frss.xml"]
+        )
+
+    def test_a_host_of_many_topics(self) -> None:
+        """Nobody counts the changes of the first ones alone."""
+        urls = [f"http://feeds.example/{key}" for key in range(FOUND)]
+        self.view.overviews = known(*((url, "") for url in urls), changes=1)
+        self.assertEqual(self.page("/host", name="feeds.example").xpath("//figure"), [])
 
     def test_many_topics(self) -> None:
         urls = [f"http://feeds.example/{key}" for key in range(FOUND)]

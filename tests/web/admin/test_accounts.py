@@ -118,7 +118,23 @@ class AccountPagesTests(PagesCase):
             if button == "Remove it":
                 answer = self.dave_browser.send("Yes, do it")
             self.assertEqual(answer.status, 400)
-            self.assertIn("only administrator is dave", self.alert())
+            own = "This is your own account" if button == "Remove it" else ""
+            self.assertIn(own or "only administrator is dave", self.alert())
+
+    def test_ones_own_account(self) -> None:
+        """Its page asks for the present password, which a thief of a session lacks."""
+        self.get("/admin/account?name=dave")
+        self.dave_browser.send("Make a new link", reason="x")
+        self.assertEqual(self.dave_browser.send("Yes, do it").status, 400)
+        self.assertIn("This is your own account: change its password", self.alert())
+        self.assertEqual(self.dave_browser.get("/account").status, 200)
+
+    def test_an_administrator_who_was_invited_and_has_never_come(self) -> None:
+        self.get("/admin/accounts")
+        self.dave_browser.send("Invite", name="eve", role="administrator")
+        self.get("/admin/account?name=dave")
+        self.dave_browser.send("Make it an ordinary account", reason="x")
+        self.assertIn("only administrator is dave", self.alert())
 
     def test_limit(self) -> None:
         self.get("/admin/account?name=anna")
