@@ -15,7 +15,8 @@ from benchmarks.processes import Deadline, Failed, Helper, Running, Sample, Stop
 from benchmarks.report import Line, Target, ratio
 from benchmarks.rows import Settings
 
-_COUNT = 100_000
+#: As many as ``changes.xml`` holds at most by default.
+_COUNT = 50_000
 
 #: The pings are from the last this many seconds, so that all are in the list of three hours until
 #: the run ends.
