@@ -61,18 +61,14 @@ class TopicView:
         return TopicOverview(status, await self._store.subscription_counts(url))
 
     async def _read_part(self, part: tuple[int, int]) -> Sequence[TopicSummary]:
-        await self._reading.acquire()
-        try:
-            return tuple(await self._store.topic_summaries(*part))
-        finally:
-            self._reading.release()
+        after, limit = part
+        found = await self._reading.run(self._store.topic_summaries, after, limit)
+        return tuple(found)
 
     async def _find(self, wanted: tuple[str, int]) -> Sequence[TopicOverview]:
-        await self._reading.acquire()
-        try:
-            return tuple(await self._store.topics_beginning(*wanted))
-        finally:
-            self._reading.release()
+        begins, limit = wanted
+        found = await self._reading.run(self._store.topics_beginning, begins, limit)
+        return tuple(found)
 
     async def _read_pings(self, page: tuple[tuple[float, int] | None, int]) -> Sequence[Ping]:
         before, limit = page

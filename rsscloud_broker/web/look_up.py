@@ -80,7 +80,7 @@ class LookUp:
         begins = beginning_of(wanted)
         topics = await self._found(begins)
         name = begins.rpartition("://")[2].partition("/")[0]
-        hosts = dict.fromkeys(urlsplit(_url(each)).hostname or "" for each in topics)
+        hosts = dict.fromkeys(map(_host_of, topics))
         if name and self._shows_entries and await self._entries.get(name):
             hosts = {name: None} | hosts
         said: Flattenable = ""
@@ -118,7 +118,7 @@ class LookUp:
             each
             for end in "/:"
             for each in await self._found(beginning_of(f"{name}{end}"))
-            if (urlsplit(_url(each)).hostname or "") == name
+            if _host_of(each) == name
         ]
         nothing = "" if entries or topics else "The broker knows nothing of this host."
         happened: Flattenable = ""
@@ -170,6 +170,10 @@ class LookUp:
 
 def _url(topic: TopicOverview) -> str:
     return topic.status.topic.url
+
+
+def _host_of(topic: TopicOverview) -> str:
+    return urlsplit(_url(topic)).hostname or ""
 
 
 def beginning_of(wanted: str) -> str:

@@ -99,6 +99,11 @@ class AccountFeeds:
             for file, (media_type, encode, _) in FORMATS.items()
         }
 
+    def rss(self, author: Author, posts: Sequence[Post]) -> bytes:
+        """As ``written``, but as RSS alone, and not compressed."""
+        _, encode, _ = FORMATS["rss.xml"]
+        return encode(self._document(author, "rss.xml", tuple(map(self._entry, posts))))
+
     def _document(self, author: Author, file: str, entries: tuple[FeedEntry, ...]) -> FeedDocument:
         # The time of the last change of an entry, and not of the last change at all: so the feed
         # stays as it is if a message changes that is too old to be in it.

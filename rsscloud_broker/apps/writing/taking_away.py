@@ -39,7 +39,7 @@ class TakingAway:
                 yield AccountFile(f"files/{each.digest[:12]} {each.name}", self._pieces(each))
 
     async def _feed(self, author: Author, posts: Sequence[Post]) -> AsyncIterator[bytes]:
-        yield (await self._writing.rss_of(author, posts)).body
+        yield await self._writing.rss_of(author, posts)
 
     async def _pieces(self, upload: StoredUpload) -> AsyncIterator[bytes]:
         for number in range(-(-upload.size // CHUNK)):

@@ -41,7 +41,6 @@ from rsscloud_broker.apps.writing.upload_rows import StoredUpload
 from rsscloud_broker.apps.writing.uploads import Uploads
 from rsscloud_broker.errors import Unavailable
 from rsscloud_broker.interfaces import AppParts, Caller
-from rsscloud_broker.model import Content
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.feed_answers import later_second
@@ -165,9 +164,10 @@ class Writing:
         feeds: Mapping[str, WrittenFeed] = await self._in_thread(self.feeds.written, author, posts)
         return feeds
 
-    async def rss_of(self, author: Author, posts: Sequence[Post]) -> Content:
+    async def rss_of(self, author: Author, posts: Sequence[Post]) -> bytes:
         """Messages of an author as an RSS feed."""
-        return (await self._written(author, posts))[self.feed_url(author.name)].content
+        rss: bytes = await self._in_thread(self.feeds.rss, author, posts)
+        return rss
 
     # --- writing
 

@@ -9,31 +9,23 @@ from twisted.web.template import Tag, tags
 
 from rsscloud_broker.web.statistics import Statistics
 
-#: What is plotted, by the heading: the names of the numbers that are added up.
-_PLOTTED: Final = (
-    ("Pings", ("pings",)),
-    ("Changes found", ("fetches.changed",)),
-    ("Failed fetches", ("fetches.failed",)),
-)
+#: The numbers that are plotted, by the heading.
+_PLOTTED: Final = {
+    "Pings": "pings",
+    "Changes found": "fetches.changed",
+    "Failed fetches": "fetches.failed",
+}
 
 
 def rates(found: Statistics) -> Tag:
     """The plots, for the statistics of the last hour."""
-    length = len(found.begins)
     outcomes = found.by_outcome()
-    series = {
-        heading: [sum(step) for step in zip(*(_of(found, name) for name in names), strict=True)]
-        for heading, names in _PLOTTED
-    }
-    nothing = [0] * length
+    nothing: Sequence[int] = [0] * len(found.begins)
+    series = {heading: found.numbers.get(name, nothing) for heading, name in _PLOTTED.items()}
     delivered = outcomes.pop("delivered", nothing)
     failed = [sum(step) for step in zip(nothing, *outcomes.values(), strict=True)]
-    series |= {"Notifications": list(delivered), "Failed attempts to notify": failed}
+    series |= {"Notifications": delivered, "Failed attempts to notify": failed}
     return tags.div(*(_rate(heading, values) for heading, values in series.items()), class_="rates")
-
-
-def _of(found: Statistics, name: str) -> Sequence[int]:
-    return found.numbers.get(name, [0] * len(found.begins))
 
 
 def _rate(heading: str, values: Sequence[int]) -> Tag:
