@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy import URL, make_url
@@ -68,14 +70,20 @@ async def integrity(patient: CheckContext) -> AsyncIterator[Result]:
         yield Result("fail", "integrity", found, advice)
     elif not health.is_whole:
         found = f"{size}; in {CHECK_SECONDS:g} seconds no damage was found, and not all was read"
-        advice = f'check all of it at a quiet time: sqlite3 {file} "PRAGMA quick_check"'
+        advice = f"check all of it at a quiet time: {_by_hand(file, 'PRAGMA quick_check')}"
         yield Result("warn", "integrity", found, advice)
     else:
         yield Result("ok", "integrity", f"{size}, and no damage was found")
     if health.free > max(_MUCH_UNUSED, health.size / 2):
         found = f"{_megabytes(health.free)} of {file} are unused; the broker will use them again"
-        advice = f'to have them back, stop the broker and run: sqlite3 {file} "VACUUM"'
+        advice = f"to have them back, stop the broker and run: {_by_hand(file, 'VACUUM')}"
         yield Result("ok", "integrity", found, advice)
+
+
+def _by_hand(file: Path, statement: str) -> str:
+    """A shell's command for a statement; it needs Python only, which runs the broker."""
+    code = f"import sqlite3; print(*sqlite3.connect({str(file)!r}).execute({statement!r}))"
+    return shlex.join(["python3", "-c", code])
 
 
 async def _server(patient: CheckContext, url: str) -> AsyncIterator[Result]:

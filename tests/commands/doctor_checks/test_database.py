@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from contextlib import closing
+from subprocess import run
 
 from sqlalchemy import make_url
 
@@ -97,7 +98,9 @@ class SQLiteTests(DoctorTestCase):
         results = await self.results(database.integrity(self.patient()))
         self.assertEqual([level for level, _, _ in results], ["ok", "ok"])
         self.assertIn("are unused", results[1][1])
-        self.assertIn("VACUUM", results[1][2])
+        size = self.file.stat().st_size
+        run(results[1][2].partition("run: ")[2], shell=True, check=True)  # noqa: ASYNC221
+        self.assertLess(self.file.stat().st_size, size)
 
     async def test_large_files_are_not_copied(self) -> None:
         self.make()
