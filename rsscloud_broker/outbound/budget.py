@@ -15,7 +15,7 @@ from weakref import finalize
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from rsscloud_broker.errors import MemoryUnavailable, OutboundError
+from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.model import Content
 from rsscloud_broker.policy.memory_budget import Budget
 
@@ -85,15 +85,6 @@ class AnswerBudget(Budget):
         """Whether an uncompressed content of ``size`` bytes fits."""
         # Contents that came uncompressed may use this many times the limit.
         return size <= self._small or self.kept + size <= 2 * self._limit
-
-    def admit(self, url: str, content: Content) -> None:
-        """Count the content of a topic until the last reference to it is gone.
-
-        :raises MemoryUnavailable: it does not fit.  The topic is not to blame.
-        """
-        if not self.has_capacity(len(content.body)):
-            raise MemoryUnavailable(f"{url}: {NO_MEMORY}")
-        self.keep(content)
 
     def keep(self, content: Content) -> None:
         """Count a content until the last reference to it is gone."""

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from zope.interface import implementer
 
-from rsscloud_broker.errors import EndedTopic, TopicUnreadable
+from rsscloud_broker.errors import EndedTopic, MemoryUnavailable, TopicUnreadable
 from rsscloud_broker.interfaces import ITopicFetcher
 from rsscloud_broker.model import NO_VALIDATORS, Content, Validators
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
-from rsscloud_broker.outbound.budget import AnswerBudget
+from rsscloud_broker.outbound.budget import NO_MEMORY, AnswerBudget
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.messages import Read, ReadDone, Unread
 
@@ -35,9 +35,12 @@ class CourierFetcher:
     ) -> Fetched:
         question = _question(url, known, subscribers, wanted)
         done = _found(url, await self._crew.courier_of(url).read(question))
+        if done.body is not None and not self._memory.has_capacity(len(done.body)):
+            del done  # else the error's traceback would keep the body in memory
+            raise MemoryUnavailable(f"{url}: {NO_MEMORY}")
         content = None if done.body is None else Content(done.body, done.content_type)
         if content is not None:
-            self._memory.admit(url, content)
+            self._memory.keep(content)
         return Fetched(
             content,
             Validators(done.etag, done.last_modified),

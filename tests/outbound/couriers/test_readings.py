@@ -6,6 +6,7 @@ import gzip
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 from twisted.internet import reactor
@@ -21,11 +22,11 @@ from rsscloud_broker.model.administration import Block
 from rsscloud_broker.model.fetching import EVERYTHING, Fetched, Wanted
 from rsscloud_broker.outbound import AnswerBudget
 from rsscloud_broker.outbound.budget import NO_MEMORY
-from rsscloud_broker.outbound.couriers import crew
+from rsscloud_broker.outbound.couriers import crew, fetching
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fetching import CourierFetcher
 from rsscloud_broker.outbound.couriers.link import BESIDES
-from rsscloud_broker.outbound.couriers.messages import Setup, TopicRules
+from rsscloud_broker.outbound.couriers.messages import ReadDone, Setup, TopicRules
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
 from rsscloud_broker.testing import Clock
 from tests.outbound.couriers.crashing import READING
@@ -134,6 +135,20 @@ class WantedTests(ReadingTestCase):
         self.budget.kept += 10**9
         error = await self.assertFailure(self.fetch("/large"), Unavailable)
         self.assertIn(NO_MEMORY, str(error))
+
+    async def test_content_for_which_there_is_no_memory_is_dropped_at_once(self) -> None:
+        """An error that somebody keeps for a while must not keep the content, too."""
+        self.pages.answers["/large"] = page(200, b"x" * LIMIT)
+        self.budget.kept += 10**9
+        held: list[object] = []
+        try:
+            await self.fetch("/large")
+        except Unavailable as error:
+            for frame, _ in walk_tb(error.__traceback__):
+                if frame.f_globals["__name__"] == fetching.__name__:
+                    held += frame.f_locals.values()
+        self.assertIn(self.fetcher, held)
+        self.assertFalse([each for each in held if isinstance(each, ReadDone | Content)])
 
 
 class RuleTests(ReadingTestCase):
