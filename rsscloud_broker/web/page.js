@@ -1,5 +1,6 @@
 "use strict";
-// Shows times in the reader's zone, and adds a button to what people copy.  No page needs it.
+// Shows times in the reader's zone, adds a button to what people copy, and forgets at signing out
+// what the tab keeps.  No page needs it.
 (() => {
   const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
   const ABSOLUTE = /^\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d)?$/;
@@ -51,6 +52,7 @@
   }
 
   document.querySelectorAll(".copy").forEach(offerCopy);
+  document.querySelector(".viewer form")?.addEventListener("submit", () => sessionStorage.clear());
   show(document);
   setInterval(() => show(document), 60000);
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;

@@ -236,6 +236,37 @@ class KeyboardTests(BrowserTestCase):
         expect(other.locator(".restored")).to_contain_text("This is what you were typing")
         self.assertEqual(self.watch.faults, [])
 
+    def test_the_tab_keeps_what_the_broker_cannot(self) -> None:
+        tab = self.signed_in()
+        kept = "() => Object.values(sessionStorage).join()"
+        away = "**/write/unsent"
+        tab.context.route(away, lambda route: route.abort())
+        tab.fill("#text", "half a message")
+        expect(tab.locator("#kept")).to_contain_text("Kept in this tab only")
+        tab.click("summary:text('Title')")
+        tab.fill("[name=title]", "Boats")
+        tab.reload()
+        expect(tab.locator("#text")).to_have_value("half a message")
+        expect(tab.locator("[name=title]")).to_have_value("Boats")
+        tab.context.unroute(away)
+        tab.fill("#text", "half a message, or more")
+        expect(tab.locator("#kept")).to_have_text("Kept")
+        self.assertEqual(tab.evaluate(kept), "")
+
+        # What is sent, or discarded, does not come again; and what is left ends with the session.
+        tab.context.route(away, lambda route: route.abort())
+        tab.fill("#text", "a message")
+        with tab.expect_navigation():
+            tab.click("button[value=post]")
+        expect(tab.locator("#text")).to_have_value("")
+        self.assertEqual(tab.evaluate(kept), "")
+        tab.fill("#text", "secret")
+        self.assertIn("secret", tab.evaluate(kept))
+        tab.click(".viewer summary")
+        with tab.expect_navigation():
+            tab.click("text=Sign out")
+        self.assertEqual(tab.evaluate(kept), "")
+
     def test_without_scripts(self) -> None:
         tab = self.page(java_script_enabled=False)
         tab.goto(f"{self.broker.url}/signin?next=/write")

@@ -154,27 +154,35 @@
     return made;
   }
 
+  // The tab keeps it until the server has it.  The form's key ends with the session: nobody else is
+  // shown what is kept by it.
+  const KEY = ["csrf", "id"].map((name) => form.elements.namedItem(name).value).join(" ");
+
   async function keep() {
     if (asking) asking.abort();
     asking = new AbortController();
+    const sent = body();
     try {
       const answer = await fetch("/write/unsent", {
-        method: "POST", body: body(), signal: asking.signal,
+        method: "POST", body: sent, signal: asking.signal,
       });
       const said = await answer.json();
+      if (said.kept && sessionStorage.getItem(KEY) === String(sent)) sessionStorage.removeItem(KEY);
       state.textContent = said.kept ? "Kept" : `Not kept: ${said.problem}`;
     } catch (error) {
-      if (error.name !== "AbortError") state.textContent = "Not kept: the broker does not answer.";
+      if (error.name !== "AbortError") state.textContent = "Kept in this tab only: the broker does not answer.";
     }
   }
 
   form.addEventListener("input", (event) => {
     if (!FIELDS.includes(event.target.name)) return;
     if (state.textContent === "Kept") state.textContent = "";
+    sessionStorage.setItem(KEY, body());
     clearTimeout(timer);
     timer = setTimeout(keep, PAUSE);
   });
   form.addEventListener("submit", () => {
+    sessionStorage.setItem("sent", KEY);
     clearTimeout(timer);
     timer = 0;
     if (asking) asking.abort();
@@ -185,4 +193,20 @@
     timer = 0;
     navigator.sendBeacon("/write/unsent", body());
   });
+
+  // A page that says what was done says also that the server has what was sent.
+  const sent = sessionStorage.getItem("sent");
+  if (sent && new URLSearchParams(location.search).has("done")) {
+    sessionStorage.removeItem(sent);
+    sessionStorage.removeItem("sent");
+  }
+  document.querySelector("form.restored")
+    ?.addEventListener("submit", () => sessionStorage.removeItem(KEY));
+  for (const [name, value] of new URLSearchParams(sessionStorage.getItem(KEY) ?? "")) {
+    const field = form.elements.namedItem(name);
+    if (!FIELDS.includes(name) || !value || field.value === value) continue;
+    field.value = value;
+    field.closest("details")?.setAttribute("open", "");
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+  }
 })();

@@ -5,7 +5,7 @@ The form is sent by ``POST /write`` with ``csrf`` and ``do``, which says what to
 message, or ``delete-file``.  It has ``id`` if it changes a message.
 
 While somebody types, ``write.js`` sends the fields to ``POST /write/unsent``, and the page shows
-them when it is opened again, in whatever browser.
+them when it is opened again, in whatever browser.  Until the broker has them, the tab keeps them.
 """
 
 from __future__ import annotations
