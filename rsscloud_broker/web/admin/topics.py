@@ -54,11 +54,12 @@ class TopicPage(AdminPage):
         if found is not None:
             url = found.status.topic.url
             offered = [read, revive] if found.status.topic.ended else [read, move, end]
-        if is_published:
+        if is_published and parameter(request, "done") != take_down.name:
             offered.append(take_down)
+        file = [("Address", tags.a(strangers(url, MAX_URL), href=url))] if is_published else []
         slots: dict[str, Flattenable] = {
             "url": url,
-            "facts": facts(_facts(found, self.now())) if found else "",
+            "facts": facts(_facts(found, self.now()) if found else file),
             "forms": [
                 self.form(request, caller, each.form.button, each, url=url)
                 for each in offered
