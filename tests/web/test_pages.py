@@ -401,6 +401,8 @@ class RecentPingsTests(SynchronousTestCase):
         answer = self.house.get("/")
         self.assertEqual(answer.status, 200)
         self.assertIn("Addresses for sites", answer.text)
+        # What only programmers need is folded.
+        self.assertLess(answer.text.index('<details class="folded">'), answer.text.index("/RPC2"))
         self.assertNotIn("Newest changes", answer.text)
 
     def test_what_it_did_today(self) -> None:
