@@ -127,8 +127,15 @@ def _plot(
         **options,
     )
     for name, values in series.items():
-        chart.add(name, list(values))
+        # A dot for each value is most of a plot's size, and only those beside no other need one.
+        chart.add(name, list(values), show_dots=options.get("show_dots", _has_single(values)))
     return _plain(chart.render_tree())
+
+
+def _has_single(values: Sequence[float | None]) -> bool:
+    """Whether a value stands between gaps, where no line leads to it."""
+    around = zip((None, *values), values, (*values[1:], None), strict=False)
+    return any(each is not None and before is after is None for before, each, after in around)
 
 
 def short(number: float | None) -> str:

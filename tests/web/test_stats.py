@@ -88,6 +88,12 @@ class PlotTests(SynchronousTestCase):
         parts = etree.fromstring(svg).findall(".//{*}path[@class='line reactive nofill']")
         self.assertEqual(len(parts), 2)
 
+    def test_only_what_no_line_leads_to_has_a_dot(self) -> None:
+        """A dot for each of a month's values would be most of the page."""
+        names = ["a", "b", "c", "d", "e"]
+        self.assertNotIn("<circle", lines(names, {"x": [1, 2, None, 4, 5]}, []))
+        self.assertIn("<circle", lines(names, {"x": [1, 2, None, 4, None]}, []))
+
     def test_numbers_beside_an_axis(self) -> None:
         self.assertEqual(
             [short(number) for number in (0, 0.25, 12.0, 999, 1200, 3_400_000, 2e9)],
