@@ -91,14 +91,14 @@ def _state(topic: Topic) -> Tag:
         return tags.p(f"This topic has ended: {topic.ended}. The broker does not fetch it.")
     if not topic.subscribers:
         return tags.p(
-            "The broker knows this topic, and nobody has subscribed to it here. So the broker "
-            "fetches it only when somebody pings."
+            "The broker knows this feed or page (a topic), and nobody has subscribed to it here. "
+            "So the broker fetches it only when somebody pings: says that it has changed."
         )
     if topic.subscribers == 1:
         text = "One subscriber is notified when it changes."
     else:
         text = f"{_number(topic.subscribers)} subscribers are notified when it changes."
-    return tags.p(f"The broker watches this topic. {text}")
+    return tags.p(f"The broker watches this feed or page (a topic). {text}")
 
 
 def facts(overview: TopicOverview, us: Us, now: float) -> Tag:

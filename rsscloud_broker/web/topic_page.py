@@ -156,9 +156,9 @@ class TopicPageDoor(RoutesOnly):
         shown: list[Flattenable]
         if overview is None:
             first = tags.p(
-                "The broker does not know this topic: nobody has subscribed to it here, and nobody "
-                "has pinged it lately. If you publish it, ping when it changes; if you read it, "
-                "subscribe to it."
+                "The broker does not know this feed or page (a topic): nobody has subscribed to it "
+                "here, and nobody has said lately that it has changed. If you publish it, ping "
+                "when it changes; if you read it, subscribe to it."
             )
             heading = url
             shown = [self._timeline(url, entries, now)]

@@ -218,7 +218,8 @@ class SentencesTests(TopicPageTestCase):
     def test_an_unknown_topic(self) -> None:
         page = self.shown(None)
         self.assertEqual(page.xpath("string(//h1)"), FEED)
-        self.assertIn("does not know this topic", page.xpath("string(//*[@class='lead'])"))
+        lead = page.xpath("string(//*[@class='lead'])")
+        self.assertIn("does not know this feed or page (a topic)", lead)
         self.assertEqual(page.xpath("//form[@method='post']/input/@value"), [FEED])
 
     def test_the_event_log(self) -> None:
