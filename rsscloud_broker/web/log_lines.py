@@ -115,7 +115,7 @@ def _from(entry: LogEntry) -> str:
 
 def _took(entry: LogEntry) -> str:
     details = [entry.reason] if entry.reason and entry.outcome != "failed" else []
-    if (milliseconds := entry.numbers.get("milliseconds")) is not None:
+    if milliseconds := entry.numbers.get("milliseconds"):  # 0 for what was published here
         details.append(f"after {milliseconds:,.0f} ms")
     return f" ({', '.join(details)})" if details else ""
 

@@ -72,6 +72,9 @@ class SentenceTests(SynchronousTestCase):
             "The broker fetched T: it has changed (200, 6 bytes, after 1,234 ms).": said(
                 "fetch", "changed", reason="200, 6 bytes", numbers={"milliseconds": 1234}
             ),
+            "The broker fetched T: it has changed (published at this broker).": said(
+                "fetch", "changed", reason="published at this broker", numbers={"milliseconds": 0}
+            ),
             "The broker could not fetch T: nobody is there (after 5 ms).": said(
                 "fetch", "failed", reason="nobody is there", numbers={"milliseconds": 5}
             ),
