@@ -8,14 +8,13 @@ from hashlib import sha256
 from typing import Final
 
 from twisted.python.filepath import FilePath
-from twisted.web.http import CACHED
-from twisted.web.server import Request
-from twisted.web.static import Data
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface import implementer
 
-from rsscloud_broker.http.requests import accepted_codings
+from rsscloud_broker.http.answering import send
 from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.wire.codings import allows_gzip
+from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire.units import DAY, HOUR
 
 _FILES: Final = FilePath(__file__).parent()
@@ -34,7 +33,7 @@ ASSETS: Final = {
 }
 
 
-class Asset(Data):
+class Asset(Resource):
     """A resource that serves one file of a package, compressed or as it is; caches may keep it.
 
     :param file: the file, which is read at once.
@@ -42,25 +41,25 @@ class Asset(Data):
     :param seconds: how long caches may keep it.
     """
 
-    def __init__(self, file: FilePath[str], media_type: str, seconds: int = HOUR) -> None:
-        content: bytes = file.getContent()
-        super().__init__(content, media_type)
-        self._packed = gzip.compress(content, mtime=0)
-        self._etag = sha256(content).hexdigest()[:16].encode("ascii")
-        self._cache_control = b"public, max-age=%d" % seconds
+    isLeaf = True
 
-    def render_GET(self, request: Request) -> bytes:
-        request.setHeader(b"cache-control", self._cache_control)
-        request.setHeader(b"vary", b"Accept-Encoding")
-        packs = allows_gzip(accepted_codings(request)) and len(self._packed) < len(self.data)
-        if request.setETag(b'"%b%b"' % (self._etag, b"-gzip" if packs else b"")) is CACHED:
-            return b""
-        if not packs:
-            return bytes(super().render_GET(request))
-        request.setHeader(b"content-type", self.type.encode("ascii"))
-        request.setHeader(b"content-encoding", b"gzip")
-        request.setHeader(b"content-length", b"%d" % len(self._packed))
-        return b"" if request.method == b"HEAD" else self._packed
+    def __init__(self, file: FilePath[str], media_type: str, seconds: int = HOUR) -> None:
+        super().__init__()
+        content: bytes = file.getContent()
+        packed = gzip.compress(content, mtime=0)
+        self._answers = FeedAnswers.of(
+            content,
+            packed if len(packed) < len(content) else b"",
+            media_type,
+            sha256(content).hexdigest()[:16],
+            None,
+            0.0,
+            more={"cache-control": f"public, max-age={seconds}"},
+        )
+
+    def render_GET(self, request: Request) -> int:
+        send(request, self._answers.answer_to(request))
+        return NOT_DONE_YET
 
     render_HEAD = render_GET
 

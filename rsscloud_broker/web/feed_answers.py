@@ -1,4 +1,4 @@
-"""Answers GET, HEAD and conditional requests for a feed, or for another file that changes.
+"""Answers GET, HEAD and conditional requests for a feed, or for another file.
 
 ::
 
@@ -36,8 +36,8 @@ from twisted.web.server import Request
 
 from rsscloud_broker.http.answering import Answer
 from rsscloud_broker.http.requests import accepted_codings, header
-from rsscloud_broker.web.conditional import has_version
 from rsscloud_broker.wire.codings import allows_gzip
+from rsscloud_broker.wire.conditional import has_version
 from rsscloud_broker.wire.negotiation import wants_page
 
 _CACHED: Final = {"cache-control": "public, max-age=0, must-revalidate", "vary": "Accept-Encoding"}
@@ -71,13 +71,13 @@ def shown_type(request: Request, content_type: str) -> str:
 class FeedAnswers:
     """All answers to requests for one version of a feed.
 
-    :ivar modified_at: seconds since the epoch, whole.
+    :ivar modified_at: its Last-Modified, in whole seconds since the epoch; None if it has none.
     :ivar is_styled: whether it is XML with a style sheet.
     """
 
     plain: _Form
     packed: _Form
-    modified_at: int
+    modified_at: int | None
     is_styled: bool = False
 
     @classmethod
@@ -87,7 +87,7 @@ class FeedAnswers:
         packed: bytes,
         content_type: str,
         tag: str,
-        modified_at: float,
+        modified_at: float | None,
         now: float,
         link: str = "",
         more: Mapping[str, str] | None = None,
@@ -99,15 +99,15 @@ class FeedAnswers:
         :param packed: the body compressed by gzip; empty if it is served as it is only.
         :param content_type: with the charset.
         :param tag: identifies the content; the ETags are made of it.
-        :param modified_at: what `later_second` returned for this version.
+        :param modified_at: what `later_second` returned for this version; None if it has no date.
         :param now: the present time, in seconds since the epoch.
         :param link: the value of the Link header; empty for none.
-        :param more: further headers.
+        :param more: further headers, or others than those that the answer has anyway.
         :param is_styled: whether it is XML with a style sheet, which browsers show.
         """
-        common = {**(more or {}), **_CACHED}
-        second = int(modified_at)
-        if second <= now:
+        common = {**_CACHED, **(more or {})}
+        second = None if modified_at is None or int(modified_at) > now else int(modified_at)
+        if second is not None:
             common["last-modified"] = formatdate(second, usegmt=True)
         if is_styled:
             common["vary"] = STYLED_VARY
@@ -127,7 +127,12 @@ class FeedAnswers:
     def answer_to(self, request: Request) -> Answer:
         """The answer to a request."""
         form = self.packed if allows_gzip(accepted_codings(request)) else self.plain
-        known = has_version(request, (form.etag.encode("ascii"),), self.modified_at)
+        known = has_version(
+            request.requestHeaders.getRawHeaders(b"if-none-match"),
+            request.getHeader(b"if-modified-since"),
+            (form.etag.encode("ascii"),),
+            self.modified_at,
+        )
         answer = form.unchanged if known else form.whole
         if not self.is_styled:
             return answer

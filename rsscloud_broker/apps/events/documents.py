@@ -21,9 +21,10 @@ caches keep them for a year.  They are files, which are made when somebody first
 
 from __future__ import annotations
 
+import gzip
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -31,7 +32,6 @@ from urllib.parse import parse_qs, urlsplit
 from attrs import frozen
 from twisted.web.server import NOT_DONE_YET, Request
 
-from rsscloud_broker.apps.events.cache import BYTES, LARGEST, Key, ReadyDocument, packed, ready
 from rsscloud_broker.apps.events.names import CHANGES, HOST, PINGS, PREFIX, TOPIC, recent_path
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
 from rsscloud_broker.interfaces import FrontDoorParts
@@ -41,12 +41,31 @@ from rsscloud_broker.simplefeed.atom import MEDIA_TYPE
 from rsscloud_broker.simplefeed.feeds import FRESH, DocumentGone, Feeds, Filed, Written
 from rsscloud_broker.util.caches import ByteLimitedCache
 from rsscloud_broker.util.urls import normal_form
+from rsscloud_broker.web.feed_answers import FeedAnswers
 from rsscloud_broker.wire.links import hub_and_self
 from rsscloud_broker.wire.text import clean
 
 #: Seconds for which caches keep the recent document, and archived ones.
 RECENT: Final = "public, max-age=5"
 ARCHIVED: Final = "public, max-age=31536000, immutable"
+
+#: How many bytes of documents are kept, and the most of one document with its compressed copy.
+BYTES, LARGEST = 32 * 1024 * 1024, 8 * 1024 * 1024
+
+#: The name of a log, and the number of a document; None for the recent one.
+Key = tuple[str, int | None]
+
+#: Nothing in a document with contents may run in a browser that shows it, since strangers wrote
+#: the contents.  Only the broker's own style sheet is loaded.
+_SAFE: Final = {
+    "content-security-policy": (
+        "default-src 'none'; style-src 'self'; sandbox; frame-ancestors 'none'"
+    )
+}
+_TYPE: Final = "application/atom+xml; charset=utf-8"
+
+#: Compresses a body.  Takes some milliseconds.
+_packed: Final = partial(gzip.compress, compresslevel=6, mtime=0)
 
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,17}")
 _HOST: Final = re.compile(r"[a-z0-9_.:-]{1,255}")
@@ -89,6 +108,27 @@ class DocumentQuery:
     def has_contents(self) -> bool:
         """Whether the document has contents of strangers."""
         return self.name.startswith(TOPIC)
+
+
+@frozen
+class ReadyDocument:
+    """A document in memory.
+
+    :ivar answers: the answers to requests for it.
+    :ivar until: when it must be looked up again, by the monotonic clock.
+    """
+
+    answers: FeedAnswers
+    until: float
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return len(self.answers.plain.whole.body) + len(self.answers.packed.whole.body) + 2000
+
+    def send(self, request: Request) -> None:
+        """Answer a request with the document, or with 304 if the client has it."""
+        send(request, self.answers.answer_to(request))
 
 
 def asked(path: str, query: str) -> DocumentQuery:
@@ -222,32 +262,41 @@ class EventDocuments(Answers):
     async def _recent(self, wanted: DocumentQuery, written: Written) -> ReadyDocument:
         """The recent document, or the same document at its permanent URL."""
         known = self._cache.get(wanted.key)
-        is_same = known is not None and known.etag == written.etag.encode("ascii")
-        body = known.packed if known and is_same else await self._in_thread(packed, written.body)
+        is_same = known is not None and known.answers.plain.etag == written.etag
+        if known and is_same:
+            packed = known.answers.packed.whole.body
+        else:
+            packed = await self._in_thread(_packed, written.body)
         # A change later in the same second must not look like the same version.
-        at: int | None = ceil(written.updated)
-        if at is not None and at > self._clock.wall_seconds():
-            at = None
+        at = ceil(written.updated)
         is_topic = self._has_hub and wanted.number is None
         link = hub_and_self(self._public_url, recent_path(wanted.name)) if is_topic else ""
         until = self._clock.seconds() + FRESH
-        return ready(
-            written.body,
-            body,
-            written.etag,
-            at,
-            RECENT,
-            link,
-            until,
-            has_contents=wanted.has_contents,
-        )
+        tag = written.etag.strip('"')
+        return self._ready(wanted, written.body, packed, tag, at, RECENT, until, link)
 
     async def _archived(self, wanted: DocumentQuery, found: Filed) -> ReadyDocument:
         body, packed, at = await self._in_thread(_contents, found)
-        etag = f'"{found.file.parent().basename()}-{found.file.basename()}"'
+        tag = f"{found.file.parent().basename()}-{found.file.basename()}"
         # Seconds for which a document may still be served that was removed because it was too old.
         until = self._clock.seconds() + 60.0
-        return ready(body, packed, etag, at, ARCHIVED, "", until, has_contents=wanted.has_contents)
+        return self._ready(wanted, body, packed, tag, at, ARCHIVED, until)
+
+    def _ready(
+        self,
+        wanted: DocumentQuery,
+        body: bytes,
+        packed: bytes,
+        tag: str,
+        at: int,
+        cache_control: str,
+        until: float,
+        link: str = "",
+    ) -> ReadyDocument:
+        more = {"cache-control": cache_control, **(_SAFE if wanted.has_contents else {})}
+        now = self._clock.wall_seconds()
+        answers = FeedAnswers.of(body, packed, _TYPE, tag, at, now, link, more, is_styled=True)
+        return ReadyDocument(answers, until)
 
     async def _missing(self, wanted: DocumentQuery) -> str:
         """Why there is no such document, for people."""
