@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from attrs import evolve
+
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.model import Ping
 from rsscloud_broker.storage import Store
@@ -28,4 +30,18 @@ class RecentPings:
     async def _read(self, key: None) -> Sequence[Ping]:
         # A second more, so that rounded times do not leave out a ping of this moment.
         until = self._clock.wall_seconds() + 1
-        return tuple(await self._store.pings(0, until, None, 10))
+        return await titled(self._store, await self._store.pings(0, until, None, 10))
+
+
+async def titled(store: Store, pings: Sequence[Ping]) -> tuple[Ping, ...]:
+    """Some pings for people to read: one without a name has the title of its topic, if strangers
+    may know that.
+
+    :raises Unavailable: the store cannot be read.
+    """
+    nameless = {ping.url for ping in pings if ping.name == ping.url}
+    titles = await store.topic_titles(nameless) if nameless else {}
+    return tuple(
+        evolve(ping, name=titles.get(ping.url, ping.url)) if ping.name == ping.url else ping
+        for ping in pings
+    )

@@ -9,6 +9,7 @@ from attrs import evolve
 from twisted.internet.defer import DeferredLock
 from zope.interface import implementer
 
+from rsscloud_broker.core.recent_pings import titled
 from rsscloud_broker.interfaces import IClock, ITopicView
 from rsscloud_broker.model import Ping, Topic, TopicOverview, TopicStatus, TopicSummary
 from rsscloud_broker.storage import Store
@@ -75,7 +76,7 @@ class TopicView:
         last = None if before is None else Ping("", "", before[0], id=before[1])
         # A second more, so that rounded times do not leave out a ping of this moment.
         until = self._clock.wall_seconds() + 1
-        return tuple(await self._store.pings(0, until, last, limit))
+        return await titled(self._store, await self._store.pings(0, until, last, limit))
 
 
 def _shown(found: TopicOverview, asked: str) -> TopicOverview | None:

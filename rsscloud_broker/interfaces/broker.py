@@ -62,7 +62,8 @@ class IBroker(Interface):
         """
 
     def recent_pings() -> Awaitable[Sequence[Ping]]:
-        """The ten newest pings, newest first.  The list is at most a second old.
+        """The ten newest pings, newest first; those without a name have the title of their topic,
+        if it is public.  The list is at most a second old.
 
         However often this is called, the broker reads the store at most once a second.
 

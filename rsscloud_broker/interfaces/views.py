@@ -170,7 +170,7 @@ class ITopicView(Interface):
         """
 
     def pings(before: tuple[float, int] | None, limit: int) -> Awaitable[Sequence[Ping]]:
-        """Pings, newest first.
+        """Pings, newest first; those without a name have the title of their topic, if it is public.
 
         :param before: ``received_at`` and ``id`` of the last ping of the previous call, to go on
             after it; None at first.

@@ -300,6 +300,7 @@ accounts = FrontDoorMaker(
         "clock",
         "pages",
         "public_url",
+        "running",
     ),
 )
 

@@ -291,12 +291,12 @@ class Store(ComposedMethods, SharedWork, Service):
         return self._database.write(lambda conn: polls.plan_polls(conn, plans, self._node))
 
     forget_ping = writing(polls.forget_ping)
-
     content = reading(contents.get_content)
     newest_content = reading(contents.newest_content)
     revive_topic = writing(topics.revive_topic)
     watched_topics = reading(summaries.watched_topics)
     topic_summaries = reading(summaries.topic_summaries)
+    topic_titles = reading(summaries.topic_titles)
     topics_beginning = reading(lookup.topics_beginning)
 
     # subscriptions

@@ -5,9 +5,10 @@ that have subscriptions.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, func, select
+from sqlalchemy import Connection, Row, and_, bindparam, func, or_, select
 
 from rsscloud_broker.database.portions import end_of_portion, within
 from rsscloud_broker.model import TopicSummary
@@ -31,6 +32,9 @@ _PROTOCOLS = (
 #: Topics that have subscriptions and have not ended, and those of them that strangers may know of.
 _WATCHED = and_(topic.c.ended == "", HAS_SUBSCRIPTIONS)
 _LISTED = and_(topic.c.ended == "", HAS_PUBLIC)
+
+#: Topics whose titles strangers may know: the present content was found while they were public.
+_KNOWN = or_(HAS_PUBLIC, topic.c.public_digest == topic.c.digest)
 
 _COUNTS = select(_PROTOCOLS.c.protocol, func.count()).group_by(_PROTOCOLS.c.protocol)
 
@@ -69,6 +73,15 @@ def _title(feed: str) -> str:
     """The title in what a feed says about itself, as it is stored."""
     title = json.loads(feed).get("title") if feed else ""
     return title if isinstance(title, str) else ""
+
+
+def topic_titles(conn: Connection, urls: Collection[str]) -> dict[str, str]:
+    """The titles of the topics with these URLs, by the URLs; without those that have none, or that
+    strangers may not know.
+    """
+    query = select(topic.c.url, topic.c.feed).where(topic.c.url.in_(urls), _KNOWN)
+    found = {row.url: _title(row.feed) for row in conn.execute(query)}
+    return {url: title for url, title in found.items() if title}
 
 
 def watched_topics(conn: Connection, after: int, limit: int) -> tuple[list[str], int | None]:

@@ -18,6 +18,7 @@ from twisted.web.template import Tag, tags
 
 from rsscloud_broker.model.disclosure import HIDDEN
 from rsscloud_broker.model.log_entry import LogEntry
+from rsscloud_broker.model.ways import Way
 from rsscloud_broker.wire.times import iso_time
 from rsscloud_broker.wire.units import in_words
 
@@ -131,6 +132,12 @@ def _clock_time(entry: LogEntry) -> str:
     return f"{when:%H:%M:%S} UTC" if same_day else f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 
+def _ping_accepted(entry: LogEntry) -> tuple[str, str]:
+    if entry.protocol == Way.PUBLISHED:
+        return "This broker itself published a change of ", f".{_from(entry)}"
+    return "A ping for ", f" was accepted{_why(entry)}{_from(entry)}"
+
+
 def _ping_refused(entry: LogEntry) -> tuple[str, str]:
     if more := _count(entry, "requests"):
         requests = "1 more request was" if more == 1 else f"{more:,} more requests were"
@@ -213,10 +220,7 @@ def _other(entry: LogEntry) -> tuple[str, str]:
 
 
 _SENTENCES: Final[Mapping[tuple[str, str], _Sentence]] = {
-    ("ping", "accepted"): lambda entry: (
-        "A ping for ",
-        f" was accepted{_why(entry)}{_from(entry)}",
-    ),
+    ("ping", "accepted"): _ping_accepted,
     ("ping", "repeated"): lambda entry: (
         "A ping for ",
         f" was accepted, and not recorded again: the same one came a moment ago.{_from(entry)}",

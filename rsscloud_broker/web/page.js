@@ -52,7 +52,10 @@
   }
 
   document.querySelectorAll(".copy").forEach(offerCopy);
-  document.querySelector(".viewer form")?.addEventListener("submit", () => sessionStorage.clear());
+  // What the tab keeps belongs to a session: where people sign in, there is none any more.
+  const leaving = '.viewer form, form:has([value="remove-account"])';
+  document.querySelectorAll(leaving).forEach((form) => form.addEventListener("submit", () => sessionStorage.clear()));
+  if (document.querySelector('form[action="/signin"]')) sessionStorage.clear();
   show(document);
   setInterval(() => show(document), 60000);
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;

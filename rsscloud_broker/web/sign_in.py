@@ -8,8 +8,9 @@ the session.  ``/account`` is the page of the person who has signed in: see ``ac
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from ipaddress import ip_address
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 from attrs import frozen
@@ -44,6 +45,13 @@ from rsscloud_broker.web.callers import (
 )
 from rsscloud_broker.web.sign_in_link import LINK_PATH, SignInLink
 from rsscloud_broker.wire.text import sentence
+
+#: What people with an account can do, by the application that must run for it.
+_USES: Final = {
+    "writing": "write here",
+    "river": "read the feeds that you follow",
+    "hosting": "keep files",
+}
 
 
 @frozen
@@ -95,6 +103,7 @@ class SignInPages:
         self._callers = callers
         self._cookies = cookies
         self._is_open = _is_open(parts.public_url)
+        self._uses = _uses(parts.running)
 
     async def form(self, request: Request) -> Answer:
         """The form to sign in; who has signed in already is led on."""
@@ -149,6 +158,7 @@ class SignInPages:
             "sign_in.html",
             message=sentence(message) if message else "",
             name=parameter(request, "name"),
+            uses=self._uses,
             next=_next(request),
             csrf=form_token(request, self._cookies),
             open="open" if self._is_open else "",
@@ -161,6 +171,14 @@ def _next(request: Request) -> str:
     text = quote(parameter(request, "next"), safe="!#$%&'()*+,/:;=?@[]~")
     path = local_path(text, "/account")
     return "/account" if urlsplit(path).path in {"/signin", "/signout"} else path
+
+
+def _uses(running: Set[str]) -> str:
+    """What an account is for, in a sentence."""
+    *some, last = [text for name, text in _USES.items() if name in running] or [
+        "look after this broker, if you are one of its administrators"
+    ]
+    return f"With an account you {', '.join(some)}{' and ' if some else ''}{last}."
 
 
 def _is_open(public_url: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from twisted.web.template import Flattenable, Tag, tags
@@ -10,6 +10,7 @@ from twisted.web.template import Flattenable, Tag, tags
 from rsscloud_broker.interfaces import IEventLog
 from rsscloud_broker.model.disclosure import Disclosure
 from rsscloud_broker.model.log_entry import LogEntry, LogFilter
+from rsscloud_broker.model.ways import Way
 from rsscloud_broker.web.log_lines import PLAIN_WORDS, line_of
 from rsscloud_broker.web.words import clipped, moment, strangers
 
@@ -31,6 +32,14 @@ OF_KIND, SHOWN = 10, 40
 _OUTCOMES: Final = {
     ("fan-out", "begun"): "being notified",
     ("fan-out", "ended"): "notified",
+}
+
+#: How people say by which way a ping came, where that is no protocol.
+_WAYS: Final[Mapping[str, str]] = {
+    Way.PUBLISHED: " and published here",
+    Way.PAGE: " on a page",
+    Way.LIST: " from a list",
+    Way.PING: "",
 }
 
 #: The colours of outcomes.
@@ -85,7 +94,7 @@ def _item(entry: LogEntry, now: float, topic: str) -> Tag:
     colour = _COLOURS.get(entry.outcome, "")
     badge = tags.span(f"{kind} {outcome}", class_=f"badge {colour}".strip())
     protocol: Flattenable = [" by ", strangers(entry.protocol)] if entry.protocol else ""
-    what = tags.span(badge, protocol, class_="what")
+    what = tags.span(badge, _WAYS.get(entry.protocol, protocol), class_="what")
     return tags.li(moment(entry.at, now), what, tags.span(_sentence(entry, topic)))
 
 

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 from zope.interface.verify import verifyObject
 
 from rsscloud_broker.core import TopicView
+from rsscloud_broker.core.recent_pings import RecentPings
 from rsscloud_broker.interfaces import ITopicView
 from rsscloud_broker.model import Lease, Ping, Subscription
 from tests.core.house import CALLBACK, DAY, FEED, NOW, BrokerTestCase
@@ -72,6 +73,16 @@ class TopicViewTests(BrokerTestCase):
             self.assertEqual(len(reads), number + 1)
             reads[number].callback([])
             self.assertEqual(self.successResultOf(asking[number]), ())
+
+    def test_pings_without_a_name_have_the_title_of_their_topic(self) -> None:
+        self.subscribed(FEED)
+        self.got(self.store.record_feed(FEED, {"title": "A weblog"}))
+        for number, (name, url) in enumerate(((FEED, FEED), (FEED, "http://site.example/"))):
+            self.got(self.store.add_ping(Ping(name, url, NOW - number), 0))
+        names = [ping.name for ping in self.got(self.view.pings(None, 2))]
+        self.assertEqual(names, ["A weblog", FEED])
+        recent = self.got(RecentPings(self.store, self.clock).newest())
+        self.assertEqual([ping.name for ping in recent], names)
 
     def test_pings(self) -> None:
         for number in range(5):

@@ -264,7 +264,10 @@ class KeyboardTests(BrowserTestCase):
         self.assertIn("secret", tab.evaluate(kept))
         tab.click(".viewer summary")
         with tab.expect_navigation():
-            tab.click("text=Sign out")
+            tab.click("text=Your account")
+        self.assertIn("secret", tab.evaluate(kept))
+        with tab.expect_navigation():
+            tab.click("button:text('Sign out everywhere')")
         self.assertEqual(tab.evaluate(kept), "")
 
     def test_without_scripts(self) -> None:

@@ -163,6 +163,18 @@ class TopicsContract(HubContract):
         self.assertEqual(await self.store.topic_summaries(first.id, 1), [second])
         self.assertEqual(await self.store.topic_summaries(second.id, 1), [])
 
+    async def test_titles(self) -> None:
+        """Of topics that strangers may know of, also without subscriptions."""
+        followed = a_subscription(topic=OTHER_FEED)
+        callback = evolve(followed.callback, protocol="river")
+        await self.store.record_fetch(evolve(a_fetch(), pinged=True, way=Way.PUBLISHED), None)
+        await self.store.put_subscription(evolve(followed, callback=callback), known=b"1")
+        await self.store.put_subscription(a_subscription(topic=_THIRD_FEED))
+        for url in (FEED, OTHER_FEED):
+            await self.store.record_feed(url, {"title": f"Title of {url}"})
+        urls = {FEED, OTHER_FEED, _THIRD_FEED, "http://unknown.example/"}
+        self.assertEqual(await self.store.topic_titles(urls), {FEED: f"Title of {FEED}"})
+
     async def test_topics_are_found_by_how_their_addresses_begin(self) -> None:
         """In the order of their URLs; those that only private followers know of are not."""
         urls = [

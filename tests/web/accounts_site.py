@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from http.cookies import SimpleCookie
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -39,6 +39,7 @@ class AccountSite(AccountHouse):
         options: AccountOptions = PATIENT,
         public_url: str = PUBLIC_URL,
         account_files: AccountFiles | None = None,
+        running: Set[str] = frozenset(),
     ) -> None:
         super().__init__(case, options)
         self.callers = Callers(self.accounts, public_url)
@@ -47,7 +48,7 @@ class AccountSite(AccountHouse):
             pages=pages,
             clock=self.clock,
             public_url=public_url,
-            running=frozenset({"accounts", "front_page"}),
+            running=frozenset({"accounts", "front_page", *running}),
             accounts=self.accounts,
             callers=self.callers,
             account_files=account_files,

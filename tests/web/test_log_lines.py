@@ -63,6 +63,9 @@ class SentenceTests(SynchronousTestCase):
             "A ping for T was accepted. It came from 192.0.2.0/24.": said(
                 "ping", "accepted", **source
             ),
+            "This broker itself published a change of T.": said(
+                "ping", "accepted", protocol="published"
+            ),
             "A ping for T was refused: too many came. It came from 192.0.2.0/24.": said(
                 "ping", "refused", reason="too many came.", **source
             ),

@@ -47,6 +47,22 @@ class SignInTests(SiteTestCase):
         self.assertEqual(password.get("type"), "password")
         self.assertEqual(self.browser.viewer(), "")
 
+    def test_what_an_account_is_for(self) -> None:
+        """The form offers only what runs."""
+        table = {
+            frozenset({"writing", "river", "hosting"}): (
+                "With an account you write here, read the feeds that you follow and keep files."
+            ),
+            frozenset({"river"}): "With an account you read the feeds that you follow.",
+            frozenset(): (
+                "With an account you look after this broker, if you are one of its administrators."
+            ),
+        }
+        for running, sentence in table.items():
+            site = AccountSite(self, self.options, running=running)
+            page = Browser(site).get("/signin").text
+            self.assertIn(sentence, " ".join(page.split()))
+
     def test_signing_in_and_out(self) -> None:
         answer = self.browser.sign_in()
         self.assertEqual((answer.status, answer.headers["location"]), (303, "/account"))

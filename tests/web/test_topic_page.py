@@ -267,6 +267,21 @@ class SentencesTests(TopicPageTestCase):
         for hidden in ("secret-path", "192.0.2.99"):
             self.assertNotIn(hidden, text)
 
+    def test_ways_of_pings(self) -> None:
+        """Those that are no protocols are said in words."""
+        ways = {
+            "WebSub": "by WebSub",
+            "published": "and published here",
+            "page": "on a page",
+            "list": "from a list",
+            "ping": "",
+        }
+        for way, words in ways.items():
+            self.log = FakeLog([LogEntry("ping", "accepted", NOON, topic=FEED, protocol=way)])
+            page = self.shown(TopicOverview(self.status()))
+            text = " ".join(page.xpath("string(//span[@class='what'])").split())
+            self.assertEqual(text, f"ping accepted {words}".strip())
+
     def test_one_timeline(self) -> None:
         """The newest first, whatever they are; that subscribers are being notified is left out
         when they have been.
