@@ -26,6 +26,7 @@ from rsscloud_broker.http.shown_exchange import (
 from rsscloud_broker.interfaces import FrontDoorParts, Route
 from rsscloud_broker.wire import rsscloud
 from rsscloud_broker.wire.rsscloud import BadRegistration, Limited, NotAllowed
+from rsscloud_broker.wire.text import sentence
 
 #: The protocol that the form proposes: most callbacks use it.
 _USUAL_PROTOCOL: Final = "http-post"
@@ -118,9 +119,9 @@ class RssCloudPages:
 
 def _in_words(error: BadRegistration) -> str:
     """The error and its reason, as a sentence for people."""
-    sentence = str(error).replace("<i>", "").replace("</i>", "")  # rssCloud's markup
+    said = str(error).replace("<i>", "").replace("</i>", "")  # rssCloud's markup
     # The sentence says already if the broker does not call a URL at all.
-    return sentence if error.reason in sentence else f"{sentence} {error.reason}."
+    return said if error.reason in said else f"{said} {sentence(error.reason)}"
 
 
 def _status(error: BadRegistration) -> int:

@@ -139,7 +139,9 @@ class AccountPage:
         except TooMany as error:
             return await self._page(caller, request, problem=sentence(str(error)), status=429)
         except (InvalidAccount, SignInFailed, Unadministrable) as error:
-            return await self._page(caller, request, problem=sentence(str(error)))
+            # Who has signed in types no name.
+            problem = "the password is wrong" if isinstance(error, SignInFailed) else str(error)
+            return await self._page(caller, request, problem=sentence(problem))
 
     async def _end_session(self, request: Request, caller: Caller) -> Answer:
         session = _number(parameter(request, "id"))

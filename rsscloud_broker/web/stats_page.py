@@ -1,14 +1,15 @@
 """The front door for the statistics: ``/stats`` for people, and ``/stats.json`` for programs.
 
 Both take ``?period=hour``, ``day`` or ``month``.  Anyone who asks within ``KEPT`` seconds gets the
-same plots, so that nobody can keep the broker busy with drawing.
+same plots, so that nobody can keep the broker busy with drawing: they are at
+most a minute old, and those of a month four minutes.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from attrs import frozen
 from twisted.web.server import Request
@@ -30,10 +31,13 @@ from rsscloud_broker.web.callers import private, viewer_of
 from rsscloud_broker.web.pages import linked
 from rsscloud_broker.web.statistics import PERIODS, Period, Statistics, read
 
-#: Seconds for which an answer is kept, and as many for the plots that it is made of.
-KEPT: Final = 7.5
+#: Seconds for which an answer is kept, and as many for the plots that it is made of: the numbers
+#: are stored each minute.  Those of a month change little, and take the longest to read.
+KEPT: Final = {"hour": 30.0, "day": 30.0, "month": 120.0}
 
 _JSON: Final = "application/json"
+
+T = TypeVar("T")
 
 
 @frozen
@@ -55,9 +59,9 @@ class StatsDoor(RoutesOnly):
     def __init__(self, options: StatsOptions, parts: FrontDoorParts) -> None:
         self._shows_busiest = options.most_pinged
         self._parts = parts
-        self._drawn = TimedCache(self._draw, parts.clock, KEPT, len(PERIODS))
-        self._page = TimedCache(self._make_page, parts.clock, KEPT, len(PERIODS))
-        self._json = TimedCache(self._make_json, parts.clock, KEPT, len(PERIODS))
+        self._drawn = self._kept(self._draw)
+        self._page = self._kept(self._make_page)
+        self._json = self._kept(self._make_json)
 
     def routes(self) -> Sequence[Route]:
         return [
@@ -65,15 +69,20 @@ class StatsDoor(RoutesOnly):
             Route("/stats.json", "GET", Answers(self._answer_with(self._json)), for_everybody=True),
         ]
 
+    def _kept(self, make: Callable[[Period], Awaitable[T]]) -> dict[str, TimedCache[Period, T]]:
+        """A memory of what is made of each period, by the name of the period."""
+        clock = self._parts.clock
+        return {name: TimedCache(make, clock, seconds, 1) for name, seconds in KEPT.items()}
+
     def _answer_with(
-        self, kept: TimedCache[Period, Answer]
+        self, kept: Mapping[str, TimedCache[Period, Answer]]
     ) -> Callable[[Request], Awaitable[Answer]]:
         async def respond(request: Request) -> Answer:
             name = parameter(request, "period") or "day"
             if name not in PERIODS:
                 text = f"There is no such period; there are: {', '.join(PERIODS)}.\n"
                 return Answer(text.encode(), PLAIN, 400)
-            return await kept.get(PERIODS[name])
+            return await kept[name].get(PERIODS[name])
 
         return respond
 
@@ -101,7 +110,7 @@ class StatsDoor(RoutesOnly):
         return statistics, await self._parts.in_thread(draw, statistics)
 
     async def _make_page(self, period: Period, viewer: Caller | None = None) -> Answer:
-        statistics, drawn = await self._drawn.get(period)
+        statistics, drawn = await self._drawn[period.name].get(period)
         page = await self._parts.pages.render(
             "Statistics",
             "stats.html",

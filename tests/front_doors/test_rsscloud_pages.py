@@ -95,7 +95,7 @@ class FormsTests(SynchronousTestCase):
     def test_refusals_say_why(self) -> None:
         page = self.page(self.house.form("/rsscloud/ping", {"url": MISSING}, FIREFOX), 400)
         said = page.xpath("string(//*[@role='alert'])")
-        self.assertTrue(said.endswith("its server answered with status 404."), said)
+        self.assertTrue(said.endswith(". Its server answered with status 404."), said)
         fields = {**REGISTRATION, "protocol": "gopher"}
         page = self.page(self.house.form("/pleaseNotify", fields, FIREFOX), 400)
         self.assertIn("protocol, gopher, is", page.xpath("string(//*[@role='alert'])"))

@@ -85,7 +85,7 @@ class AccountPageTests(SynchronousTestCase):
         anna = self.browser = self.signed_in("anna")
         for password, sure, words in (
             (PASSWORD, "", "tick that you are sure"),
-            ("wrong", "yes", "password is wrong"),
+            ("wrong", "yes", "the password is wrong."),
         ):
             fields = {"password": password, **({"sure": sure} if sure else {})}
             self.assertEqual(self.removed(anna, **fields).status, 400)
@@ -197,7 +197,7 @@ class AccountPageTests(SynchronousTestCase):
 
     def test_bad_passwords(self) -> None:
         for old, new, again, said in (
-            ("wrong", NEW, NEW, "The name or the password is wrong."),
+            ("wrong", NEW, NEW, "The password is wrong."),
             (PASSWORD, NEW, "else", "typed differently"),
             (PASSWORD, "short", "short", "at least 10 characters"),
             (PASSWORD, "", "", "at least 10 characters"),
@@ -259,7 +259,7 @@ class AccountPageTests(SynchronousTestCase):
             ({"name": "x", "scope": "everything"}, "is no scope"),
             ({"name": "x", "scope": "metrics", "days": "x"}, "no whole number"),
             ({"name": "x", "scope": "metrics", "days": "0"}, "1 to 3650 days"),
-            ({"name": "x", "scope": "metrics", "password": "wrong"}, "password is wrong"),
+            ({"name": "x", "scope": "metrics", "password": "wrong"}, "The password is wrong."),
         ):
             answer = self.browser.send("Make a token", None, **{"days": "", **fields})
             self.assertEqual(answer.status, 400)

@@ -7,6 +7,7 @@ as HTML, which the script puts into the page.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -27,6 +28,10 @@ from rsscloud_broker.wire.times import iso_time
 
 #: A text of more characters than the first number is folded, and shows the second number.
 LONG, EXCERPT = 1200, 280
+
+#: The name of a file that is only a hash, and what such files are called by their kind.
+_HASH: Final = re.compile(r"[0-9a-f]{32,}(\.[a-z0-9]+)?", re.IGNORECASE)
+_KINDS: Final = {"image": "Picture", "audio": "Sound", "video": "Video"}
 
 #: How many enclosures of an item are shown, and how many levels of items below it.
 MAX_ENCLOSURES, MAX_LEVELS = 20, 20
@@ -151,11 +156,13 @@ def _below_of(item: SubItem, level: int) -> list[Any]:
 
 def _enclosure(enclosure: ItemEnclosure) -> Tag:
     """A file of an item: shown or played if browsers do so, and with a link to it."""
+    kind = enclosure.media_type.partition("/")[0]
     name = _file_name(enclosure.url)
+    if _HASH.fullmatch(name):  # it tells people nothing
+        name = _KINDS.get(kind, "File")
     link = linked(enclosure.url, tags.bdi(name))
     label = {"aria-label": name}
     shown: Any = ""
-    kind = enclosure.media_type.partition("/")[0]
     if kind == "image":
         shown = picture(enclosure.url, name)
     elif kind == "audio":

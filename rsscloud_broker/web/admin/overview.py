@@ -5,12 +5,13 @@ changes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.interfaces import Caller
-from rsscloud_broker.model.administration import BrokerState, Change
+from rsscloud_broker.model.administration import BrokerState, Change, NodeState
 from rsscloud_broker.web.admin.attention import BrokerFindings, attention
 from rsscloud_broker.web.admin.elements import (
     MAX_REASON,
@@ -26,7 +27,7 @@ from rsscloud_broker.web.admin.elements import (
 from rsscloud_broker.web.admin.page import AdminPage, PageContent, number
 from rsscloud_broker.web.admin.rates import rates
 from rsscloud_broker.web.statistics import PERIODS, read
-from rsscloud_broker.web.words import moment, strangers
+from rsscloud_broker.web.words import counted, moment, strangers
 from rsscloud_broker.wire.node_states import claims_of, clock_of
 
 #: How many breakers, announcements and changes the overview shows.
@@ -107,6 +108,22 @@ def _busy(state: BrokerState) -> Tag:
     )
 
 
+#: What people call the work of a process, where that is not the name of its kind.
+_WORKS: Final = {
+    "intents": "unconfirmed subscription",
+    "fan-outs": "change",
+    "checks": "fetch request",
+}
+
+
+def work_of(one: NodeState) -> str:
+    """What a process works on, in words."""
+    claims = claims_of(one).items()
+    return ", ".join(
+        counted(count, _WORKS.get(kind, kind.removesuffix("s"))) for kind, count in claims if count
+    )
+
+
 def _nodes(state: BrokerState, now: float) -> Tag:
     rows = (
         (
@@ -116,7 +133,7 @@ def _nodes(state: BrokerState, now: float) -> Tag:
             _per_second(one.ping_rate),
             _per_second(one.notification_rate),
             clock_of(one),
-            ", ".join(f"{count:,} {kind}" for kind, count in claims_of(one).items() if count),
+            work_of(one),
             ", ".join(one.jobs),
         )
         for one in state.nodes

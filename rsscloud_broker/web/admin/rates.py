@@ -16,6 +16,12 @@ _PLOTTED: Final = {
     "Failed fetches": "fetches.failed",
 }
 
+#: Which entries of the event log say more about what failed.
+_ENTRIES: Final = {
+    "Failed fetches": "kind=fetch&outcome=failed",
+    "Failed attempts to notify": "kind=notification&outcome=failed",
+}
+
 
 def rates(found: Statistics) -> Tag:
     """The plots, for the statistics of the last hour."""
@@ -43,7 +49,9 @@ def _rate(heading: str, values: Sequence[int]) -> Tag:
     ]
     view = {"viewBox": f"0 0 {len(values)} 20", "preserveAspectRatio": "none"}
     said = f"{sum(values):,} in {len(values)} minutes, at most {most:,} in one"
+    entries = _ENTRIES.get(heading)
+    shown = tags.a(heading, href=f"/admin/log?{entries}") if entries and most else heading
     return tags.figure(
-        tags.figcaption(tags.strong(heading), tags.br(), said if most else "none"),
+        tags.figcaption(tags.strong(shown), tags.br(), said if most else "none"),
         Tag("svg")(*bars, **view, **{"aria-hidden": "true"}),
     )

@@ -95,6 +95,7 @@ class PageTests(PageCase):
                 ("a.mp3", "audio/mpeg", 2_500_000),
                 ("a.mp4", "video/mp4", None),
                 ("a.pdf", "application/pdf", 12),
+                (f"{'a1' * 32}.png", "image/png", None),
             )
         )
         files += (ItemEnclosure("javascript:x()", "image/png"),)
@@ -107,15 +108,17 @@ class PageTests(PageCase):
                 "a.mp3 (audio/mpeg, 2.5 MB)",
                 "a.mp4 (video/mp4)",
                 "a.pdf (application/pdf, 12 bytes)",
+                "Picture (image/png)",
             ],
         )
-        (picture,), (audio,), (video,) = (
+        (picture, hashed), (audio,), (video,) = (
             article.xpath(f"figure/{name}") for name in ("img", "audio", "video")
         )
         self.assertEqual((picture.get("alt"), picture.get("loading")), ("a picture.png", "lazy"))
+        self.assertEqual(hashed.get("alt"), "Picture")
         for player in audio, video:
             self.assertEqual((player.get("preload"), player.get("controls")), ("none", "controls"))
-        self.assertEqual(len(article.xpath("figure//a")), 4)
+        self.assertEqual(len(article.xpath("figure//a")), 5)
 
     def test_items_below_are_folded(self) -> None:
         below = SubItem("Reply", "<b>bold</b>", "http://site.example/r", (SubItem("", "deeper"),))

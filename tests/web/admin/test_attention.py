@@ -18,6 +18,7 @@ from rsscloud_broker.web.admin.attention import (
     BrokerFindings,
     attention,
 )
+from rsscloud_broker.web.admin.overview import work_of
 from rsscloud_broker.web.admin.rates import rates
 from rsscloud_broker.web.statistics import PERIODS, Statistics
 
@@ -76,6 +77,12 @@ class AttentionTests(FlattenedCase):
         self.assertIn("b 2 is silent", self.said(state=with_node(silent_for=61.0)))
         self.assertIn("clock of b 2 is wrong", self.said(state=with_node(clock_ahead=-9.0)))
 
+    def test_what_a_process_works_on(self) -> None:
+        claims = {"fan-outs": 2, "checks": 0, "polls": 3, "intents": 1}
+        one = evolve(WELL.state.nodes[0], claims=claims, notifications=12)
+        said = "2 changes, 3 polls, 1 unconfirmed subscription, 12 notifications"
+        self.assertEqual(work_of(one), said)
+
     def test_sign_ins(self) -> None:
         one = RefusedSignIn("", "192.0.2.8", NOW)
         said = self.said(refused=[*WELL.refused, one])
@@ -105,5 +112,8 @@ class RatesTests(FlattenedCase):
                 "Failed attempts to notify4 in 5 minutes, at most 4 in one",
             ],
         )
+        (log,) = tree.xpath("//figcaption//a")
+        self.assertEqual(log.text, "Failed attempts to notify")
+        self.assertEqual(log.get("href"), "/admin/log?kind=notification&outcome=failed")
         bars = [(each.get("x"), each.get("height")) for each in tree.xpath("(//svg)[1]/rect")]
         self.assertEqual(bars, [("1", "20.00"), ("3", "10.00")])
