@@ -185,6 +185,8 @@ class ByHandTests(HouseTestCase):
         self.assertEqual(arguments[:2], ["curl", f"{PUBLIC_URL}/websub"])
         self.assertEqual(dict(part.split("=", 1) for part in arguments[3::2]), fields)
         self.assertIn(f"/topic?url={quote(FEED, safe='')}", page.xpath("//main//a/@href"))
+        log = f"/log?kind=subscription&topic={quote(FEED, safe='')}"  # what the callback answered
+        self.assertIn(log, page.xpath("//main//a/@href"))
 
     def test_unsubscribing(self) -> None:
         self.hub("subscribe")
