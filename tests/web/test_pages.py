@@ -186,6 +186,7 @@ class PagesTests(SynchronousTestCase):
         slots = {name: "x" for pair in named for name in pair if name}
         slots |= {
             "topic_link": "/topic?url=x",
+            "log_link": "/log?topic=x",
             "action": "/x",
             "river_url": "/x",
             "write_url": "/x",
