@@ -10,6 +10,7 @@ import subprocess
 import time
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -30,6 +31,7 @@ from rsscloud_broker import config
 from rsscloud_broker.interfaces import IAppMaker
 from rsscloud_broker.outbound.guard import DENIED
 from rsscloud_broker.plugins import bundled
+from tests.e2e.fixture import until
 from tests.processes import BIN, LISTENS, TIMEOUT, Process, free_port, no_proxies
 
 TOP = Path(rsscloud_broker.__file__).parent.parent
@@ -115,13 +117,15 @@ class BrokerTestCase(SynchronousTestCase):
         """Have the change lists made: now, and not at the full minute."""
         self.broker.stop()
         self.broker = self.start_broker()  # it makes them when it starts
-        address = f"http://127.0.0.1:{self.broker_port}/changes.xml"
-        deadline = time.monotonic() + TIMEOUT
-        while time.monotonic() < deadline:
-            with contextlib.suppress(HTTPError), DIRECT.open(address) as answer:
-                if name in answer.read().decode():
-                    return
-        self.fail(f"{name} is not in changes.xml")
+        for file in ("changes.xml", "shortChanges.xml"):  # one is made after the other
+            until(partial(self.has, file, name), f"{name} in {file}")
+
+    def has(self, file: str, name: str) -> bool:
+        """Whether a change list has a name."""
+        address = f"http://127.0.0.1:{self.broker_port}/{file}"
+        with contextlib.suppress(HTTPError), DIRECT.open(address) as answer:
+            return name in answer.read().decode()
+        return False
 
     def here(self, block: str) -> str:
         """A block of a document, for the ports, files and commands of this test."""
@@ -292,9 +296,7 @@ class ExampleTests(BrokerTestCase):
         archive.write_text("<weblogUpdates/>")
         self.wait_for_ping("My blog")
         source = self.directory / "data" / "public" / "resourcesync" / "notification.xml"
-        deadline = time.monotonic() + TIMEOUT
-        while not source.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(source.exists, "the list of the archive")
         self.assertEqual(self.run_page("crawl.rst")[0], 3)
         self.assertIn("My blog", (self.directory / "changes.xml").read_text(encoding="utf-8"))
         self.assertTrue((self.directory / "marker").exists())
