@@ -40,7 +40,9 @@ inside() {
         DEBIAN_FRONTEND=noninteractive "$@"
 }
 apt() {
-    inside apt-get -qq -o Dpkg::Use-Pty=0 -y --no-install-recommends "$@" >"$work/log" 2>&1 || {
+    # Nobody is asked whether a changed configuration file stays: it does.
+    inside apt-get -qq -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confold -y \
+        --no-install-recommends "$@" >"$work/log" 2>&1 || {
         cat "$work/log" >&2
         exit 1
     }

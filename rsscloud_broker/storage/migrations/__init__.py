@@ -1,10 +1,10 @@
 """Brings a database to the tables of ``storage/schema.py``.
 
 Each module in ``versions`` is one step, written by hand: a new one names the step before it as its
-``down_revision``.  ``0001_baseline`` stands for the tables of the first release.  No database runs
-it, since a new one gets the tables of the schema at once; the tests of later steps begin with it.
-Until that release it makes the tables of the schema.  Who writes the first step after it first
-writes the tables of the release into the baseline, which never changes again.  A test compares
+``down_revision``.  ``0001_baseline`` stands for the tables of version 1.0.0.  No database runs it,
+since a new one gets the tables of the schema at once; the tests of later steps begin with it.  It
+makes the tables of the schema, which are still those of 1.0.0.  Who writes the first step after it
+first writes the tables of 1.0.0 into the baseline, which never changes again.  A test compares
 where the steps lead with the schema.
 
 Write the steps with Alembic's operations, so that they run on every database; use
