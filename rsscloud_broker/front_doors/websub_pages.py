@@ -8,7 +8,6 @@ filled in and the reason.  A secret is never shown, and has to be typed again.
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import quote
 
 from attrs import frozen
 from twisted.web.server import Request
@@ -18,6 +17,7 @@ from rsscloud_broker.http.shown_exchange import (
     MAX_VALUE,
     ShownAnswer,
     form_slots,
+    log_link,
     topic_link,
 )
 from rsscloud_broker.interfaces import FrontDoorParts
@@ -86,16 +86,10 @@ class WebSubPages:
             message=said.text,
             front_page="runs" if "front_page" in self._running else "",
             topic_link=topic_link(sent.get("hub.topic") or sent.get("hub.url", ""), self._running),
-            log_link=self._log_of_subscriptions(sent.get("hub.topic", "")),
+            log_link=log_link(sent.get("hub.topic", ""), self._running),
             **shown,
         )
         return respond(request, said.status, "text/html; charset=utf-8", page)
-
-    def _log_of_subscriptions(self, topic: str) -> str:
-        """Where people see whether a callback confirmed; empty if there is no such page."""
-        if not topic or "event_log" not in self._running:
-            return ""
-        return f"/log?kind=subscription&topic={quote(topic, safe='')}"
 
     async def _forms(
         self, request: Request, status: int, message: str, shown: dict[str, str]

@@ -88,6 +88,17 @@ def topic_link(url: str, running: Set[str]) -> str:
     return f"/topic?url={quote(url, safe='')}" if url and "topic_page" in running else ""
 
 
+def log_link(topic: str, running: Set[str]) -> str:
+    """The address of what the event log says of subscriptions to a topic: there people see whether
+    a callback has confirmed.  Empty if that page is not served.
+
+    :param running: the names of the front doors that run.
+    """
+    if not topic or "event_log" not in running:
+        return ""
+    return f"/log?kind=subscription&topic={quote(topic, safe='')}"
+
+
 def _slots(
     public_url: str, path: str, kind: str, body: str, answer: ShownAnswer, command: str
 ) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """The front door for the statistics: ``/stats`` for people, and ``/stats.json`` for programs.
 
 Both take ``?period=hour``, ``day`` or ``month``.  Anyone who asks within ``KEPT`` seconds gets the
-same plots, so that nobody can keep the broker busy with drawing: they are at
-most a minute old, and those of a month four minutes.
+same plots, so that nobody can keep the broker busy with drawing: they are at most a minute old, and
+those of a month four minutes.
 """
 
 from __future__ import annotations

@@ -121,11 +121,6 @@ class ReadyDocument:
     answers: FeedAnswers
     until: float
 
-    @property
-    def size(self) -> int:
-        """How many bytes it takes."""
-        return len(self.answers.plain.whole.body) + len(self.answers.packed.whole.body) + 2000
-
     def send(self, request: Request) -> None:
         """Answer a request with the document, or with 304 if the client has it."""
         send(request, self.answers.answer_to(request))
@@ -204,7 +199,7 @@ class EventDocuments(Answers):
         self._public_url = parts.public_url
         self._has_hub = parts.has_hub
         self._cache: ByteLimitedCache[Key, ReadyDocument] = ByteLimitedCache(
-            BYTES, LARGEST, lambda ready: ready.size
+            BYTES, LARGEST, lambda ready: ready.answers.size
         )
 
     def changed(self, names: Sequence[str]) -> None:

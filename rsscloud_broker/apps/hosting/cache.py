@@ -39,11 +39,6 @@ class CachedFile:
     answers: FeedAnswers
     checked_at: float
 
-    @property
-    def size(self) -> int:
-        """How many bytes it takes."""
-        return len(self.content.body) + len(self.content.packed) + 2000
-
 
 class Cache:
     """The files in memory, of limited size.
@@ -62,7 +57,7 @@ class Cache:
         self._answers = answers
         self._clock = clock
         self._entries: ByteLimitedCache[Key, CachedFile] = ByteLimitedCache(
-            BYTES, LARGEST, lambda file: file.size
+            BYTES, LARGEST, lambda file: file.answers.size
         )
         self._changing: Counter[Key] = Counter()
         self._reads: dict[Key, object] = {}

@@ -230,7 +230,7 @@ class CacheTests(HostingTestCase):
         self.assertEqual(self.house.get().body, a_feed("old"))
 
     def test_memory_is_limited(self) -> None:
-        self.cache._entries = ByteLimitedCache(20_000, 9_000, lambda file: file.size)
+        self.cache._entries = ByteLimitedCache(20_000, 9_000, lambda file: file.answers.size)
         for number in range(9):
             path = f"/feeds/dave/{number}.txt"
             self.house.put(bytes(range(256)) * 20, path)
