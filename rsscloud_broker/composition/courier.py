@@ -1,7 +1,7 @@
 """What couriers run: ``python -m rsscloud_broker.composition.courier DESCRIPTOR``.
 
-The broker starts the process that loads this, and that forks couriers: see
-``couriers.fork_server``.  A courier does nothing for anybody before it is confined: see
+The broker starts the process that loads this, and that forks couriers and parsers: see
+``couriers.fork_server``.  They do nothing for anybody before they are confined: see
 ``couriers.confinement``.
 """
 
@@ -15,7 +15,8 @@ import sys
 from rsscloud_broker.delivery.notifiers import bundled
 from rsscloud_broker.outbound import TLSContext
 from rsscloud_broker.outbound.couriers.confinement import Confinement
-from rsscloud_broker.outbound.couriers.fork_server import serve
+from rsscloud_broker.outbound.couriers.fork_server import PARSER, serve
+from rsscloud_broker.outbound.couriers.parser_process import become_parser
 from rsscloud_broker.outbound.couriers.process import run
 from rsscloud_broker.util.twisted_overrides import uvloop_reactor
 
@@ -38,13 +39,13 @@ def become_courier(descriptor: int) -> None:
 
 
 def main() -> None:
-    """Fork couriers for the broker at the descriptor that is named on the command line."""
+    """Fork what the broker orders at the descriptor that is named on the command line."""
     # Should C code crash, the broker's log has where.
     faulthandler.enable(all_threads=False)
     os.chdir("/")
-    descriptor = serve(int(sys.argv[1]))
-    if descriptor is not None:
-        become_courier(descriptor)
+    if forked := serve(int(sys.argv[1])):
+        order, descriptor = forked
+        (become_parser if order == PARSER else become_courier)(descriptor)
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ class Foundation:
 
     @part
     def parse(self) -> Parsers:
-        return Parsers(self.reactor, self.clock)
+        return Parsers(self.reactor, self.clock, fork=self.crew.spawn_parser if self.crew else None)
 
     @part
     def space(self) -> DiskSpace:

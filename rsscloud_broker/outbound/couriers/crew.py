@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
@@ -21,7 +21,7 @@ from rsscloud_broker.model import Notification, Outcome, host_of
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.couriers import confinement, system_calls
 from rsscloud_broker.outbound.couriers.courier import Courier
-from rsscloud_broker.outbound.couriers.fork_server import ForkServer
+from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
 from rsscloud_broker.outbound.couriers.limits import Limits
 from rsscloud_broker.outbound.couriers.link import BESIDES
 from rsscloud_broker.outbound.couriers.messages import (
@@ -125,6 +125,10 @@ class Crew(Service):
     async def _stop(self) -> None:
         await DeferredList([Deferred.fromCoroutine(each.stop()) for each in self.couriers])
         await self._forks.stop()
+
+    def spawn_parser(self, descriptor: int, exited: Callable[[str], object]) -> tuple[Any, Any]:
+        """Start the process of a parser: see ``spawning.spawn``."""
+        return self._forks.spawn(descriptor, exited, PARSER)
 
     @property
     def under_way(self) -> int:

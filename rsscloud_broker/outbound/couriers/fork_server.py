@@ -1,9 +1,9 @@
 """Starts couriers quickly: one process loads their program, and each of them is a copy of it.
 
 To load the program takes a courier half as long as the broker.  So the broker starts one process
-that does nothing but to load it, and to fork a courier for each pair of descriptors that it is
-sent: the courier's end of the connection, and its standard error (sendmsg(2), SCM_RIGHTS).
-Couriers share the memory of what was loaded, and one that has ended is replaced at once.
+that does nothing but to load it, and to fork a courier or a parser for each pair of descriptors
+that it is sent: that process's end of the connection, and its standard error (sendmsg(2),
+SCM_RIGHTS).  They share the memory of what was loaded, and one that has ended is replaced at once.
 
 The fork server reads nothing but what the broker sends.  It tells the broker of each process: its
 number when it starts, and how it has ended.  It ends with the broker, and couriers end with it.
@@ -33,6 +33,10 @@ from zope.interface import implementer
 from rsscloud_broker.outbound.couriers import confinement
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, spawn
 from rsscloud_broker.outbound.couriers.standard_error import StandardError
+
+#: What the broker orders.
+COURIER: Final = b"c"
+PARSER: Final = b"p"
 
 #: What the server tells of a process: its number, and how it has ended as os.waitstatus_to_exitcode
 #: says it, or that it has started.  Without a number: the error for which none could be started.
@@ -83,15 +87,18 @@ class ForkServer:
         self._gone: list[Deferred[None]] = []
 
     def spawn(
-        self, descriptor: int, exited: Callable[[str], object]
+        self, descriptor: int, exited: Callable[[str], object], order: bytes = COURIER
     ) -> tuple[Forked, StandardError]:
-        """Start a process: see ``spawning.spawn``."""
+        """Start a process: see ``spawning.spawn``.
+
+        :param order: what it is to be.
+        """
         if self._socket is None and self._process is not None:
             raise OSError("the process that starts couriers ends")
         standard_error = StandardError()
         try:
             server = self._socket or self._start()
-            socket.send_fds(server, [b"\0"], [descriptor, standard_error.theirs])
+            socket.send_fds(server, [order], [descriptor, standard_error.theirs])
         except BaseException:
             standard_error.close()
             raise
@@ -219,12 +226,12 @@ def _how(status: int) -> str:
 # --- the server's side
 
 
-def serve(descriptor: int) -> int | None:
+def serve(descriptor: int) -> tuple[bytes, int] | None:
     """Fork a process for each pair of descriptors that the broker sends.
 
     :param descriptor: the connection to the broker.
-    :returns: in a forked process, its own descriptor; None in the server, when the broker has no
-        more need of it.
+    :returns: in a forked process, the order and its own descriptor; None in the server, when the
+        broker has no more need of it.
     """
     confinement.end_with_the_parent()
     reading, writing = os.pipe()
@@ -257,7 +264,7 @@ def serve(descriptor: int) -> int | None:
                     connection, standard_error = descriptors
                     os.dup2(standard_error, 2)
                     os.close(standard_error)
-                    return connection
+                    return order, connection
                 broker.sendall(_NOTICE.pack(child, outcome))
                 for each in descriptors:
                     os.close(each)

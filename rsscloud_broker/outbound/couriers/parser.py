@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -23,12 +22,9 @@ from rsscloud_broker.outbound.couriers.parse_messages import (
     ParserReady,
     Unparsed,
 )
-from rsscloud_broker.outbound.couriers.spawning import spawn
+from rsscloud_broker.outbound.couriers.spawning import Spawn
 from rsscloud_broker.outbound.couriers.standard_error import StandardError
 from rsscloud_broker.wire.text import clean
-
-#: What a parser runs.
-COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.outbound.couriers.parser_process")
 
 #: How many bytes an answer may have, beside twice those of the document.  It is decoded while
 #: everybody waits.
@@ -42,7 +38,7 @@ class Parser:
     :param answered: is called with the answer to the document; with None if the document has ended
         the process; with an error if the process was of no use.
     :param ended: is called when the process is gone, so that another one can be started.
-    :param command: the command line of the process, without the number of its descriptor.
+    :param spawn: starts its process.
     :ivar is_working: whether it has a document.
     :ivar is_up: whether it has a process.
     :ivar is_ending: whether its process ends, and is not gone yet.
@@ -56,13 +52,13 @@ class Parser:
         reactor: Any,
         answered: Callable[[Parsed | Unparsed | ParsingUnavailable | None], object],
         ended: Callable[[], object],
-        command: Sequence[str] = COMMAND,
+        spawn: Spawn,
     ) -> None:
         self._number = number
         self._reactor = reactor
         self._answered = answered
         self._ended = ended
-        self._command = command
+        self._spawn = spawn
         self._link: Link[Parse, FromParser] | None = None
         self._process: Any = None
         self._standard_error: StandardError
@@ -91,9 +87,7 @@ class Parser:
     def _start(self) -> None:
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._process, self._standard_error = spawn(
-                self._reactor, self._command, theirs.fileno(), self._exited
-            )
+            self._process, self._standard_error = self._spawn(theirs.fileno(), self._exited)
             self._is_ready, self.is_ending, self._reason = False, False, ""
             link = Link[Parse, FromParser](
                 self._reactor,

@@ -1,4 +1,5 @@
-"""What a parser runs: ``python -m rsscloud_broker.outbound.couriers.parser_process DESCRIPTOR``.
+"""What a parser runs.  With couriers, the process that forks these forks parsers too; without, the
+broker starts ``python -m rsscloud_broker.outbound.couriers.parser_process DESCRIPTOR``.
 
 A parser is a courier that calls nobody.  It parses documents of strangers for the broker, one
 after the other: see ``parsers``.  The kernel watches over it, since a library that hangs in C code
@@ -99,15 +100,15 @@ def answer(
     message: Parse, memory: Memory, signature_of: Callable[[str], Signature]
 ) -> Parsed | Unparsed:
     """Parse a document."""
-    signature = signature_of(message.function)
     try:
+        signature = signature_of(message.function)
         with memory.limited(), _limited_time():
             return Parsed(signature.call(message.arguments))
     except DocumentFault as error:
         return Unparsed(name_of_fault(error), error.parts)
     except (MemoryError, RecursionError):
         return Unparsed("", [])
-    except Exception as error:  # a bug, or a fault of a library: the broker logs it
+    except Exception as error:  # a bug, or the fault of a library, which may be gone: it is logged
         return Unparsed("", [f"{type(error).__name__}: {error}"[:1000]])
 
 
@@ -137,16 +138,24 @@ def _send(output: BinaryIO, *messages: FromParser) -> None:
     output.flush()
 
 
-def main() -> None:
-    """Run a parser on the descriptor that is named on the command line."""
-    faulthandler.enable(all_threads=False)
+def become_parser(descriptor: int) -> None:
+    """Be a parser from now on.
+
+    :param descriptor: the connection to the broker.
+    """
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    os.chdir("/")
     memory = Memory()
-    with socket(fileno=int(sys.argv[1])) as connection:
+    with socket(fileno=descriptor) as connection:
         connection.setblocking(True)
         with connection.makefile("rb") as source, connection.makefile("wb") as target:
             run(source, target, Confinement(), memory)
+
+
+def main() -> None:
+    """Be a parser on the descriptor that is named on the command line."""
+    faulthandler.enable(all_threads=False)
+    os.chdir("/")
+    become_parser(int(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ taken long, never have the last one together, so that it is left for others.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -29,7 +29,8 @@ from rsscloud_broker.outbound.couriers.parse_messages import (
     fault_named,
     name_of,
 )
-from rsscloud_broker.outbound.couriers.parser import COMMAND, Parser
+from rsscloud_broker.outbound.couriers.parser import Parser
+from rsscloud_broker.outbound.couriers.spawning import PARSER, Spawn, spawn
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.clock import endless_call
 from rsscloud_broker.wire.text import clean
@@ -116,7 +117,7 @@ class Parsers(Service):
     """Has functions parse documents in other processes: see ``interfaces.Parsing``.
 
     :param parsers: how many processes there are at most.
-    :param command: the command line of a process, without the number of its descriptor.
+    :param fork: starts a process; by default it has to load its program first.
     """
 
     name = "parsers"
@@ -129,11 +130,12 @@ class Parsers(Service):
         # How many parsers there are at most: with two, one document that takes long leaves one for
         # others.
         parsers: int = 2,
-        command: Sequence[str] = COMMAND,
+        fork: Spawn | None = None,
     ) -> None:
         self._clock = clock
+        start = fork or partial(spawn, reactor, PARSER)
         self._parsers = [
-            Parser(number, reactor, partial(self._end, number), self._assign, command)
+            Parser(number, reactor, partial(self._end, number), self._assign, start)
             for number in range(parsers)
         ]
         self._parsed: dict[int, _Document] = {}

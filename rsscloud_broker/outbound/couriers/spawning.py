@@ -23,6 +23,9 @@ Spawn: TypeAlias = Callable[[int, Callable[[str], object]], tuple[Any, StandardE
 #: What starts couriers.  ``-P`` keeps Python from looking for modules in the working directory.
 COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.composition.courier")
 
+#: What a parser runs where there are no couriers.
+PARSER: Final = (*COMMAND[:-1], "rsscloud_broker.outbound.couriers.parser_process")
+
 #: The descriptor that a courier gets its end of the connection as.
 _DESCRIPTOR: Final = 3
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 from twisted.internet import reactor
@@ -19,6 +20,7 @@ from rsscloud_broker.interfaces import OutboundReply, OutboundRequest
 from rsscloud_broker.outbound.couriers import crew, spawning
 from rsscloud_broker.outbound.couriers.courier import Courier
 from rsscloud_broker.outbound.couriers.crew import Crew
+from rsscloud_broker.outbound.couriers.fork_server import COURIER as ORDER
 from rsscloud_broker.outbound.couriers.fork_server import Forked, ForkServer
 from rsscloud_broker.outbound.couriers.limits import Limits
 from rsscloud_broker.outbound.couriers.messages import (
@@ -74,15 +76,26 @@ class Callback(Resource):
         return self.bodies.get(request.path or b"", b"\xff\0 body")
 
 
+def parent_of(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+def privately(pid: int) -> int:
+    """How many kilobytes of memory a process has for itself."""
+    told = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    return sum(int(line.split()[1]) for line in told if line.startswith("Private"))
+
+
 class LastingForkServer(ForkServer):
     """A fork server that lasts for the next crew: it takes long to load the program."""
 
     def spawn(
-        self, descriptor: int, exited: Callable[[str], object]
+        self, descriptor: int, exited: Callable[[str], object], order: bytes = ORDER
     ) -> tuple[Forked, StandardError]:
         if self._socket is not None:
             REACTOR.addReader(self)
-        return super().spawn(descriptor, exited)
+        return super().spawn(descriptor, exited, order)
 
     def stop(self) -> Deferred[None]:
         if not self._started:  # no other crew has a courier

@@ -16,15 +16,24 @@ from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.outbound.couriers import parser_process
 from rsscloud_broker.outbound.couriers.parse_messages import FromParser, Parsed
 
+_FIND = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r});"
+
 #: The command line of a parser that finds these functions.
 COMMAND = (
     sys.executable,
     "-c",
-    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r});"
-    "from tests.outbound.couriers import parsed; parsed.parser_process.main()",
+    f"{_FIND} from tests.outbound.couriers import parsed; parsed.parser_process.main()",
 )
 
-__all__ = ["COMMAND", "parser_process"]
+#: The command line of what forks such parsers.
+FORK_SERVER = (
+    sys.executable,
+    "-c",
+    f"{_FIND} from tests.outbound.couriers import parsed;"
+    "from rsscloud_broker.composition import courier; courier.main()",
+)
+
+__all__ = ["COMMAND", "FORK_SERVER", "parser_process"]
 
 
 class Strange(DocumentFault):

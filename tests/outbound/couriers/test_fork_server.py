@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 from twisted.internet.task import deferLater
 from twisted.logger import capturedLogs, formatEvent
@@ -15,18 +14,7 @@ from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fork_server import ForkServer
 from rsscloud_broker.outbound.couriers.limits import Limits
 from rsscloud_broker.outbound.couriers.spawning import COMMAND, megabytes
-from tests.outbound.couriers.fixture import REACTOR, CrewTestCase
-
-
-def parent_of(pid: int) -> int:
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
-    return int(stat.rpartition(")")[2].split()[1])
-
-
-def privately(pid: int) -> int:
-    """How many kilobytes of memory a process has for itself."""
-    told = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    return sum(int(line.split()[1]) for line in told if line.startswith("Private"))
+from tests.outbound.couriers.fixture import REACTOR, CrewTestCase, parent_of, privately
 
 
 class ForkServerTests(CrewTestCase):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib  # trial takes the name "suppress" for one of its own
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from twisted.internet.task import LoopingCall
@@ -20,6 +21,7 @@ from rsscloud_broker.apps.river.reading import read_document
 from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.http.large_calls import read_call
 from rsscloud_broker.model import Content
+from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
 from rsscloud_broker.outbound.couriers.parsers import Parsers
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import content_of
@@ -39,7 +41,10 @@ class HostileDocumentsTests(TestCase):
     timeout = 300
 
     def setUp(self) -> None:
-        self.parsers = Parsers(REACTOR, SystemClock(REACTOR), command=parsed.COMMAND)
+        server = ForkServer(REACTOR, parsed.FORK_SERVER)
+        fork = partial(server.spawn, order=PARSER)
+        self.parsers = Parsers(REACTOR, SystemClock(REACTOR), fork=fork)
+        self.addCleanup(server.stop)
         self.parsers.startService()
         self.addCleanup(self.parsers.stopService)
         self.good = 0

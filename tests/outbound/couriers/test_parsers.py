@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from twisted.internet.defer import Deferred, gatherResults
 from twisted.internet.task import deferLater
+from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import TestCase
 
 from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, ParsingUnavailable
 from rsscloud_broker.outbound.couriers import parser as one_parser
 from rsscloud_broker.outbound.couriers import parsers as module
+from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
 from rsscloud_broker.outbound.couriers.link import BESIDES
 from rsscloud_broker.outbound.couriers.parsers import Parsers
+from rsscloud_broker.outbound.couriers.spawning import megabytes, spawn
 from rsscloud_broker.testing import Clock
 from tests.outbound.couriers import parsed
-from tests.outbound.couriers.fixture import REACTOR
+from tests.outbound.couriers.fixture import REACTOR, parent_of, privately
 
 
 def write(path: Path) -> None:
@@ -39,7 +44,7 @@ class ParsersTestCase(TestCase):
         self.parsers = self.made()
 
     def made(self, parsers: int = 2, command: Sequence[str] = parsed.COMMAND) -> Parsers:
-        made = Parsers(REACTOR, self.clock, parsers, command)
+        made = Parsers(REACTOR, self.clock, parsers, partial(spawn, REACTOR, command))
         made.startService()
         self.addCleanup(lambda: made.running and made.stopService())
         return made
@@ -71,6 +76,16 @@ class ResultTests(ParsersTestCase):
         )
         self.assertNotIsInstance(error, DocumentTooCostly)
         self.assertEqual(await self.parsers("a.example", parsed.upper, "x"), "X")
+
+    async def test_a_module_that_is_gone(self) -> None:
+        """The document is not blamed, and the log says what is missing."""
+        self.patch(parsed.upper, "__module__", "rsscloud_broker.gone")
+        with capturedLogs() as events:
+            error = await self.assertFailure(
+                self.parsers("a.example", parsed.upper, "x"), DocumentFault
+            )
+        self.assertNotIsInstance(error, DocumentTooCostly)
+        self.assertIn("No module named", " ".join(str(formatEvent(event)) for event in events))
 
     async def test_an_answer_that_is_read_after_the_end_of_the_process(self) -> None:
         """The broker may stand still until the process has ended: the document is not blamed."""
@@ -146,6 +161,30 @@ class CostlyTests(ParsersTestCase):
         self.assertFalse(any(each.called for each in slow))
         write(path)
         await gatherResults(slow)
+
+
+class ForkedTests(CostlyTests):
+    """Where there are couriers, parsers are forked by the process that forks these."""
+
+    def made(self, parsers: int = 2, command: Sequence[str] = parsed.FORK_SERVER) -> Parsers:
+        self.server = ForkServer(REACTOR, command)
+        made = Parsers(REACTOR, self.clock, parsers, partial(self.server.spawn, order=PARSER))
+        made.startService()
+        self.addCleanup(self.server.stop)
+        self.addCleanup(lambda: made.running and made.stopService())
+        return made
+
+    async def test_shared_memory(self) -> None:
+        """A parser has less memory for itself than half of what was loaded before."""
+        process = await self.parsers("a.example", parsed.process, "")
+        self.assertLess(privately(process), megabytes(parent_of(process)) * 1024 // 2)
+
+    async def test_end_of_the_server(self) -> None:
+        """Parsers end with it, and the next document is parsed by another one."""
+        process = await self.parsers("a.example", parsed.process, "")
+        os.kill(parent_of(process), signal.SIGKILL)
+        await self.until_gone()
+        self.assertNotEqual(await self.parsers("a.example", parsed.process, ""), process)
 
 
 class TurnTests(ParsersTestCase):
