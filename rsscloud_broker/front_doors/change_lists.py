@@ -107,7 +107,7 @@ class PublishedFile(Resource):
     def __init__(self, parts: FrontDoorParts, path: str, cache_control: bytes) -> None:
         super().__init__()
         self._path = path
-        self._directory = parts.public_directory
+        self._directory = parts.public_directory.path
         self._cache_control = cache_control
         self._link = topic_link(parts, path)
         self._copy_file = parts.copy_file
@@ -118,7 +118,7 @@ class PublishedFile(Resource):
     def _send(self, request: Request, path: str) -> bytes | int:
         if self._link:
             request.setHeader(b"link", self._link.replace(b"*", path[1:].encode("ascii")))
-        file = self._directory.descendant(path[1:].split("/")).path
+        file = self._directory + path
         try:
             return _serve(request, file, self._cache_control)
         except FileNotFoundError:
