@@ -5,6 +5,8 @@
 #             run make test, and then the tests that take long: a quarter of an hour
 # make mutants
 #             break the broker in a hundred ways, and see that the tests notice each
+# make pictures
+#             make the pictures of the manual, and those of ten pages in _screenshots: a minute
 # make test-oldest
 #             run the tests with the oldest dependencies that pyproject.toml allows
 # make faults kill brokers on one PostgreSQL, and crash that, again and again: some minutes
@@ -38,8 +40,8 @@ TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
 # The tests start hundreds of processes.  Without its bytecode, each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs man bench clean \
-    dist lock licences deb image
+.PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs man pictures bench \
+    clean dist lock licences deb image
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
@@ -120,6 +122,10 @@ docs: $(VENV)/dev-ready
 
 man: $(VENV)/dev-ready
 	$(BIN)/sphinx-build -b man --quiet --fail-on-warning --keep-going docs docs/_build/man
+
+pictures: $(VENV)/dev-ready
+	@sh tests/e2e/install-programs.sh $(VENV)
+	$(BIN)/python -m tests.e2e.pictures
 
 # docs/releasing.rst says what these are for.
 RELEASE := $(VENV)/release

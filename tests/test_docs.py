@@ -411,6 +411,15 @@ class LinkTests(SynchronousTestCase):
                 )
         self.assertGreater(checked, 20)
 
+    def test_targets_of_make_that_are_named_exist(self) -> None:
+        rules = (TOP / "Makefile").read_text(encoding="utf-8")
+        targets = set(" ".join(re.findall(r"(?m)^([a-z][a-z -]*):(?!=)", rules)).split())
+        named = set(re.findall(r"(?m)^# make ([a-z-]+)", rules))
+        for document in documents():
+            named |= set(re.findall(r"``make ([a-z-]+)", document.read_text(encoding="utf-8")))
+        self.assertGreater(len(named), 10)
+        self.assertEqual(named - targets, set())
+
     def test_walks_have_as_many_files_as_they_say(self) -> None:
         text = (TOP / "CONTRIBUTING.rst").read_text(encoding="utf-8")
         walks = re.findall(r"(?m)^(\w.*): (\d+) files\n~+\n((?:(?!.*\n[~-]+\n).*\n)*)", text)
