@@ -21,7 +21,7 @@ from rsscloud_broker.apps.river.reading import read_document
 from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.http.large_calls import read_call
 from rsscloud_broker.model import Content
-from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
+from rsscloud_broker.outbound.couriers.fork_server import PARSER
 from rsscloud_broker.outbound.couriers.parsers import Parsers
 from rsscloud_broker.simplefeed.documents import parse
 from rsscloud_broker.simplefeed.entries import content_of
@@ -29,7 +29,7 @@ from rsscloud_broker.util.clock import SystemClock
 from rsscloud_broker.wire.feed_summary import facts_of
 from tests.hostile_documents import FEEDS, HTML, LISTS, PAGES
 from tests.outbound.couriers import parsed
-from tests.outbound.couriers.fixture import REACTOR
+from tests.outbound.couriers.fixture import REACTOR, lasting_fork_server
 
 URL = "http://evil.example/feed"
 GOOD = b"<rss version='2.0'><channel><title>good</title><item><guid>1</guid></item></channel></rss>"
@@ -41,7 +41,7 @@ class HostileDocumentsTests(TestCase):
     timeout = 300
 
     def setUp(self) -> None:
-        server = ForkServer(REACTOR, parsed.FORK_SERVER)
+        server = lasting_fork_server(REACTOR, parsed.FORK_SERVER)
         fork = partial(server.spawn, order=PARSER)
         self.parsers = Parsers(REACTOR, SystemClock(REACTOR), fork=fork)
         self.addCleanup(server.stop)

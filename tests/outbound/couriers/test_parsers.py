@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from rsscloud_broker.outbound.couriers.parsers import Parsers
 from rsscloud_broker.outbound.couriers.spawning import megabytes, spawn
 from rsscloud_broker.testing import Clock
 from tests.outbound.couriers import parsed
-from tests.outbound.couriers.fixture import REACTOR, parent_of, privately
+from tests.outbound.couriers.fixture import REACTOR, lasting_fork_server, parent_of, privately
 
 
 def write(path: Path) -> None:
@@ -166,11 +166,13 @@ class CostlyTests(ParsersTestCase):
 class ForkedTests(CostlyTests):
     """Where there are couriers, parsers are forked by the process that forks these."""
 
+    fork_server: Callable[..., ForkServer] = staticmethod(lasting_fork_server)
+
     def made(self, parsers: int = 2, command: Sequence[str] = parsed.FORK_SERVER) -> Parsers:
-        self.server = ForkServer(REACTOR, command)
-        made = Parsers(REACTOR, self.clock, parsers, partial(self.server.spawn, order=PARSER))
+        server = self.fork_server(REACTOR, command)
+        made = Parsers(REACTOR, self.clock, parsers, partial(server.spawn, order=PARSER))
         made.startService()
-        self.addCleanup(self.server.stop)
+        self.addCleanup(server.stop)
         self.addCleanup(lambda: made.running and made.stopService())
         return made
 
@@ -181,6 +183,8 @@ class ForkedTests(CostlyTests):
 
     async def test_end_of_the_server(self) -> None:
         """Parsers end with it, and the next document is parsed by another one."""
+        self.fork_server = ForkServer
+        self.parsers = self.made()
         process = await self.parsers("a.example", parsed.process, "")
         os.kill(parent_of(process), signal.SIGKILL)
         await self.until_gone()
