@@ -51,21 +51,24 @@ def save_backup(database: Path, data: Path, target: Path) -> int:
     """
     if target.exists():
         raise _exists(target)
-    with NamedTemporaryFile(dir=target.parent, prefix=".backup-", suffix=PART) as written:
-        with copied(database, target.parent) as copy:
-            _check(copy)
-            with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
-                _add(archive, copy, _DATABASE)
-                for name, path in _files(data):
-                    with suppress(FileNotFoundError):  # it was removed just now
-                        _add(archive, path, name)
-        written.flush()
-        os.fsync(written.fileno())
+    with NamedTemporaryFile(
+        dir=target.parent, prefix=".backup-", suffix=PART, delete=False
+    ) as written:
+        unfinished = Path(written.name)
         try:
-            os.link(written.name, target)
-        except FileExistsError:
-            raise _exists(target) from None
-        return os.fstat(written.fileno()).st_size
+            with copied(database, target.parent) as copy:
+                _check(copy)
+                with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as archive:
+                    _add(archive, copy, _DATABASE)
+                    for name, path in _files(data):
+                        with suppress(FileNotFoundError):  # it was removed just now
+                            _add(archive, path, name)
+            written.flush()
+            os.fsync(written.fileno())
+            _give_name(unfinished, target)
+            return os.fstat(written.fileno()).st_size
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 def restore_backup(source: Path, database: Path, data: Path) -> int:
@@ -100,15 +103,42 @@ def restore_backup(source: Path, database: Path, data: Path) -> int:
             _check(unfinished)
             for member, path in targets:
                 _extract(archive, member, path, member.mode & 0o777)
-        try:
-            os.link(unfinished, database)
-        except FileExistsError:
-            raise _exists(database) from None
+        _give_name(unfinished, database)
     except tarfile.TarError as error:
         raise BackupError(f"{source} is not a backup, or is damaged: {error}") from error
     finally:
         unfinished.unlink(missing_ok=True)
     return len(targets) + 1
+
+
+def _give_name(complete: Path, target: Path) -> None:
+    """Give a complete file the name that people look for, unless there is such a file.
+
+    The unfinished name may remain.
+
+    :raises BackupError: there is such a file.
+    """
+    try:
+        try:
+            os.link(complete, target)
+        except FileExistsError:
+            raise
+        except OSError:
+            # Some file systems have no hard links, and say so by various errors.  There an empty
+            # file takes the name, and is replaced.  A crash in between leaves the empty file, of
+            # which `restore` says that it is no backup.
+            target.touch(mode=0o600, exist_ok=False)
+            _replace(complete, target)
+    except FileExistsError:
+        raise _exists(target) from None
+
+
+def _replace(complete: Path, placeholder: Path) -> None:
+    try:
+        os.replace(complete, placeholder)
+    except OSError:
+        placeholder.unlink(missing_ok=True)
+        raise
 
 
 def _exists(path: Path) -> BackupError:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sqlite3
 import tarfile
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -83,6 +86,46 @@ class BackupTests(SynchronousTestCase):
         ):
             self.assertIn("exists already", str(self.assertRaises(BackupError, again)))
         self.assertFalse(self.other.exists())
+
+    def test_file_systems_without_hard_links(self) -> None:
+        """Such as those of USB sticks and some network drives, whose errors differ."""
+        for number in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
+            self.patch(os, "link", self.refuse(number))
+            self.backup = self.directory / f"backup{number}"
+            self.other = self.directory / f"other{number}"
+            self.assertEqual(self.save(), self.backup.stat().st_size)
+            self.assertEqual(self.backup.stat().st_mode & 0o777, 0o600)
+            self.assertEqual(self.restore(), 2)
+            files = {path.name for path in self.other.rglob("*") if path.is_file()}
+            self.assertEqual(files, {"broker.sqlite", "a.xml"})
+        self.assertFalse(list(self.directory.glob(".backup-*")))
+
+    def refuse(self, number: int) -> Callable[[object, object], None]:
+        """What stands for a call of the system, and fails with an error."""
+
+        def refused(source: object, target: object) -> None:
+            raise OSError(number, os.strerror(number))
+
+        return refused
+
+    def test_nothing_is_overwritten_without_hard_links(self) -> None:
+        """Neither what somebody makes while the backup is written."""
+        self.patch(os, "link", self.refuse(errno.EPERM))
+        self.patch(backups, "_check", lambda path: self.backup.write_bytes(b"of somebody else"))
+        self.assertIn("exists already", str(self.assertRaises(BackupError, self.save)))
+        self.assertEqual(self.backup.read_bytes(), b"of somebody else")
+
+    def test_no_file_is_left_where_none_can_be_made(self) -> None:
+        """Neither by a link nor by a renaming."""
+        for name in ("link", "replace"):
+            self.patch(os, name, self.refuse(errno.EIO))
+        self.assertEqual(self.assertRaises(OSError, self.save).errno, errno.EIO)
+        self.assertEqual(set(self.directory.iterdir()), {self.data})
+
+    def test_what_a_crash_leaves_is_no_backup(self) -> None:
+        """Without hard links it may be an empty file."""
+        self.backup.touch()
+        self.assertIn("is not a backup", str(self.assertRaises(BackupError, self.restore)))
 
     def test_what_is_no_backup(self) -> None:
         self.backup.write_text("not a tar archive, but some text" * 100)
