@@ -80,6 +80,14 @@ class AppMigrations(SynchronousTestCase):
         with open_database(self.url, writes=False) as conn:
             self.assertEqual((self.notes(conn), self.revision(conn)), ([7], "0002"))
 
+    def test_tables_of_no_release(self) -> None:
+        migrate(self.url, {"notes": SECOND})
+        with open_database(self.url) as conn:
+            conn.execute(text("ALTER TABLE notes_note DROP COLUMN text"))
+        said = str(self.assertRaises(UnfitDatabase, migrate, self.url, {"notes": SECOND}))
+        self.assertIn("a build of the application notes from before its first release", said)
+        self.assertIn("the database lacks the column notes_note.text:", said)
+
     def test_tables_of_somebody_else_are_not_taken(self) -> None:
         migrate(self.url)
         with open_database(self.url) as conn:

@@ -8,7 +8,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.database import sqlite
 from rsscloud_broker.database.engine import for_writing, open_engine
-from rsscloud_broker.storage import UnfitDatabase, alembic_steps, migrate, open_database
+from rsscloud_broker.storage import UnfitDatabase, alembic_steps, examine, migrate, open_database
 from rsscloud_broker.storage.upgrade import LATEST_REVISION, revisions_of
 from tests.storage import next_version, recorded
 from tests.storage.filling import COUNT, installed
@@ -121,6 +121,43 @@ class MigrationSteps(SynchronousTestCase):
         with open_database(url) as conn:
             rows = conn.execute(text("SELECT name, value FROM counter")).tuples()
             self.assertEqual(rows.all(), [("kept", 7)])
+
+    def test_tables_of_no_release(self) -> None:
+        """A build from before 1.0.0 gave its tables the first revision too."""
+        for change, missing in (
+            ("ALTER TABLE counter DROP COLUMN value", "the column counter.value"),
+            ("DROP TABLE counter", "the table counter"),
+        ):
+            url = self.new_url()
+            migrate(url)
+            with open_database(url) as conn:
+                conn.execute(text(change))
+            for check in (migrate, examine):
+                said = str(self.assertRaises(UnfitDatabase, check, url))
+                self.assertIn(
+                    f"the database lacks {missing}: a build of rsscloud-broker from", said
+                )
+
+    def test_tables_of_no_release_are_not_migrated(self) -> None:
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            conn.execute(text("ALTER TABLE host_state DROP COLUMN retry_at"))
+        with next_version.installed():
+            said = str(self.assertRaises(UnfitDatabase, migrate, url))
+        self.assertIn("the database lacks the column host_state.retry_at", said)
+        with open_database(url, writes=False) as conn:
+            self.assertEqual(revisions_of(conn), [LATEST_REVISION])
+
+    def test_what_others_added_stays(self) -> None:
+        """A newer version that fits the nodes of this one adds columns and tables."""
+        url = self.new_url()
+        migrate(url)
+        with open_database(url) as conn:
+            conn.execute(text("ALTER TABLE counter ADD COLUMN note TEXT"))
+            conn.execute(text("CREATE TABLE notes (note TEXT)"))
+        for check in (migrate, examine):
+            check(url)
 
     def test_twice_changes_nothing(self) -> None:
         url = self.new_url()
