@@ -16,6 +16,7 @@
 # make licences
 #             list the licences of all dependencies
 # make lock   choose the newest versions of all dependencies for the image and the Debian package
+# make site   build the manuals of all versions into docs/_build/site: a minute for each
 # make bench  set everything up and measure how fast the broker is
 #
 # They need Python 3.11 or later with venv, and the network when they run for the first time.
@@ -40,8 +41,8 @@ TRIAL := TEST_TIMES=$(abspath $(TIMES)) $(BIN)/trial --reporter=text
 # The tests start hundreds of processes.  Without its bytecode, each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs man pictures bench \
-    clean dist lock licences deb image
+.PHONY: run test test-all test-oldest lint unit longer quick mutants faults docs site man pictures \
+    bench clean dist lock licences deb image
 
 # The broker ends by the signal of Ctrl-C, which is the way to end it and no error.
 run: $(VENV)/run-ready
@@ -119,6 +120,9 @@ $(OLDEST)/ready: pyproject.toml | $(VENV)/dev-ready
 
 docs: $(VENV)/dev-ready
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build/html
+
+site: $(VENV)/dev-ready
+	@$(BIN)/python -m release.site
 
 man: $(VENV)/dev-ready
 	$(BIN)/sphinx-build -b man --quiet --fail-on-warning --keep-going docs docs/_build/man

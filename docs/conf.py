@@ -14,6 +14,7 @@ release = version = __version__
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 extensions = ["sphinx.ext.autodoc", "bundled_plugins", "zope_interfaces"]
 exclude_patterns = ["_build", "examples"]
+templates_path = ["_templates"]
 html_theme = "furo"
 html_title = f"rsscloud-broker {release}"
 autodoc_typehints = "description"
