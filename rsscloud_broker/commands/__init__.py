@@ -27,6 +27,7 @@ import click
 
 from rsscloud_broker import __version__
 from rsscloud_broker.commands.examples import epilog
+from rsscloud_broker.commands.groups import Group
 
 #: Each command: its name, where it is (module and attribute), and the first sentence of its help.
 COMMANDS = {
@@ -94,7 +95,7 @@ COMMANDS = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """A group that imports the module of a command when that command is asked for.
 
     Its ``commands`` only have the names and the first sentences of the help.
@@ -109,14 +110,6 @@ class LazyGroup(click.Group):
         found.epilog = epilog(cmd_name)
         return found
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command.  No other one is suggested: it might be one that changes data."""
-        if self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            ctx.fail(f"There is no command {args[0]!r}.")
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing any."""
         click.Group(commands=self.commands).format_commands(ctx, formatter)
@@ -126,6 +119,7 @@ class LazyGroup(click.Group):
     cls=LazyGroup,
     commands=[click.Command(name, help=sentence) for name, (_, sentence) in COMMANDS.items()],
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=epilog("serve"),
 )
 @click.version_option(__version__, prog_name="rsscloud-broker")
 def main() -> None:

@@ -34,6 +34,8 @@ from rsscloud_broker.commands.configured import (
     plain_errors,
     settings_of,
 )
+from rsscloud_broker.commands.examples import epilog
+from rsscloud_broker.commands.groups import Group
 from rsscloud_broker.config import AccountsConfig
 from rsscloud_broker.errors import InvalidAccount
 from rsscloud_broker.interfaces import Account
@@ -48,7 +50,7 @@ password_option = click.option(
 name_argument = click.argument("name")
 
 
-@click.group()
+@click.group(cls=Group)
 def account() -> None:
     """Manage the accounts of people and programs that look after a broker."""
 
@@ -63,7 +65,7 @@ def _refusals() -> Iterator[None]:
             raise click.ClickException(str(error)) from error
 
 
-@account.command("add")
+@account.command("add", epilog=epilog("account add"))
 @config_option
 @data_option
 @click.option("--admin", is_flag=True, help="Make it an administrator's account.")
@@ -108,7 +110,7 @@ def _check_free(connection: Connection, name: str) -> None:
         )
 
 
-@account.command()
+@account.command(epilog=epilog("account passwd"))
 @config_option
 @data_option
 @password_option
@@ -127,7 +129,7 @@ def passwd(config_file: str | None, data: str | None, password_stdin: bool, name
     click.echo(f"{name} has another password now, and is signed out everywhere")
 
 
-@account.command("list")
+@account.command("list", epilog=epilog("account list"))
 @config_option
 @data_option
 @_refusals()
@@ -146,7 +148,7 @@ def list_(config_file: str | None, data: str | None) -> None:
     _show(table)
 
 
-@account.command()
+@account.command(epilog=epilog("account remove"))
 @config_option
 @data_option
 @name_argument
@@ -162,7 +164,7 @@ def remove(config_file: str | None, data: str | None, name: str) -> None:
     click.echo(f"{name} is no account any more")
 
 
-@account.command()
+@account.command(epilog=epilog("account link"))
 @config_option
 @data_option
 @click.option(
@@ -186,12 +188,12 @@ def link(config_file: str | None, data: str | None, url: str | None, name: str) 
     click.echo(link_to(broker.rstrip("/"), secret))
 
 
-@account.group()
+@account.group(epilog=epilog("account token"))
 def token() -> None:
     """Manage API tokens, which programs send in the header Authorization: Bearer TOKEN."""
 
 
-@token.command("add")
+@token.command("add", epilog=epilog("account token add"))
 @config_option
 @data_option
 @click.option(
@@ -233,7 +235,7 @@ def add_token(
     click.echo(secret)
 
 
-@token.command("list")
+@token.command("list", epilog=epilog("account token list"))
 @config_option
 @data_option
 @name_argument
@@ -248,7 +250,7 @@ def list_tokens(config_file: str | None, data: str | None, name: str) -> None:
     _show(table)
 
 
-@token.command("remove")
+@token.command("remove", epilog=epilog("account token remove"))
 @config_option
 @data_option
 @name_argument

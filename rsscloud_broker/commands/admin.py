@@ -19,6 +19,8 @@ import click
 
 from rsscloud_broker.client import administration, publisher
 from rsscloud_broker.commands.connected import cacert_option, run, web_client
+from rsscloud_broker.commands.examples import as_epilog
+from rsscloud_broker.commands.groups import Group
 from rsscloud_broker.util.urls import is_address
 from rsscloud_broker.web.admin.api_operation import Operation
 from rsscloud_broker.web.admin.openapi import BASE, fields_of
@@ -39,7 +41,7 @@ _COLUMNS: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
-@click.group()
+@click.group(cls=Group)
 def admin() -> None:
     """Look after a running broker, by its administration API.
 
@@ -79,7 +81,13 @@ def _command(operation: Operation) -> click.Command:
 
         run(work)
 
-    command = click.Command(operation.name, callback=call, help=operation.help, params=parameters)
+    command = click.Command(
+        operation.name,
+        callback=call,
+        help=operation.help,
+        params=parameters,
+        epilog=as_epilog([_example(operation, parameters)]),
+    )
     for option in _OPTIONS:
         command = option(command)
     if operation.final:
@@ -113,6 +121,17 @@ def _parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> click
     metavar = None if "enum" in schema else "TIME" if "anyOf" in schema else "TEXT"
     metavar = "NUMBER" if schema.get("type") == "integer" else metavar
     return click.Option([f"--{name}"], type=kind, required=required, help=text, metavar=metavar)
+
+
+def _example(operation: Operation, parameters: Iterable[click.Parameter]) -> str:
+    """How the operation's example is written as a command."""
+    words = ["rsscloud-broker", "admin", operation.name]
+    for parameter in parameters:
+        if parameter.name in operation.example:
+            value = str(operation.example[parameter.name])
+            words.extend(parameter.opts if isinstance(parameter, click.Option) else ())
+            words.append(f'"{value}"' if " " in value else value)
+    return " ".join((*words, "--token-file token"))
 
 
 def _token(file: str | None) -> str:

@@ -21,6 +21,8 @@ from rsscloud_broker.client.feed_requests import asking
 from rsscloud_broker.client.listener import DEFAULT_PROCEDURE, MAX_BODY_BYTES, Listener, bind
 from rsscloud_broker.client.subscriber import RegisteredCallback, Subscriber, find_cloud
 from rsscloud_broker.commands.connected import cacert_option, outbound, run, web_client
+from rsscloud_broker.commands.examples import epilog
+from rsscloud_broker.commands.groups import Group
 from rsscloud_broker.commands.output import write_no_more
 from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.util.clock import SystemClock
@@ -212,12 +214,12 @@ def show_feed_state(url: str) -> None:
     run(work)
 
 
-@click.group()
+@click.group(cls=Group)
 def resourcesync() -> None:
     """Tell a hub what has changed in a ResourceSync source."""
 
 
-@resourcesync.command()
+@resourcesync.command(epilog=epilog("resourcesync notify"))
 @click.argument("file", type=click.File("rb"))
 @click.option("--topic", required=True, metavar="URL", help="The topic: the source's channel.")
 @click.option("--hub", required=True, metavar="URL", help="The hub, such as BROKER/websub.")

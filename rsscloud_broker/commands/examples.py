@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-#: By the name of the command.
+#: By the name of the command.  Those below ``admin`` are in the operations of the API.
 EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
-    "account": (
-        "rsscloud-broker account add dave --config broker.toml --admin",
-        "rsscloud-broker account link dave --config broker.toml",
+    "account add": ("rsscloud-broker account add dave --config broker.toml --admin",),
+    "account passwd": ("rsscloud-broker account passwd dave --config broker.toml",),
+    "account list": ("rsscloud-broker account list --config broker.toml",),
+    "account remove": ("rsscloud-broker account remove dave --config broker.toml",),
+    "account link": ("rsscloud-broker account link dave --config broker.toml",),
+    "account token add": (
         "rsscloud-broker account token add prometheus --config broker.toml --scope metrics "
         "--days 365",
+    ),
+    "account token list": ("rsscloud-broker account token list prometheus --config broker.toml",),
+    "account token remove": (
+        "rsscloud-broker account token remove prometheus 3 --config broker.toml",
     ),
     "admin": (
         "rsscloud-broker admin subscriptions --host reader.example --token-file token",
@@ -40,7 +47,7 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     ),
     "plugins": ("rsscloud-broker plugins --config broker.toml",),
     "publish": ("rsscloud-broker publish http://localhost:8000/feed.xml http://localhost:8000/",),
-    "resourcesync": (
+    "resourcesync notify": (
         "rsscloud-broker resourcesync notify FILE --topic http://source.example/framework/ "
         "--hub http://localhost:5337/websub",
     ),
@@ -55,7 +62,18 @@ EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
 
 
 def epilog(name: str) -> str:
-    """The examples of a command, as click's help takes them: each on a line of its own."""
-    examples = EXAMPLES[name]
+    """The examples of a command, and of those below it, as click's help takes them."""
+    return as_epilog(
+        [
+            each
+            for key, some in EXAMPLES.items()
+            if f"{key} ".startswith(f"{name} ")
+            for each in some
+        ]
+    )
+
+
+def as_epilog(examples: Sequence[str]) -> str:
+    """Examples as click's help takes them: each on a line of its own."""
     heading = "Examples:" if len(examples) > 1 else "Example:"
     return "\b\n" + "\n".join((heading, *(f"  {each}" for each in examples)))
