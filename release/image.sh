@@ -1,10 +1,11 @@
 #!/bin/sh
 # Builds the image of tap/Dockerfile with buildah, and tries its files: make image.
 #
-# BASE names the image that it begins with.  Without BASE, that is made by debootstrap, so that no
-# place is needed from which images come.  This takes five minutes and needs root, buildah,
-# debootstrap and the network.  The broker is started by the image's ENTRYPOINT, as the image's user
-# and with its files read-only, in a chroot: no kernel's support for containers is needed.
+# BASE names the image that it begins with.  Without BASE, debootstrap makes the version of Debian
+# that tap/Dockerfile names, so that no place is needed from which images come.  This takes five
+# minutes and needs root, buildah, debootstrap and the network.  The broker is started by the image's
+# ENTRYPOINT, as the image's user and with its files read-only, in a chroot: no kernel's support for
+# containers is needed.
 set -eu
 here=$(realpath "$(dirname "$0")")
 top=$(realpath "$here/..")
@@ -22,7 +23,8 @@ trap cleanup EXIT
 base=${BASE:-}
 if [ -z "$base" ]; then
     echo "Making a new Debian: about a minute."
-    sh "$here/debian/new-system.sh" "$work/system" --include=ca-certificates
+    suite=$(sed -n 's/^ARG BASE=debian:\([a-z]*\).*/\1/p' "$top/tap/Dockerfile")
+    SUITE=$suite sh "$here/debian/new-system.sh" "$work/system" --include=ca-certificates
     cp -r /usr/local/share/ca-certificates "$work/system/usr/local/share/"
     chroot "$work/system" update-ca-certificates >/dev/null 2>&1
     test ! -e /etc/pip.conf || cp /etc/pip.conf "$work/system/etc/"

@@ -47,6 +47,16 @@ for page in "$stage"/man/*.[15]; do
     install -D -m 644 -t "$root/usr/share/man/man${page##*.}" "$page"
 done
 gzip -9n "$root"/usr/share/man/man*/*
+# What completes its commands in shells: see docs/command.rst.
+complete() {
+    install -d "$root/usr/share/$2"
+    env "_RSSCLOUD_BROKER_COMPLETE=$1_source" PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" \
+        "$venv/bin/rsscloud-broker" >"$root/usr/share/$2/$3"
+    chmod 644 "$root/usr/share/$2/$3"
+}
+complete bash bash-completion/completions rsscloud-broker
+complete zsh zsh/vendor-completions _rsscloud-broker
+complete fish fish/vendor_completions.d rsscloud-broker.fish
 install -D -m 644 "$top/LICENSE" "$root/usr/share/doc/rsscloud-broker/copyright"
 
 control=$root/DEBIAN

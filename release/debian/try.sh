@@ -74,6 +74,9 @@ check grep -q '^allow_topics' "$config"
 for page in man1/rsscloud-broker.1 man5/rsscloud-broker.toml.5; do
     check test -s "$system/usr/share/man/$page.gz"
 done
+check inside bash -c '. /usr/share/bash-completion/completions/rsscloud-broker
+    export COMP_WORDS="rsscloud-broker check-" COMP_CWORD=1 _RSSCLOUD_BROKER_COMPLETE=bash_complete
+    test "$(rsscloud-broker)" = plain,check-config'
 start
 
 echo "Removing"
