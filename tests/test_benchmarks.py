@@ -246,6 +246,19 @@ class PageTests(SynchronousTestCase):
         results = (top / "docs" / "benchmarks-results.rst").read_text(encoding="utf-8")
         self.assertIn(MARKER, results)
 
+    def test_figures_of_the_readme(self) -> None:
+        """They are those of the page, with one digit."""
+        top = Path(__file__).parent.parent
+        text = " ".join((top / "README.rst").read_text(encoding="utf-8").split())
+        results = (top / "docs" / "benchmarks-results.rst").read_text(encoding="utf-8")
+        for row, unit in (
+            ("notify 10,000 callbacks, each on its own address", "notifications"),
+            ("weblogUpdates.ping by XML-RPC, 50 connections", "pings"),
+        ):
+            cells = results.partition(f"* - {row}\n")[2].split("     - ")
+            measured = int(cells[3].replace(",", ""))
+            self.assertIn(f"some {float(f'{measured:.0e}'):,.0f} {unit} a second", text)
+
 
 class SizesTests(SynchronousTestCase):
     """The benchmark of large databases works on small ones."""
