@@ -48,9 +48,19 @@ _IN_ATTRIBUTE: Final = {'"': "&quot;", "\n": "&#10;", "\r": "&#13;", "\t": "&#9;
 
 _CLOSING: Final = re.compile(rb"</weblogUpdates>\n<!-- records: ([0-9]{1,15}) -->\n\Z")
 
-#: The path of the style sheet, which feeds name too, and the data of that instruction.
+#: The path of the style sheet, which feeds name too.
 STYLE_SHEET: Final = "/changes.css"
-STYLE: Final = f'type="text/css" href="{STYLE_SHEET}"'
+
+
+def style_data(sheet: str = STYLE_SHEET) -> str:
+    """The data of the instruction ``xml-stylesheet``.
+
+    :param sheet: the URL of the style sheet.
+    """
+    return f'type="text/css" href="{sheet}"'
+
+
+STYLE: Final = style_data()
 
 #: The largest number of bytes of a closing.
 CLOSING_SIZE: Final = 64

@@ -267,3 +267,24 @@ class PageTests(BrowserTestCase):
         tab.click("main button:text('Delete')")
         expect(tab.get_by_role("status")).to_contain_text("has been deleted")
         self.assertEqual(request(f"{broker.url}/feeds/dave/rss.xml").status, 410)
+
+    def test_a_feed_that_somebody_opens(self) -> None:
+        """It is shown by the broker's style sheet, and nothing that its author put in is run."""
+        html = 'xmlns:h="http://www.w3.org/1999/xhtml"'
+        script = f"<h:script {html}>document.documentElement.id = 'run'</h:script>"
+        form = f"<h:form {html} action='/signin'><h:button>Sign in here</h:button></h:form>"
+        broker = with_account(self.own_broker())
+        feed = (
+            '<?xml version="1.0" encoding="utf-8"?>\n<rss version="2.0"><channel>'
+            f"<title>Dave's feed</title><item><title>First</title>{script}</item>"
+            f"</channel>{script}{form}</rss>\n"
+        )
+        save(broker, feed)
+        url = f"{broker.url}/feeds/dave/rss.xml"
+        self.assertEqual(request(url).text, feed)
+        tab = self.page()
+        tab.goto(url)
+        expect(tab.locator("channel > title")).to_have_css("font-size", "24px")
+        expect(tab.locator("item > title")).to_be_visible()
+        expect(tab.locator("button")).to_be_hidden()
+        self.assertEqual(tab.evaluate("document.documentElement.id"), "")

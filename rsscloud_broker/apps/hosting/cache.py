@@ -14,10 +14,10 @@ from typing import TypeAlias
 
 from attrs import frozen
 
+from rsscloud_broker.apps.hosting.answers import FileAnswers
 from rsscloud_broker.apps.hosting.rows import Served, StoredFile
 from rsscloud_broker.interfaces import IClock
 from rsscloud_broker.util.caches import ByteLimitedCache
-from rsscloud_broker.web.feed_answers import FeedAnswers
 
 #: How many bytes are kept, and the most of one file.
 BYTES, LARGEST = 32 * 1024 * 1024, 4 * 1024 * 1024
@@ -36,7 +36,7 @@ class CachedFile:
 
     version: int
     content: Served
-    answers: FeedAnswers
+    answers: FileAnswers
     checked_at: float
 
 
@@ -50,7 +50,7 @@ class Cache:
     def __init__(
         self,
         present: Callable[[str, str, int], Awaitable[StoredFile | None]],
-        answers: Callable[[Key, Served], FeedAnswers],
+        answers: Callable[[Key, Served], FileAnswers],
         clock: IClock,
     ) -> None:
         self._present = present

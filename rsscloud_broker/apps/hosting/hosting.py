@@ -13,20 +13,20 @@ from typing import Any
 from attrs import evolve, frozen
 
 from rsscloud_broker.apps.hosting import documents, rows
+from rsscloud_broker.apps.hosting.answers import FileAnswers
 from rsscloud_broker.apps.hosting.cache import Cache, CachedFile, Key
 from rsscloud_broker.apps.hosting.documents import HostedDocument, NotStored, is_path
 from rsscloud_broker.apps.hosting.gate import MayNot
 from rsscloud_broker.apps.hosting.options import PREFIX, HostingOptions
 from rsscloud_broker.apps.hosting.rows import File, Public, Served, Version
 from rsscloud_broker.apps.hosting.saving import AccountLimits, Save, Saved, save_all
-from rsscloud_broker.apps.hosting.serving import answers_of
 from rsscloud_broker.apps.hosting.store import HostingStore
 from rsscloud_broker.database.methods import Batched
 from rsscloud_broker.errors import DocumentUnread, TooMany
 from rsscloud_broker.interfaces import AccountFile, AppParts, Caller
 from rsscloud_broker.model import Content
 from rsscloud_broker.model.administration import PublishedWork
-from rsscloud_broker.web.feed_answers import FeedAnswers
+from rsscloud_broker.wire.change_list import STYLE_SHEET
 from rsscloud_broker.wire.links import HUB_PATHS, encode
 
 
@@ -67,6 +67,8 @@ class Hosting:
         self._clock = parts.clock
         self._parse = parts.parse
         self._hub = parts.public_url + HUB_PATHS[0] if parts.has_hub else ""
+        # The host of the feeds need not serve anything else.
+        self._sheet = f"{parts.public_url if options.base_url else ''}{STYLE_SHEET}"
         self.cache = Cache(self._store.present, self._answers, parts.clock)
 
     def url_of(self, name: str, path: str = "") -> str:
@@ -251,11 +253,11 @@ class Hosting:
             )
             return saved
 
-    def _answers(self, key: Key, content: Served) -> FeedAnswers:
+    def _answers(self, key: Key, content: Served) -> FileAnswers:
         link = ""
         if self._hub and content.is_topic:
             link = encode([(self._hub, "hub"), (self.url_of(*key), "self")])
-        return answers_of(content, link, self._clock.wall_seconds())
+        return FileAnswers.of(content, link, self._clock.wall_seconds(), self._sheet)
 
 
 def _nothing(conn: Any) -> None:

@@ -15,11 +15,11 @@ from twisted.web.server import Request
 from twisted.web.template import Tag, tags
 from zope.interface import implementer
 
+from rsscloud_broker.apps.hosting.answers import SAFE
 from rsscloud_broker.apps.hosting.documents import FEED
 from rsscloud_broker.apps.hosting.hosting import Hosting, Usage
 from rsscloud_broker.apps.hosting.options import PREFIX
 from rsscloud_broker.apps.hosting.rows import File, Version
-from rsscloud_broker.apps.hosting.serving import SAFE
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers
 from rsscloud_broker.http.requests import client_address, parameter

@@ -1,11 +1,6 @@
-"""Serves the files, by GET and HEAD.
-
-``web.feed_answers`` says how.  The files are by strangers, so no browser may run anything in them.
-"""
+"""Serves the files, by GET and HEAD: ``answers`` says how."""
 
 from __future__ import annotations
-
-from typing import Final
 
 from twisted.web.server import NOT_DONE_YET, Request
 from zope.interface import implementer
@@ -13,33 +8,8 @@ from zope.interface import implementer
 from rsscloud_broker.apps.hosting import documents
 from rsscloud_broker.apps.hosting.cache import Cache, CachedFile, Key
 from rsscloud_broker.apps.hosting.options import prefixes_of
-from rsscloud_broker.apps.hosting.rows import Served
 from rsscloud_broker.http.answering import PLAIN, Answer, Answers, send
 from rsscloud_broker.interfaces import IFrontDoor, Route, RoutesOnly
-from rsscloud_broker.web.feed_answers import FeedAnswers
-
-#: A browser that shows a file runs nothing in it, and loads nothing for it.
-SAFE: Final = {
-    "content-security-policy": "default-src 'none'; sandbox; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-}
-
-
-def answers_of(content: Served, link: str, now: float) -> FeedAnswers:
-    """The answers to requests for a file.
-
-    :param link: the value of its Link header; empty for none.
-    """
-    return FeedAnswers.of(
-        content.body,
-        content.packed,
-        content.media_type,
-        content.digest.hex()[:32],
-        content.modified_at,
-        now,
-        link,
-        SAFE,
-    )
 
 
 class FileResource(Answers):

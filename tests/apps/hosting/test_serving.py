@@ -24,6 +24,7 @@ from tests.apps.hosting.fixture import (
 )
 
 LARGE = a_feed(size=5000)
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 LINK = f'<https://broker.example/websub>; rel="hub", <{URL}>; rel="self"'
 
 
@@ -41,7 +42,7 @@ class ServingTests(HostingTestCase):
         self.assertEqual(headers["link"], LINK)
         self.assertEqual(headers["x-content-type-options"], "nosniff")
         self.assertIn("sandbox", headers["content-security-policy"])
-        self.assertEqual(headers["vary"], "Accept-Encoding")
+        self.assertEqual(headers["vary"], "Accept, Accept-Encoding")
         self.assertEqual(headers["cache-control"], "public, max-age=0, must-revalidate")
         self.assertEqual(headers["last-modified"], "Sun, 09 Sep 2001 01:46:40 GMT")
         self.assertEqual(headers["access-control-allow-origin"], "*")
@@ -51,6 +52,62 @@ class ServingTests(HostingTestCase):
         self.assertEqual((answer.status, answer.body), (200, b""))
         self.assertEqual(answer.headers["content-length"], str(len(LARGE)))
         self.assertEqual(answer.headers["etag"], self.house.get().headers["etag"])
+
+    def test_browsers_show_a_feed_by_the_style_sheet(self) -> None:
+        plain = self.house.get().headers
+        self.assertEqual(plain["vary"], "Accept, Accept-Encoding")
+        answer = self.house.get(Accept=BROWSER, Accept_Encoding="gzip")
+        declaration, _, rest = LARGE.partition(b"?>")
+        instruction = b'<?xml-stylesheet type="text/css" href="/changes.css"?>'
+        self.assertEqual(answer.body, declaration + b"?>" + instruction + rest)
+        headers = answer.headers
+        self.assertEqual(headers["content-type"], "application/xml; charset=utf-8")
+        self.assertEqual(headers["vary"], plain["vary"])
+        self.assertEqual(headers["last-modified"], plain["last-modified"])
+        self.assertNotEqual(headers["etag"], plain["etag"])
+        self.assertEqual(
+            headers["content-security-policy"],
+            "style-src 'self'; default-src 'none'; sandbox; frame-ancestors 'none'",
+        )
+        for tag, status in ((headers["etag"], 304), (plain["etag"], 200)):
+            self.assertEqual(self.house.get(Accept=BROWSER, If_None_Match=tag).status, status)
+            self.assertEqual(self.house.get(If_None_Match=tag).status, 504 - status)
+        head = self.house.ask("HEAD", PATH, headers={"Accept": BROWSER})
+        self.assertEqual(head.headers["content-length"], str(len(answer.body)))
+
+    def test_where_the_style_sheet_is_named(self) -> None:
+        rss = b"<rss><channel/></rss>"
+        declared = b"<?xml version='1.0'?>"
+        for head, rest in (
+            (declared, rss),
+            (b"\xef\xbb\xbf" + declared, b"<!-- one --><!DOCTYPE rss>" + rss),
+            (b"\xef\xbb\xbf", rss),
+            (b"", b"<?a b?>" + rss),
+            (b"", b"\n" + rss),
+            (b"<?xml version='1.0' encoding='iso-8859-1'?>", b"<rss><channel>\xfc</channel></rss>"),
+        ):
+            self.assertIn(self.house.put(head + rest).status, (201, 204))
+            shown = self.house.get(Accept=BROWSER).body
+            added = shown.removeprefix(head).removesuffix(rest)
+            self.assertEqual(shown, head + added + rest)
+            self.assertTrue(added.startswith(b"<?xml-stylesheet "), shown)
+
+    def test_what_browsers_get_as_it_is(self) -> None:
+        """What names a style sheet, in UTF-16, or no feed."""
+        own = b'<?xml-stylesheet href="/mine.xsl"?>' + a_feed().partition(b"?>")[2]
+        utf16 = "<?xml version='1.0' encoding='utf-16'?><rss><channel/></rss>".encode("utf-16")
+        for body, name in (
+            (own, "a.xml"),
+            (utf16, "b.xml"),
+            (b"<opml/>", "c.opml"),
+            (b"<a", "d.txt"),
+        ):
+            path = f"/feeds/dave/{name}"
+            self.assertEqual(self.house.put(body, path).status, 201)
+            answer = self.house.get(path, Accept=BROWSER)
+            self.assertEqual((answer.body, answer.headers["vary"]), (body, "Accept-Encoding"))
+            tag = self.house.get(path).headers["etag"]
+            self.assertEqual(answer.headers["etag"], tag)
 
     def test_gzip(self) -> None:
         plain = self.house.get()
@@ -257,6 +314,13 @@ class BaseTests(HostingTestCase):
         self.assertEqual(topics.prefix, "https://static.example/people/")
         content = self.house.result(topics.read(url))
         self.assertEqual(content.body, LARGE)
+
+    def test_style_sheet_is_at_the_broker(self) -> None:
+        self.house.put(LARGE)
+        answer = self.house.get(Accept=BROWSER)
+        sheet = "https://broker.example/changes.css"
+        self.assertIn(f'href="{sheet}"'.encode(), answer.body)
+        self.assertIn(f"style-src {sheet};", answer.headers["content-security-policy"])
 
     def test_saving_and_deleting_below_its_path(self) -> None:
         path = "/people/dave/rss.xml"
