@@ -10,9 +10,9 @@ from attrs import frozen
 from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.interfaces import PartState, RefusedSignIn
-from rsscloud_broker.model.administration import BrokerState, NodeState
+from rsscloud_broker.model.administration import BrokerState, NodeState, SubscriptionPage
 from rsscloud_broker.model.work import HostState
-from rsscloud_broker.web.admin.elements import breaker_row
+from rsscloud_broker.web.admin.elements import MAX_REASON, breaker_row, subscription_link
 from rsscloud_broker.web.words import ago, counted, moment, strangers
 from rsscloud_broker.wire.node_states import CLOCK_TOLERANCE, clock_sentence
 
@@ -31,6 +31,7 @@ class BrokerFindings:
     :ivar hosts: some of the hosts that are not called, since they did not answer.
     :ivar refused: the attempts to sign in that were refused in the last hour.
     :ivar given_up: how many notifications were given up in the last hour.
+    :ivar failing: some of the subscriptions whose last notification was given up.
     """
 
     state: BrokerState
@@ -38,6 +39,7 @@ class BrokerFindings:
     hosts: Sequence[HostState]
     refused: Sequence[RefusedSignIn]
     given_up: int
+    failing: SubscriptionPage
 
 
 def attention(found: BrokerFindings, csrf: str, now: float) -> list[Tag]:
@@ -59,13 +61,7 @@ def _needs(found: BrokerFindings, csrf: str, now: float) -> Iterator[list[Flatte
             ". If you know that it answers again, have it called: ",
             close,
         ]
-    if found.given_up >= MANY_GIVEN_UP:
-        yield [
-            tags.strong(counted(found.given_up, "notification"), " were given up "),
-            "in the last hour. The ",
-            tags.a("subscriptions that fail", href="/admin/subscriptions?state=failing"),
-            " show what each subscriber answered.",
-        ]
+    yield from _of_subscriptions(found, now)
     for name, due_at in sorted(found.state.late_jobs.items()):
         yield [
             tags.strong(f"The job \u201c{name}\u201d stands still: "),
@@ -86,6 +82,32 @@ def _needs(found: BrokerFindings, csrf: str, now: float) -> Iterator[list[Flatte
             "this goes on, keep the address out with your firewall, and look that every "
             "administrator has a long password.",
         ]
+
+
+def _of_subscriptions(found: BrokerFindings, now: float) -> Iterator[list[Flattenable]]:
+    if found.given_up >= MANY_GIVEN_UP:
+        yield [
+            tags.strong(counted(found.given_up, "notification"), " were given up "),
+            "in the last hour.",
+        ]
+    failing = found.failing.subscriptions
+    if not failing:
+        return
+    last = max(failing, key=lambda one: one.last_error_at or 0.0)
+    number = counted(len(failing), "subscription")
+    more = "More than " if found.failing.after is not None else ""
+    yield [
+        tags.strong(more, number, " fails: " if len(failing) == 1 else " fail: "),
+        "every attempt at the last notification failed. The latest is ",
+        subscription_link(last.id, last.callback.host),
+        ": ",
+        strangers(last.last_error, MAX_REASON),
+        ", ",
+        moment(last.last_error_at or 0.0, now),
+        ". See ",
+        tags.a("the subscriptions that fail", href="/admin/subscriptions?state=failing"),
+        "; each shows what its subscriber answered.",
+    ]
 
 
 def _of_nodes(nodes: Sequence[NodeState]) -> Iterator[list[Flattenable]]:

@@ -11,7 +11,7 @@ from twisted.web.server import Request
 from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.interfaces import Caller
-from rsscloud_broker.model.administration import BrokerState, Change, NodeState
+from rsscloud_broker.model.administration import BrokerState, Change, NodeState, SubscriptionFilter
 from rsscloud_broker.web.admin.attention import BrokerFindings, attention
 from rsscloud_broker.web.admin.elements import (
     MAX_REASON,
@@ -32,6 +32,8 @@ from rsscloud_broker.wire.node_states import claims_of, clock_of
 
 #: How many breakers, announcements and changes the overview shows.
 _SHOWN = 5
+
+_FAILING: Final = SubscriptionFilter(state="failing")
 
 #: The verbs whose object is an account, a subscription or a topic.
 _OF_ACCOUNTS = frozenset({"invite", "reset", "disable", "enable", "promote", "demote", "set limit"})
@@ -58,6 +60,7 @@ class OverviewPage(AdminPage):
             hosts,
             console.accounts.refused_sign_ins(),
             sum(hour.totals("given_up").values()),
+            await self.verbs.find_subscriptions(_FAILING, 0, ON_PAGE),
         )
         needs = attention(found, caller.csrf, now)
         return PageContent(

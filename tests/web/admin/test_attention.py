@@ -10,7 +10,8 @@ from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.template import Tag, flattenString, tags
 
 from rsscloud_broker.interfaces import PartState, RefusedSignIn
-from rsscloud_broker.model.administration import BrokerState, NodeState
+from rsscloud_broker.model import Callback, Lease, Subscription
+from rsscloud_broker.model.administration import BrokerState, NodeState, SubscriptionPage
 from rsscloud_broker.model.work import HostState
 from rsscloud_broker.web.admin.attention import (
     MANY_GIVEN_UP,
@@ -29,6 +30,7 @@ WELL = BrokerFindings(
     [],
     [RefusedSignIn("dave", "192.0.2.7", NOW)] * (MANY_REFUSED - 1),
     MANY_GIVEN_UP - 1,
+    SubscriptionPage(()),
 )
 
 
@@ -62,6 +64,25 @@ class AttentionTests(FlattenedCase):
 
     def test_notifications(self) -> None:
         self.assertIn("5 notifications were given up", self.said(given_up=MANY_GIVEN_UP))
+
+    def test_subscriptions(self) -> None:
+        def failed(key: int, host: str, at: float) -> Subscription:
+            callback = Callback(f"http://{host}/notify", "http-post")
+            one = Subscription("http://blog.example/", callback, Lease(0.0, 9999), id=key)
+            return evolve(one, consecutive_errors=1, last_error="status 500", last_error_at=at)
+
+        one = failed(7, "a.example", NOW - 3600)
+        said = self.said(failing=SubscriptionPage((one,)))
+        self.assertIn("1 subscription fails: every attempt", said)
+        self.assertIn("The latest is a.example: status 500, 1 hour ago. See", said)
+        two = failed(8, "b.example", NOW - 60)
+        (item,) = attention(evolve(WELL, failing=SubscriptionPage((two, one), 8)), "token", NOW)
+        tree = self.tree(item)
+        self.assertIn("More than 2 subscriptions fail: ", tree.text_content())
+        self.assertEqual(
+            tree.xpath("//a/@href"),
+            ["/admin/subscription?id=8", "/admin/subscriptions?state=failing"],
+        )
 
     def test_jobs(self) -> None:
         state = evolve(WELL.state, late_jobs={"sweep": NOW - 1200})

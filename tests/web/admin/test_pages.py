@@ -324,10 +324,12 @@ class OtherPageTests(PagesCase):
         self.fill()
 
     def test_overview(self) -> None:
+        self.let_fail(self.one)
         text = self.get("/admin")
         for said in (
             "Needs attention",
             "reader.example:8000 does not answer",
+            "1 subscription fails",
             "Events for distribution",
         ):
             self.assertIn(said, text)
