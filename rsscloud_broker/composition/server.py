@@ -41,6 +41,7 @@ from rsscloud_broker.interfaces import (
     IServesTopics,
     ServedTopics,
 )
+from rsscloud_broker.model.administration import Change
 from rsscloud_broker.outbound.own_topics import LATE, OwnTopics, OwnTopicsSink
 from rsscloud_broker.runtime import health
 from rsscloud_broker.runtime.local_sign_in import LocalSignIn, write_to_terminal
@@ -212,6 +213,10 @@ class Server(Foundation):
     def of_apps(self, kind: str) -> list[Any]:
         """What all applications have of a kind, such as ``sinks``."""
         return [each for app in self.apps for each in getattr(app, kind)]
+
+    async def taken_down(self, name: str, since: float) -> Sequence[Change]:
+        """What was taken down of an account: see ``IAdministration.taken_down``."""
+        return await self.administration.taken_down(name, since)
 
     async def account_files(self, caller: Caller) -> AsyncIterator[AccountFile]:
         """All that applications keep for the account of a caller."""

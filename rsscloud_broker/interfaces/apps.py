@@ -25,7 +25,7 @@ from rsscloud_broker.interfaces.plugins import IFrontDoor, INotifier, IPages, IP
 from rsscloud_broker.interfaces.shared_work import IJobs
 from rsscloud_broker.interfaces.views import ITopicView
 from rsscloud_broker.model import Content
-from rsscloud_broker.model.administration import PublishedWork
+from rsscloud_broker.model.administration import Change, PublishedWork
 
 
 @frozen
@@ -174,6 +174,10 @@ class IPublisher(Interface):
         """
 
 
+async def _nothing(name: str, since: float) -> Sequence[Change]:
+    return ()
+
+
 @frozen
 class AppParts:
     """What an application may need.  Its maker is given those of these that it names in ``needs``.
@@ -206,6 +210,8 @@ class AppParts:
     :ivar max_connections_per_address: returns how many of them may come from one address.
     :ivar rate_limit: makes a limit, given how many requests a second and how many at once.  The
         limit takes a key, such as the name of an account, and returns 0, or the seconds to wait.
+    :ivar taken_down: what administrators took down of an account, with the reason: see
+        ``IAdministration.taken_down``.
     """
 
     broker: IBroker
@@ -230,6 +236,7 @@ class AppParts:
     running: frozenset[str] = field(default=frozenset())
     max_connections: Callable[[], int] = lambda: 2000
     max_connections_per_address: Callable[[], int] = lambda: 200
+    taken_down: Callable[[str, float], Awaitable[Sequence[Change]]] = _nothing
 
 
 class IAppMaker(IPluginMaker):

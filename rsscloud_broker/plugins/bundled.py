@@ -398,7 +398,7 @@ writing = AppMaker(
     needs=(
         *("accounts", "callers", "clock", "database", "has_cloud"),
         *("has_hub", "in_thread", "jobs", "pages", "parse"),
-        *("public_url", "publisher", "web"),
+        *("public_url", "publisher", "taken_down", "web"),
     ),
 )
 

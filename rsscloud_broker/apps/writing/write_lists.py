@@ -6,6 +6,7 @@ of their author, each with a link to edit it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,10 +18,16 @@ from rsscloud_broker.apps.writing.people_pages import title_of
 from rsscloud_broker.apps.writing.writing import Writing
 from rsscloud_broker.http.requests import parameter
 from rsscloud_broker.interfaces import AppParts, Caller
-from rsscloud_broker.web.words import clipped, moment
+from rsscloud_broker.model.administration import Change
+from rsscloud_broker.web.words import clipped, counted, moment, strangers
+from rsscloud_broker.wire.text import sentence
+from rsscloud_broker.wire.units import DAY
 
 #: How many messages, drafts and files are listed at a time.
 LISTED: Final = 20
+
+#: For how long the page says that something was taken down, in seconds.
+_TOLD_FOR: Final = 30 * DAY
 
 
 class Lists:
@@ -29,6 +36,7 @@ class Lists:
     def __init__(self, parts: AppParts, writing: Writing) -> None:
         self._writing = writing
         self._clock = parts.clock
+        self._taken_down = parts.taken_down
 
     async def slots(self, request: Request, caller: Caller) -> dict[str, Flattenable]:
         """What ``write.html`` shows of them.
@@ -43,7 +51,10 @@ class Lists:
         files = await self._writing.uploads(caller, LISTED + 1, skipped)
         older_drafts = drafts[LISTED - 1].id if len(drafts) > LISTED else 0
         older_files = skipped + LISTED if len(files) > LISTED else 0
+        now = self._clock.wall_seconds()
+        since = max(caller.account.created_at, now - _TOLD_FOR)
         return {
+            "taken_down": _removal(await self._taken_down(caller.name, since), now),
             "drafts": [self._row(each, caller) for each in drafts[:LISTED]],
             "more_drafts": _links("drafts", before, older_drafts),
             "posts": [self._row(each, caller) for each in posts],
@@ -75,6 +86,26 @@ class Lists:
         button = _button(caller, "delete-file", "file", digest, "Delete this file")
         link = tags.a(tags.bdi(clipped(upload.name)), href=path)
         return tags.li(link, about, _careful("Delete…", button))
+
+
+def _removal(changes: Sequence[Change], now: float) -> list[Flattenable]:
+    """Why something of the author's is not there any more; the newest first in ``changes``."""
+    if not changes:
+        return []
+    last, *others = changes
+    return [
+        "An administrator has taken down ",
+        strangers(last.object, 200),
+        ", ",
+        moment(last.at, now),
+        ": ",
+        strangers(sentence(last.reason), 200),
+        " ",
+        tags.a(
+            f"This and {counted(len(others), 'other')}" if others else "See your account",
+            href="/account#taken-down",
+        ),
+    ]
 
 
 def number_in(text: str) -> int:

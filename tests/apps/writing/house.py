@@ -24,6 +24,7 @@ from rsscloud_broker.http.limits import HTTPLimits, bounded_site
 from rsscloud_broker.http.site import Root
 from rsscloud_broker.interfaces import Account, AppParts, Caller
 from rsscloud_broker.model import Callback, Lease, Subscription
+from rsscloud_broker.model.administration import Change
 from rsscloud_broker.policy.rate_limits import RateLimit
 from rsscloud_broker.storage import Store
 from rsscloud_broker.testing import (
@@ -150,13 +151,26 @@ class SiteTestCase(WritingTestCase):
     """A test case with the site in front of the tool, and with accounts.
 
     :ivar browser: a browser of dave's, who is an administrator; not signed in yet.
+    :ivar removals: what administrators took down of everybody.
+    :ivar asked: for whose removals the tool has asked, and since when.
     """
 
     def setUp(self) -> None:
         super().setUp()
         self.accounts = AccountSite(self, public_url=BROKER)
         self.clock = self.accounts.clock
-        self.parts = self._parts(accounts=self.accounts.accounts, callers=self.accounts.callers)
+        self.asked: list[tuple[str, float]] = []
+        self.removals: list[Change] = []
+
+        async def taken_down(name: str, since: float) -> list[Change]:
+            self.asked.append((name, since))
+            return self.removals
+
+        self.parts = self._parts(
+            accounts=self.accounts.accounts,
+            callers=self.accounts.callers,
+            taken_down=taken_down,
+        )
         self.writing = Writing(self.options, self.parts)
         own = make(self.options, self.parts).front_doors
         self.factory = self._site([*own, *self.accounts.doors, AssetsDoor()])

@@ -22,6 +22,7 @@ from rsscloud_broker.apps.writing.upload_rows import CHUNK
 from rsscloud_broker.apps.writing.write_lists import LISTED
 from rsscloud_broker.database.methods import reading
 from rsscloud_broker.events import PingAccepted, TopicChanged
+from rsscloud_broker.model.administration import Change
 from rsscloud_broker.testing import reply
 from tests.apps.writing.house import BROKER, QUICK, SOURCE, SiteTestCase
 from tests.apps.writing.test_uploads import GIF
@@ -107,6 +108,26 @@ class WritePageTests(SiteTestCase):
         shown = self.browser.page.xpath("//datalist/option/@value")
         self.assertEqual(shown, ["boats", "news"])
         self.assertEqual(self.topics()[-1], f"{BROKER}/people/dave/feed.json")
+
+    def test_what_was_taken_down(self) -> None:
+        self.browser.get("/write")
+        account = self.dave.account
+        self.assertEqual(self.asked, [("dave", account.created_at)])
+        self.assertEqual(self.browser.page.xpath("//a[@href='/account#taken-down']"), [])
+        spam = f"{BROKER}/people/dave/1"
+        one = Change("anna", "take down", spam, "it is spam", self.clock.wall_seconds())
+        for removals, more in (([one], "See your account"), ([one, one], "This and 1 other")):
+            self.removals = removals
+            self.browser.get("/write")
+            (link,) = self.browser.page.xpath("//a[@href='/account#taken-down']")
+            said = " ".join(link.getparent().text_content().split())
+            self.assertEqual(
+                said, f"An administrator has taken down {spam}, just now: It is spam. {more}"
+            )
+        self.clock.advance(90 * 86_400)
+        self.browser = self.signed_in()
+        self.browser.get("/write")
+        self.assertEqual(self.asked[-1][1], self.clock.wall_seconds() - 30 * 86_400)
 
     def test_what_is_refused_comes_back(self) -> None:
         answer = self.send(text="x" * 141, title='"T"', outline="a\n  b")
