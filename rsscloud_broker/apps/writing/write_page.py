@@ -60,6 +60,9 @@ _DONE: Final = {
     "file": "The file is deleted.",
 }
 
+#: The same of a message that everybody can read, before its title.
+_PUBLIC: Final = {"posted": "Published", "changed": "Changed"}
+
 JSON: Final = "application/json"
 
 #: Leads somebody to the form to sign in, who comes back to this page then.
@@ -108,9 +111,10 @@ class WritePage:
             restored = moment(kept[1], self._clock.wall_seconds())
         done, about = parameter(request, "done"), number_in(parameter(request, "about"))
         said: Flattenable = _DONE.get(done, "")
-        if done == "posted" and about and (made := await self._writing.post(caller, about)):
+        what = _PUBLIC.get(done, "")
+        if what and about and (made := await self._writing.post(caller, about)):
             url = urlsplit(self._writing.page_url(made)).path
-            said = ["Published: ", tags.a(clipped(title_of(made), 60), href=url)]
+            said = [f"{what}: ", tags.a(clipped(title_of(made), 60), href=url)]
         return await self._page(request, caller, post, fields, done=said, restored=restored)
 
     async def act(self, request: Request) -> Answer:
@@ -177,7 +181,7 @@ class WritePage:
     ) -> Answer:
         """Publish a message, or store it as a draft."""
         source = client_address(request)
-        _, new = await self._typed(request, caller, file)
+        old, new = await self._typed(request, caller, file)
         number = number_in(parameter(request, "id"))
         if number:
             post = await self._writing.edit(caller, number, new, source)
@@ -186,7 +190,8 @@ class WritePage:
         await self._writing.store.drop_unsent(caller.account.id, number)
         if post.is_draft:
             return redirect(f"/write?id={post.id}&done=draft")
-        return redirect(f"/write?done=posted&about={post.id}")
+        done = "changed" if _is_public(old) else "posted"
+        return redirect(f"/write?done={done}&about={post.id}")
 
     async def _preview(
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
