@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import click
-from attrs import evolve
 from sqlalchemy import Connection
 
 from rsscloud_broker import storage
@@ -40,6 +39,7 @@ from rsscloud_broker.config import AccountsConfig
 from rsscloud_broker.errors import InvalidAccount
 from rsscloud_broker.interfaces import Account
 from rsscloud_broker.interfaces.accounts import SCOPES
+from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.runtime.local_sign_in import LINK_LIFE
 from rsscloud_broker.storage import accounts as rows
 from rsscloud_broker.web.sign_in_link import link_to
@@ -170,7 +170,8 @@ def remove(config_file: str | None, data: str | None, name: str) -> None:
 @click.option(
     "--url",
     metavar="URL",
-    help="Where a browser on this machine reaches the broker.  [default: by the configuration]",
+    help="Where a browser on this machine reaches the broker.  [default: where the running one "
+    "listens, or else by the configuration]",
 )
 @name_argument
 @_refusals()
@@ -180,7 +181,8 @@ def link(config_file: str | None, data: str | None, url: str | None, name: str) 
     It works for 15 minutes, in a browser on the machine of the broker, and replaces any link from
     before.
     """
-    broker = url or evolve(settings_of(config_file, data), public_url=None).address
+    settings = settings_of(config_file, data)
+    broker = url or data_lock.address_of(settings.data) or settings.local_address
     secret = new_secret()
     with storage.open_database(existing_database(config_file, data)) as connection:
         owner = _account(connection, name)

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from functools import partial
 from typing import Any
 
-from attrs import evolve
 from twisted.application.service import IService
 from twisted.python.filepath import FilePath
 
@@ -374,7 +373,7 @@ class Server(Foundation):
 
     def _local_sign_in(self) -> LocalSignIn:
         """What prints the link to sign in: it leads to the authoring tool, if that runs."""
-        here = evolve(self.config, public_url=None).address  # others may reach it at another one
+        here = self.config.local_address  # others may reach it at another one
         next_path = "/write" if "writing" in self.names("apps") else "/"
         return LocalSignIn(self.account_store, self.clock, here, next_path, write_to_terminal)
 

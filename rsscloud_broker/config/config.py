@@ -336,12 +336,15 @@ class Config:
 
     @property
     def address(self) -> str:
-        """``public_url``, or a URL for a browser on this machine if that is not set.
+        """``public_url``, or the local address if that is not set."""
+        return self.local_address if self.public_url is None else self.public_url
 
-        That URL has no port if the first endpoint names none, or names port 0.
+    @property
+    def local_address(self) -> str:
+        """A URL for a browser on this machine, without a slash at the end.
+
+        It has no port if the first endpoint names none, or names port 0.
         """
-        if self.public_url is not None:
-            return self.public_url
         kind, _, rest = self.listen[0].partition(":")
         port = rest.partition(":")[0]
         scheme = "https" if kind == "ssl" else "http"

@@ -1,4 +1,7 @@
-"""The lock of a data directory, so that only one broker at a time uses it."""
+"""The lock of a data directory, so that only one broker at a time uses it.
+
+While a broker holds the lock, the file has the URL at which a browser on this machine reaches it.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,28 @@ from pathlib import Path
 from typing import IO
 
 
-def hold(data: str) -> IO[bytes]:
+def hold(data: str, address: str = "") -> IO[bytes]:
     """Lock a data directory.  The system releases the lock when the process ends.
 
+    :param address: the URL of the broker for a browser on this machine; empty for no broker.
     :returns: a file that holds the lock while it is open.
     :raises BlockingIOError: another process holds the lock.
     :raises OSError: the lock file cannot be created or opened.
     """
     file = Path(data, "lock").open("ab")  # noqa: SIM115 # open for as long as it locks
     flock(file, LOCK_EX | LOCK_NB)
+    file.truncate(0)
+    file.write(address.encode())
+    file.flush()
     return file
+
+
+def address_of(data: str) -> str:
+    """The URL of the broker that holds the lock; empty if none does, or if it cannot be read."""
+    try:
+        return Path(data, "lock").read_text(encoding="utf-8") if is_held(data) else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def is_held(data: str) -> bool:

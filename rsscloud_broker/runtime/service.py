@@ -134,7 +134,7 @@ class BrokerService(MultiService):
             self._check()
         try:
             Path(self._config.data, "public").mkdir(parents=True, exist_ok=True)
-            self._lock = data_lock.hold(self._config.data)
+            self._lock = data_lock.hold(self._config.data, self._config.local_address)
         except BlockingIOError as error:
             raise CannotStart(
                 f"another broker runs with the data in {self._config.data}; --data names others"

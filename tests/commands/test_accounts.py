@@ -11,6 +11,7 @@ from pathlib import Path
 from rsscloud_broker.accounts import Hasher, digest_of
 from rsscloud_broker.accounts.accounts import MAX_TOKENS
 from rsscloud_broker.config import AccountsConfig
+from rsscloud_broker.runtime import data_lock
 from rsscloud_broker.storage import accounts as rows
 from rsscloud_broker.storage import open_database
 from tests.commands.cases import CommandTests
@@ -62,6 +63,13 @@ class LinkTests(AccountTests):
                 for text in printed
             ]
         self.assertEqual([each and each.name for each in found], [None, "dave"])
+
+    def test_where_the_running_broker_listens(self) -> None:
+        """It need not be where the configuration says: ``--listen`` may have said otherwise."""
+        self.add()
+        with data_lock.hold(str(self.data), "http://localhost:8000"):
+            printed = self.account("link", "dave")
+        self.assertIn("http://localhost:8000/signin/once?key=", printed)
 
     def test_nobody(self) -> None:
         self.add()

@@ -263,6 +263,17 @@ class DataLockTests(SynchronousTestCase):
             self.assertRaises(BlockingIOError, data_lock.hold, data)
         self.assertFalse(data_lock.is_held(data))
 
+    def test_where_the_broker_is(self) -> None:
+        data = self.mktemp()
+        self.assertEqual(data_lock.address_of(data), "")
+        Path(data).mkdir()
+        with data_lock.hold(data, "http://localhost:8000"):
+            self.assertRaises(BlockingIOError, data_lock.hold, data, "http://localhost:9")
+            self.assertEqual(data_lock.address_of(data), "http://localhost:8000")
+        self.assertEqual(data_lock.address_of(data), "")  # it does not run any more
+        with data_lock.hold(data):  # a command, which is no broker
+            self.assertEqual(data_lock.address_of(data), "")
+
 
 class AccessLogTests(StartChecksTestCase):
     def with_access(self, path: str) -> None:
