@@ -28,6 +28,9 @@ _OF_TOPIC: Final = (
 #: How many entries of a kind a timeline has at most, and how many in all.
 OF_KIND, SHOWN = 10, 40
 
+#: How many of them are seen at once; somebody who wants the others opens them.
+_FIRST: Final = 6
+
 #: How a reader of a page knows what an entry calls otherwise.
 _OUTCOMES: Final = {
     ("fan-out", "begun"): "being notified",
@@ -82,9 +85,15 @@ async def of_host(log: IEventLog, disclosure: Disclosure, host: str) -> list[Log
 def timeline(entries: Sequence[LogEntry], now: float, topic: str = "") -> Tag:
     """A list of entries with only those parts that the readers may see: see ``Disclosure``.
 
+    The earlier ones are folded.
+
     :param topic: what the entries call the topic of the page; empty to write its address.
     """
-    return tags.ol(*(_item(entry, now, topic) for entry in entries), class_="timeline")
+    items = [_item(entry, now, topic) for entry in entries]
+    if earlier := items[_FIRST:]:
+        fold = tags.details(tags.summary(f"{len(earlier)} earlier"), tags.ol(*earlier))
+        items[_FIRST:] = [tags.li(fold(class_="folded"), class_="more")]
+    return tags.ol(*items, class_="timeline")
 
 
 def _item(entry: LogEntry, now: float, topic: str) -> Tag:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -101,12 +101,22 @@ def _state(topic: Topic) -> Tag:
     return tags.p(f"The broker watches this feed or page (a topic). {text}")
 
 
-def facts(overview: TopicOverview, us: Us, now: float) -> Tag:
-    """All that the broker knows of a topic, as a list of names and sentences."""
+def facts(overview: TopicOverview, us: Us, now: float) -> list[Tag]:
+    """All that the broker knows of a topic, as lists of names and sentences.
+
+    What its feed says of itself is folded.
+    """
     topic = overview.status.topic
-    pairs = [*_watching(overview), *_feed(overview, us)]
+    pairs = [*_watching(overview)]
     if topic.subscribers or topic.ended:  # else nobody watches it, and the event log says more
         pairs[1:1] = _fetches(overview, now)
+    problems = overview.status.feed.get("problems") or ()
+    more = f", and {counted(len(problems), 'problem')} in it" if problems else ""
+    summary = tags.summary(f"What its feed says{more}")
+    return [_list_of(pairs), tags.details(summary, _list_of(_feed(overview, us)), class_="folded")]
+
+
+def _list_of(pairs: Iterable[tuple[str, Flattenable]]) -> Tag:
     rows = [tags.div(tags.dt(name), tags.dd(fact)) for name, fact in pairs if fact]
     return tags.dl(*rows, class_="facts")
 

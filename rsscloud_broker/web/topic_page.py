@@ -167,9 +167,9 @@ class TopicPageDoor(RoutesOnly):
             heading = title_of(overview) or url
             shown = [
                 changes_plot(overview.status.change_days, now),
-                advice(overview, self._us, has_doctor="doctor" in self._running),
                 self._timeline(url, entries, now),
-                tags.section(tags.h2("What the broker knows"), facts(overview, self._us, now)),
+                advice(overview, self._us, has_doctor="doctor" in self._running),
+                tags.section(tags.h2("What the broker knows"), *facts(overview, self._us, now)),
             ]
         answer = await self._page(
             viewer, url, clipped(heading), lead=first, overview=shown, error=error, success=success

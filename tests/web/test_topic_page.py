@@ -311,6 +311,20 @@ class SentencesTests(TopicPageTestCase):
         self.assertIn("This topic has ended.", page.text_content())
         self.assertNotIn("fan-out", page.xpath("string(//main)"))
 
+    def test_what_is_folded(self) -> None:
+        """The earlier entries, and what the feed says of itself."""
+        self.log = FakeLog([LogEntry("fetch", "unchanged", NOON - n, topic=FEED) for n in range(9)])
+        page = self.shown(TopicOverview(self.status(feed={**SAID, "problems": ["It is old"]})))
+        self.assertEqual(len(page.xpath("//ol[@class='timeline']/li[not(@class)]")), 6)
+        earlier, feed = page.xpath("//main//details")
+        self.assertEqual(earlier.xpath("string(summary)"), "3 earlier")
+        self.assertEqual(len(earlier.xpath("ol/li")), 3)
+        self.assertEqual(feed.xpath("string(summary)"), "What its feed says, and 1 problem in it")
+        self.assertIn("It is old.", feed.text_content())
+        self.log = FakeLog([LogEntry("fetch", "unchanged", NOON, topic=FEED)])
+        (feed,) = self.shown(TopicOverview(self.status())).xpath("//main//details")
+        self.assertEqual(feed.xpath("string(summary)"), "What its feed says")
+
     def test_changes_of_the_last_days(self) -> None:
         today = int(NOON // 86_400)
         status = self.status(change_days={today: 1, today - 3: 4, today - 40: 9})
