@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from attrs import evolve, frozen
+from attrs import frozen
 
 from rsscloud_broker.counters import LATENCIES
 from rsscloud_broker.interfaces import IStatistics
@@ -83,10 +83,6 @@ class Statistics:
     def is_empty(self) -> bool:
         """Whether nothing was ever counted or measured in the period."""
         return not self.numbers and not self.measured
-
-    def without_topics(self) -> Statistics:
-        """The same, without the most pinged topics."""
-        return evolve(self, busiest=())
 
     def last(self, name: str) -> int | None:
         """The last measurement of something; None if there is none."""
@@ -208,9 +204,13 @@ def percentile(buckets: Mapping[float, int], share: int) -> float | None:
     return lower
 
 
-async def read(view: IStatistics, period: Period, now: float) -> Statistics:
+async def read(
+    view: IStatistics, period: Period, now: float, *, with_topics: bool = False
+) -> Statistics:
     """Read the statistics of a period that ends now.
 
+    :param with_topics: whether to find the most pinged topics too, for which the pings of up to two
+        hours are counted.
     :raises Unavailable: the store cannot be read.
     """
     end = int(now // period.step + 1) * period.step
@@ -230,7 +230,7 @@ async def read(view: IStatistics, period: Period, now: float) -> Statistics:
             for name, steps in stored.items()
             if name.startswith(MEASURED)
         },
-        busiest=await _busiest(view, since, end, now),
+        busiest=await _busiest(view, since, end, now) if with_topics else (),
     )
 
 

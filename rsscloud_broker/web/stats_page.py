@@ -98,8 +98,8 @@ class StatsDoor(RoutesOnly):
 
     async def _read(self, period: Period) -> Statistics:
         now = self._parts.clock.wall_seconds()
-        found = await read(self._parts.statistics, period, now)
-        return found if self._shows_busiest else found.without_topics()
+        view, busiest = self._parts.statistics, self._shows_busiest
+        return await read(view, period, now, with_topics=busiest)
 
     async def _make_json(self, period: Period) -> Answer:
         document = json.dumps((await self._read(period)).as_json(), indent=1)
@@ -136,13 +136,13 @@ class Drawn:
     """A plot with its heading, and the numbers that stand for it in words.
 
     :ivar unit: what the vertical axis counts.
-    :ivar svg: an ``svg`` element; empty if there is nothing to draw.
+    :ivar svg: an ``svg`` element, parsed for the page; empty if there is nothing to draw.
     :ivar legend: the names of the series, in the order of their colours, with a text of each.
     """
 
     heading: str
     unit: str
-    svg: str
+    svg: Sequence[Flattenable]
     legend: Sequence[tuple[str, str]]
 
 
@@ -180,7 +180,7 @@ def _areas(
     named = {name.replace("_", " "): values for name, values in series.items() if any(values)}
     svg = plots.areas(statistics.labels, named, statistics.marked) if named else ""
     legend = [(name, f"{sum(values):,}") for name, values in named.items()]
-    return Drawn(heading, f"{unit} in each {statistics.period.interval}", svg, legend)
+    return Drawn(heading, f"{unit} in each {statistics.period.interval}", _parsed(svg), legend)
 
 
 def _latencies(statistics: Statistics) -> Drawn:
@@ -195,7 +195,7 @@ def _latencies(statistics: Statistics) -> Drawn:
     ]
     svg = plots.lines(statistics.labels, series, statistics.marked) if legend else ""
     unit = f"seconds, of the pings of each {statistics.period.interval}"
-    return Drawn("From a ping to its first notification", unit, svg, legend)
+    return Drawn("From a ping to its first notification", unit, _parsed(svg), legend)
 
 
 def _levels(statistics: Statistics) -> Drawn:
@@ -210,7 +210,11 @@ def _levels(statistics: Statistics) -> Drawn:
     if named:
         svg = plots.lines(statistics.labels, named, statistics.marked, counts=True)
     legend = [(name, f"{values[-1] or 0:,}") for name, values in named.items()]
-    return Drawn("Topics and subscriptions", "how many there were", svg, legend)
+    return Drawn("Topics and subscriptions", "how many there were", _parsed(svg), legend)
+
+
+def _parsed(svg: str) -> Sequence[Flattenable]:
+    return XMLString(svg).load() if svg else ()
 
 
 # --- parts of the page --------------------------------------------------------------
@@ -232,7 +236,7 @@ def _figure(drawn: Drawn) -> Tag:
         tags.h2(drawn.heading),
         tags.figure(
             tags.p(f"{drawn.unit}; times in UTC", class_="quiet"),
-            *XMLString(drawn.svg).load(),
+            *drawn.svg,
             tags.figcaption(tags.ul(*legend, class_="legend")),
             class_="plot",
         ),

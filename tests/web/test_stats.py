@@ -11,6 +11,7 @@ from lxml import etree
 from twisted.internet.defer import Deferred
 from twisted.trial.unittest import SynchronousTestCase
 from twisted.web.resource import IResource
+from twisted.web.template import Tag
 from twisted.web.test.requesthelper import DummyRequest
 
 from rsscloud_broker.interfaces import Account, Caller
@@ -20,7 +21,7 @@ from rsscloud_broker.testing import front_door_parts
 from rsscloud_broker.web.pages import PageRenderer
 from rsscloud_broker.web.plots import areas, lines, short, whole_numbers
 from rsscloud_broker.web.statistics import PERIODS, percentile, read
-from rsscloud_broker.web.stats_page import StatsDoor, StatsOptions
+from rsscloud_broker.web.stats_page import StatsDoor, StatsOptions, draw
 from tests.front_doors.fixture import NOON, House
 
 HOUR = 3600
@@ -247,6 +248,15 @@ class StatsTests(SynchronousTestCase):
             request = answer_to(page.resource)
             self.assertIn(b"dave", b"".join(request.written))
         self.assertEqual(len(drawings), 1)
+
+    def test_plots_are_parsed_where_they_are_drawn(self) -> None:
+        """In a thread: the broker has other things to do meanwhile."""
+        self.add(0, {"pings": 3})
+        view, now = self.house.store, self.house.clock.wall_seconds()
+        statistics = self.successResultOf(Deferred.fromCoroutine(read(view, PERIODS["hour"], now)))
+        pings, *others = draw(statistics)
+        self.assertEqual([isinstance(each, Tag) for each in pings.svg], [True])
+        self.assertEqual({tuple(each.svg) for each in others}, {()})
 
     def test_answers_are_kept_for_a_moment(self) -> None:
         self.add(0, {"pings": 1})
