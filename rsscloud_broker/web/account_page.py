@@ -191,7 +191,7 @@ class AccountPage:
         source = client_address(request)
         await self._accounts.remove_account(caller, parameter(request, "password"), source)
         self._cookies.remove(request, SESSION)
-        return redirect("/")
+        return redirect("/signin?done=removed")
 
     async def _page(
         self,

@@ -27,6 +27,7 @@ from rsscloud_broker.model.log_entry import LogEntry
 from rsscloud_broker.util.caches import TimedCache
 from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.web.callers import private, redirect, viewer_of
+from rsscloud_broker.web.log_lines import line_of
 from rsscloud_broker.web.timeline import of_host, timeline
 from rsscloud_broker.web.topic_overview import changes_plot, title_of
 from rsscloud_broker.web.words import strangers
@@ -123,14 +124,15 @@ class LookUp:
         nothing = "" if entries or topics else "The broker knows nothing of this host."
         happened: Flattenable = ""
         if entries:
-            shown = timeline(entries, self._clock.wall_seconds())
-            happened = tags.section(tags.h2("What happened"), shown)
+            now = self._clock.wall_seconds()
+            shown = timeline(entries, now)
+            happened = [_not_called(entries, now), tags.section(tags.h2("What happened"), shown)]
         topics_here = _section("Topics", [self._item(each) for each in topics])
         changes = sum((Counter(each.status.change_days) for each in topics), Counter[int]())
         # A sum of the first topics alone would be wrong.
         plot = changes_plot(changes, self._clock.wall_seconds()) if len(topics) < FOUND else ""
         said = nothing or "What this host has published, and what the broker has sent to it."
-        return await self._page(viewer, name, said, topics_here, plot, happened)
+        return await self._page(viewer, name, said, happened, topics_here, plot)
 
     async def _page(
         self,
@@ -166,6 +168,21 @@ class LookUp:
         name = strangers(title or url, _SHOWN)
         where = tags.span(strangers(url, _SHOWN), class_="where") if title else ""
         return tags.li(tags.a(name, href=_topic_page(url)) if self._has_topic_page else name, where)
+
+
+def _not_called(entries: Sequence[LogEntry], now: float) -> list[Tag]:
+    """That a host is not called now, at each port for which the newest of its entries says so."""
+    ports: dict[float | None, LogEntry] = {}
+    for entry in entries:
+        if (entry.kind, entry.outcome) == ("notification", "delivered"):
+            break  # an administrator had it called again, and strangers do not see that
+        if entry.kind == "host":
+            ports.setdefault(entry.numbers.get("port"), entry)
+    return [
+        tags.p(strangers(line_of(each).before, _SHOWN), class_="notice")
+        for each in ports.values()
+        if each.outcome == "unreachable" and each.numbers.get("retry_at", 0.0) > now
+    ]
 
 
 def _url(topic: TopicOverview) -> str:

@@ -157,6 +157,7 @@ class SignInPages:
             "Sign in",
             "sign_in.html",
             message=sentence(message) if message else "",
+            removed="removed" if parameter(request, "done") == "removed" else "",
             name=parameter(request, "name"),
             uses=self._uses,
             next=_next(request),

@@ -114,6 +114,29 @@ class LookUpTests(SynchronousTestCase):
         self.assertEqual(self.links("/search", q="reader.example"), [])
         self.assertIn("knows nothing", self.get("/host", name="reader.example").text)
 
+    def test_a_host_that_is_not_called(self) -> None:
+        """That stands first, as long as it is so."""
+
+        def entry(outcome: str, ago: float, **numbers: float) -> LogEntry:
+            return LogEntry("host", outcome, NOON - ago, host="r.example", numbers=numbers)
+
+        silent = entry("unreachable", 60, port=81, retry_at=NOON + 60)
+        back = entry("reachable", 30, port=81)
+        heard = LogEntry("notification", "delivered", NOON - 30, topic=FEED, host="r.example")
+        for entries, shown in (
+            ([silent], 1),
+            ([entry("reachable", 30, port=80), silent], 1),
+            ([entry("unreachable", 90, port=80, retry_at=NOON + 30), silent], 2),
+            ([back, silent], 0),
+            ([heard, silent], 0),
+            ([entry("unreachable", 60, retry_at=NOON - 1)], 0),
+        ):
+            self.log.kept = entries
+            found = self.page("/host", name="r.example").xpath("//p[@class='notice']")
+            self.assertEqual(len(found), shown, entries)
+            for each in found:
+                self.assertIn("does not answer: it is not called until", each.text_content())
+
     def test_lists_of_topics_are_off(self) -> None:
         off = PublicListsOptions(topics=False)
         self.assertEqual(self.links("/search", q="feeds.ex", options=off), [])
