@@ -50,6 +50,7 @@ from rsscloud_broker.policy.blocks import Blocks
 from rsscloud_broker.policy.changes import change_by, needed
 from rsscloud_broker.storage import Store
 from rsscloud_broker.util.threads import Workers
+from rsscloud_broker.util.urls import normal_form
 from rsscloud_broker.wire import websub
 from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.units import MINUTE
@@ -233,6 +234,7 @@ class Administration:
     async def take_down(self, account: str, url: str, reason: str) -> None:
         url = _topic_url(url)
         change = self._change(account, "take down", url, needed(reason))
+        change = evolve(change, title=await self._title_of(url))
         record = self._rows.recording(change)
         removed = [
             await one.take_down(url, change.reason, record)
@@ -240,6 +242,16 @@ class Administration:
             if one.take_down is not None and url.startswith(one.prefix)
         ]
         await self._done(any(removed), f"no application of this broker publishes anything at {url}")
+
+    async def _title_of(self, url: str) -> str:
+        """The title or name of what an account publishes at a URL; empty if it is not known."""
+        for one in self._served():
+            if one.published is not None and url.startswith(one.prefix):
+                name = url.removeprefix(one.prefix).partition("/")[0]
+                for work in await one.published(name, MAX_LIMIT):
+                    if normal_form(work.url) == url:
+                        return clean(work.title)[:80]
+        return ""
 
     async def move_topic(self, account: str, url: str, to: str, reason: str = "") -> None:
         url, to = (await self.topic(url)).status.topic.url, _topic_url(to)

@@ -263,6 +263,8 @@ class Change:
     :ivar verb: what, in one word of ``VERBS``.
     :ivar object: to what: a URL, a host, the id of a subscription, and so on.
     :ivar id: the store's key, ascending; 0 before it is stored.
+    :ivar title: the title or name of what was taken down, which nobody can look up any more; empty
+        of everything else.
     """
 
     account: str
@@ -271,6 +273,7 @@ class Change:
     reason: str
     at: float
     id: int = 0
+    title: str = ""
 
 
 @frozen

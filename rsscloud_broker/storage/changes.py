@@ -24,13 +24,16 @@ _CHANGES: Final[Select[Any]] = select(admin_change)
 
 
 def record_change(conn: Connection, change: Change) -> Change:
-    """Store a ``Change`` whose effect was stored before."""
+    """Store a ``Change`` whose effect was stored before.
+
+    The title of what was taken down stands after its URL, in which there is no space.
+    """
     made = insert_row(
         conn,
         admin_change,
         account=change.account,
         verb=change.verb,
-        object=change.object,
+        object=f"{change.object} {change.title}".rstrip(),
         reason=change.reason,
         at=to_micros(change.at),
     )
@@ -97,4 +100,7 @@ def _claims(conn: Connection, key: int) -> bool:
 
 
 def _change(row: Row[Any]) -> Change:
-    return Change(row.account, row.verb, row.object, row.reason, to_seconds(row.at), row.id)
+    what, title = row.object, ""
+    if row.verb == "take down":
+        what, _, title = what.partition(" ")
+    return Change(row.account, row.verb, what, row.reason, to_seconds(row.at), row.id, title)

@@ -242,7 +242,7 @@ class AccountPage:
 
 def _taken_down(change: Change) -> Iterator[Flattenable]:
     """Something of the account that an administrator has taken down."""
-    yield tags.span(strangers(change.object, 200))
+    yield tags.span(strangers(change.title or change.object, 200))
     why = strangers(sentence(change.reason), 500)
     yield tags.span(_time(change.at), ": ", why, class_="where")
 

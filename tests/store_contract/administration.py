@@ -443,6 +443,16 @@ class AdministrationContract(TestCase):
         self.assertEqual(await urls(*both, since=A_CHANGE.at + 1), [])
         self.assertEqual(await urls(), [])
 
+    async def test_the_title_of_what_was_taken_down(self) -> None:
+        url = "http://b.example/people/dave/1"
+        for verb, title in (("take down", "My pills.gif"), ("take down", ""), ("end", "")):
+            change = evolve(A_CHANGE, verb=verb, object=url, title=title)
+            made = await self.store.record_change(change)
+            self.assertEqual(await self.store.changes(None, 1), [made])
+            self.assertEqual((made.object, made.title), (url, title))
+        found = await self.store.taken_down(["http://b.example/people/dave/"], 0.0)
+        self.assertEqual([each.title for each in found], ["", "My pills.gif"])
+
     async def test_each_change_is_claimed_once(self) -> None:
         made = [await self.store.record_change(A_CHANGE) for _ in range(3)]
         claimed = await gatherResults([self.store.claim_unpublished() for _ in range(3)])

@@ -95,7 +95,7 @@ def _removal(changes: Sequence[Change], now: float) -> list[Flattenable]:
     last, *others = changes
     return [
         "An administrator has taken down ",
-        strangers(last.object, 200),
+        strangers(last.title or last.object, 200),
         ", ",
         moment(last.at, now),
         ": ",

@@ -106,9 +106,10 @@ class OneAccountPage(AdminPage):
             ),
             "taken_down": table(
                 "What was taken down",
-                ("Address", "When", "By", "Why"),
+                ("Title", "Address", "When", "By", "Why"),
                 (
                     (
+                        strangers(one.title),
                         strangers(one.object, MAX_URL),
                         moment(one.at, now),
                         one.account,
