@@ -250,8 +250,9 @@ class EndTests(ParsersTestCase):
     async def test_program_that_does_not_start(self) -> None:
         """Nobody is blamed for it, and it is started again after a pause only."""
         parsers = self.made(1, ("/bin/false",))
-        for _ in range(2):
+        for is_first in (True, False):
             document = parsers("a", parsed.upper, "x")
+            self.assertEqual(parsers._parsers[0].is_up, is_first)
             while not document.called:
                 self.clock.advance(1.0)
                 await deferLater(REACTOR, 0.01)
