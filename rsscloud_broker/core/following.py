@@ -83,14 +83,15 @@ class Following(EachPeriod):
 
     async def _look_or_log(self) -> None:
         try:
-            await self._look()
+            await self._follow_new()
             self._is_late = False
         except Unavailable as error:
             if not self._is_late:
                 self._is_late = True
                 self.log.error("Changes by administrators are followed later: {error}", error=error)
 
-    async def _look(self) -> None:
+    async def _follow_new(self) -> None:
+        """Follow the changes since the last look, or those from before the start at the first."""
         if self._last is None:
             last = await self._store.last_change()
             known = await self._store.changes_after(last - AGAIN, AT_ONCE)

@@ -139,7 +139,7 @@ class Dispatcher:
         self._per_host = per_host
         self._max_slow = max_slow
         self._most_per_host = MOST_PER_HOST
-        self._pace = AdaptiveWindow(clock, slots, self._look)
+        self._pace = AdaptiveWindow(clock, slots, self._make_room)
         self._hosts: dict[str, _Host] = {}
         # How many hosts that answered quickly are remembered.
         self._quick_hosts: BoundedDict[str, float] = BoundedDict(20_000)  # and their slots
@@ -290,8 +290,11 @@ class Dispatcher:
         if not host.slots_in_use:
             del self._hosts[job.host]
 
-    def _look(self) -> bool:
-        """Let slow jobs give up their slots if others wait.  Returns whether to look again."""
+    def _make_room(self) -> bool:
+        """Let slow jobs give up their slots if others wait.
+
+        :returns: whether any job is active, so that this is to be called again.
+        """
         if self._quick_queue or self._queue:
             self._free_slots_of_slow()
             self._begin()

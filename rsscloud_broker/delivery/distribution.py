@@ -179,7 +179,7 @@ class Distribution(Service):
     async def handle(self, event: Event) -> None:
         if isinstance(event, TopicChanged | TopicEnded):
             self._contents.forget(event.topic)
-            self._look()
+            self._look_for_fanouts()
         elif isinstance(event, ContentFetched):
             self._make_due(event.topic, partial(self._store.make_due_for_content, event.topic))
         elif isinstance(event, SubscriptionStored):
@@ -208,7 +208,7 @@ class Distribution(Service):
         if kind == "host" or kind.startswith("job."):
             return
         self._contents.forget_all()
-        self._look()
+        self._look_for_fanouts()
         if kind == "freed":
             self._retries.wake_at(self._clock.wall_seconds())
 
@@ -253,7 +253,7 @@ class Distribution(Service):
             self.log.failure("Looking for what waits failed.")
             due = None
         self._retries.wake_at(self._clock.wall_seconds() if due is None else due)
-        self._look()
+        self._look_for_fanouts()
 
     async def _stop(self) -> None:
         self._attempts.withdraw_all()
@@ -346,7 +346,7 @@ class Distribution(Service):
             self._are_breakers_late = True
             self.log.error("The states of circuit breakers are not stored: {error}", error=error)
 
-    def _look(self) -> None:
+    def _look_for_fanouts(self) -> None:
         """Read fan-outs from the store and start walks; if that is running, do it once more
         afterwards.
         """
@@ -355,9 +355,9 @@ class Distribution(Service):
             return
         looking: Deferred[None] = Deferred()
         self._looking = looking
-        Deferred.fromCoroutine(self._look_while_hinted()).addBoth(looking.callback)
+        Deferred.fromCoroutine(self._start_walks_while_hinted()).addBoth(looking.callback)
 
-    async def _look_while_hinted(self) -> None:
+    async def _start_walks_while_hinted(self) -> None:
         try:
             while self._hinted and self.running:
                 self._hinted = False
@@ -372,7 +372,7 @@ class Distribution(Service):
             pass  # the service stops; the store keeps the fan-outs
         except Exception:  # log a bug, and look again after a pause
             self.log.failure("Looking for fan-outs failed.")
-            self._clock.callLater(UNAVAILABLE_PAUSE, self._look)
+            self._clock.callLater(UNAVAILABLE_PAUSE, self._look_for_fanouts)
         finally:
             self._looking = None
 
@@ -408,7 +408,7 @@ class Distribution(Service):
             self._walked.discard(fanout.id)
             self._ended.add(fanout.id)
             walk.over.callback(None)
-            self._look()
+            self._look_for_fanouts()
 
         Deferred.fromCoroutine(self._run(walk)).addBoth(ended)
 

@@ -35,24 +35,25 @@ LEAST, FIRST = 16, 64
 class AdaptiveWindow:
     """Adapts the window and the limit for slow calls.
 
-    From ``start`` on, the timer fires every ``TICK`` seconds for as long as ``look`` returns true.
+    From ``start`` on, the timer fires every ``TICK`` seconds for as long as ``on_tick`` returns
+    true.
 
     :param most: the largest window.
-    :param look: called each time that the timer fires; returns whether the timer goes on.
+    :param on_tick: called each time that the timer fires; returns whether the timer goes on.
     :ivar window: how many calls may be under way at a time.
     :ivar slow_after: seconds, measured by ``time``, after which a call is slow.
     :ivar filled: whether a call had to wait for others since the timer last fired; the user of
         this class sets it.
     """
 
-    def __init__(self, clock: IReactorTime, most: int, look: Callable[[], bool]) -> None:
+    def __init__(self, clock: IReactorTime, most: int, on_tick: Callable[[], bool]) -> None:
         self._clock = clock
         self._most = most
         self._least = min(LEAST, most)
-        self._look = look
+        self._on_tick = on_tick
         self._timer: IDelayedCall | None = None
-        self._time = 0.0  # when the timer last fired
-        self._looked_at = 0.0
+        # When the timer last fired: by the clock of ``time``, and by ``clock``.
+        self._time = self._ticked_at = 0.0
         self._usual = 0.0
         self._seconds = 0.0
         self._calls = 0
@@ -67,7 +68,7 @@ class AdaptiveWindow:
         self.window = min(self.window, most)
 
     def time(self, now: float) -> float:
-        """Seconds on a clock that stands still while this process is too slow to look.
+        """Seconds on a clock that stands still while this process is too slow for the timer.
 
         The age of a call by this clock says how slow the called host is.
 
@@ -75,12 +76,12 @@ class AdaptiveWindow:
         """
         if self._timer is None:
             return self._time
-        return self._time + min(now - self._looked_at, TICK)
+        return self._time + min(now - self._ticked_at, TICK)
 
     def start(self) -> None:
         """Start the timer."""
         if self._timer is None:
-            self._looked_at = self._clock.seconds()
+            self._ticked_at = self._clock.seconds()
             self._timer = self._clock.callLater(TICK, self._tick)
 
     def stop(self) -> None:
@@ -98,7 +99,7 @@ class AdaptiveWindow:
     def _tick(self) -> None:
         now = self._clock.seconds()
         self._time = self.time(now)
-        late = now - self._looked_at - TICK
+        late = now - self._ticked_at - TICK
         self._timer = None
         if late > LATE:
             self.window = max(self._least, self.window * 2 // 3)
@@ -114,5 +115,5 @@ class AdaptiveWindow:
         # call.
         usual = 4.0 * self._usual if slow else 0.0
         self.slow_after = min(max(SLOW_AFTER, usual), SLOW_AFTER_AT_MOST)
-        if self._look():
+        if self._on_tick():
             self.start()

@@ -96,7 +96,7 @@ class Retries:
             if self._alarm.getTime() <= self._clock.seconds() + pause:
                 return
             self._alarm.cancel()
-        self._alarm = self._clock.callLater(pause, self._look)
+        self._alarm = self._clock.callLater(pause, self._look_for_due)
 
     def saved(self, deliveries: Sequence[Delivery], recorded: Recorded) -> None:
         """Take note of deliveries that were saved.
@@ -195,7 +195,8 @@ class Retries:
             await self._looking
         await self._saving
 
-    def _look(self) -> None:
+    def _look_for_due(self) -> None:
+        """Claim the notifications that are due; if that is under way, do it once more after it."""
         self._alarm = None
         if self._looking is not None:
             self._look_again = True

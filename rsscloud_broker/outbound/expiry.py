@@ -39,7 +39,7 @@ class Expiry(Generic[T]):
         """Add an item; its time begins now."""
         self._until[item] = self._clock.seconds() + self._seconds
         if self._timer is None:
-            self._timer = self._clock.callLater(self._seconds, self._look)
+            self._timer = self._clock.callLater(self._seconds, self._expire_due)
 
     def discard(self, item: T) -> None:
         """Remove an item if it is in the collection; ``expire`` is not called."""
@@ -58,7 +58,8 @@ class Expiry(Generic[T]):
         self._until.clear()
         return items
 
-    def _look(self) -> None:
+    def _expire_due(self) -> None:
+        """Expire the items whose time is over, and set the timer for the next one."""
         self._timer = None
         now = self._clock.seconds()
         while self._until:
@@ -72,4 +73,4 @@ class Expiry(Generic[T]):
                 self.log.failure("An expired item could not be removed.")
         if self._until and self._timer is None:
             rest = self._until[self.oldest()] - now
-            self._timer = self._clock.callLater(max(rest, 0), self._look)
+            self._timer = self._clock.callLater(max(rest, 0), self._expire_due)

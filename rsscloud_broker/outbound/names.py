@@ -48,7 +48,7 @@ class Names:
         """The addresses of a host; None if they must be looked up."""
         now = self._clock.seconds()
         if now >= self._look_at:
-            self._look(now)
+            self._check_files(now)
         kept = self._kept.get(host, None)
         if kept is None or now >= kept[0]:
             return None
@@ -65,7 +65,7 @@ class Names:
             # A name is kept for five minutes at most, however long its name server allows.
             self._kept[host] = self._clock.seconds() + min(seconds, 300.0), addresses
 
-    def _look(self, now: float) -> None:
+    def _check_files(self, now: float) -> None:
         """Forget all names if the system looks them up in another way than before."""
         self._look_at = now + LOOK
         versions = self._read()

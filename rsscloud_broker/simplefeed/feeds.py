@@ -100,7 +100,7 @@ class Feeds:
         self._in_thread = in_thread
         self._urls = urls
         self._links = links
-        self._recent = TimedCache(self._look, clock, FRESH, REMEMBERED)
+        self._recent = TimedCache(self._write_if_changed, clock, FRESH, REMEMBERED)
         self._written: BoundedDict[str, Written | None] = BoundedDict(REMEMBERED)
         # Of how many logs it is known that they have changed.
         self._changed: BoundedDict[str, bool] = BoundedDict(1000)
@@ -118,7 +118,7 @@ class Feeds:
         """The recent document of a log; None if there is no such log."""
         return await self._recent.get(name, newest=self._changed.pop(name, False))
 
-    async def _look(self, name: str) -> Written | None:
+    async def _write_if_changed(self, name: str) -> Written | None:
         """Write the recent document of a log, if the log has changed since it was last written."""
         found: LogState | None = await self._find(name)
         if found is None:

@@ -71,7 +71,7 @@ class ArchiveSink(PeriodicClusterJob):
         super().__init__(
             parts.clock,
             60,
-            self._look,
+            self._archive_and_prune,
             parts.store,
             name=self.name,
             # The sink works five seconds after each full minute: by then a ping that arrived at
@@ -93,7 +93,11 @@ class ArchiveSink(PeriodicClusterJob):
         if isinstance(event, PingsTakenIn):
             self.want(event.oldest)
 
-    async def _look(self, due_at: float) -> None:
+    async def _archive_and_prune(self, due_at: float) -> None:
+        """Write the missing archives, and delete pings that were archived long ago.
+
+        :param due_at: when this was due, or the time of older pings that were taken in.
+        """
         this_hour = int(self._parts.clock.wall_seconds() // HOUR)
         # Hours that this node has not looked at, or that no node has.
         first = min(self._look_from, int(due_at // HOUR) - _LOOK_BACK)

@@ -56,7 +56,7 @@ class Mirror(EachPeriod):
     handles: tuple[type[Event], ...] = (WorkHinted,)
 
     def __init__(self, parts: SinkParts) -> None:
-        super().__init__(parts.clock, 30, self._look, name=self.name, at_start=True)
+        super().__init__(parts.clock, 30, self._store_and_copy, name=self.name, at_start=True)
         self._parts = parts
         self._store = parts.store
         self._lock = DeferredLock()  # one file is copied at a time
@@ -70,7 +70,7 @@ class Mirror(EachPeriod):
             super().startService()
 
     def _begin(self) -> None:
-        if self._run is None:  # if it looks already, it looks once more for each hint
+        if self._run is None:  # a run that is under way copies once more for each hint
             super()._begin()
 
     async def handle(self, event: Event) -> None:
@@ -95,8 +95,8 @@ class Mirror(EachPeriod):
             return False
         return not await self._differing(found) or await self._copy(found[0])
 
-    async def _look(self) -> None:
-        """Store and copy what is missing."""
+    async def _store_and_copy(self) -> None:
+        """Store archives that the database lacks, and copy documents that this disk lacks."""
         problem, self._problem = self._problem, ""
         if not self._has_stored:
             self._has_stored = await self._store_archives(problem)

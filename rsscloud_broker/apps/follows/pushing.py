@@ -125,7 +125,9 @@ class ListSubscriptions:
             retry_after=ASK_AGAIN,
             keeps_asking=True,
         )
-        self._looking = endless_call(clock, self._look, "Subscribing to what is followed")
+        self._looking = endless_call(
+            clock, self._subscribe_at_hubs, "Subscribing to what is followed"
+        )
 
     def start(self) -> None:
         """Begin to subscribe."""
@@ -140,9 +142,10 @@ class ListSubscriptions:
             if each.next is not None and each.next.active():
                 each.next.cancel()
 
-    def _look(self) -> None:
+    def _subscribe_at_hubs(self) -> None:
+        """Subscribe at the hubs that are known by now, unless that was done already."""
         for key, each in self._hints.items():
-            if (hub := each.followed.hub) is not None:
+            if (hub := each.followed.hub) is not None:  # None: its list or feed was not read yet
                 self._subscriber.keep(key, *hub, self._callbacks)
 
     def routes(self) -> list[Route]:

@@ -143,7 +143,7 @@ class Parsers(Service):
         self._owners: OrderedDict[str, _Queue] = OrderedDict()  # those who have documents there
         self._slow: BoundedDict[str, float] = BoundedDict(10_000)  # owners
         self._not_before = 0.0
-        self._looking = endless_call(clock, self._look, "Looking after the parsers")
+        self._looking = endless_call(clock, self._look_after_all, "Looking after the parsers")
 
     def __call__(
         self, owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -289,7 +289,8 @@ class Parsers(Service):
         )
         return DocumentUnread("the program that reads it failed")
 
-    def _look(self) -> None:
+    def _look_after_all(self) -> None:
+        """End parsers that do nothing or hang, and give the documents that wait to others."""
         for parser in self._parsers:
             parser.look()
         self._assign()
