@@ -23,7 +23,7 @@ from rsscloud_broker.outbound.couriers import confinement, system_calls
 from rsscloud_broker.outbound.couriers.courier import Courier
 from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
 from rsscloud_broker.outbound.couriers.limits import Limits
-from rsscloud_broker.outbound.couriers.link import BESIDES
+from rsscloud_broker.outbound.couriers.link import BESIDES_LAST_BODY
 from rsscloud_broker.outbound.couriers.messages import (
     Blocked,
     FromBroker,
@@ -104,7 +104,7 @@ class Crew(Service):
             # Seconds that a courier has for an answer beyond the longest deadline: it may have to
             # wait for memory, and for the broker to read.
             answer=longest + 30.0,
-            frame=self._largest + BESIDES,
+            frame=self._largest + BESIDES_LAST_BODY,
         )
 
     def startService(self) -> None:

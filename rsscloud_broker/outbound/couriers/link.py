@@ -24,16 +24,16 @@ T = TypeVar("T")
 LONGEST: Final = 80 * 1024 * 1024
 
 #: How many messages a frame may have.  A few bytes can be one, and each takes much more memory.
-MOST: Final = 4096
+MOST_MESSAGES: Final = 4096
 
 #: How many bytes before a frame say how long it is.
 _PREFIX: Final = 4
 
 #: A frame is sent when this many bytes of bodies have come together in one turn, and then another.
-ENOUGH: Final = 1024 * 1024
+USUAL_FRAME: Final = 1024 * 1024
 
 #: A frame has at most this many bytes beside its last body: those of other bodies, and all else.
-BESIDES: Final = 2 * ENOUGH
+BESIDES_LAST_BODY: Final = 2 * USUAL_FRAME
 
 
 @implementer(IPushProducer)
@@ -46,7 +46,7 @@ class Link(Protocol, Generic[S, T]):
     :param refuse: is called with a message that cannot be encoded, such as one with a text that is
         not Unicode, and the reason.
     :param longest: says how many bytes a frame that comes may have.  It is asked only about one of
-        more than ``BESIDES``.
+        more than ``BESIDES_LAST_BODY``.
     :ivar is_full: whether the other end reads more slowly than this one sends.
     """
 
@@ -61,7 +61,9 @@ class Link(Protocol, Generic[S, T]):
     ) -> None:
         self._reactor = reactor
         self._encode = msgpack.Encoder().encode
-        self._decode = msgpack.Decoder(Annotated[list[takes], Meta(max_length=MOST)]).decode
+        self._decode = msgpack.Decoder(
+            Annotated[list[takes], Meta(max_length=MOST_MESSAGES)]
+        ).decode
         self._take = take
         self._lost = lost
         self._refuse = refuse
@@ -83,7 +85,7 @@ class Link(Protocol, Generic[S, T]):
         """
         self._batch.append(message)
         self._size += size
-        if self._size > ENOUGH:
+        if self._size > USUAL_FRAME:
             self.flush()
         elif self._flushing is None:
             self._flushing = self._reactor.callLater(0, self.flush)
@@ -97,8 +99,8 @@ class Link(Protocol, Generic[S, T]):
             return  # they are sent when the connection is made
         batch, self._batch = self._batch, []
         size, self._size = self._size, 0
-        for start in range(0, len(batch), MOST):
-            self._send(batch[start : start + MOST], size)
+        for start in range(0, len(batch), MOST_MESSAGES):
+            self._send(batch[start : start + MOST_MESSAGES], size)
 
     def _send(self, batch: Sequence[S], size: int) -> None:
         """Send messages in one frame, or in several ones if it were too long.
@@ -114,7 +116,7 @@ class Link(Protocol, Generic[S, T]):
                 for message in batch:
                     self._send([message], size)
         else:
-            if len(frame) - size > ENOUGH and len(batch) > 1:
+            if len(frame) - size > USUAL_FRAME and len(batch) > 1:
                 half = len(batch) // 2
                 self._send(batch[:half], size)
                 self._send(batch[half:], size)
@@ -162,7 +164,7 @@ class Link(Protocol, Generic[S, T]):
         received += data
         while not self._why and len(received) >= _PREFIX:
             length = int.from_bytes(received[:_PREFIX], "big")
-            if length > BESIDES and length > (most := self._longest()):
+            if length > BESIDES_LAST_BODY and length > (most := self._longest()):
                 self.abort(f"it sent a frame of {length:,} bytes; {most:,} are the most")
             elif len(received) < _PREFIX + length:
                 return

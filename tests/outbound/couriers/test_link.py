@@ -84,7 +84,7 @@ class LinkTests(SynchronousTestCase):
 
     def test_large_bodies_are_sent_at_once(self) -> None:
         """So no frame grows beyond the largest body and a little more."""
-        size = module.ENOUGH // 2 + 1
+        size = module.USUAL_FRAME // 2 + 1
         for number in range(4):
             self.link.send(Body(number, bytes(size)), size)
         self.assertEqual(len(self.frames()), 2)
@@ -132,7 +132,7 @@ class LinkTests(SynchronousTestCase):
 
     def test_too_many_messages(self) -> None:
         """A frame is refused before they are decoded, and nobody sends so many in one."""
-        most = module.MOST
+        most = module.MOST_MESSAGES
         for number in range(most + 1):
             self.link.send(Forget(number))
         self.clock.advance(0)
@@ -151,12 +151,12 @@ class LinkTests(SynchronousTestCase):
 
         def longest() -> int:
             asked.append(1)
-            return 3 * module.ENOUGH
+            return 3 * module.USUAL_FRAME
 
         for length, refused in (
-            (module.BESIDES, False),
-            (3 * module.ENOUGH, False),
-            (3 * module.ENOUGH + 1, True),
+            (module.BESIDES_LAST_BODY, False),
+            (3 * module.USUAL_FRAME, False),
+            (3 * module.USUAL_FRAME + 1, True),
         ):
             self.setUp(longest=longest)
             self.link.dataReceived(length.to_bytes(4, "big"))
@@ -167,16 +167,16 @@ class LinkTests(SynchronousTestCase):
 
     def test_no_frame_has_much_beside_its_last_body(self) -> None:
         """However long the other messages are that come together, and in whatever order."""
-        largest = 3 * module.ENOUGH
-        small = Said("x" * (module.ENOUGH // 4))
+        largest = 3 * module.USUAL_FRAME
+        small = Said("x" * (module.USUAL_FRAME // 4))
         sent: list[Any] = [small] * 9
-        for size in (module.ENOUGH, largest, 1):
+        for size in (module.USUAL_FRAME, largest, 1):
             sent += [Body(size, bytes(size)), small, small]
         for message in sent:
             self.link.send(message, len(message.data) if isinstance(message, Body) else 0)
         self.clock.advance(0)
         frames = self.frames()
-        self.assertLessEqual(max(map(len, frames)), largest + module.BESIDES)
+        self.assertLessEqual(max(map(len, frames)), largest + module.BESIDES_LAST_BODY)
         came = [message for frame in frames for message in msgpack.decode(frame)]
         self.assertEqual(came, msgpack.decode(msgpack.encode(sent)))
 

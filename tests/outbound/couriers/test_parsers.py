@@ -18,7 +18,7 @@ from rsscloud_broker.errors import DocumentFault, DocumentTooCostly, ParsingUnav
 from rsscloud_broker.outbound.couriers import parser as one_parser
 from rsscloud_broker.outbound.couriers import parsers as module
 from rsscloud_broker.outbound.couriers.fork_server import PARSER, ForkServer
-from rsscloud_broker.outbound.couriers.link import BESIDES
+from rsscloud_broker.outbound.couriers.link import BESIDES_LAST_BODY
 from rsscloud_broker.outbound.couriers.parsers import Parsers
 from rsscloud_broker.outbound.couriers.spawning import megabytes, spawn
 from rsscloud_broker.testing import Clock
@@ -135,8 +135,8 @@ class CostlyTests(ParsersTestCase):
         self.assertEqual(await self.parsers("a.example", parsed.upper, "x"), "X")
 
     async def test_endless_answer(self) -> None:
-        self.patch(one_parser, "ANSWER", 2 * BESIDES)
-        await self.given_up(parsed.many, 2 * BESIDES)
+        self.patch(one_parser, "ANSWER", 2 * BESIDES_LAST_BODY)
+        await self.given_up(parsed.many, 2 * BESIDES_LAST_BODY)
 
     async def test_end_of_the_process(self) -> None:
         await self.given_up(parsed.deadly, "")

@@ -25,7 +25,7 @@ from rsscloud_broker.outbound.budget import NO_MEMORY
 from rsscloud_broker.outbound.couriers import crew, fetching
 from rsscloud_broker.outbound.couriers.crew import Crew
 from rsscloud_broker.outbound.couriers.fetching import CourierFetcher
-from rsscloud_broker.outbound.couriers.link import BESIDES
+from rsscloud_broker.outbound.couriers.link import BESIDES_LAST_BODY
 from rsscloud_broker.outbound.couriers.messages import ReadDone, Setup, TopicRules
 from rsscloud_broker.outbound.couriers.spawning import COMMAND
 from rsscloud_broker.testing import Clock
@@ -178,13 +178,13 @@ class RuleTests(ReadingTestCase):
         self.pages.answers["/large"] = page(200, b"x" * largest, **TYPE)
         self.crew.read_by(TopicRules(body_limit=largest, allowed=["127.0.0.0/8"]))
         (courier,) = self.crew.couriers
-        self.assertEqual(courier._limits().frame, largest + BESIDES)
+        self.assertEqual(courier._limits().frame, largest + BESIDES_LAST_BODY)
         readings = [self.fetch("/large") for _ in range(3)]
         for reading in readings:
             fetched = await reading
             self.assertEqual(fetched.content, Content(b"x" * largest, "text/xml"))
         self.crew.read_by(TopicRules(body_limit=LIMIT, allowed=["127.0.0.0/8"]))
-        self.assertEqual(courier._limits().frame, largest + BESIDES)
+        self.assertEqual(courier._limits().frame, largest + BESIDES_LAST_BODY)
 
     async def test_networks_are_those_of_topics(self) -> None:
         """Callbacks may call none beside public ones here."""
