@@ -85,7 +85,7 @@ class ChangeDetector(Service):
             store, clock, retry, self._request, retries, self._waiting.wake_at
         )
         self._pings_seen = 0
-        # How many topics the detector remembers the last ping of.
+        # The number of topics whose last pings are remembered.
         self._last_pings: BoundedDict[str, int] = BoundedDict(10_000)
         self._looking: Deferred[None] | None = None
         counters.checks.set_function(self._count_checks)

@@ -31,7 +31,7 @@ class Refetches:
         self._clock = clock
         self._store_retry = store_retry
         self._waiting = waiting
-        # Of how many topics it is remembered that they were just fetched again.
+        # The number of topics that are remembered as just fetched again.
         self._fetched_again: BoundedDict[str, bool] = BoundedDict(10_000)
 
     async def after_fetch(self, url: str, record: FetchRecord | None) -> None:

@@ -71,7 +71,7 @@ class WaitingChecks:
         self._after_hosts: Mapping[str, str] = {}
         self._running = False
         self._left = False  # whether checks may wait in the store
-        self._hinted = False
+        self._hinted = False  # whether to claim once more
         self._is_claiming = False
         self._claiming: Deferred[None] | None = None
         self._alarm: IDelayedCall | None = None
@@ -239,9 +239,9 @@ class WaitingChecks:
         )
 
     def _begin(self, wanted: WantedChecks, claimed: ClaimedChecks) -> None:
-        """Begin the fetches of checks that were claimed."""
+        """Remember whose turn is next, and begin the fetches of checks that were claimed."""
         self._after_source = claimed.after_source
-        # How many sources the hosts are remembered of that had their turns last.
+        # At this many sources they are all forgotten, and the hosts of each begin with the first.
         known = self._after_hosts if len(self._after_hosts) < 1000 else {}
         self._after_hosts = {**known, **claimed.after_hosts}
         self._hinted |= claimed.more

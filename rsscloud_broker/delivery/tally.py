@@ -68,8 +68,11 @@ class Tally:
         else:
             self._failed += 1
 
-    def leave(self, subscriptions: Iterable[Subscription]) -> None:
-        """Count attempts that the walk no longer waits for."""
+    def add_waiting(self, subscriptions: Iterable[Subscription]) -> None:
+        """Count attempts that go on when the walk ends: their notifications are pending then.
+
+        Those to private followers are not counted, as in ``add``.
+        """
         private = [one.callback.is_private for one in subscriptions]
         self._waiting += private.count(False)
 

@@ -428,7 +428,7 @@ class Walk:
             await self._change()
         progress, now = self._progress, self._tools.clock.wall_seconds()
         under_way, progress.open = list(progress.open.values()), {}
-        self._tally.leave(one.subscription for one in under_way)
+        self._tally.add_waiting(one.subscription for one in under_way)
         # The pending notification of a follower is stored for the attempt that it follows.
         progress.outcomes += [claimed(one, now) for one in under_way if not one.follows]
         self._late = late = LateOutcomes(self._tools.record)

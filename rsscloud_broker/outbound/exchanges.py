@@ -222,6 +222,8 @@ class _Exchange:
         if isinstance(result, HTTPAnswer):
             if connection.tls is not None:
                 connection.tls.keep_session(connection.transport.getHandle())
+            # After ``call_anew`` the exchanger has another pool, and a connection that was made
+            # under the earlier rules is not kept.
             if connection.reusable and self._connections is self._exchanger.idle_connections:
                 self._connections.give(connection)
             elif not connection.gone:

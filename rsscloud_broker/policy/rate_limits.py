@@ -188,7 +188,7 @@ class Admission:
         self._sources.change(limits.verifications_per_source, limits.verifications_burst)
         self._targets.change(limits.verifications_per_host, limits.verifications_host_burst)
         self._fetches.change(limits.fetches_per_host, limits.fetches_host_burst)
-        # How many hosts the remaining subscriptions are remembered of.
+        # The number of hosts whose remaining subscriptions are remembered.
         self._quotas: BoundedDict[str, Quota | None] = BoundedDict(10_000)
 
     def ping(self, source: str) -> None:

@@ -102,7 +102,7 @@ class Feeds:
         self._links = links
         self._recent = TimedCache(self._write_if_changed, clock, FRESH, REMEMBERED)
         self._written: BoundedDict[str, Written | None] = BoundedDict(REMEMBERED)
-        # Of how many logs it is known that they have changed.
+        # The number of logs that are remembered as changed.
         self._changed: BoundedDict[str, bool] = BoundedDict(1000)
         # Two threads must not write one file at the same time.
         self._writing = DeferredLock()
@@ -127,7 +127,7 @@ class Feeds:
         if known is not None and known.newest == found.count:
             return known
         document: LogDocument | None = await self._read(name)
-        written = None if document is None else await self._write(document, recent=True)
+        written = None if document is None else await self._render(document, recent=True)
         self._written[name] = written
         return written
 
@@ -147,10 +147,11 @@ class Feeds:
         if document is None:
             return None
         if not document.archived:
-            return await self._write(document, recent=False)
+            return await self._render(document, recent=False)
         return await self._file(document)
 
-    async def _write(self, document: LogDocument, *, recent: bool) -> Written:
+    async def _render(self, document: LogDocument, *, recent: bool) -> Written:
+        """Render a document in a thread; no file is written."""
         name = document.log.name
         body: bytes = await self._in_thread(
             _rendered, document, self._urls(name), recent, self._links(name) if recent else ()

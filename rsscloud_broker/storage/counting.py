@@ -51,7 +51,12 @@ Place = tuple[int, int]
 def _count_pings(
     conn: Connection, after: Place, end: int, portion: int
 ) -> tuple[Counter[int], Place | None]:
-    """Count the pings behind a place by their hours."""
+    """Count the pings of one portion by their hours.
+
+    :param after: the portion begins behind this place.
+    :param portion: how many pings it has.
+    :returns: the counts, and the place of the last ping; None if no pings follow.
+    """
     wanted = (after < _PLACE, ping.c.received_at < end)
     places = select(ping.c.received_at, ping.c.id).where(*wanted).order_by(*_PLACE.clauses)
     last = conn.execute(places.offset(portion - 1).limit(1)).tuples().first()

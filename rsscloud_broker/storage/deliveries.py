@@ -232,18 +232,18 @@ def _add_pending(
     with_pending = select(pending.c.subscription_id).where(pending.c.subscription_id.in_(by_key))
     keys_with_pending = set(conn.execute(with_pending).scalars())
     inserts: list[dict[str, Any]] = []
-    tried: list[dict[str, Any]] = []
-    put_off: list[dict[str, Any]] = []
-    fresh: list[dict[str, Any]] = []
+    tried: list[dict[str, Any]] = []  # an attempt failed
+    put_off: list[dict[str, Any]] = []  # no attempt was made to the end
+    restarted: list[dict[str, Any]] = []  # the topic has changed again: attempts count from 0
     for key, content_topic in conn.execute(existing):
         one = by_key[key]
         if key not in keys_with_pending:
             inserts.append(_row(one, content_topic, node))
         elif one.pause is not None:
-            fresh.append({"key": key, "due": _due(one), "pause": to_micros(one.pause)})
+            restarted.append({"key": key, "due": _due(one), "pause": to_micros(one.pause)})
         else:
             (put_off if one.outcome is None else tried).append(_changes(one, node))
-    for statement, values in ((_RESTART, fresh), (_PUT_OFF, put_off), (_RECORD_ATTEMPT, tried)):
+    for statement, values in ((_RESTART, restarted), (_PUT_OFF, put_off), (_RECORD_ATTEMPT, tried)):
         if values:
             conn.execute(statement, values)
     if inserts:

@@ -127,6 +127,11 @@ def _format(root: etree._Element, vocabulary: str, problems: list[str]) -> str:
 
 
 def _head(tree: Tree, holder: etree._Element, vocabulary: str) -> _Head:
+    """Find the elements that say something about the feed itself.
+
+    :param holder: the element that has them, unless the feed is malformed.
+    :param vocabulary: the namespace of the feed's own elements.
+    """
     head = _Head()
     members = _scattered(tree.root) if tree.complaint else iter(holder)
     for element in members:
@@ -136,6 +141,7 @@ def _head(tree: Tree, holder: etree._Element, vocabulary: str) -> _Head:
         # An undeclared prefix is a part of the name.
         own = not prefix and xml.namespace(element) == vocabulary
         found = (head.own if own else head.others).setdefault(name, [])
+        # Others than hubs may stand among the links, so more are kept than hubs are returned.
         if len(found) < MAX_LINKS * 2:
             found.append(element)
     return head

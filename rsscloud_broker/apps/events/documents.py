@@ -90,9 +90,9 @@ class NotAsked(Exception):
 
 @frozen
 class DocumentQuery:
-    """What a request asks for.
+    """The document of a feed that a request asks for.
 
-    :ivar name: the name of a log.
+    :ivar name: the name of the log that the feed shows: see ``names``.
     :ivar number: the number of a document; None for the recent one.
     """
 
@@ -106,7 +106,7 @@ class DocumentQuery:
 
     @property
     def has_contents(self) -> bool:
-        """Whether the document has contents of strangers."""
+        """Whether the document quotes contents of topics, which strangers have written."""
         return self.name.startswith(TOPIC)
 
 

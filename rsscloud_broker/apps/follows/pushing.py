@@ -145,7 +145,7 @@ class ListSubscriptions:
     def _subscribe_at_hubs(self) -> None:
         """Subscribe at the hubs that are known by now, unless that was done already."""
         for key, each in self._hints.items():
-            if (hub := each.followed.hub) is not None:  # None: its list or feed was not read yet
+            if (hub := each.followed.hub) is not None:  # None: not read yet, or it names none
                 self._subscriber.keep(key, *hub, self._callbacks)
 
     def routes(self) -> list[Route]:

@@ -160,7 +160,7 @@ def _place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place |
     :raises NotStored: the account has no room for it.
     """
     account, document, limits = wanted.account, wanted.document, wanted.limits
-    rows = _of_account(conn, account, rows)
+    rows = _with_taken_over(conn, account, rows)
     known = next((row for row in rows if row.path == wanted.path), None)
     is_there = known is not None and known.version_id is not None
     if (
@@ -232,9 +232,13 @@ def _version(place: _Place) -> dict[str, object]:
     }
 
 
-def _of_account(conn: Connection, account: Account, rows: Sequence[Row[Any]]) -> Sequence[Row[Any]]:
-    """The rows of an account, with what is remembered of a former one that had its name.
+def _with_taken_over(
+    conn: Connection, account: Account, rows: Sequence[Row[Any]]
+) -> Sequence[Row[Any]]:
+    """Take over the deleted files of a removed account that had the same name.
 
+    :param rows: all rows with the name of the account.
+    :returns: the same rows, which are all of the account now.
     :raises NotStored: the files of the former account are still being deleted.
     """
     owners = {row.account_id for row in rows}

@@ -116,7 +116,13 @@ class RiverIntake:
     async def keep(
         self, feed: FeedRecord, document: ReadDocument, *, whole: bool
     ) -> StoredItems | None:
-        """Store the items of a document, and call ``on_new``."""
+        """Store the items of a document; call ``on_new`` if some are new.
+
+        If polls found new items several times in a row, call ``on_silent``.
+
+        :param whole: whether the broker has read it; False if a hub has pushed it.
+        :returns: None if nobody follows the feed any more.
+        """
         now = self._clock.wall_seconds()
         values = self._learned(feed, document, now) if whole else {}
         way: Way = "pushed" if not whole or await self._was_pinged(feed, now) else "polled"
@@ -126,7 +132,7 @@ class RiverIntake:
         if stored is not None:
             if stored.new:
                 self.on_new()
-            # How many times in a row a poll may find what was not pushed.
+            # After two polls in a row that found items which should have been pushed.
             if stored.feed.missed >= 2:
                 await self.on_silent(stored.feed)
         return stored

@@ -227,7 +227,7 @@ def _beginning(item: Item) -> Tag:
 
 
 def _html(tag: Tag) -> str:
-    """The HTML of an element that waits for nothing."""
+    """The HTML of an element that contains no Deferred, so that it is ready at once."""
     found: list[bytes] = []
     failures: list[Failure] = []
     flattenString(None, tag).addCallbacks(found.append, failures.append)

@@ -58,13 +58,16 @@ class Memory:
         self._file: int | None = None
         with suppress(OSError):  # this is no Linux, and memory is not limited
             self._file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
-        self._at_start = self._pages(1)
+        self._at_start = self._bytes(1)
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """Let nothing take more than ``MEMORY``."""
+        """Limit the memory of this process to ``MEMORY`` more bytes than it uses now.
+
+        Without the file, as on other systems than Linux, there is no limit.
+        """
         before = resource.getrlimit(resource.RLIMIT_AS)
-        if used := self._pages(0):
+        if used := self._bytes(0):
             most = used + MEMORY if before[1] < 0 else min(used + MEMORY, before[1])
             resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
         try:
@@ -75,9 +78,9 @@ class Memory:
     @property
     def has_grown(self) -> bool:
         """Whether the process keeps too much that it does not need any more."""
-        return self._pages(1) - self._at_start > KEPT
+        return self._bytes(1) - self._at_start > KEPT
 
-    def _pages(self, column: int) -> int:
+    def _bytes(self, column: int) -> int:
         """The bytes in a column of statm: 0 for addresses, 1 for what is really in memory."""
         if self._file is None:
             return 0
