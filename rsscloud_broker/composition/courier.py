@@ -11,11 +11,14 @@ import faulthandler
 import gc
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
 from rsscloud_broker.delivery.notifiers import bundled
 from rsscloud_broker.outbound import TLSContext
 from rsscloud_broker.outbound.couriers.confinement import Confinement
-from rsscloud_broker.outbound.couriers.fork_server import PARSER, serve
+from rsscloud_broker.outbound.couriers.fork_server import COURIER, PARSER, serve
 from rsscloud_broker.outbound.couriers.parser_process import become_parser
 from rsscloud_broker.outbound.couriers.process import run
 from rsscloud_broker.util.twisted_overrides import uvloop_reactor
@@ -38,6 +41,9 @@ def become_courier(descriptor: int) -> None:
     run(descriptor, reactor, tls, confinement, bundled)
 
 
+_PROGRAMS: Final = {COURIER: ("courier", become_courier), PARSER: ("parser", become_parser)}
+
+
 def main() -> None:
     """Fork what the broker orders at the descriptor that is named on the command line."""
     # Should C code crash, the broker's log has where.
@@ -45,7 +51,10 @@ def main() -> None:
     os.chdir("/")
     if forked := serve(int(sys.argv[1])):
         order, descriptor = forked
-        (become_parser if order == PARSER else become_courier)(descriptor)
+        name, program = _PROGRAMS[order]
+        with suppress(OSError):  # where there is such a file, ps and top show the name
+            Path("/proc/self/comm").write_text(name, encoding="ascii")
+        program(descriptor)
 
 
 if __name__ == "__main__":

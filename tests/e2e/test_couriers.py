@@ -66,7 +66,8 @@ def children_of(pid: int) -> list[int]:
 
 def couriers_of(broker: Broker) -> list[int]:
     """The ids of a broker's couriers, which the process has started that the broker has started."""
-    return [each for child in children_of(broker.pid) for each in children_of(child)]
+    forked = [each for child in children_of(broker.pid) for each in children_of(child)]
+    return [pid for pid in forked if status_of(pid).startswith("Name:\tcourier\n")]
 
 
 def at_work(broker: Broker) -> list[int]:

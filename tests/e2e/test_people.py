@@ -87,7 +87,7 @@ class PeopleTests(BrowserTestCase):
             self.assertIn(b"Farewell", archive.read("messages/1.xml"))
         phone.check("form[aria-labelledby=remove] [name=sure]")
         self.submit(phone, "form[aria-labelledby=remove]", {"password": OTHER})
-        expect(phone).to_have_url(f"{broker.url}/")
+        expect(phone).to_have_url(f"{broker.url}/signin?done=removed")
         tab.goto(f"{broker.url}/admin/accounts")
         expect(tab.locator("table")).not_to_contain_text("anna")
 
