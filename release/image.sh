@@ -25,7 +25,9 @@ if [ -z "$base" ]; then
     echo "Making a new Debian: about a minute."
     suite=$(sed -n 's/^ARG BASE=debian:\([a-z]*\).*/\1/p' "$top/tap/Dockerfile")
     SUITE=$suite sh "$here/debian/new-system.sh" "$work/system" --include=ca-certificates
-    cp -r /usr/local/share/ca-certificates "$work/system/usr/local/share/"
+    if [ -d /usr/local/share/ca-certificates ]; then
+        cp -r /usr/local/share/ca-certificates "$work/system/usr/local/share/"
+    fi
     chroot "$work/system" update-ca-certificates >/dev/null 2>&1
     test ! -e /etc/pip.conf || cp /etc/pip.conf "$work/system/etc/"
     base=localhost/debian
