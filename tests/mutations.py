@@ -194,6 +194,13 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "core/change_detection.py",
+        "following.pinged |= pending.pinged",
+        "pass",
+        "core.test_change_detection",
+        "The ping of a fetch that failed is forgotten when another fetch follows.",
+    ),
+    Mutation(
+        "core/change_detection.py",
         "if record.changed and announce:",
         "if record.changed:",
         "core.test_broker core.test_intents core.test_change_detection",

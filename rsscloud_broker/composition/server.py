@@ -404,12 +404,12 @@ class Server(Foundation):
                 ),
                 self.in_thread,
                 self.decoding,
-                self.parse,
                 self.hashing,
                 self.space,
                 self.resolver,
                 self.outbound,
                 self.topic_clients.client,
+                self.parse,  # it stops before the couriers, whose end would be that of parsers
                 bus,
                 self.self_test,
             ),

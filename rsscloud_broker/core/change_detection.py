@@ -381,8 +381,8 @@ class ChangeDetector(Service):
             return
         following = self._fetches.after(pending)
         if following is not None:
-            # It answers both requests, and is not withdrawn: this fetch still has its claim.  The
-            # stored check says whether somebody pinged.
+            # It answers both requests, and is not withdrawn: this fetch still has its claim.
+            following.pinged |= pending.pinged
             following.requested = True
             for source in pending.turn.sources:
                 following.turn.join(source)

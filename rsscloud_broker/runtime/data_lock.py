@@ -5,6 +5,7 @@ While a broker holds the lock, the file has the URL at which a browser on this m
 
 from __future__ import annotations
 
+from contextlib import suppress
 from fcntl import LOCK_EX, LOCK_NB, LOCK_SH, flock
 from pathlib import Path
 from typing import IO
@@ -20,9 +21,10 @@ def hold(data: str, address: str = "") -> IO[bytes]:
     """
     file = Path(data, "lock").open("ab")  # noqa: SIM115 # open for as long as it locks
     flock(file, LOCK_EX | LOCK_NB)
-    file.truncate(0)
-    file.write(address.encode())
-    file.flush()
+    with suppress(OSError):  # the disk may be full, and a broker can do without
+        file.truncate(0)
+        file.write(address.encode())
+        file.flush()
     return file
 
 

@@ -103,7 +103,7 @@ def restore_backup(source: Path, database: Path, data: Path) -> int:
             _check(unfinished)
             for member, path in targets:
                 _extract(archive, member, path, member.mode & 0o777)
-        _give_name(unfinished, database)
+        _give_name(unfinished, database, is_locked=True)
     except tarfile.TarError as error:
         raise BackupError(f"{source} is not a backup, or is damaged: {error}") from error
     finally:
@@ -111,11 +111,12 @@ def restore_backup(source: Path, database: Path, data: Path) -> int:
     return len(targets) + 1
 
 
-def _give_name(complete: Path, target: Path) -> None:
+def _give_name(complete: Path, target: Path, *, is_locked: bool = False) -> None:
     """Give a complete file the name that people look for, unless there is such a file.
 
     The unfinished name may remain.
 
+    :param is_locked: whether nobody else makes such a file meanwhile.
     :raises BackupError: there is such a file.
     """
     try:
@@ -124,6 +125,9 @@ def _give_name(complete: Path, target: Path) -> None:
         except FileExistsError:
             raise
         except OSError:
+            if is_locked and not target.exists():
+                os.replace(complete, target)
+                return
             # Some file systems have no hard links, and say so by various errors.  There an empty
             # file takes the name, and is replaced.  A crash in between leaves the empty file, of
             # which `restore` says that it is no backup.

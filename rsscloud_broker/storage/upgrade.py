@@ -55,7 +55,8 @@ _COLUMNS: Final = {
     "JOIN pragma_table_info(made.name) AS info",
     postgresql.DIALECT: "SELECT relname, attname FROM pg_attribute "
     "JOIN pg_class ON pg_class.oid = attrelid "
-    "WHERE relnamespace = current_schema()::regnamespace AND attnum > 0 AND NOT attisdropped",
+    "WHERE pg_table_is_visible(attrelid) AND relnamespace <> 'pg_catalog'::regnamespace "
+    "AND attnum > 0 AND NOT attisdropped",
 }
 
 #: No applications.
@@ -253,7 +254,8 @@ def _check_columns(connection: Connection, tables: _Tables) -> None:
 def _of_no_release(missing: str, tables: _Tables) -> str:
     return (
         f"the database lacks {missing}: a build of {tables.owner} from before its first release "
-        "made it. Begin with an empty database, or restore a backup of a released version."
+        "made it, or somebody changed it. Restore a backup of a released version, or begin with "
+        "an empty database."
     )
 
 

@@ -68,6 +68,7 @@ class SeveralNodesTests(TestCase):
         ]
         while not held:  # a fetch is under way
             await deferLater(self.clock, 0.01)
+        self.assertLessEqual(len(self.fetcher.fetched), NODES)
         self.fetcher.contents[FEED] = b"second"
         self.fetcher.held = None
         for gate in held:

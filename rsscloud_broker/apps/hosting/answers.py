@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from typing import Final
+from zlib import crc32
 
 from attrs import frozen
 from twisted.web.server import Request
@@ -89,7 +90,8 @@ class FileAnswers:
 
         def shown() -> FeedAnswers:
             body, kind = styled(content, sheet), f"application/xml;{charset}"
-            return FeedAnswers.of(body, b"", kind, f"{tag}-shown", at, now, link, more)
+            shown_tag = f"{tag}-{crc32(sheet.encode()):08x}"
+            return FeedAnswers.of(body, b"", kind, shown_tag, at, now, link, more)
 
         return cls(exact(now, link, varying), shown)
 

@@ -31,7 +31,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from rsscloud_broker.outbound.couriers import confinement
-from rsscloud_broker.outbound.couriers.spawning import COMMAND, spawn
+from rsscloud_broker.outbound.couriers.spawning import COMMAND, ServerEnded, spawn
 from rsscloud_broker.outbound.couriers.standard_error import StandardError
 
 #: What the broker orders.
@@ -166,7 +166,7 @@ class ForkServer:
         self._process = None
         left, self._asked, self._started = [*self._started.values(), *self._asked], deque(), {}
         for forked in left:
-            forked.exited(f"the process that starts couriers has ended: {reason}")
+            forked.exited(ServerEnded(f"the process that starts couriers has ended: {reason}"))
         gone, self._gone = self._gone, []
         for each in gone:
             each.callback(None)

@@ -22,7 +22,7 @@ from rsscloud_broker.outbound.couriers.parse_messages import (
     ParserReady,
     Unparsed,
 )
-from rsscloud_broker.outbound.couriers.spawning import Spawn
+from rsscloud_broker.outbound.couriers.spawning import ServerEnded, Spawn
 from rsscloud_broker.outbound.couriers.standard_error import StandardError
 from rsscloud_broker.wire.text import clean
 
@@ -150,8 +150,9 @@ class Parser:
         """Nothing more comes from the process."""
         self._process, self.is_ending = None, False
         if self.is_working:
-            why = f"a process that parses documents ends when it starts: {self._reason}"
-            self._end(None if self._is_ready else ParsingUnavailable(why))
+            is_to_blame = self._is_ready and not isinstance(self._reason, ServerEnded)
+            why = f"a process that parses documents has ended: {self._reason}"
+            self._end(None if is_to_blame else ParsingUnavailable(why))
         gone, self._gone = self._gone, []
         for each in gone:
             each.callback(None)

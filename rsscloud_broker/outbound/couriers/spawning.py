@@ -23,6 +23,11 @@ Spawn: TypeAlias = Callable[[int, Callable[[str], object]], tuple[Any, StandardE
 #: What starts couriers.  ``-P`` keeps Python from looking for modules in the working directory.
 COMMAND: Final = (sys.executable, "-P", "-m", "rsscloud_broker.composition.courier")
 
+
+class ServerEnded(str):
+    """Why a process has ended, if that was the end of the process which had forked it."""
+
+
 #: What a parser runs where there are no couriers.
 PARSER: Final = (*COMMAND[:-1], "rsscloud_broker.outbound.couriers.parser_process")
 

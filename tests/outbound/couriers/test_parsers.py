@@ -182,12 +182,14 @@ class ForkedTests(CostlyTests):
         self.assertLess(privately(process), megabytes(parent_of(process)) * 1024 // 2)
 
     async def test_end_of_the_server(self) -> None:
-        """Parsers end with it, and the next document is parsed by another one."""
+        """Parsers end with it, no document is blamed, and another parser takes the next one."""
         self.fork_server = ForkServer
         self.parsers = self.made()
         process = await self.parsers("a.example", parsed.process, "")
+        document = self.parsers("a.example", parsed.until_there, str(self.path()))
         os.kill(parent_of(process), signal.SIGKILL)
-        await self.until_gone()
+        await self.assertFailure(document, ParsingUnavailable)  # which is not to blame
+        self.clock.advance(1.0)
         self.assertNotEqual(await self.parsers("a.example", parsed.process, ""), process)
 
 
