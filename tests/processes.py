@@ -159,7 +159,8 @@ class Process:
             self._process.wait()
         self._reader.join(TIMEOUT)
         self._stdin.close()
-        self._stdout.close()
+        if not self._reader.is_alive():  # else a process that it has left behind writes on
+            self._stdout.close()
 
     def _next_line(self, deadline: float) -> str | None:
         try:
