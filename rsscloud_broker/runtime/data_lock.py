@@ -19,12 +19,12 @@ def hold(data: str, address: str = "") -> IO[bytes]:
     :raises BlockingIOError: another process holds the lock.
     :raises OSError: the lock file cannot be created or opened.
     """
-    file = Path(data, "lock").open("ab")  # noqa: SIM115 # open for as long as it locks
+    # Without a buffer nothing is left to be written, and to fail, when the file is closed.
+    file = Path(data, "lock").open("ab", buffering=0)  # noqa: SIM115 # open as long as it locks
     flock(file, LOCK_EX | LOCK_NB)
     with suppress(OSError):  # the disk may be full, and a broker can do without
         file.truncate(0)
         file.write(address.encode())
-        file.flush()
     return file
 
 

@@ -120,28 +120,30 @@ def _give_name(complete: Path, target: Path, *, is_locked: bool = False) -> None
     :raises BackupError: there is such a file.
     """
     try:
-        try:
-            os.link(complete, target)
-        except FileExistsError:
-            raise
-        except OSError:
-            if is_locked and not target.exists():
-                os.replace(complete, target)
-                return
-            # Some file systems have no hard links, and say so by various errors.  There an empty
-            # file takes the name, and is replaced.  A crash in between leaves the empty file, of
-            # which `restore` says that it is no backup.
-            target.touch(mode=0o600, exist_ok=False)
-            _replace(complete, target)
+        os.link(complete, target)
     except FileExistsError:
         raise _exists(target) from None
+    except OSError:  # some file systems have no hard links, and say so by various errors
+        _rename(complete, target, is_locked=is_locked)
 
 
-def _replace(complete: Path, placeholder: Path) -> None:
+def _rename(complete: Path, target: Path, *, is_locked: bool) -> None:
+    """Do the same where no file can have two names."""
+    if is_locked:
+        if target.exists():
+            raise _exists(target)
+        os.replace(complete, target)
+        return
+    # An empty file takes the name, and is replaced.  A crash in between leaves the empty file, of
+    # which `restore` says that it is no backup.
     try:
-        os.replace(complete, placeholder)
+        target.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        raise _exists(target) from None
+    try:
+        os.replace(complete, target)
     except OSError:
-        placeholder.unlink(missing_ok=True)
+        target.unlink(missing_ok=True)
         raise
 
 

@@ -346,6 +346,9 @@ class AskTests(CoreTestCase):
         self.change(content + b"new")
         self.fetcher.held[1].callback(None)
         self.assertEqual((len(self.listed()), self.due()), (1, []))
+        status = self.successResultOf(self.store.topic_status(FEED))
+        assert status is not None
+        self.assertIsNotNone(status.pinged_at)
 
     def test_a_ping_of_a_topic_that_waits_for_its_retry_is_read_at_once(self) -> None:
         self.start()

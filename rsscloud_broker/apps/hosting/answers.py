@@ -42,19 +42,13 @@ _HEAD: Final = re.compile(
 _FEEDS: Final = ("application/rss+xml", "application/rdf+xml", "application/atom+xml")
 
 
-def styled(content: Served, sheet: str) -> bytes:
-    """A feed that names a style sheet.
+def _place(content: Served) -> int | None:
+    """Where in a feed the instruction can stand; None if it is no feed, or names a sheet already.
 
     The document is not parsed, since it is a stranger's.
-
-    :param sheet: the URL of the style sheet.
-    :returns: empty for what is no feed, or names a style sheet already.
     """
     head = _HEAD.match(content.body) if content.media_type.startswith(_FEEDS) else None
-    if head is None or b"<?xml-stylesheet" in content.body:
-        return b""
-    instruction = f"<?xml-stylesheet {style_data(sheet)}?>".encode("ascii")
-    return head[0] + instruction + content.body[head.end() :]
+    return None if head is None or b"<?xml-stylesheet" in content.body else head.end()
 
 
 @frozen
@@ -79,7 +73,7 @@ class FileAnswers:
         """
         tag, at = content.digest.hex()[:32], content.modified_at
         exact = partial(FeedAnswers.of, content.body, content.packed, content.media_type, tag, at)
-        if not styled(content, sheet):
+        if (place := _place(content)) is None:
             return cls(exact(now, link, SAFE), None)
         varying = {**SAFE, "vary": STYLED_VARY}
         # The sheet may be at another host than the feeds.
@@ -87,9 +81,11 @@ class FileAnswers:
         policy = f"style-src {source}; {SAFE['content-security-policy']}"
         more = {**varying, "content-security-policy": policy}
         _, _, charset = content.media_type.partition(";")
+        instruction = f"<?xml-stylesheet {style_data(sheet)}?>".encode("ascii")
 
         def shown() -> FeedAnswers:
-            body, kind = styled(content, sheet), f"application/xml;{charset}"
+            body = content.body[:place] + instruction + content.body[place:]
+            kind = f"application/xml;{charset}"
             shown_tag = f"{tag}-{crc32(sheet.encode()):08x}"
             return FeedAnswers.of(body, b"", kind, shown_tag, at, now, link, more)
 

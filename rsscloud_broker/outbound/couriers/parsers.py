@@ -30,7 +30,7 @@ from rsscloud_broker.outbound.couriers.parse_messages import (
     name_of,
 )
 from rsscloud_broker.outbound.couriers.parser import Parser
-from rsscloud_broker.outbound.couriers.spawning import PARSER, Spawn, spawn
+from rsscloud_broker.outbound.couriers.spawning import PARSER_COMMAND, Spawn, spawn
 from rsscloud_broker.util.caches import BoundedDict
 from rsscloud_broker.util.clock import endless_call
 from rsscloud_broker.wire.text import clean
@@ -133,7 +133,7 @@ class Parsers(Service):
         fork: Spawn | None = None,
     ) -> None:
         self._clock = clock
-        start = fork or partial(spawn, reactor, PARSER)
+        start = fork or partial(spawn, reactor, PARSER_COMMAND)
         self._parsers = [
             Parser(number, reactor, partial(self._end, number), self._assign, start)
             for number in range(parsers)

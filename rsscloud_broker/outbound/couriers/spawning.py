@@ -29,7 +29,7 @@ class ServerEnded(str):
 
 
 #: What a parser runs where there are no couriers.
-PARSER: Final = (*COMMAND[:-1], "rsscloud_broker.outbound.couriers.parser_process")
+PARSER_COMMAND: Final = (*COMMAND[:-1], "rsscloud_broker.outbound.couriers.parser_process")
 
 #: The descriptor that a courier gets its end of the connection as.
 _DESCRIPTOR: Final = 3
