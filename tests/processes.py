@@ -65,6 +65,18 @@ def accepts(port: int) -> bool:
     return True
 
 
+def files_of(pid: int, below: Path | str = "") -> list[str]:
+    """What the descriptors of a process are for.
+
+    :param below: only files in this directory; empty for all.
+    """
+    names = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it has been closed since
+            names.append(os.readlink(descriptor))
+    return [name for name in names if name.startswith(str(below))]
+
+
 def no_proxies() -> dict[str, str]:
     """The environment without what names a proxy: whom tests talk to is on this machine."""
     return {name: value for name, value in environ.items() if not name.lower().endswith("_proxy")}

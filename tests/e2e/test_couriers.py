@@ -28,6 +28,7 @@ from tests.e2e.fixture import (
 from tests.e2e.many import ManyServers, Subscriber
 from tests.e2e.publishing import Feed, by_rest, subscribe_all
 from tests.e2e.servers import HttpPostReceiver, SoapReceiver, XMLRPCReceiver
+from tests.processes import files_of
 
 #: How many couriers are killed or stopped.
 FAULTS = examples(50)
@@ -95,16 +96,6 @@ def descriptors_of(broker: Broker) -> int:
     Its threads open the database when they are needed first, which may be at any time.
     """
     return len(files_of(broker.pid)) - len(files_of(broker.pid, broker.data))
-
-
-def files_of(pid: int, below: Path | str = "") -> list[str]:
-    """What the descriptors of a process are for.
-
-    :param below: only files in this directory; empty for all.
-    """
-    directory = Path(f"/proc/{pid}/fd")
-    names = [os.readlink(each) for each in directory.iterdir()]
-    return [name for name in names if name.startswith(str(below))]
 
 
 def is_alive(pid: int) -> bool:

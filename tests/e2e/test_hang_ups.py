@@ -8,13 +8,12 @@ import socket
 import ssl
 import struct
 from itertools import product
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.e2e.fixture import TIMEOUT, EndToEndTestCase, request, until
 from tests.e2e.test_reload import renew
 from tests.e2e.writing import Writer
-from tests.processes import free_port
+from tests.processes import files_of, free_port
 
 #: More than the buffers of a connection hold.
 SIZE = 8_000_000
@@ -84,8 +83,7 @@ class HangUpTests(EndToEndTestCase):
 
     def is_at_rest(self) -> bool:
         """Whether the broker has closed the archive."""
-        files = [os.readlink(each) for each in Path(f"/proc/{self.broker.pid}/fd").iterdir()]
-        return not any(file.endswith(ARCHIVE) for file in files)
+        return not any(file.endswith(ARCHIVE) for file in files_of(self.broker.pid))
 
     def test_in_the_middle(self) -> None:
         for path in (self.archive(), self.upload()):
