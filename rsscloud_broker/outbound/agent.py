@@ -35,7 +35,8 @@ _SET_BY_AGENT = frozenset({"host", "content-length", "accept-encoding", "connect
 class GuardedAgent:
     """Makes HTTP requests through a guarded exchanger.
 
-    :param exchanger: makes the requests; it must take bodies by ``Whole``.
+    :param exchanger: makes the requests; it must collect bodies by ``Whole``, since one that was
+        truncated cannot be decoded.
     :param decoder: undoes the content codings of answers.
     """
 
@@ -63,6 +64,7 @@ class GuardedAgent:
         headers: Headers | None,
         producer: IBodyProducer | None,
     ) -> IResponse:
+        """Make a request, with its whole body in memory, and decode the answer."""
         target = target_of(uri.decode("ascii"))
         body = _Collected()
         if producer is not None:

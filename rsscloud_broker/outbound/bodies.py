@@ -44,7 +44,8 @@ class AnswerBody(Protocol):
         """
 
 
-#: Makes a ``Body`` for an answer with the given headers; raises OutboundError as it does.
+#: Makes the ``AnswerBody`` for an answer with the given headers; raises OutboundError if they show
+#: already that the broker cannot read the body.
 BodyMaker: TypeAlias = Callable[[Fields], AnswerBody]
 
 

@@ -97,7 +97,7 @@ class AnswerBudget(Budget):
     def holding(self, size: int) -> Iterator[None]:
         """Count the bytes of an answer that waits to be decompressed, while the context lasts.
 
-        :raises OutboundError: they do not fit.
+        :raises OutboundError: they do not fit beside those of other answers that wait.
         """
         if self.encoded and self.encoded + size > self._limit:
             raise OutboundError(NO_MEMORY)
@@ -128,9 +128,11 @@ class AnswerBudget(Budget):
             self._release(size)
 
     def _fits(self, size: int) -> bool:
+        """Whether a content of this size fits now; one alone always does."""
         return not self.kept or self.kept + size <= self._limit
 
     def _release(self, size: int) -> None:
+        """Free this many bytes, and give them to those who wait for bytes, in order."""
         self.kept -= size
         while self._waiting and self._fits(self._waiting[0][1]):
             turn, wanted = self._waiting.popleft()

@@ -33,6 +33,8 @@ class CallbackClient(Client):
         body: bytes,
         done: Done[OutboundReply],
     ) -> BreakOff:
+        """Begin one request, without redirects; ``done`` gets the reply, or the error."""
+
         def answered(answer: HTTPAnswer | Exception) -> None:
             if isinstance(answer, HTTPAnswer):
                 done(OutboundReply(answer.status, answer.headers(), answer.body, url))

@@ -111,9 +111,13 @@ class Client(Service, ABC):
         self._exchanger.call_anew()
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
+        """Make a request, and wait for the reply: see ``IOutbound``."""
         return await from_callback(lambda done: self.begin(done, request))
 
     def begin(self, done: Done[OutboundReply], request: OutboundRequest) -> BreakOff:
+        """Begin a request, perhaps signed; ``done`` gets the reply or an error.  What this returns
+        breaks the request off.
+        """
         headers = {"user-agent": self._user_agent, **request.headers}
         if (signing := request.signing) is not None:
             headers[SIGNATURE] = sign(request.body, signing.secret, signing.method)
@@ -123,10 +127,11 @@ class Client(Service, ABC):
         return call.break_off
 
     def _time_out(self, call: _Call) -> None:
+        """End a call whose deadline has passed."""
         call.stop(OutboundError(f"no whole answer within {self._deadline:g} seconds"))
 
     def forget(self, call: _Call) -> None:
-        """Say that a call is over."""
+        """Take a call that is over off the pending ones, so that it does not time out."""
         self._pending.discard(call)
 
     def check_block(self, url: str) -> None:
@@ -181,6 +186,7 @@ class _Call:
         self._cancel: BreakOff = nothing_to_break_off
 
     def begin(self) -> None:
+        """Make the request: the first one, or that to the URL of a redirect."""
         request, client, url = self._request, self._client, self._url
         try:
             client.check_block(url)
@@ -191,22 +197,24 @@ class _Call:
             self._end(error)
 
     def break_off(self) -> None:
-        """End it if it is under way, with a ``CancelledError``."""
+        """End the call, if it is under way, with a ``CancelledError``."""
         self.stop(CancelledError())
 
     def stop(self, why: Exception) -> None:
-        """End it if it is under way."""
+        """End the call with this error, if it is under way, and break its exchange off."""
         if self._done is not None:
             self._end(why)
             self._cancel()
 
     def _end(self, result: OutboundReply | Exception) -> None:
+        """Give the caller the result, unless the call has ended before."""
         done, self._done = self._done, None
         if done is not None:
             self._client.forget(self)
             done(result)
 
     def _replied(self, reply: OutboundReply | Exception) -> None:
+        """Follow a redirect while the request allows one more; else end with the reply."""
         if self._done is None:
             return
         if isinstance(reply, OutboundReply) and not reply.success:
@@ -219,6 +227,7 @@ class _Call:
         self._end(reply)
 
     def _follow(self, reply: OutboundReply, location: str) -> None:
+        """Make the request again, to the URL that a redirect names."""
         try:
             self._url = redirected(self._url, location)
             self._hops.append((reply.status, self._url))

@@ -24,7 +24,7 @@ _WANT_OVER_IPV6 = OUR_OWN_WANT - {EADDRNOTAVAIL}
 
 
 class Connector:
-    """Opens connections."""
+    """Opens the TCP connections of ``Http1``, with TLS where they need it."""
 
     def __init__(self, reactor: Any, guard: AddressGuard) -> None:
         self._reactor = reactor
@@ -43,7 +43,7 @@ class Connector:
 
 
 class _OneConnection(ClientFactory):
-    """Tells a ``Http1`` what became of the attempt to connect it."""
+    """Tells an ``Http1`` what became of the attempt to connect it."""
 
     noisy = False
     _connector: Any = None

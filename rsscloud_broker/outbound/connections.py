@@ -51,6 +51,7 @@ class IdleConnections:
             self._close(connection)
 
     def _forget(self, connection: Http1) -> None:
+        """Take a connection off the idle ones; it is lost, or about to be closed."""
         connection.when_lost = None
         self._idle.discard(connection)
         connections = self._by_origin[connection.origin]

@@ -87,6 +87,7 @@ class BodyDecoder:
         return await asked
 
     async def _work(self, turn: _Turn, coding: bytes, encoded: bytes) -> bytes:
+        """Decode a body in a thread, when it is its turn and there is memory for it."""
         limit = self.limit  # it may change while this waits
         with self._budget.holding(len(encoded)):
             async with self._turns, self._budget.reserve(limit):
@@ -101,6 +102,7 @@ def content_coding(fields: Fields) -> bytes:
 
 
 def _decode(coding: bytes, encoded: bytes, limit: int) -> bytes:
+    """Decode a body; TooLarge beyond the limit, OutboundError if it is faulty."""
     try:
         return decode_content(coding, encoded, limit)
     except TooLong as error:

@@ -99,7 +99,7 @@ class HTTPExchanger:
 
 
 class _Exchange:
-    """One exchange."""
+    """One exchange: over an idle connection, or over a new one to an address of the host."""
 
     __slots__ = (
         "_addresses",
@@ -129,6 +129,7 @@ class _Exchange:
         self._problem: OutboundError | None = None
 
     def begin(self) -> None:
+        """Send the request over an idle connection if there is one; else look the host up."""
         idle = self._connections.take(self._target.origin)
         if idle is None:
             self._look_up()
@@ -150,6 +151,7 @@ class _Exchange:
             done(result)
 
     def _answered_by_idle(self, result: HTTPAnswer | Exception) -> None:
+        """End with the answer; try a new connection if the idle one brought none."""
         connection, self._connection = self._connection, None
         assert connection is not None  # it has called this
         if isinstance(result, OutboundError) and not connection.heard:
@@ -158,6 +160,7 @@ class _Exchange:
             self._finish(connection, result)
 
     def _look_up(self) -> None:
+        """Find the addresses of the host; an address in the URL is its own."""
         host = self._target.host
         if is_address(host):
             self._found((host,))
@@ -171,6 +174,7 @@ class _Exchange:
             looking.addCallbacks(self._found, self._unknown)
 
     def _unknown(self, failure: Failure) -> None:
+        """The host could not be looked up: end with the error."""
         self._looking = None
         error: Any = failure.value
         if isinstance(error, OSError | UnicodeError):
@@ -178,6 +182,7 @@ class _Exchange:
         self._end(error)
 
     def _found(self, addresses: Sequence[str]) -> None:
+        """Have the guard check the addresses of the host, and connect to the first."""
         self._looking = None
         try:
             for address in addresses:  # all of them first: a refused one rules out the host
@@ -206,6 +211,7 @@ class _Exchange:
         exchanger.connector.connect(connection, address, timeout)
 
     def _answered(self, result: HTTPAnswer | Exception) -> None:
+        """End with the result; if there was no connection, try the next address."""
         connection, self._connection = self._connection, None
         assert connection is not None  # it has called this
         if not isinstance(result, NotConnected):
@@ -218,7 +224,7 @@ class _Exchange:
         self._try_next()
 
     def _finish(self, connection: Http1, result: HTTPAnswer | Exception) -> None:
-        """Keep the connection for further requests, or close it."""
+        """End with the result; keep the connection for further requests, or close it."""
         if isinstance(result, HTTPAnswer):
             if connection.tls is not None:
                 connection.tls.keep_session(connection.transport.getHandle())

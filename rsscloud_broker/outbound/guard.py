@@ -121,10 +121,12 @@ class AddressGuard:
             raise AddressRefused(f"the address {address} is blocked here: {block.reason}")
 
     def _block_of(self, blocks: Blocks, version: int, number: int) -> Block | None:
+        """The block of an address, of this IP version and number; None if it is not blocked."""
         size, family = (4, AF_INET) if version == 4 else (16, AF_INET6)
         return blocks.of_host(inet_ntop(family, number.to_bytes(size, "big")))
 
     def _is_own(self, address: str, version: int, number: int, port: int) -> bool:
+        """Whether a listener of the broker is at this address and port."""
         listeners = self._own[port]
         if (version, number) in listeners:
             return True

@@ -150,6 +150,7 @@ class Pieces:
         self.left = memoryview(body)
 
     def resumeProducing(self) -> None:
+        """Write the next piece; the transport calls this."""
         piece, self.left = self.left[:PIECE], self.left[PIECE:]
         self._transport.write(bytes(piece))
         if not self.left:
@@ -265,6 +266,7 @@ class Http1(Protocol):
     # --- Twisted calls
 
     def connectionMade(self) -> None:
+        """Send the request that waits; end the connection if it was cancelled meanwhile."""
         message = self._message
         del self._message, self.attempt  # otherwise they stay in memory with the connection
         if self._answered is None:
@@ -273,6 +275,7 @@ class Http1(Protocol):
         self._write(message)
 
     def dataReceived(self, data: bytes) -> None:
+        """Parse a part of the answer; end the request if that is whole, faulty or too large."""
         if self._answered is None:
             self.abort()  # no request is under way
             return
@@ -302,6 +305,7 @@ class Http1(Protocol):
             self._budget.grow(self, headers + (self._body.size if self._body else 0))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
+        """End the request under way: its body may end here, or there is no answer."""
         self.reusable = False
         self.gone = True
         if self.when_lost is not None:
@@ -358,6 +362,7 @@ class Http1(Protocol):
     # --- our own
 
     def _write(self, message: Message) -> None:
+        """Write a request; of a large body only pieces, as the transport asks for them."""
         self.transport.write(message.data)
         self._pieces = None
         if message.large:
@@ -365,6 +370,7 @@ class Http1(Protocol):
             self.transport.registerProducer(self._pieces, False)
 
     def _begin(self) -> None:
+        """Prepare for an answer, or for the one after an interim answer (status 1xx)."""
         self._status = 0
         self._fields: list[tuple[bytes, bytes]] = []
         self._body = None
@@ -378,6 +384,7 @@ class Http1(Protocol):
         return not names & {b"content-length", b"transfer-encoding"}
 
     def _succeed(self, whole: bool = True) -> None:
+        """End the request with its answer, or with an error if its body is not accepted."""
         # The parser has returned by now, as it must have: the callback may send the next request.
         try:
             body = self._body.end(whole) if self._body else b""
@@ -388,10 +395,12 @@ class Http1(Protocol):
             self._end()(answer)
 
     def _fail(self, reason: OutboundError) -> None:
+        """End the connection, and the request with an error."""
         self.abort()
         self._end()(reason)
 
     def _end(self) -> Done[HTTPAnswer]:
+        """The request is over: free its memory, and return who is to be called with the result."""
         answered, self._answered = self._answered, None
         assert answered is not None  # the callers have checked it
         del self._parser  # it refers back to this, a cycle for the garbage collector
@@ -400,6 +409,7 @@ class Http1(Protocol):
         return answered
 
     def _why_lost(self, reason: Failure) -> str:
+        """Why the connection was lost, in words."""
         error: Any = reason.value
         text = self.tls.reason(error) if self.tls is not None else str(error)
         if self.tls is not None and self.tls.problem:

@@ -74,6 +74,7 @@ class Names:
             self.forget()
 
     def _read(self) -> list[object]:
+        """The versions of the files: they change when a file changes."""
         return [_version(file) for file in self._files]
 
 

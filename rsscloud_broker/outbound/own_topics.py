@@ -112,6 +112,9 @@ class OwnTopics:
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
+        """Fetch a topic: from an application, from the disk, or by the other fetcher.  See
+        ``ITopicFetcher``.
+        """
         if served := self._of_app(url):
             return _fetched(url, await served.read(url))
         if not url.startswith(self._prefix):
@@ -132,13 +135,16 @@ class OwnTopics:
         )
 
     async def check(self, url: str) -> None:
+        """Accept the broker's own URLs; the policy judges all others."""
         if not (url.startswith(self._prefix) or self._of_app(url)):
             await self._policy.check(url)
 
     def _of_app(self, url: str) -> ServedTopics | None:
+        """The application's topics to which a URL belongs; None if no application serves it."""
         return next((each for each in self._served() if url.startswith(each.prefix)), None)
 
     def _file(self, url: str) -> FilePath[str]:
+        """The file below the public directory; TopicUnreadable if the path is not allowed."""
         path = url.removeprefix(self._prefix.rstrip("/"))
         if not _PATH.fullmatch(path):
             raise TopicUnreadable(url, _NOTHING, lasting=True)
@@ -183,6 +189,7 @@ class OwnTopicsSink:
         self._public_url = public_url
 
     async def handle(self, event: Event) -> None:
+        """Have the URL of a published file checked, if the store says that it is a topic."""
         if not isinstance(event, FilePublished):
             return
         url = self._public_url + event.path

@@ -174,6 +174,7 @@ class Resolver(Service):
         return looking
 
     def _ask(self, host: str, family: AddressFamily) -> None:
+        """Have c-ares look up the addresses of a host, of one family or of either."""
         assert self._channel is not None
         self._channel.getaddrinfo(
             host,
@@ -185,6 +186,7 @@ class Resolver(Service):
         )
 
     def _fresh(self) -> None:
+        """Note that the cache is empty, when it is stale, and which family to ask for."""
         self._asked = 0
         self._stale_at = self._reactor.seconds() + REFRESH
         self._prefers_ipv4 = not has_public_ipv6()
@@ -224,6 +226,7 @@ class Resolver(Service):
         result: AddrInfoResult | None,
         status: int | None,
     ) -> None:
+        """Keep a result for ``_tell``: addresses, or a status if there are none."""
         self._found.append((host, family, result or status or 0))
 
     # --- called by the reactor
@@ -279,6 +282,7 @@ class Resolver(Service):
                 looking.errback(problem)
 
     def _tick(self) -> None:
+        """Let c-ares check whether lookups have timed out."""
         self._timer = None
         self._process()
 
@@ -327,11 +331,13 @@ def _duplicate(descriptor: int) -> int | None:
 
 
 def _addresses(result: AddrInfoResult) -> list[str]:
+    """The addresses in a result, each once."""
     found = (node.addr[0] for node in result.nodes)
     return list(dict.fromkeys(one.decode() if isinstance(one, bytes) else one for one in found))
 
 
 def _is_none(found: AddrInfoResult | int) -> bool:
+    """Whether a lookup found no address, though the other family may have one."""
     return isinstance(found, int) and found in _NONE_FOUND
 
 

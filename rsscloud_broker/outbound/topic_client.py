@@ -90,6 +90,7 @@ class TopicClient(Client):
         body: bytes,
         done: Done[OutboundReply],
     ) -> BreakOff:
+        """Begin one request, without redirects; ``done`` gets the reply or an error."""
         return run_with_callback(self._exchange(method, url, headers, body), done)
 
     async def _exchange(
@@ -99,6 +100,7 @@ class TopicClient(Client):
         headers: Mapping[str, str],
         body: bytes,
     ) -> OutboundReply:
+        """Make one request by treq; the reply, with its body decompressed."""
         response = await self._treq.request(
             method,
             WrittenURL(target_of(url).url),

@@ -89,6 +89,7 @@ class TopicFetcher:
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
+        """Fetch a topic and follow its redirects: see ``ITopicFetcher``."""
         try:
             reply = await self._last_answer(url, known, subscribers)
         except TooLarge as error:

@@ -35,6 +35,7 @@ class URLPolicy:
         self._clock = clock
 
     async def check(self, url: str) -> None:
+        """Return if the URL may be called; else raise AddressRefused."""
         target = target_of(url)
         addresses: Sequence[str] = (target.host,)
         if not is_address(target.host):

@@ -30,8 +30,8 @@ class SentBodies:
         self._bytes = 0
 
     def sent(self, body: bytes, link: Link[FromBroker, FromCourier]) -> bytes | int:
-        """What a request says instead of a body: a small one itself; otherwise the number of what
-        the courier has, or is sent now.
+        """What a message says for a body: a small body itself, or the number of a large one.  If
+        the process does not have the large one yet, it is sent first.
         """
         if len(body) < LARGE:
             return body

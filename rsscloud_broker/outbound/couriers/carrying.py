@@ -73,7 +73,7 @@ class Carrier:
         self.link: Link[FromCourier, FromBroker]
 
     def refuse(self, message: FromCourier, why: str) -> None:
-        """Say that an answer cannot be sent to the broker."""
+        """Send the broker an error in place of a message that cannot be encoded."""
         if isinstance(message, Answered | ReadDone):
             self.link.send(Failed(message.number, "OutboundError", f"the answer is faulty: {why}"))
         elif isinstance(message, NotNotified):
@@ -105,6 +105,7 @@ class Carrier:
                 return
 
     def _follow(self, message: FromBroker) -> None:
+        """Obey a message that has no outcome: cancel, keep a body, obey new rules."""
         match message:
             case Cancel():
                 if break_off := self._under_way.get(message.number):
@@ -126,17 +127,20 @@ class Carrier:
                 self._notifiers = self._make_notifiers(self._client)
 
     def _answer_beat(self) -> None:
+        """Say that this courier is alive; or leave, if another one has to take over."""
         if why := self._outdated():
             self._leave(why)
         else:
             self.link.send(Alive(self._made.idle, self._reader.idle))
 
     def _leave(self, why: str) -> None:
+        """Tell the broker why this courier ends, and close the link, which ends it."""
         self.link.send(Leaving(why))
         self.link.close()
 
     @property
     def _made(self) -> Client:
+        """The client that ``Setup`` had made."""
         assert self._client is not None  # the broker sends ``Setup`` first
         return self._client
 
@@ -147,6 +151,7 @@ class Carrier:
         return self._bodies.get(sent) if isinstance(sent, int) else sent
 
     def _notify(self, message: Notify) -> None:
+        """Begin to notify a subscriber; ``_notified`` gets the outcome, perhaps at once."""
         number, body = message.number, self._body(message.body)
         notifier = self._notifiers.get(message.protocol)
         self._under_way[number] = nothing_to_break_off
@@ -162,6 +167,7 @@ class Carrier:
             self._under_way[number] = break_off
 
     def _notified(self, message: Notify, result: Outcome | Exception) -> None:
+        """Send the outcome: only the number, if the subscriber was notified."""
         del self._under_way[message.number]
         if not isinstance(result, Outcome):
             self._failed(message.number, message.url, result)
@@ -171,7 +177,7 @@ class Carrier:
             self.link.send(NotNotified(message.number, result))
 
     def _failed(self, number: int, what: str, error: Exception) -> None:
-        """Say that something has no result."""
+        """Send the broker the error for which a call or a notification has no result."""
         if isinstance(error, CancelledError):
             return  # nobody waits for it
         if isinstance(error, OutboundError | Unavailable):
@@ -189,6 +195,7 @@ class Carrier:
             self._under_way[number] = break_off
 
     async def _carry(self, call: Call, body: bytes | None) -> None:
+        """Make the request that a message names, and send its answer or its error."""
         signing = None if call.key is None else Signing(call.key.secret, call.key.method)
         try:
             if body is None:

@@ -77,18 +77,15 @@ class _Call:
 
 
 class _Landlock:
-    """landlock(7): what is asked, what a ruleset forbids beside files, and what a rule allows.
+    """landlock(7): the kernel's numbers, and since which version of Landlock some can be used."""
 
-    Version 4 can forbid to bind TCP sockets; 6 can forbid signals and abstract sockets.
-    """
-
-    VERSION = 1
-    PATH_BENEATH = 1
-    BIND_TCP = 1
+    VERSION = 1  # the flag of landlock_create_ruleset that asks which version the kernel has
+    PATH_BENEATH = 1  # the kind of rule: what is allowed for a file, or below a directory
+    BIND_TCP = 1  # forbids to bind TCP sockets
     BIND_TCP_SINCE = 4
-    SCOPES = 0b11
+    SCOPES = 0b11  # forbids abstract Unix sockets, and signals, of processes outside
     SCOPES_SINCE = 6
-    READ_FILE = 1 << 2
+    READ_FILE = 1 << 2  # what a rule allows
     READ_DIR = 1 << 3
 
 
@@ -98,10 +95,14 @@ _FILE_RIGHTS: Final = {1: 13, 2: 14, 3: 15, 5: 16}
 
 
 class _Ruleset(ctypes.Structure):
+    """struct landlock_ruleset_attr: what is forbidden, each a set of bits."""
+
     _fields_ = (("files", c_uint64), ("network", c_uint64), ("scopes", c_uint64))
 
 
 class _PathBeneath(ctypes.Structure):
+    """struct landlock_path_beneath_attr: what a rule allows, below an open directory."""
+
     _pack_ = 1
     _fields_ = (("rights", c_uint64), ("directory", c_int32))
 
@@ -154,7 +155,7 @@ def version() -> int:
 
 
 def _is_forbidden(path: str) -> bool:
-    """Whether there is a file that this process must not read."""
+    """Whether a file exists and this process may not read it."""
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except PermissionError:
@@ -173,7 +174,9 @@ def _offer_to_end() -> None:
 
 
 def _give_up_users(libc: Any) -> None:
-    """Forget the former user, who is still the real one after ``twistd --euid``."""
+    """Make the present user and group the only ones: after ``twistd --euid`` the real user is still
+    the former one, which the process could become again.
+    """
     group, user = os.getegid(), os.geteuid()
     if os.getresgid() != (group, group, group):
         os.setresgid(group, group, group)
@@ -310,6 +313,7 @@ def _call(libc: Any, number: int, *arguments: object) -> int:
 
 
 def _check(result: int) -> int:
+    """The result of a system call; OSError if it failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -65,7 +65,7 @@ BEAT: Final = 1.0
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 5.0
 
-#: How many lines a courier has logged in a beat.
+#: How many lines of a courier are logged between two beats.
 MAX_LINES: Final = 10
 
 
@@ -118,17 +118,17 @@ class Courier:
 
     @property
     def under_way(self) -> int:
-        """How many requests it has, or will have when it has started."""
+        """How many requests it has, or will have when it has started; readings do not count."""
         return max(0, len(self._pending) + len(self._for_start) - self.readings)
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
-        """See ``IOutbound.request``."""
+        """Have the process make a request when there is room for it, and wait for the reply."""
         await self._ready()
         send = partial(self._send_call, request)
         return await from_callback(lambda done: self._begin(done, TO_CALL, send))
 
     def notify(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
-        """See ``INotifyingOutbound.notify``."""
+        """Have the process notify a subscriber; ``done`` gets the outcome."""
         link, send = self._link, partial(self._send_notify, notification)
         if link is None or link.is_full:
             return run_with_callback(self._notify_later(send), done)
@@ -166,6 +166,7 @@ class Courier:
     def _begin(
         self, done: Done[Any], answers: tuple[type, ...], send: Callable[[int], object]
     ) -> BreakOff:
+        """Send a request by ``send``; ``done`` gets its answer, of one of these types."""
         return partial(self._break_off, self._pending.begin(done, answers, send))
 
     def _send_notify(self, notification: Notification, number: int) -> None:
@@ -207,10 +208,12 @@ class Courier:
         return await started
 
     def _no_longer(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
+        """Forget a caller that has given up to wait for the next process."""
         with suppress(ValueError):  # it has been taken from the list
             self._for_start.remove(started)
 
     def _break_off(self, number: int) -> None:
+        """Have the process cancel a request; who waits for it gets a CancelledError."""
         if number in self._pending:
             self.send(Cancel(number))
             self._pending.tell(number, CancelledError())
@@ -252,8 +255,7 @@ class Courier:
         self._lines += 1
         if self._lines > MAX_LINES:
             return
-        # Longer lines of a courier are cut.
-        said = clean(text[:1000])
+        said = clean(text[:1000])  # longer lines are cut
         if self._lines == MAX_LINES:
             said += " (what it says until the next beat is left out)"
         self.log.warn("Courier {number}: {said}", number=self.number, said=said)
@@ -296,6 +298,7 @@ class Courier:
             started.errback(CallsUnavailable(why))
 
     def _start(self) -> None:
+        """Start a process, connect to it, and send it the greeting and the kept requests."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             self._process, self._standard_error = self._spawn(theirs.fileno(), self._exited)
@@ -333,8 +336,7 @@ class Courier:
             started.callback(link)
 
     def _next_pause(self, lived: float) -> float:
-        """Seconds until the next start, after a process that lived for this many."""
-        # A courier that has run for ten seconds is started again at once.
+        """Seconds until the next start: none after a process that lived for ten seconds."""
         if lived > 10.0:
             self._pause = FIRST_PAUSE
             return 0.0
@@ -362,6 +364,7 @@ class Courier:
             self._process.signalProcess("KILL")
 
     def _beat(self) -> None:
+        """Ask whether the process is alive; replace one that is silent, late or too large."""
         # Questions count and not the time, for it may have been the broker that stood still.
         silent = self._unanswered * BEAT
         limits = self._limits()
@@ -406,6 +409,7 @@ class Courier:
                 self.kill()
 
     def _exited(self, reason: str) -> None:
+        """The process has ended: end or keep its requests, and plan the next start."""
         lived = self._clock.seconds() - self._started_at
         self._lines = 0  # its last words are not left out
         self._log_standard_error()

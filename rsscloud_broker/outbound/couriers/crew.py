@@ -90,6 +90,7 @@ class Crew(Service):
         )
 
     def _greeting(self) -> list[FromBroker]:
+        """The messages that every new process of a courier gets first."""
         return [self._setup, self._networks, self._rules, self._blocked]
 
     def _limits(self) -> Limits:
@@ -174,6 +175,7 @@ class Crew(Service):
         return self._rules
 
     def _tell(self, message: FromBroker) -> None:
+        """Send a message to all couriers; those without a process get it in their greeting."""
         for courier in self.couriers:
             courier.send(message)
 

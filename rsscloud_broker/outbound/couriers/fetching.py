@@ -33,6 +33,7 @@ class CourierFetcher:
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
+        """Have the courier of the topic's host fetch it: see ``ITopicFetcher``."""
         question = _question(url, known, subscribers, wanted)
         done = _found(url, await self._crew.courier_of(url).read(question))
         if done.body is not None and not self._memory.has_capacity(len(done.body)):
@@ -55,7 +56,7 @@ class CourierFetcher:
 def _question(
     url: str, known: Validators, subscribers: int, wanted: Wanted
 ) -> Callable[[int], Read]:
-    """What makes the message that asks for a topic."""
+    """A function that makes the message to read a topic, with a number."""
 
     def make(number: int) -> Read:
         return Read(
@@ -73,7 +74,7 @@ def _question(
 
 
 def _found(url: str, done: ReadDone | Unread) -> ReadDone:
-    """What was found.
+    """The answer of a courier, if it could read the topic.
 
     :raises TopicUnreadable: the topic could not be read.
     """

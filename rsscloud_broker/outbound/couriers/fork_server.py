@@ -91,7 +91,7 @@ class ForkServer:
     ) -> tuple[Forked, StandardError]:
         """Start a process: see ``spawning.spawn``.
 
-        :param order: what it is to be.
+        :param order: ``COURIER`` or ``PARSER``.
         """
         if self._socket is None and self._process is not None:
             raise OSError("the process that starts couriers ends")
@@ -142,6 +142,7 @@ class ForkServer:
                 self._process.signalProcess("KILL")
 
     def _start(self) -> socket.socket:
+        """Start the server; the broker's end of the connection to it."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:

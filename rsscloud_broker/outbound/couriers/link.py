@@ -151,6 +151,7 @@ class Link(Protocol, Generic[S, T]):
         """Do nothing: the transport has closed, and ``connectionLost`` follows."""
 
     def _let_in(self) -> None:
+        """Wake those who wait for room."""
         waiting, self._waiting = self._waiting, []
         for room in waiting:
             room.callback(None)
@@ -158,6 +159,7 @@ class Link(Protocol, Generic[S, T]):
     # --- taking
 
     def dataReceived(self, data: bytes) -> None:
+        """Pass the messages of each whole frame on; abort if a frame is too long or unreadable."""
         # A large frame comes in hundreds of pieces.  A bytearray grows and shrinks without a copy
         # of all of it for each piece.
         received = self._received

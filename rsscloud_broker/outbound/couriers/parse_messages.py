@@ -139,6 +139,7 @@ def fault_named(name: str, parts: list[str | int]) -> DocumentFault | None:
 
 
 def _faults(kind: type[DocumentFault]) -> Iterator[type[DocumentFault]]:
+    """All classes of faults below one."""
     for each in kind.__subclasses__():
         yield each
         yield from _faults(each)

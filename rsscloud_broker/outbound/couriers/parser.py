@@ -85,6 +85,7 @@ class Parser:
         self._link.send(message, len(message.arguments))
 
     def _start(self) -> None:
+        """Start a process and connect to it; OSError if the system has no room for it."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
             self._process, self._standard_error = self._spawn(theirs.fileno(), self._exited)
@@ -108,6 +109,7 @@ class Parser:
         self._link = link
 
     def _take(self, batch: Sequence[FromParser]) -> None:
+        """Handle messages of the process: that it is ready, an answer, that it ends."""
         self.is_ending = self.is_ending or any(isinstance(each, ParserLeaving) for each in batch)
         for message in batch:
             match message:
@@ -119,6 +121,7 @@ class Parser:
                     self._end(message)
 
     def _end(self, answer: Parsed | Unparsed | ParsingUnavailable | None) -> None:
+        """The document is done with: pass the answer, or why there is none, on."""
         self.is_working, self._looks = False, 0
         self._answered(answer)
 

@@ -56,6 +56,7 @@ TOO_COSTLY: Final = (
 
 @lru_cache(maxsize=100)
 def _signature(function: Callable[..., Any]) -> Signature:
+    """What encodes the arguments of a function, and decodes its result; made once for each."""
     return Signature(function)
 
 
@@ -148,6 +149,9 @@ class Parsers(Service):
     def __call__(
         self, owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> Deferred[T]:
+        """Have a function parse a document of an owner.  The Deferred fires with what the function
+        returns, or fails with a DocumentFault or ParsingUnavailable.
+        """
         done: Deferred[T] = Deferred(lambda _: self._remove(document))
         try:
             encoded = _signature(function).encoded(args, kwargs)
@@ -160,6 +164,7 @@ class Parsers(Service):
         return done
 
     def _add(self, document: _Document) -> None:
+        """Have a document wait; ParsingUnavailable if there is no room for it."""
         if not self.running:
             raise ParsingUnavailable("the broker does not run")
         own = self._owners.get(document.owner) or _Queue(OF_AN_OWNER_TOO, OF_AN_OWNER)
@@ -205,6 +210,7 @@ class Parsers(Service):
                 self._begin(number, document)
 
     def _begin(self, number: int, document: _Document) -> None:
+        """Give a document to the parser with this number."""
         document.began = self._clock.seconds()
         self._parsed[number] = document
         try:
@@ -254,6 +260,7 @@ class Parsers(Service):
     def _result(
         self, document: _Document, answer: Parsed | Unparsed | ParsingUnavailable | None
     ) -> object:
+        """What an answer means for who waits: what the function returned, or an exception."""
         match answer:
             case Parsed():
                 try:
@@ -279,6 +286,7 @@ class Parsers(Service):
         return DocumentTooCostly(TOO_COSTLY)
 
     def _failed(self, document: _Document, what: str) -> DocumentUnread:
+        """Log the fault of the broker or of a library, and return the error for who waits."""
         self.log.error(
             "A document of {owner} cannot be parsed ({function}), which is a fault of the broker "
             "or of a library: {what}",

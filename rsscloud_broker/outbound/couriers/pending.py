@@ -136,12 +136,13 @@ class Pending:
         has_content = isinstance(message, ReadDone) and message.body is not None
         if has_content and len(message.body) != message.size:  # type: ignore[union-attr, arg-type]
             raise WrongAnswer("it sent a content that has not the size which it says")
+        # A mere number says that the subscriber was notified.
         self.tell(number, _NOTIFIED if message is number else _result(message))
 
     def give_up(self, kind: type[CallsUnavailable | Interrupted], *, keeps: bool = False) -> None:
-        """Have all fail that is under way.
+        """End all requests that are under way, with an error of this kind.
 
-        :param keeps: keep it for the next process, but for what this one had from a former one.
+        :param keeps: keep the requests for the next process, except those that were kept before.
         """
         for number, request in list(self._waiting.items()):
             if keeps and not request.was_kept:

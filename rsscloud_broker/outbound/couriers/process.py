@@ -82,6 +82,7 @@ class _Clients:
         self._resolver: Resolver
 
     def of_callbacks(self, setup: Setup) -> CallbackClient:
+        """The client of callbacks, started, with a resolver that topics use too."""
         self._setup = setup
         self._resolver = Resolver(self._reactor, setup.name_servers)
         client = CallbackClient(

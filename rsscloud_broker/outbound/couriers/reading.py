@@ -82,6 +82,7 @@ class Reader:
             link.send(Failed(asked.number, "Unavailable", f"a courier failed: {error!r}"))
 
     async def _read(self, asked: Read, link: Link[FromCourier, FromBroker]) -> None:
+        """Fetch a topic, and send the broker what it wants to know of it."""
         assert self._means is not None  # the broker sends ``TopicRules`` first
         known = Validators(asked.etag, asked.last_modified)
         wanted = Wanted(Need(asked.need), asked.digest, asked.size)
@@ -94,6 +95,7 @@ class Reader:
 
 
 def _done(number: int, brought: Fetched) -> ReadDone:
+    """The message to the broker that says what was fetched."""
     content = brought.content
     return ReadDone(
         number,

@@ -126,6 +126,7 @@ _nulls: list[int] = []
 def megabytes(process: int | None) -> int:
     """The memory that a process uses; 0 if the system does not say so."""
     try:
+        # The second number is of the pages that are really in memory.
         pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
     except (OSError, ValueError, IndexError):
         return 0

@@ -53,18 +53,18 @@ REFUSED: Final = (
     "listen 50 201"
 )
 
-#: What is looked at more closely.
+#: Calls that ``_steps`` allows with some arguments only, or refuses with another error.
 SPECIAL: Final = "clone 56 220 clone3 435 435 socket 41 198 prlimit64 302 261 tgkill 234 131"
 
 
 class _Clone:
     """What clone(2) may be asked for: a thread of this process, and no namespace."""
 
-    THREAD = 0x00010000
-    NEW = 0x7E020080
+    THREAD = 0x00010000  # CLONE_THREAD
+    NEW = 0x7E020080  # all flags CLONE_NEW...: a namespace of each kind
 
 
-#: The families of addresses that sockets may have.
+#: The families of addresses that sockets may have: AF_INET and AF_INET6.
 _INTERNET: Final = (2, 10)
 
 
@@ -98,10 +98,14 @@ class _Prctl:
 
 
 class _Step(ctypes.Structure):
+    """struct sock_filter: an instruction, and how many to skip after a comparison with ``k``."""
+
     _fields_ = (("code", c_uint16), ("then", c_uint8), ("otherwise", c_uint8), ("k", c_uint32))
 
 
 class _Program(ctypes.Structure):
+    """struct sock_fprog: a filter."""
+
     _fields_ = (("length", c_uint16), ("steps", POINTER(_Step)))
 
 
