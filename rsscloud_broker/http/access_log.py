@@ -54,15 +54,18 @@ def as_line(request: Request, at: float) -> str:
     )
 
 
+#: The time as the format has it; cached, since most lines are of the second of the line before.
 _time = lru_cache(1)(datetimeToLogString)
 
 
 def _header(request: Request, name: str) -> str:
+    """A header as a field of a line; ``-`` if the request has none."""
     values = request.requestHeaders.getRawHeaders(name.encode("ascii"))
     return _field(values[0]) if values else "-"
 
 
 def _field(value: bytes) -> str:
+    """Bytes as a field of a line, cut and escaped, so that they end neither."""
     return value[:1000].decode("latin-1").translate(_ESCAPES)  # strangers write longer ones
 
 
@@ -122,6 +125,7 @@ class AccessLog(Service):
         return Deferred.fromCoroutine(self._finish())
 
     async def _finish(self) -> None:
+        """Write all lines that wait, and wait until they are written."""
         while self._lines or self._writing is not None:
             self._write_soon()
             if self._writing is not None:
@@ -131,6 +135,7 @@ class AccessLog(Service):
         self._cancel()
 
     def _write_later(self) -> None:
+        """Write the lines within a second, with those that come until then."""
         if self._timer is None:
             # Seconds after which a line is written at the latest.
             self._timer = self._clock.callLater(1.0, self._write_soon)
@@ -149,6 +154,7 @@ class AccessLog(Service):
             Deferred.fromCoroutine(self._write()).addCallback(writing.callback)
 
     async def _write(self) -> None:
+        """Have the thread write the lines that wait; if it cannot, they are lost and counted."""
         lines, self._lines = self._lines, []
         stale, self._stale = self._stale, False
         path = self._path

@@ -147,6 +147,7 @@ def answer(request: Request, body: Awaitable[Answered], say: Say = requests.plai
 
 
 def _failed(request: Request, error: Exception, say: Say) -> bytes:
+    """The body that says why a request failed; bugs and lacks are logged."""
     failure = Failure.of(error)
     if isinstance(error, Unavailable):
         _unavailable_log.add(error, time.monotonic())
@@ -177,6 +178,7 @@ def send(request: Request, answer: Answer) -> None:
 
 
 def _finish(request: Request, status: int, body: bytes) -> None:
+    """Send the body with its length, and end the request."""
     if status not in NO_BODY_CODES:  # such an answer must not have a Content-Length
         request.setHeader("content-length", str(len(body)))
     request.write(body)

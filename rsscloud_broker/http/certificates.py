@@ -145,6 +145,7 @@ def _check_files(options: Mapping[str, str]) -> None:
 
 
 def _content(file: str) -> bytes:
+    """The bytes of a file; ConfigError if it cannot be read."""
     try:
         return Path(file).read_bytes()
     except OSError as error:
@@ -175,5 +176,5 @@ class _OptionsRecorder:
         return getattr(self._reactor, name)
 
     def listenSSL(self, port: int, factory: Any, contextFactory: Any, **where: Any) -> None:
-        """See ``IReactorSSL``."""
+        """Keep the TLS options, and do not listen."""
         self.options = contextFactory

@@ -40,12 +40,13 @@ class Channel(HTTPChannel):
     _had_blank_line = False
 
     def lineReceived(self, line: bytes) -> None:
+        """Pass a line of a head on to Twisted, unless the request is refused."""
         if not self.transport.refused and self._accepts(line):
             super().lineReceived(line)
 
     def _accepts(self, line: bytes) -> bool:
         """Whether a line may go on to Twisted; otherwise the request has been refused."""
-        if not self.requests and self.persistent:
+        if not self.requests and self.persistent:  # this is the first line of a request
             if not line and not self._had_blank_line:
                 self._had_blank_line = True  # one may come first (RFC 9112, section 2.2)
                 return True
@@ -65,12 +66,14 @@ class Channel(HTTPChannel):
         return True
 
     def lineLengthExceeded(self, line: bytes) -> None:
+        """Refuse a request: a header is too long, or the first line before there is a request."""
         if self.requests:
             self.transport.refuse(431, "A header must not be that long.")
         else:
             self.transport.refuse(414, "The first line of a request must not be that long.")
 
     def headerReceived(self, line: bytes) -> bool:
+        """Take a header; False if the request has been refused because of it."""
         name, colon, value = line.partition(b":")
         name, value = name.lower(), value.strip(b" \t")
         # How many digits the length of a body may have.

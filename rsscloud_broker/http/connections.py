@@ -210,6 +210,7 @@ class Connection(ProtocolWrapper):
         self._deadline = None
 
     def dataReceived(self, data: bytes) -> None:
+        """Pass bytes on to ``HTTPChannel``; if they only begin a first line, its time runs."""
         if self.refused:
             return
         self._began = False
@@ -232,6 +233,7 @@ class Connection(ProtocolWrapper):
         self.write(b"".join(data))
 
     def registerProducer(self, producer: IPushProducer, streaming: bool) -> None:
+        """Wrap the producer, so that the connection learns when its buffers are full."""
         self.transport.registerProducer(_Observed(producer, self), streaming)
 
     def await_reader(self) -> None:
@@ -248,6 +250,7 @@ class Connection(ProtocolWrapper):
         _call_off(self._reader_deadline)
 
     def loseConnection(self) -> None:
+        """Close the connection when the client has read the rest, or its time is over."""
         if self.refused:
             return  # the client has a moment to read the answer
         self.await_reader()  # what is left is still sent
@@ -260,6 +263,7 @@ class Connection(ProtocolWrapper):
 
 
 def _call_off(call: IDelayedCall | None) -> None:
+    """Cancel a call that is still to come."""
     if call is not None and call.active():
         call.cancel()
 
@@ -307,6 +311,7 @@ class LimitedConnections(WrappingFactory):
     def buildProtocol(  # type: ignore[override] # Factory allows None; the policy forgot it
         self, addr: IAddress | None
     ) -> ProtocolWrapper | None:
+        """The protocol of a new connection; None, which closes it, if there are too many."""
         host = getattr(addr, "host", "")
         http = self.limits.http
         if len(self.protocols) >= http.max_connections:
@@ -331,4 +336,5 @@ class LimitedConnections(WrappingFactory):
 
 
 def _host(connection: Connection) -> str:
+    """The address of the client or proxy; empty over a UNIX socket."""
     return str(getattr(connection.transport.getPeer(), "host", ""))

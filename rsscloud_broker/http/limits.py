@@ -129,6 +129,7 @@ class BoundedRequest(TracedRequest):
         return max(larger, self.limits.http.body_limit)
 
     def gotLength(self, length: int | None) -> None:
+        """All headers are there: find the limit of the body, and refuse one that is longer."""
         self._body = BytesIO()  # not a temporary file, as Twisted would use: the limit is low
         self.content = self._body
         self._limit = self._limit_of_body()
@@ -137,6 +138,7 @@ class BoundedRequest(TracedRequest):
             self.refuse_body()
 
     def handleContentChunk(self, data: bytes) -> None:
+        """Keep a part of the body and count it; refuse a body that is too long."""
         self._received += len(data)
         if self._connection.refused:
             return
@@ -164,6 +166,7 @@ class BoundedRequest(TracedRequest):
         self._free_body()
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
+        """The request is whole: count its body, and have it answered if there is memory."""
         self._cancel_deadline()
         if not path.startswith(b"/"):
             path = self._path_of(path)
@@ -182,6 +185,7 @@ class BoundedRequest(TracedRequest):
         return absolute[2] or b"/"
 
     def process(self) -> None:
+        """Decode the body and read the form, and have the site answer; or say what is wrong."""
         if self.requestHeaders.hasHeader(b"x-forwarded-for") and self._connection.may_be_proxy:
             self.limits.proxies.warn(self._connection.peer)
         try:
@@ -196,12 +200,14 @@ class BoundedRequest(TracedRequest):
             super().process()
 
     def _answer_plainly(self, status: int, text: str) -> None:
+        """Answer with an error as text; the connection stays open."""
         body = plain(self, status, text)
         self.setHeader("content-length", str(len(body)))
         self.write(body)
         self.finish()
 
     def write(self, data: bytes) -> None:
+        """Write a part of the answer; for a browser an error becomes a page."""
         if self.code >= 400 and not self.startedWriting:
             seconds = self.responseHeaders.getRawHeaders("retry-after")
             if self.code == 429 and seconds:
@@ -228,6 +234,7 @@ class BoundedRequest(TracedRequest):
         self._refuse(413, f"The body must not be larger than {self._limit} bytes.")
 
     def _refuse(self, status: int, text: str) -> None:
+        """Answer with an error at once, drop the body, and end the connection."""
         self._cancel_deadline()
         self.limits.bodies.drop(self)
         self._body.truncate(0)
@@ -341,6 +348,7 @@ def _path(target: bytes) -> str:
 
 
 def _has_many_fields(text: bytes) -> bool:
+    """Whether a form or a query has more than ``MAX_FIELDS``; ``&`` is between them."""
     return text.count(b"&") >= MAX_FIELDS
 
 
@@ -372,6 +380,7 @@ class _QuietSite(Site):
         return super().buildProtocol(addr)
 
     def log(self, request: HTTPRequest) -> None:
+        """Count an answered request, and write its line; Twisted calls this."""
         self._answers(request.code).inc()
         if self._access_log is not None:
             self._access_log.add(request)

@@ -178,6 +178,7 @@ def sentence(error: OSError | CannotListenError) -> str:
 
 
 def _number(error: OSError | CannotListenError) -> int | None:
+    """The system's number of an error (errno); None if it has none."""
     cause = error.socketError if isinstance(error, CannotListenError) else error
     number: int | None = getattr(cause, "errno", None)
     return number

@@ -38,6 +38,7 @@ class Procedures(XMLRPC):
         self.body_limit = max(self.body_limit, getattr(handler, "body_limit", 0))
 
     def lookupProcedure(self, procedurePath: str) -> Callable[..., Any]:
+        """The procedure of the first handler that has it; Twisted calls this."""
         for handler in self._handlers:
             with suppress(NoSuchFunction):
                 found: Callable[..., Any] = handler.lookupProcedure(procedurePath)
@@ -82,6 +83,7 @@ class Offers:
         return offers
 
     def _add(self, door: IFrontDoor) -> None:
+        """Take what a front door offers, and claim each thing for it."""
         for route in door.routes():
             what = f"{route.method} {route.path}"
             self._claim(door, what, route.requires, route.content_types)

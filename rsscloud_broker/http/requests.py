@@ -15,7 +15,8 @@ from rsscloud_broker.wire.origin import HEADER, TIME_HEADER, Passage, read_passa
 from rsscloud_broker.wire.text import decode
 
 _XML_BEGINNINGS = (b"<", codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\0<")
-#: What is said about most pings: nothing.
+
+#: The passage of most pings: no other broker has passed them on.
 MADE_HERE = Passage()
 
 _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z][A-Za-z0-9_.:-]{0,40})""", re.IGNORECASE)

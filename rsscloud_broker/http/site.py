@@ -122,7 +122,7 @@ class Root(Resource):
         )
 
     def body_limit(self, path: str, kind: str) -> int:
-        """See ``BodyRules``.
+        """How many bytes a body may have, if that is more than usual; else 0: see ``BodyRules``.
 
         The site itself parses forms without files, so they stay small, but where a route says that
         it takes them.
@@ -139,7 +139,7 @@ class Root(Resource):
         return max(limits, default=found)
 
     def takes_files(self, path: str) -> bool:
-        """See ``BodyRules``."""
+        """Whether a route at a path takes forms with files."""
         return any(
             "multipart/form-data" in route.content_types
             for each in self._candidates(path)
@@ -148,7 +148,7 @@ class Root(Resource):
 
     @property
     def largest_body(self) -> int:
-        """See ``BodyRules``."""
+        """The largest number that ``body_limit`` returns."""
         limits = (route.body_limit for routes in self._large.values() for route in routes)
         return max(limits, default=self._call_limit)
 
@@ -163,11 +163,13 @@ class Root(Resource):
         return [each for each in (path, *prefixes) if each in self._methods_at]
 
     def _add(self, route: Route) -> None:
+        """Add a route; at one path, those that require the most parameters come first."""
         routes = self._routes.setdefault((route.path, route.method), [])
         routes.append(route)
         routes.sort(key=lambda each: -len(each.requires))
 
     def render(self, request: Request) -> bytes | int:
+        """Answer a request: as a call, by a route, or with an error that says why not."""
         path = self._path_of(request)
         for name, value in self._headers_at.get(path) or self._headers_below(path):
             request.setHeader(name, value)
@@ -225,6 +227,7 @@ class Root(Resource):
         return b""
 
     def _resource(self, request: Request, path: str) -> IResource | None:
+        """What answers a request by a route; None if no route takes it."""
         method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
         # Most requests have no parameters.
         names = parameters(request).keys() if b"?" in request.uri or request.args else _NOTHING
@@ -285,6 +288,7 @@ class Root(Resource):
         return self._methods_at.get(path, _NOTHING)
 
     def _find_methods(self) -> dict[str, Set[str]]:
+        """The HTTP methods of each path, with OPTIONS, and with HEAD where GET is."""
         found: dict[str, set[str]] = {}
         for at, method in (*self._routes, *((path, "POST") for path in self._call_paths)):
             found.setdefault(at, set()).add(method)

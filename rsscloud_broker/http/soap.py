@@ -61,6 +61,7 @@ class SoapRoot:
         return answer(request, self._answer_document(request, root), failure)
 
     async def _answer_document(self, request: Request, root: etree._Element) -> bytes:
+        """Answer the call in a document, or with a fault if there is none."""
         try:
             call = soap.call_from(root)
         except soap.SoapFault as fault:
@@ -85,6 +86,7 @@ class SoapRoot:
         return respond(request, 200, CONTENT_TYPE, document)
 
     def _operation(self, request: Request, call: soap.SoapCall) -> SoapOperation:
+        """The operation that a call means, as the module says; SoapFault if there is none."""
         action = soap.action_of(header(request, "soapaction"))
         prefix, _, name = call.operation.rpartition(".")
         for named in (f"/{prefix}", action, request.path.decode("latin-1")):

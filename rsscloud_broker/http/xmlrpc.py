@@ -86,6 +86,7 @@ class XMLRPCRoot(XMLRPC):
         self.putSubHandler("system", System(self))
 
     def lookupProcedure(self, procedurePath: str) -> Callable[..., Any]:
+        """The procedure with a name; Fault if there is none."""
         if not isinstance(procedurePath, str):  # system.methodHelp passes its parameter unchecked
             raise Fault(xmlrpc.INVALID_PARAMS, "the name of a procedure must be a string")
         try:
@@ -165,6 +166,7 @@ class System(XMLRPCIntrospection):
         return [await self._one_of_many(request, call) for call in calls]
 
     async def _one_of_many(self, request: Request, call: Any) -> Any:
+        """The result of one call of a multicall: an array with one value, or a fault struct."""
         try:
             match call:
                 case {"methodName": "system.multicall"}:

@@ -39,6 +39,7 @@ def encode(feed: FeedDocument) -> bytes:
 
 
 def _add_entry(root: etree._Element, entry: FeedEntry) -> None:
+    """Add an entry to the feed."""
     made = etree.SubElement(root, f"{{{_ATOM}}}entry")
     _add(made, "id", entry.id)
     _add(made, "title", brief(entry))
@@ -56,6 +57,7 @@ def _add_entry(root: etree._Element, entry: FeedEntry) -> None:
 
 
 def _add(parent: etree._Element, name: str, text: str) -> etree._Element:
+    """Add an Atom element with a text, and return it."""
     element = etree.SubElement(parent, f"{{{_ATOM}}}{name}")
     element.text = text
     return element

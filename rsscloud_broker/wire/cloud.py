@@ -130,7 +130,7 @@ def _elements(feed: etree._Element) -> Iterator[etree._Element]:
 
 
 def _read(element: etree._Element) -> Cloud:
-    """The cloud that an element describes."""
+    """The cloud that an element describes; InvalidCloud if the element has a fault."""
     if _is_source(element):
         return from_url((element.text or "").strip())
     given = {str(name): str(text).strip() for name, text in element.attrib.items()}
@@ -150,6 +150,7 @@ def _read(element: etree._Element) -> Cloud:
 
 
 def _domain(text: str) -> str:
+    """The host in a ``domain``, without brackets; InvalidCloud if it is none."""
     domain = text.removeprefix("[").removesuffix("]")
     if any(mark in domain for mark in "/?#@[] ") or not domain.isprintable():
         raise InvalidCloud(f"the cloud's domain {text!r} is not the name or address of a host")
@@ -157,12 +158,14 @@ def _domain(text: str) -> str:
 
 
 def _port(text: str) -> int:
+    """The number in a ``port``; InvalidCloud if it is none."""
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) < 65536):
         raise InvalidCloud(f"the cloud's port {text!r} is not a number from 1 to 65535")
     return int(text)
 
 
 def _protocol(text: str) -> str:
+    """The protocol in lower case; InvalidCloud if it is unknown."""
     # The specification says that case matters; published feeds do not keep to it.
     protocol = text.lower()
     if protocol not in PROTOCOLS:

@@ -100,6 +100,7 @@ def read_hints(texts: HintTexts) -> tuple[Hints, list[str]]:
 def _number(
     name: str, unit: str, text: str | None, largest: int, problems: list[str]
 ) -> int | None:
+    """The number in a text; None if there is no text, or a faulty one, which becomes a problem."""
     if text is None:
         return None
     digits = text.strip()
@@ -110,6 +111,7 @@ def _number(
 
 
 def _hour(text: str, problems: list[str]) -> int | None:
+    """The hour in a text; None, and a problem more, if it is none."""
     digits = text.strip()
     if _DIGITS.fullmatch(digits) and int(digits) <= 24:
         return int(digits) % 24
@@ -118,6 +120,7 @@ def _hour(text: str, problems: list[str]) -> int | None:
 
 
 def _day(text: str, problems: list[str]) -> int | None:
+    """The number of a day; None, and a problem more, if it is none."""
     number = _DAY_NUMBERS.get(text.strip().lower())
     if number is None:
         _ignore(problems, "a day in skipDays", text, f"days are {', '.join(DAYS)}")
@@ -125,6 +128,7 @@ def _day(text: str, problems: list[str]) -> int | None:
 
 
 def _update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
+    """Seconds between two updates; None if the feed gives none, or a faulty period."""
     if texts.period is None and texts.frequency is None:
         return None
     # The largest ``updateFrequency`` that is believed: in a year, one update every half minute.
@@ -138,10 +142,12 @@ def _update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
 
 
 def _update_base(text: str | None, problems: list[str]) -> float | None:
+    """The moment to count updates from; None if the feed gives none, or a faulty one."""
     if text is None:
         return None
     given = text.strip()
     if _W3C_DATE.fullmatch(given):
+        # A date without a month or a day means the first one.
         complete = given + "-01" * (2 - given[:10].count("-")) if len(given) < 10 else given
         try:
             moment = datetime.fromisoformat(complete)
@@ -154,5 +160,6 @@ def _update_base(text: str | None, problems: list[str]) -> float | None:
 
 
 def _ignore(problems: list[str], name: str, text: str, rule: str) -> None:
+    """Add a sentence to the problems: that a value is ignored, and what the rule is."""
     given = clean(text)[:40] or "nothing"
     problems.append(f"{name} of {given} is ignored: {rule}")

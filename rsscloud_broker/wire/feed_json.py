@@ -54,6 +54,7 @@ def read_json(body: bytes) -> FeedFacts:
 
 
 def _clouds(hubs: list[Any], problems: list[str]) -> tuple[Cloud, ...]:
+    """The rssCloud hubs that a feed names; what is wrong with one becomes a problem."""
     clouds = []
     for hub in hubs:
         if _text(hub, "type").lower() == "rsscloud":
@@ -73,5 +74,6 @@ def _text(holder: Any, name: str) -> str:
 
 
 def _list(holder: Any, name: str) -> list[Any]:
+    """A list in a JSON object; empty if there is none."""
     value = holder.get(name) if isinstance(holder, dict) else None
     return value if isinstance(value, list) else []

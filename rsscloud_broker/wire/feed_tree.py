@@ -104,6 +104,7 @@ def read_tree(body: bytes, content_type: str, roots: frozenset[str]) -> Tree:
 
 
 def _strict(document: bytes, charset: str | None) -> etree._Element:
+    """Parse a document as all other XML; MalformedXML if it is not well-formed."""
     return xml.parse(document, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
 
 
@@ -178,6 +179,7 @@ def _tidied(text: str) -> str:
 
 
 def _tidied_markup(markup: str) -> str:
+    """A text outside of CDATA, without the most common faults."""
     return _AMPERSAND.sub(_character, _REFERENCE.sub(_legal, _HTML.sub("", markup)))
 
 

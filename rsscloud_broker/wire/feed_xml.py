@@ -54,6 +54,7 @@ class _Head:
     others: dict[str, list[etree._Element]] = field(factory=dict)
 
     def any(self, name: str) -> list[etree._Element]:
+        """The elements of a name, the feed's own first."""
         return self.own.get(name, []) + self.others.get(name, [])
 
     def text(self, name: str) -> str | None:
@@ -112,6 +113,7 @@ def _holder(tree: Tree) -> etree._Element:
 
 
 def _format(root: etree._Element, vocabulary: str, problems: list[str]) -> str:
+    """The format of a feed, as ``FeedFacts`` has it; what is odd about it becomes a problem."""
     name = xml.local_name(root).lower()
     if name == "feed":
         if vocabulary not in _ATOM_NAMESPACES:
@@ -167,6 +169,8 @@ def _scattered(root: etree._Element) -> Iterator[etree._Element]:
 
 
 def _hint_texts(head: _Head) -> HintTexts:
+    """The texts of the feed's hints for polling, as they are written."""
+
     def inside(name: str, member: str) -> list[str]:
         return [
             _text(element)
@@ -196,6 +200,7 @@ def _hrefs(links: list[etree._Element], relation: str) -> list[str]:
 
 
 def _clouds(elements: list[etree._Element], problems: list[str]) -> tuple[Cloud, ...]:
+    """The clouds in some elements; none, and a problem more, if these are faulty."""
     if not elements:
         return ()
     written = b"".join(etree.tostring(element, with_tail=False) for element in elements[:MAX_LINKS])
@@ -207,6 +212,7 @@ def _clouds(elements: list[etree._Element], problems: list[str]) -> tuple[Cloud,
 
 
 def _entry_ids(tree: Tree, vocabulary: str) -> Iterator[str]:
+    """The id of each entry that has one: its guid, id or address."""
     space = f"{{{vocabulary}}}" if vocabulary else ""
     for entry in tree.root.iter(f"{space}item", f"{space}entry"):
         for name in ("guid", "id", _RDF_ABOUT, "link"):

@@ -77,6 +77,7 @@ def _directives(cache_control: str) -> dict[str, str]:
 
 
 def _seconds(text: str | None) -> float | None:
+    """The number in a text, at most ``MAX_SECONDS``; None if it is none."""
     if text is None or not _SECONDS.fullmatch(text):
         return None
     return float(min(int(text), MAX_SECONDS))

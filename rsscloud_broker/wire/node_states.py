@@ -57,6 +57,7 @@ def claims_of(one: NodeState) -> dict[str, int]:
 
 
 def _lines(one: NodeState) -> Iterator[str]:
+    """The lines about one node: its name, then a line for each fact."""
     yield clean(one.name)
     held = ", ".join(f"{count:,} {kind}" for kind, count in claims_of(one).items() if count)
     for name, text in (
@@ -72,6 +73,7 @@ def _lines(one: NodeState) -> Iterator[str]:
 
 
 def _heartbeat(silent_for: float | None) -> str:
+    """How long ago a node gave a sign of life; None for the only broker on SQLite."""
     if silent_for is None:
         return "none: the only broker on SQLite writes none"
     if silent_for > DEAD_AFTER:
@@ -101,4 +103,5 @@ def clock_of(one: NodeState) -> str:
 
 
 def _rate(rate: float | None, total: int) -> str:
+    """How much a node does; None if it does not record that."""
     return "see /metrics" if rate is None else f"{rate:,.1f} a second, {total:,} since its start"

@@ -150,6 +150,7 @@ def site_of(url: str) -> str:
 
 
 def _site(url: str) -> tuple[str, int | None]:
+    """Host and port by which brokers are compared; the port is None if it is a default."""
     try:
         parts = urlsplit(url)
         port = parts.port

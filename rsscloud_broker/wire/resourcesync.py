@@ -282,6 +282,7 @@ def warnings(notification: ResourceDocument) -> list[str]:
 
 
 def _oddities(entries: Iterable[ResourceEntry]) -> Iterator[str]:
+    """A sentence about each entry whose document seldom changes in that way."""
     for entry in entries:
         usual = USUAL_CHANGES[entry.capability]
         if entry.change not in usual:
@@ -292,6 +293,7 @@ def _oddities(entries: Iterable[ResourceEntry]) -> Iterator[str]:
 
 
 def _require_urlset(root: etree._Element) -> None:
+    """Raise InvalidDocument unless the root is a ``urlset``."""
     name, space = xml.local_name(root), xml.namespace(root)
     if name == "sitemapindex":
         raise InvalidDocument(
@@ -305,6 +307,7 @@ def _require_urlset(root: etree._Element) -> None:
 
 
 def _one_md(parent: etree._Element, where: str) -> etree._Element:
+    """The one ``rs:md`` of an element; InvalidDocument if there is none, or several."""
     found = parent.findall(f"{{{TERMS}}}md")
     if len(found) != 1:
         raise InvalidDocument(
@@ -315,6 +318,7 @@ def _one_md(parent: etree._Element, where: str) -> etree._Element:
 
 
 def _capability(root: etree._Element, md: etree._Element) -> str:
+    """The capability of a document; InvalidDocument if it has none."""
     capability = md.get("capability", "")
     if not capability:
         raise InvalidDocument(
@@ -324,6 +328,7 @@ def _capability(root: etree._Element, md: etree._Element) -> str:
 
 
 def _entry(url: etree._Element) -> ResourceEntry:
+    """The entry in a ``url`` element; InvalidDocument if that breaks a rule."""
     locs = url.findall(f"{{{SITEMAP}}}loc")
     if len(locs) != 1:
         raise InvalidDocument(
@@ -354,6 +359,7 @@ def _links(parent: etree._Element) -> tuple[Ln, ...]:
 
 
 def _link(element: etree._Element) -> Ln:
+    """The link in an ``rs:ln``; InvalidDocument if that breaks a rule."""
     rel, href = element.get("rel", ""), element.get("href", "").strip()
     if not rel or not is_absolute(href):
         raise InvalidDocument(
@@ -364,6 +370,7 @@ def _link(element: etree._Element) -> Ln:
 
 
 def _require_one_of(name: str, value: str, allowed: Iterable[str], entry: ResourceEntry) -> None:
+    """Raise InvalidDocument if an attribute of an entry has a value that is not allowed."""
     if value not in allowed:
         raise InvalidDocument(
             f"the url {entry.loc[:200]} has the {name} {value[:60]!r}; "
@@ -372,4 +379,5 @@ def _require_one_of(name: str, value: str, allowed: Iterable[str], entry: Resour
 
 
 def _first(links: Iterable[Ln], rel: str) -> str:
+    """The URL of the first link of a relation; empty if there is none."""
     return next((link.href for link in links if link.rel == rel), "")

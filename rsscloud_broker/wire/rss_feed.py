@@ -85,6 +85,7 @@ def encode(feed: FeedDocument) -> bytes:
 
 
 def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:
+    """Add an item for an entry to the channel."""
     item = etree.SubElement(channel, "item")
     if entry.title:
         _add(item, "title", entry.title)
@@ -143,6 +144,7 @@ def _add_items(item: etree._Element, items: tuple[FeedOutline, ...]) -> None:
 
 
 def _add(parent: etree._Element, name: str, text: str) -> etree._Element:
+    """Add an element with a text, and return it."""
     element = etree.SubElement(parent, name)
     element.text = text
     return element

@@ -220,6 +220,7 @@ def _procedure(protocol: str, name: str) -> str:
 
 
 def _callback_url(protocol: str, domain: str, port_text: str, path: str) -> str:
+    """The URL of a callback from its parts; BadRegistration if they make none."""
     port = int(port_text) if re.fullmatch("[0-9]{1,5}", port_text) else 0
     if not 1 <= port <= 65535:
         raise BadRegistration(f"The port must be a number from 1 to 65535, not {port_text[:80]!r}.")
@@ -237,7 +238,7 @@ def _callback_url(protocol: str, domain: str, port_text: str, path: str) -> str:
 
 
 def _host(text: str) -> str:
-    """A host in the form that it has in a URL."""
+    """A host in the form that it has in a URL; BadRegistration if it is none."""
     host = text.rstrip("/").strip("[]")
     try:
         address = IPv6Address(host)
@@ -293,6 +294,7 @@ def check_count(procedure: str, parameters: Sequence[Any], least: int, most: int
 
 
 def _scalar(name: str, value: Any) -> str:
+    """A parameter as text, empty if it is absent; BadRegistration if it is no text or number."""
     if value is None or value is False:
         return ""  # some clients send false for "no procedure"
     text = text_of(value)
@@ -302,6 +304,7 @@ def _scalar(name: str, value: Any) -> str:
 
 
 def _topics(value: Any) -> list[str]:
+    """The topics in ``urlList``; BadRegistration if it has something else than texts."""
     if isinstance(value, dict):  # SOAP clients without arrays give each topic a name
         value = list(value.values())
     values = value if isinstance(value, list) else [value] if value else []
@@ -323,6 +326,7 @@ def topics_of_form(form: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _number(key: str) -> int:
+    """The number in a key such as ``url2``; 0 if it has none."""
     digits = key.removeprefix("url")
     return int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0
 

@@ -66,7 +66,7 @@ def answer(key: bytes, nonce: str, arrived: Mapping[str, str]) -> bytes:
 def read_answer(key: bytes, nonce: str, body: bytes) -> dict[str, str]:
     """The facts in an answer.
 
-    :raises WrongAnswer: the answer is from somebody else, or was changed on its way.
+    :raises WrongBroker: the answer is from somebody else, or was changed on its way.
     """
     try:
         document = json.loads(body)
@@ -80,8 +80,10 @@ def read_answer(key: bytes, nonce: str, body: bytes) -> dict[str, str]:
 
 
 def _canonical(arrived: Mapping[str, str]) -> str:
+    """The facts as one text, in an order that does not depend on the sender."""
     return json.dumps(dict(arrived), sort_keys=True)
 
 
 def _proof(key: bytes, *texts: str) -> str:
+    """The HMAC of some texts; as a JSON list, so that no two lists make the same bytes."""
     return hmac.new(key, json.dumps(texts).encode(), sha256).hexdigest()

@@ -269,12 +269,14 @@ class _Values:
         return _scalar(element, kind)
 
     def _target(self, href: str) -> etree._Element:
+        """The element with the id that a reference names; SoapFault if there is none."""
         target = self._by_id.get(href[1:]) if href.startswith("#") else None
         if target is None:
             raise SoapFault("Client", f"the reference {href[:60]!r} leads nowhere in this message")
         return target
 
     def _count(self, element: etree._Element, attributes: Mapping[str, str]) -> None:
+        """Count what a reference stands for; SoapFault if all references stand for too much."""
         texts = [str(element.tag), *attributes, *attributes.values(), *xml.texts(element)]
         self._allowance -= len(texts) + sum(map(len, texts))
         if self._allowance < 0:
@@ -282,6 +284,7 @@ class _Values:
 
 
 def _children(element: etree._Element) -> list[etree._Element]:
+    """The children of an element; SoapFault if it has text beside them."""
     if xml.has_text(element):
         raise SoapFault("Client", f"{xml.describe(element)} holds text beside elements")
     return list(element)
@@ -301,10 +304,12 @@ def _kind(element: etree._Element, attributes: Mapping[str, str]) -> str:
 
 
 def _first(attributes: Mapping[str, str], names: Sequence[str]) -> str:
+    """The value of the first of these attributes that is there; empty if none is."""
     return next((attributes[name].strip() for name in names if name in attributes), "")
 
 
 def _scalar(element: etree._Element, kind: str) -> Any:
+    """The text of an element as its type says; a string if the type is unknown."""
     text = element.text or ""
     read = _SCALARS.get(kind)
     if read is None:
@@ -334,6 +339,7 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
 
 
 def _message(name: str, namespace: str, members: Mapping[str, Any]) -> etree._Element:
+    """An envelope with one element in its body, which holds the members."""
     envelope, body = _envelope()
     if namespace:
         wrapper = etree.SubElement(body, f"{{{namespace}}}{name}", nsmap={"m": namespace})
@@ -354,6 +360,7 @@ def _literal(message: etree._Element) -> etree._Element:
 
 
 def _envelope() -> tuple[etree._Element, etree._Element]:
+    """An empty envelope, and its body."""
     prefixes = {"SOAP-ENV": ENVELOPE, "SOAP-ENC": ENCODING, "xsi": XSI, "xsd": XSD}
     envelope = etree.Element(f"{{{ENVELOPE}}}Envelope", nsmap=prefixes)
     envelope.set(f"{{{ENVELOPE}}}encodingStyle", ENCODING)
@@ -370,6 +377,7 @@ def _append_members(parent: etree._Element, members: Mapping[str, Any]) -> None:
 
 
 def _append(parent: etree._Element, name: str, value: Any) -> None:
+    """Add an element for a value, with its type."""
     element = etree.SubElement(parent, name)
     if value is None:
         element.set(f"{{{XSI}}}nil", "true")
@@ -384,6 +392,7 @@ def _append(parent: etree._Element, name: str, value: Any) -> None:
 
 
 def _append_items(element: etree._Element, items: Sequence[Any]) -> None:
+    """Make an element a SOAP array of these items."""
     of_strings = all(isinstance(item, str) for item in items)
     item_type = "string" if of_strings else "anyType"
     element.set(f"{{{XSI}}}type", "SOAP-ENC:Array")

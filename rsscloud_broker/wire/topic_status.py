@@ -52,6 +52,7 @@ def to_text(status: TopicStatus) -> str:
 
 
 def _lines(status: TopicStatus) -> Iterator[tuple[str, str]]:
+    """The name and the text of each fact; a text may be empty."""
     topic, feed = status.topic, status.feed
     yield "topic", topic.url
     yield "moved from", ", ".join(status.moved_from)

@@ -123,10 +123,12 @@ def limited(reason: str, seconds: int) -> str:
 
 
 def _range(least: int, most: int) -> str:
+    """How many parameters a method takes, for a sentence."""
     return str(least) if least == most else f"{least} to {most}"
 
 
 def _check_url(what: str, url: str) -> None:
+    """Raise BadPing if a text is too long or no URL."""
     if len(url) > MAX_PING_URL:
         raise _refusal(f"the {what} was too long", MAX_PING_URL)
     if not fault_of_form(url):
@@ -137,5 +139,6 @@ def _check_url(what: str, url: str) -> None:
 
 
 def _refusal(reason: str, limit: int | None = None) -> BadPing:
+    """The error for a refused ping, as the sentence for the client."""
     rule = "" if limit is None else f" At most {limit} characters are taken."
     return BadPing(f"Can't accept the ping because {reason}.{rule}")

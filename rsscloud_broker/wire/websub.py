@@ -154,6 +154,7 @@ def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def _one(values: Mapping[str, Sequence[str]], name: str) -> str:
+    """The only value of a field, empty if it is absent; BadRequest if there are several."""
     found = values.get(name, [""])
     if len(found) > 1:
         raise BadRequest(f"{name} came {len(found)} times: send it once.")
@@ -173,6 +174,7 @@ def _storable(name: str, value: str) -> str:
 
 
 def _callback(url: str) -> str:
+    """The URL of the callback; BadRequest if it is missing, or nobody can call it."""
     if not url:
         raise BadRequest("hub.callback is missing: send the URL of the callback.")
     _bounded("hub.callback", url)
@@ -192,12 +194,14 @@ def _callback(url: str) -> str:
 
 
 def _topic(url: str) -> str:
+    """The URL of the topic; BadRequest if it is missing or too long."""
     if not url:
         raise BadRequest("hub.topic is missing: send the URL of the topic.")
     return _bounded("hub.topic", url)
 
 
 def _secret(secret: str) -> str:
+    """The secret; BadRequest if it is too long."""
     if len(secret.encode()) >= SECRET_BYTES:
         raise BadRequest(
             f"hub.secret has {len(secret.encode())} bytes: it must have fewer than {SECRET_BYTES}."
@@ -206,6 +210,7 @@ def _secret(secret: str) -> str:
 
 
 def _lease(text: str) -> int | None:
+    """The seconds of the lease; None if none is asked for, BadRequest if it is no number."""
     if not text:
         return None
     seconds = _seconds(text)
@@ -222,18 +227,21 @@ def _seconds(text: str) -> int | None:
 
 
 def _verify(values: Iterable[str]) -> tuple[str, ...]:
+    """The modes of verification that a client of PubSubHubbub 0.3 names, in its order."""
     # The field may be repeated; some clients put several words into one.
     words = [word.strip().lower() for value in values for word in value.split(",")]
     return tuple(dict.fromkeys(word for word in words if word in {"sync", "async"}))
 
 
 def _bounded(name: str, value: str) -> str:
+    """The value of a field; BadRequest if it is too long."""
     if len(value) > MAX_URL:
         raise BadRequest(f"{name} has {len(value)} characters: it must have {MAX_URL} or fewer.")
     return value
 
 
 def _among(words: Sequence[str]) -> str:
+    """Words as a list in a sentence."""
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 

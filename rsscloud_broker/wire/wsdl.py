@@ -81,6 +81,7 @@ def weblog_updates_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> by
 def _document(
     name: str, namespace: str, action: str, url: str, operations: Sequence[DescribedOperation]
 ) -> bytes:
+    """The WSDL of a service: its namespace, its SOAPAction, its URL and its operations."""
     types = {_PING_RESULT} & {operation.result for operation in operations}
     elements = [
         _ELEMENTS.substitute(
@@ -113,6 +114,7 @@ def _document(
 
 
 def _parameter(text: str) -> str:
+    """The element of a parameter; ``?`` or ``+`` at its end says how often it may occur."""
     occurs = {"?": ' minOccurs="0"', "+": ' maxOccurs="unbounded"'}.get(text[-1], "")
     return f'            <xsd:element name="{text.rstrip("?+")}" type="xsd:string"{occurs}/>\n'
 

@@ -179,6 +179,7 @@ def _declared(document: bytes) -> bytes | None:
 
 
 def _refuse_any(root: etree._Element, path: str, reason: str) -> None:
+    """Raise MalformedXML with this reason if a path (XPath) matches anything."""
     if _finder(path)(root):
         raise MalformedXML(reason)
 
@@ -277,6 +278,7 @@ def _new_parser(charset: str | None, target: _Prolog | None = None) -> etree.XML
 
 
 def _hardened(charset: str | None, target: _Prolog | None) -> etree.XMLParser:
+    """A parser that fetches nothing and expands nothing."""
     return etree.XMLParser(
         encoding=charset,
         target=target,  # type: ignore[arg-type] # the stubs require methods that lxml does not

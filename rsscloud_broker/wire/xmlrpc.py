@@ -190,6 +190,7 @@ def encode_fault(code: int, string: str) -> bytes:
 
 
 def _encoded(document: str) -> bytes:
+    """A document as bytes, without what XML cannot carry."""
     # An XML parser reads a bare carriage return as a line feed.
     return legal(document).replace("\r", "&#13;").encode("utf-8")
 
@@ -202,6 +203,7 @@ def _fault(value: Any) -> XMLRPCFault:
 
 
 def _parameters(params: etree._Element | None) -> list[Any]:
+    """The values in ``params``; none if the element is absent."""
     if params is None:
         return []
     items = _items(params, "param")
@@ -221,6 +223,7 @@ def _only_value(element: etree._Element) -> Any:
 
 
 def _value(element: etree._Element) -> Any:
+    """The value in a ``value`` element, by its type; MalformedXMLRPC if that is not one."""
     if len(element) == 0:
         return _text(element)  # a value without a type is a string
     if len(element) > 1 or xml.has_text(element):
@@ -236,11 +239,13 @@ def _value(element: etree._Element) -> Any:
 
 
 def _array(element: etree._Element) -> list[Any]:
+    """The values in an ``array``, which may lack its ``data``."""
     parts = _parts(element, "data")
     return [_value(item) for item in _items(parts["data"], "value")] if parts else []
 
 
 def _struct(element: etree._Element) -> dict[str, Any]:
+    """The values of the members, by their names."""
     members: dict[str, Any] = {}
     for member in _items(element, "member"):
         parts = _parts(member, "name", "value")
@@ -251,12 +256,14 @@ def _struct(element: etree._Element) -> dict[str, Any]:
 
 
 def _text(element: etree._Element) -> str:
+    """The text of an element; MalformedXMLRPC if it has elements in it."""
     if len(element):
         raise MalformedXMLRPC(f"{xml.describe(element)} holds text, not other elements")
     return element.text or ""
 
 
 def _datetime(element: etree._Element) -> datetime:
+    """The time in an element, with a zone if one was sent."""
     try:
         return datetime.fromisoformat(_text(element).strip())
     except ValueError:
@@ -264,6 +271,7 @@ def _datetime(element: etree._Element) -> datetime:
 
 
 def _nil(element: etree._Element) -> None:
+    """None; ValueError if the element has text."""
     if _text(element).strip():
         raise ValueError("nil is empty")
 
