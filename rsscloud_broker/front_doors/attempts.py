@@ -49,8 +49,8 @@ class RegistrationAttempts:
     def __init__(self, attempts: Iterable[Attempt], clock: IReactorTime) -> None:
         self._left = iter(attempts)
         self._clock = clock
-        self._problems: list[Exception | None] = []
-        self._verdict: Exception | None = None
+        self._problems: list[Exception | None] = []  # of each topic; None if it succeeded
+        self._verdict: Exception | None = None  # why the topics that are left are not tried
 
     async def one_succeeds(self) -> None:
         """Try the topics; one that succeeds is enough.
@@ -102,6 +102,7 @@ def _concerns_all(problem: Exception) -> bool:
 
 
 async def _tried(attempt: Attempt) -> Exception | None:
+    """The error that an attempt returned or raised; None if it succeeded."""
     try:
         return await attempt()
     except Exception as error:

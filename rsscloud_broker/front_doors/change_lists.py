@@ -116,6 +116,7 @@ class PublishedFile(Resource):
         return self._send(request, self._path)
 
     def _send(self, request: Request, path: str) -> bytes | int:
+        """Answer with a file; one that is not on the disk is copied first."""
         if self._link:
             request.setHeader(b"link", self._link.replace(b"*", path[1:].encode("ascii")))
         file = self._directory + path
@@ -141,6 +142,7 @@ class PublishedFile(Resource):
         return None
 
     def _missing(self, request: Request) -> Answer:
+        """The answer if no node has made the file yet."""
         text = "This file has not been made yet. Please come again in a minute."
         return plain(http.SERVICE_UNAVAILABLE, text, {"retry-after": "60"})
 
@@ -202,6 +204,7 @@ def _serve(request: Request, path: str, cache_control: bytes) -> bytes | int:
 
 
 def _serve_one(request: Request, path: str, coding: str, cache_control: bytes) -> bytes | int:
+    """Answer with a file, or with 304 if the client has this version."""
     # Most crawlers ask for a newer version, and mostly there is none.  To answer them, the file
     # need not be opened.
     if _is_conditional(request):

@@ -117,6 +117,7 @@ class MonitoringDoor(RoutesOnly):
         return Answers(respond)
 
     async def _may_read(self, request: Request) -> bool:
+        """Whether a request may read: by the endpoint, its sender's place, or its token."""
         if self._own_endpoint and not self._token:
             return True
         if isinstance(request, BoundedRequest) and request.is_local():
@@ -132,6 +133,7 @@ class MonitoringDoor(RoutesOnly):
         return False
 
     async def _metrics(self, request: Request) -> bytes:
+        """The metrics that ``name[]`` chooses, in the format that Accept chooses."""
         try:
             encode, content_type = choose_encoder(header(request, "accept"))
         except (TypeError, ValueError):  # the header names a version that is no number

@@ -87,6 +87,7 @@ class WeblogUpdates(XMLRPC):
         self._door = door
 
     async def _ping(self, method: str, request: Request, values: Sequence[Any]) -> dict[str, Any]:
+        """Store the ping of a call; the result says whether it was refused."""
         try:
             ping = weblog_updates.ping_of_parameters(method, values, self._door.now())
             ping = passage(request).of(ping)
@@ -205,6 +206,7 @@ class PingSinkDoor:
         ]
 
     async def _soap_ping(self, values: Mapping[str, Any], request: Request) -> dict[str, Any]:
+        """Store the ping of a SOAP call; the result says whether it was refused."""
         texts: dict[str, str] = {}
         for name in _SOAP_NAMES:
             value = values.get(name)
@@ -226,6 +228,7 @@ class PingSinkDoor:
         return await self.answer(passage(request).of(ping), client_address(request))
 
     async def _ping_site_form(self, request: Request) -> bytes:
+        """Show the form, or answer it."""
         form = parameters(request)
         if request.method != b"POST" and not form.keys() & {"name", "url"}:
             return await self._form(request, 200)
@@ -238,6 +241,7 @@ class PingSinkDoor:
         )
 
     async def _ping_page(self, request: Request) -> bytes:
+        """Answer a ping that may lack a name, or call its fields otherwise."""
         form = parameters(request)
         url = _url_in(form, "url", "blogurl", "bloglink")
         name = form.get("name", "").strip() or form.get("title", "").strip()
@@ -248,6 +252,7 @@ class PingSinkDoor:
         return await self._answer(request, url, url, rss_url=url)
 
     async def _home_ping(self, request: Request) -> bytes:
+        """Answer a ping to ``/``, with the names that its fields have there."""
         form = parameters(request)
         return await self._answer(
             request,

@@ -91,6 +91,7 @@ MAX_LINK: Final = 8000
 
 
 def _is_topic(_: object, __: object, text: str) -> None:
+    """Check the option ``topic``; ValueError unless it is a web address with a whole host."""
     if not links.is_absolute(text) or text.count("/") < 3:
         raise ValueError(
             f"'topic' is {text!r}; it must be the beginning of URLs with a whole host, "
@@ -179,6 +180,7 @@ class ResourceSyncDoor(RoutesOnly):
         return [*shared, Route("/resourcesync", "POST", intake), *self._documents]
 
     async def _notification(self, request: Request) -> bytes:
+        """Check a notification and distribute it; the answer says what is odd."""
         try:
             link, topic, odd = self._links(request)
             self._authorize(request, topic)
@@ -256,6 +258,7 @@ class ResourceSyncDoor(RoutesOnly):
 
 
 def _payload(request: Request) -> codec.ResourceDocument:
+    """The notification in the body; a refusal if it breaks a rule."""
     try:
         return codec.decode_notification(body_of(request), charset(request))
     except codec.InvalidDocument as error:

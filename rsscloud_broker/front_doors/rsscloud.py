@@ -182,6 +182,7 @@ class RssCloud:
             pass  # these calls have no answer for it
 
     def _check_pause(self, url: str) -> None:
+        """Raise PingTooSoon within the pause after the last ping; else note this ping."""
         if not self._pause:
             return
         now = self._clock.seconds()
@@ -242,6 +243,7 @@ class OldProcedures(XMLRPC):
         self._rss_cloud = rss_cloud
 
     async def _register(self, name: str, request: Request, values: Sequence[Any]) -> bool:
+        """Register; False if that fails, a Fault if the parameters are wrong."""
         try:
             fields, topics = rsscloud.fields_from_parameters(name, values)
         except BadRegistration as error:
@@ -312,6 +314,7 @@ class RssCloudDoor:
         ]
 
     async def _rest_please_notify(self, request: Request) -> bytes:
+        """Answer a registration by REST."""
         form = parameters(request)
         names = ("notifyProcedure", "port", "path", "protocol", "domain")
         fields = {name: form.get(name.lower(), "") for name in names}
@@ -324,6 +327,8 @@ class RssCloudDoor:
         return await rest_answer(request, "notifyResult", register, self._pages.registered)
 
     async def _rest_ping(self, request: Request) -> bytes:
+        """Answer a ping by REST, of one topic or of several."""
+
         async def ping() -> str:
             topics = rsscloud.distinct(rsscloud.topics_of_form(all_parameters(request)))
             if not topics:
@@ -334,6 +339,7 @@ class RssCloudDoor:
         return await rest_answer(request, "result", ping, self._pages.pinged)
 
     async def _soap_please_notify(self, values: Mapping[str, Any], caller: str) -> bool:
+        """Register by SOAP: true, or Refused, which becomes a fault."""
         try:
             fields, topics = rsscloud.fields_from_values(values)
             await self._rss_cloud.register(fields, topics, caller)
@@ -342,6 +348,7 @@ class RssCloudDoor:
         return True
 
     async def _soap_ping(self, values: Mapping[str, Any], request: Request) -> bool:
+        """Ping by SOAP: true, or Refused, which becomes a fault."""
         url = text_of(values.get("url")) or ""
         if not url.strip():
             raise Refused(rsscloud.missing(["url"]))
@@ -353,6 +360,7 @@ class RssCloudDoor:
 
 
 def _origin(request: Request) -> str:
+    """The origin of a ping by REST; BadRegistration if the header cannot be used."""
     try:
         return passage(request).origin
     except BadOrigin as error:

@@ -63,6 +63,7 @@ class RssCloudPages:
     async def _result(
         self, request: Request, result: RestResult, title: str, template: str
     ) -> bytes:
+        """The page that thanks; or the forms, with what was wrong."""
         shown = self._exchange(request, result)
         error = result.error
         if error is not None:
@@ -102,6 +103,7 @@ class RssCloudPages:
     async def _forms(
         self, request: Request, status: int, message: str, shown: dict[str, str]
     ) -> bytes:
+        """The page with the forms, which have the values that were sent."""
         sent = parameters(request)
         slots = {name: sent.get(name.lower(), "")[:MAX_VALUE] for name in _FIELDS}
         slots["protocol"] = slots["protocol"] or _USUAL_PROTOCOL

@@ -123,6 +123,7 @@ class WebSubDoor(RoutesOnly):
         )
 
     async def _answer(self, request: Request) -> bytes:
+        """Do what a form asks for, and answer it with a text or a page."""
         as_page = wants_page(header(request, "accept"), ["text/plain"])
         try:
             said = await self._carry_out(request)
@@ -155,6 +156,7 @@ class WebSubDoor(RoutesOnly):
         return await self._verify(request, asked)
 
     async def _publish(self, request: Request, asked: HubRequest) -> HubAnswer:
+        """Have topics fetched; the answer has a sentence for each that was not accepted."""
         try:
             via = passage(request).origin
         except BadOrigin as error:
@@ -167,6 +169,7 @@ class WebSubDoor(RoutesOnly):
         return HubAnswer(202, "\n".join(said))
 
     async def _verify(self, request: Request, asked: HubRequest) -> HubAnswer:
+        """Ask the callback, before the answer if the client prefers ``sync``, else after it."""
         intent = self._intent(request, asked)
         if asked.verify[:1] == ("sync",):
             await (self._broker.unsubscribe if intent.unsubscribe else self._broker.subscribe)(
@@ -177,6 +180,7 @@ class WebSubDoor(RoutesOnly):
         return HubAnswer(202, "Thanks. The broker now asks the callback to confirm this.")
 
     def _intent(self, request: Request, asked: HubRequest) -> Intent:
+        """The intent of a form; its options name the hub that the client used."""
         return Intent(
             asked.topic,
             Callback(asked.callback, PROTOCOL),

@@ -94,6 +94,7 @@ class WebSubPages:
     async def _forms(
         self, request: Request, status: int, message: str, shown: dict[str, str]
     ) -> bytes:
+        """The page with the forms, which have the values that were sent."""
         sent = parameters(request)
         page = await self._pages.render(
             "This did not work" if message else "The WebSub hub",

@@ -71,7 +71,7 @@ class SoapRoot:
         return await self.answer_call(request, call)
 
     async def answer_call(self, request: Request, call: soap.SoapCall) -> bytes:
-        """The answer to a call."""
+        """The body of the answer to a call: a result, or a fault."""
         try:
             operation = self._operation(request, call)
             values = _named(call.parameters, operation.parameters)

@@ -107,11 +107,11 @@ class XMLRPCRoot(XMLRPC):
         return self.render_call(request, method, params)
 
     def render_call(self, request: Request, method: str, params: Sequence[Any]) -> int:
-        """Answer a call."""
+        """Answer a call when its procedure has returned; ``NOT_DONE_YET``."""
         return answer(request, self.answer_call(request, method, params), failure)
 
     async def answer_call(self, request: Request, method: str, params: Sequence[Any]) -> bytes:
-        """The answer to a call."""
+        """The body of the answer to a call: a result, or a fault."""
         try:
             value = await self.call(request, method, params)
         except Fault as fault:

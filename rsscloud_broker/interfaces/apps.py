@@ -175,6 +175,7 @@ class IPublisher(Interface):
 
 
 async def _nothing(name: str, since: float) -> Sequence[Change]:
+    """What was taken down of an account where nobody takes anything down."""
     return ()
 
 

@@ -125,7 +125,7 @@ class IStatistics(Interface):
         """
 
     def busy_topics(since: float, until: float, limit: int) -> Awaitable[Sequence[PingedTopic]]:
-        """The same from the hundred most pinged topics of each past hour."""
+        """The topics that were pinged most often, by the hundred most pinged of each past hour."""
 
 
 class ITopicView(Interface):

@@ -160,7 +160,7 @@ class _Exchange:
             self._finish(connection, result)
 
     def _look_up(self) -> None:
-        """Find the addresses of the host; an address in the URL is its own."""
+        """Find the addresses of the host; if the host is an address, it is the only one."""
         host = self._target.host
         if is_address(host):
             self._found((host,))

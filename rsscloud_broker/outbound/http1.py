@@ -325,6 +325,7 @@ class Http1(Protocol):
             self.reusable = False  # the server sends more than the answer
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header of the answer; too many of them are an error."""
         if self._status:
             return  # a trailer, or bytes after the answer
         if len(self._fields) == MAX_FIELDS:
@@ -347,6 +348,7 @@ class Http1(Protocol):
         self._whole = not self._body.add(data)
 
     def on_message_complete(self) -> None:
+        """Note that the answer is whole, and whether the connection is reusable."""
         if self._whole:
             return
         if self._status < 200:

@@ -200,7 +200,7 @@ def replace_file(target: FilePath[str], content: bytes) -> None:
 
 
 def _sync_directory(directory: FilePath[str]) -> None:
-    # A rename is on disk only when the directory is.
+    """Wait until the renames in a directory are on disk."""
     descriptor = os.open(directory.path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

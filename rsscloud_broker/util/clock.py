@@ -194,6 +194,7 @@ class EachPeriod(Service):
         return turn * self._period
 
     def _wait(self) -> None:
+        """Look again when the period ends; within five seconds, as the clock may be set."""
         _, left = self._now()
         self._timer = self._clock.callLater(min(left, 5.0), self._tick)
 
@@ -206,6 +207,7 @@ class EachPeriod(Service):
             self._begin()
 
     def _begin(self) -> None:
+        """Begin a run, unless the one before is still under way."""
         if self._run is not None:
             # A run that the start began less than a period ago is enough; it is not logged.
             if self._clock.seconds() - self._began_at >= self._period:
@@ -219,6 +221,7 @@ class EachPeriod(Service):
         Deferred.fromCoroutine(self._run_once()).addCallback(run.callback)
 
     async def _run_once(self) -> None:
+        """Do the job; whatever goes wrong is logged, and the next run comes."""
         try:
             await self._job()
         except Unavailable as error:
@@ -275,6 +278,7 @@ class WallClockWatch(Service):
         self._timer = self._clock.callLater(1.0, self._tick)
 
     def _tick(self) -> None:
+        """Compare the clocks; if the wall clock was set back, have ``set_back`` called."""
         before, self._difference = self._difference, self._measure()
         self._wait()
         jump = self._difference - before
@@ -292,6 +296,7 @@ class WallClockWatch(Service):
             Deferred.fromCoroutine(self._move_along(-jump))
 
     async def _move_along(self, seconds: float) -> None:
+        """Call ``set_back``, and log if it fails."""
         try:
             await self._set_back(seconds)
         except Unavailable as error:

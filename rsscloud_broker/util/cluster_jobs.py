@@ -81,6 +81,7 @@ class PeriodicClusterJob(EachPeriod):
             self._begin()
 
     async def _claim_and_do(self) -> None:
+        """Do the job if this node can claim it; try again soon if another has it."""
         await self._request()
         period = 0.0 if self._is_forced else self._period
         turn = await self._jobs.claim_job(self._job_name, self._clock.wall_seconds(), period)
@@ -121,6 +122,7 @@ class PeriodicClusterJob(EachPeriod):
             raise
 
     def _claim_soon(self) -> None:
+        """Try to claim the job again after ``PAUSE``."""
         if self.running and self._retry is None:
             self._retry = self._clock.callLater(PAUSE, self._begin_retry)
 
@@ -162,6 +164,7 @@ class RunOnOneNode(EachPeriod):
             super()._begin()
 
     async def _stop(self, run: Deferred[None] | None) -> None:
+        """Stop the service after the last run, and release the job for another node."""
         if run is not None:
             await run
         if self._is_claimed:
@@ -170,6 +173,7 @@ class RunOnOneNode(EachPeriod):
                 await self._jobs.release_job(self._job_name)
 
     async def _claim(self) -> None:
+        """Claim the job, or look whether the claim still holds; run the service only then."""
         if self._is_claimed and not self._jobs.shares_work():
             return
         now = self._clock.wall_seconds()
@@ -187,6 +191,7 @@ class RunOnOneNode(EachPeriod):
                 raise
 
     async def _stop_running(self) -> None:
+        """Stop the service; the job is not this node's any more."""
         self._is_claimed = False
         if self._service.running:
             await maybeDeferred(self._service.stopService)

@@ -76,6 +76,7 @@ class StoreRetry:
             await self.pause()
 
     def _log(self, error: Unavailable, of: str) -> None:
+        """Log that the work is put off, once a minute."""
         now = self._clock.seconds()
         # Seconds between two log lines while the store is unavailable, however many operations
         # wait.
@@ -85,7 +86,7 @@ class StoreRetry:
             self.log.error("{what} is put off: {error}", what=what, error=error)
 
     async def pause(self, seconds: float = UNAVAILABLE_PAUSE) -> None:
-        """Wait.
+        """Wait some seconds.
 
         :raises CancelledError: the service stops.
         """

@@ -85,6 +85,7 @@ class Workers(Service):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
+        """Wait a second at most for the functions that still run."""
         ended: Deferred[None] = Deferred()
 
         def join() -> None:

@@ -144,12 +144,16 @@ class AccountPage:
             return await self._page(caller, request, problem=sentence(problem))
 
     async def _end_session(self, request: Request, caller: Caller) -> Answer:
+        """End one session of the account, and lead back to the page."""
         session = _number(parameter(request, "id"))
         if session is not None:
             await self._accounts.end_session(caller, session)
         return redirect("/account?done=session")
 
     async def _end_sessions(self, request: Request, caller: Caller) -> Answer:
+        """End all sessions, and remove all tokens if that box is ticked; lead to the form to sign
+        in.
+        """
         if parameter(request, "tokens"):
             await self._accounts.remove_tokens(caller)  # first: afterwards nobody could try again
         await self._accounts.end_sessions(caller)
@@ -157,6 +161,7 @@ class AccountPage:
         return redirect("/signin")
 
     async def _change_password(self, request: Request, caller: Caller) -> Answer:
+        """Replace the password; InvalidAccount if the second one differs."""
         new = parameter(request, "new")
         if new != parameter(request, "again"):
             raise InvalidAccount("the new password was typed differently the second time")
@@ -167,6 +172,7 @@ class AccountPage:
         return redirect("/account?done=password")
 
     async def _add_token(self, request: Request, caller: Caller) -> Answer:
+        """Make an API token, and show its secret this once."""
         sent = (request.args or {}).get(b"scope", [])
         scopes = {value.decode("utf-8", "replace") for value in sent}
         days, typed = None, parameter(request, "days").strip()
@@ -186,6 +192,7 @@ class AccountPage:
         return redirect("/account?done=token")
 
     async def _remove_account(self, request: Request, caller: Caller) -> Answer:
+        """Remove the account if the box is ticked and the password is right."""
         if not parameter(request, "sure"):
             raise InvalidAccount("tick that you are sure: nobody can undo this")
         source = client_address(request)
@@ -204,6 +211,11 @@ class AccountPage:
         secret: str = "",
         status: int = 400,
     ) -> Answer:
+        """The page, with status 200 unless there is a problem.
+
+        :param sent: the request with the form that had a problem: its fields are filled in again.
+        :param made, secret: the name and the secret of a token that was made just now.
+        """
         sessions = await self._accounts.sessions(caller)
         tokens = await self._accounts.tokens(caller)
         scopes = self._accounts.scopes_for(caller)
@@ -235,6 +247,7 @@ class AccountPage:
         return Answer(page, status=status if problem else 200, headers=NO_STORE)
 
     async def _taken_down(self, caller: Caller) -> Sequence[Change]:
+        """What administrators have taken down of the account, since it was made."""
         if self._administration is None:
             return ()
         return await self._administration.taken_down(caller.name, caller.account.created_at)

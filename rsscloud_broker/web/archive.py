@@ -66,6 +66,7 @@ async def send_archive(
 
 
 async def _write(stream: Stream, files: AsyncIterator[AccountFile], now: float) -> None:
+    """Write the archive to the stream, piece by piece, while the client is there."""
     buffer, at = _Buffer(), time.gmtime(now)[:6]
     with ZipFile(buffer, "w") as archive:
         async for file in files:

@@ -95,7 +95,7 @@ class EventSource(Protocol[P, F_contra]):
 
 
 def id_heartbeat(wanted: object, position: int | None) -> bytes:
-    """See ``EventSource.heartbeat``; for positions that are ids of events."""
+    """A heartbeat with the position, for positions that are ids: see ``EventSource.heartbeat``."""
     return b"id: %d\n\n" % position if position else b":\n\n"
 
 
@@ -215,6 +215,7 @@ class Broadcast(Generic[P, F_contra]):
         self._wake(False)  # they have gone
 
     def _fail(self, error: Unavailable) -> None:
+        """Log that the source cannot be read, once until it can be read again."""
         if not self._failing and not isinstance(error, StoreStopped):
             self.log.error(
                 "{name} cannot be read for those who watch: {error}",
@@ -247,6 +248,7 @@ class Broadcast(Generic[P, F_contra]):
     async def _serve(
         self, stream: Stream, wanted: F_contra, after: P | None, opening: bytes
     ) -> None:
+        """Send a client what it wants until it goes away; a bug ends its stream."""
         try:
             await stream.send(opening)
             await self._send_all(stream, wanted, after)
@@ -255,6 +257,7 @@ class Broadcast(Generic[P, F_contra]):
             stream.cut_off()
 
     async def _send_all(self, stream: Stream, wanted: F_contra, after: P | None) -> None:
+        """Send each page that is new for a client, or heartbeats, until it goes away."""
         position = after
         checked_at = self._clock.seconds()
         while not stream.over:

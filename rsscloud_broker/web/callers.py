@@ -101,12 +101,14 @@ class Callers:
         self._is_secure = public_url.startswith("https:")
 
     async def caller(self, request: Request) -> Caller | None:
+        """Who makes the request, by its token or its cookie; None for a stranger."""
         if token := bearer_token(request):
             return await self._accounts.caller_of_token(token)
         secret = self._cookies.get(request, SESSION)
         return await self._accounts.caller_of_session(secret) if secret else None
 
     def check_form(self, request: Request, caller: Caller) -> None:
+        """Raise ForgedForm unless a form of a session came from a page of the broker."""
         if caller.session is None:
             return
         check_sender(request, self._origin)
@@ -117,6 +119,7 @@ class Callers:
             )
 
     def is_confidential(self, request: Request) -> bool:
+        """Whether nobody else can read the request: it came over TLS, or from this machine."""
         if not isinstance(request, TracedRequest):
             return bool(request.isSecure())
         # A proxy that does not say how it was called is called by the broker's own URL.
@@ -124,6 +127,7 @@ class Callers:
         return sent_by == "https" or (not sent_by and self._is_secure) or request.is_local()
 
     def sign_in_url(self, request: Request) -> str:
+        """The path of the form to sign in, which then leads back to what was asked for."""
         target = request.uri if request.method in {b"GET", b"HEAD"} else request.path
         return f"/signin?next={quote(local_path(target.decode('latin-1')), safe='/')}"
 

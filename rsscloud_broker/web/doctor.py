@@ -99,6 +99,7 @@ class DoctorDoor(RoutesOnly):
         headers: Mapping[str, str] | None = None,
         report: FeedReport | None = None,
     ) -> Answer:
+        """The page: the form, why nothing was examined, or the findings."""
         groups = {kind: report.of(kind) if report else () for kind in ("wrong", "missing", "good")}
         page = await self._pages.render(
             "Doctor for feeds",
@@ -137,6 +138,7 @@ def _arrival(request: Request) -> Mapping[str, str]:
 
 
 def _summary(report: FeedReport) -> str:
+    """How many findings of each kind there are."""
     wrong, missing, good = (len(report.of(kind)) for kind in ("wrong", "missing", "good"))
     return f"{wrong} to correct, {missing} to consider, {good} in order."
 

@@ -163,6 +163,7 @@ class LogPage:
         return Answer(page, headers={"cache-control": "no-store"})
 
     async def _page(self, asked: LogQuery, viewer: Caller | None) -> bytes:
+        """The page of entries, with links to older and newer ones."""
         wanted, before = asked.wanted, asked.number
         newest = await self._newest() if before is None else 0
         # The stream goes on after the newest entry, so the page has no entry after that.

@@ -82,7 +82,7 @@ class LogSource:
         self._index: _Index = {}
 
     async def newest(self, before: int | None) -> int:
-        """See ``EventSource``."""
+        """Read the entries since ``before`` for all watchers; the id of the last of them."""
         if before is None:
             newest = await self._event_log.entries(_EVERYTHING, None, 1)
             before = max((newest[0].id if newest else 0) - KEPT, 0)
@@ -94,7 +94,7 @@ class LogSource:
         return entries[-1].id if entries else before
 
     async def page(self, wanted: LogFilter, after: int, until: int) -> EventPage[int]:
-        """See ``EventSource``."""
+        """The last lines that pass a filter, after a note of what was left out or is missing."""
         # The oldest that is kept may be the one that comes next, or others were before it.
         is_gap = bool(self._kept) and self._kept[0].entry.id > after + 1
         shown = self._passing(wanted, after)
@@ -126,4 +126,5 @@ def _indexed(shown: Iterable[_Shown]) -> _Index:
 
 
 def _fields(of: LogEntry | LogFilter) -> tuple[str, ...]:
+    """What the index is made of: the four fields of an entry or a filter."""
     return of.topic, of.host, of.kind, of.outcome

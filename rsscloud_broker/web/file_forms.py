@@ -85,6 +85,7 @@ def read(content_type: str, body: bytes) -> Form:
 
 
 def _segments(boundary: str, body: bytes) -> list[tuple[MultipartSegment, bytes]]:
+    """The parts of a form, each with its headers and its bytes."""
     found: list[tuple[MultipartSegment, bytes]] = []
     pieces: list[bytes] = []
     segment: MultipartSegment | None = None

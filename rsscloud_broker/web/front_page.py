@@ -154,6 +154,7 @@ def _list_of(pings: Sequence[Ping], now: float) -> Flattenable:
 
 
 def _item(ping: Ping, now: float) -> Flattenable:
+    """A ping as an item of the list."""
     parts = [linked(ping.url, strangers(ping.name)), moment(ping.received_at, now)]
     if ping.name != ping.url:
         parts.append(tags.span(strangers(ping.url), class_="where"))

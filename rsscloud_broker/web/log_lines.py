@@ -1,7 +1,8 @@
 """Says the entries of the event log in sentences, for the page and for its event stream.
 
 A line names its topic once, and links to the page of the topic.  So its sentence comes in three
-parts: what stands before the topic, the topic, and what stands after it.
+parts: what stands before the topic, the topic, and what stands after it.  The functions that
+``_SENTENCES`` names return the first and the last part.
 """
 
 from __future__ import annotations
@@ -111,10 +112,12 @@ def _why(entry: LogEntry) -> str:
 
 
 def _from(entry: LogEntry) -> str:
+    """A sentence that says where something came from; empty if that is unknown, or hidden."""
     return f" It came from {entry.source}." if entry.source else ""
 
 
 def _took(entry: LogEntry) -> str:
+    """What a fetch brought and how long it took, in parentheses; empty if neither is known."""
     details = [entry.reason] if entry.reason and entry.outcome != "failed" else []
     if milliseconds := entry.numbers.get("milliseconds"):  # 0 for what was published here
         details.append(f"after {milliseconds:,.0f} ms")
@@ -197,6 +200,7 @@ def _unreachable(entry: LogEntry) -> tuple[str, str]:
 
 
 def _host(entry: LogEntry) -> str:
+    """The host of an entry, with its port if only that is meant."""
     port = _count(entry, "port")
     name = entry.host or "The host of a subscriber"
     return f"{name}, port {port}," if port and entry.host else name

@@ -148,6 +148,7 @@ class LookUp:
         return Answer(body, headers=private(viewer))
 
     async def _found(self, begins: str) -> Sequence[TopicOverview]:
+        """The topics that begin so and that strangers may see in a list."""
         if not self._lists_topics or len(begins) < SHORTEST:
             return ()
         found = await self._topics.beginning(begins, FOUND)
@@ -164,6 +165,7 @@ class LookUp:
         return [self._disclosure.entry(entry) for entry in found]
 
     def _item(self, topic: TopicOverview) -> Tag:
+        """A topic as an item of a list: its title, linked, and its address."""
         url, title = _url(topic), title_of(topic)
         name = strangers(title or url, _SHOWN)
         where = tags.span(strangers(url, _SHOWN), class_="where") if title else ""

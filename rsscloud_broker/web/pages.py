@@ -172,6 +172,7 @@ class PageRenderer:
     def _rendered(
         self, title: str, template: str, viewer: Caller | None = None, /, **slots: Flattenable
     ) -> bytes:
+        """A page in its frame; a failure to render it is raised."""
         served = self._paths()
         paths = served - (FOR_STRANGERS if viewer else FOR_MEMBERS)
         frame = {

@@ -103,6 +103,7 @@ def _plot(
     marked: Sequence[str],
     **options: Any,
 ) -> str:
+    """Draw a plot by ``pygal``.  ``kind`` is the name of a class there, ``options`` are its own."""
     # It takes a tenth of a second to import, and most processes draw no plot.
     import pygal  # noqa: PLC0415
 

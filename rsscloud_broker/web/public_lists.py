@@ -105,6 +105,7 @@ class PublicListsDoor(RoutesOnly):
     # pings
 
     async def _show_changes(self, request: Request) -> Answer:
+        """Answer ``/changes``; a page for strangers is remembered."""
         wanted = parameter(request, "before")
         found = _POSITION.fullmatch(wanted)
         if wanted and found is None:
@@ -118,6 +119,7 @@ class PublicListsDoor(RoutesOnly):
     async def _changes_page(
         self, before: tuple[float, int] | None, viewer: Caller | None = None
     ) -> bytes:
+        """A page of pings: those before a time and an id, or the newest."""
         pings = await self._topics.pings(before, SHOWN + 1)
         shown = list(_fitting(pings[:SHOWN]))
         links: list[Flattenable] = []
@@ -200,6 +202,7 @@ class PublicListsDoor(RoutesOnly):
 
 
 def _bad(name: str, rule: str) -> Answer:
+    """The answer to a request with a parameter that is no position."""
     text = f"The parameter {name} is not a position in this list: {rule}, or leave it out.\n"
     return Answer(text.encode(), PLAIN, 400)
 
@@ -211,6 +214,7 @@ def _after(request: Request) -> int | None:
 
 
 def _headers(more: str) -> dict[str, str]:
+    """The headers of a part of a list; Link names the next part, if there is one."""
     return {**_CACHED, "link": f'<{more}>; rel="next"'} if more else dict(_CACHED)
 
 

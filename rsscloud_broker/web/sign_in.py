@@ -153,6 +153,7 @@ class SignInPages:
     async def _form(
         self, request: Request, status: int, message: str = "", headers: Mapping[str, str] = {}
     ) -> Answer:
+        """The page with the form, and with what was wrong."""
         page = await self._pages.render(
             "Sign in",
             "sign_in.html",

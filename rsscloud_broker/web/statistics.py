@@ -149,7 +149,9 @@ class Statistics:
         return {f"p{share}": percentile(buckets, share) for share in _PERCENTILES}
 
     def latencies(self, latency: str, share: int) -> list[float | None]:
-        """The same for each step."""
+        """The seconds within which a share of the notifications of each step came; None if there
+        was none.
+        """
         buckets = self._buckets(latency)
         return [
             percentile({bound: values[step] for bound, values in buckets.items()}, share)

@@ -77,6 +77,8 @@ class StatsDoor(RoutesOnly):
     def _answer_with(
         self, kept: Mapping[str, TimedCache[Period, Answer]]
     ) -> Callable[[Request], Awaitable[Answer]]:
+        """What answers a request with what is kept for the period that it names."""
+
         async def respond(request: Request) -> Answer:
             name = parameter(request, "period") or "day"
             if name not in PERIODS:
@@ -110,6 +112,7 @@ class StatsDoor(RoutesOnly):
         return statistics, await self._parts.in_thread(draw, statistics)
 
     async def _make_page(self, period: Period, viewer: Caller | None = None) -> Answer:
+        """The page of a period, with the plots that are kept."""
         statistics, drawn = await self._drawn[period.name].get(period)
         page = await self._parts.pages.render(
             "Statistics",
@@ -177,6 +180,7 @@ def _ordered(series: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
 def _areas(
     statistics: Statistics, heading: str, unit: str, series: Mapping[str, Sequence[int]]
 ) -> Drawn:
+    """A plot of what adds up; the legend has the totals."""
     named = {name.replace("_", " "): values for name, values in series.items() if any(values)}
     svg = plots.areas(statistics.labels, named, statistics.marked) if named else ""
     legend = [(name, f"{sum(values):,}") for name, values in named.items()]
@@ -199,6 +203,7 @@ def _latencies(statistics: Statistics) -> Drawn:
 
 
 def _levels(statistics: Statistics) -> Drawn:
+    """How many topics and subscriptions there were; the legend has the last numbers."""
     named = {
         "subscriptions by " + name.removeprefix("subscriptions."): values
         for name, values in sorted(statistics.measured.items())
@@ -226,6 +231,7 @@ def _choice(period: Period, is_shown: bool) -> Tag:
 
 
 def _figure(drawn: Drawn) -> Tag:
+    """The section of a plot, with its legend."""
     if not drawn.svg:
         return tags.section(tags.h2(drawn.heading), tags.p("None in this period.", class_="quiet"))
     legend = [

@@ -62,6 +62,7 @@ class Stream:
             await self._drained()
 
     async def _drained(self) -> None:
+        """Wait until the connection has room, or has ended."""
         if not self.over:
             self._waiting = Deferred()
             await self._waiting
@@ -83,6 +84,7 @@ class Stream:
         self._go_on()
 
     def _go_on(self) -> None:
+        """Wake ``send``, if it waits."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             waiting.callback(None)

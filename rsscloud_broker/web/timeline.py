@@ -63,16 +63,18 @@ async def of_topic(log: IEventLog, url: str) -> list[LogEntry]:
         wanted = LogFilter(topic=url, kind=kind, outcome=outcome)
         found += await log.entries(wanted, None, OF_KIND)
     found.sort(key=lambda entry: (-entry.at, -entry.id))
+    # A fan-out that has ended needs no entry that says that it began.
     over = max((entry.at for entry in found if _is(entry, "ended")), default=0.0)
     return [entry for entry in found if entry.at > over or not _is(entry, "begun")][:SHOWN]
 
 
 def _is(entry: LogEntry, outcome: str) -> bool:
+    """Whether an entry is of a fan-out, with this outcome."""
     return (entry.kind, entry.outcome) == ("fan-out", outcome)
 
 
 async def of_host(log: IEventLog, disclosure: Disclosure, host: str) -> list[LogEntry]:
-    """The same about a host, as far as strangers may find entries by it."""
+    """The newest entries about a host, newest first, as far as strangers may find entries by it."""
     wanted = LogFilter(host=host)
     found = await log.entries(disclosure.permitted(wanted), None, SHOWN)
     return [
@@ -97,6 +99,7 @@ def timeline(entries: Sequence[LogEntry], now: float, topic: str = "") -> Tag:
 
 
 def _item(entry: LogEntry, now: float, topic: str) -> Tag:
+    """An entry as an item: when, what in a few words, and its sentence."""
     kind = PLAIN_WORDS.get(entry.kind, entry.kind)
     plain = PLAIN_WORDS.get(entry.outcome, entry.outcome)
     outcome = _OUTCOMES.get((entry.kind, entry.outcome), plain)

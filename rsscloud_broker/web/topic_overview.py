@@ -87,6 +87,7 @@ def lead(overview: TopicOverview, asked: str) -> Flattenable:
 
 
 def _state(topic: Topic) -> Tag:
+    """Whether the broker watches a topic, and for how many subscribers."""
     if topic.ended:
         return tags.p(f"This topic has ended: {topic.ended}. The broker does not fetch it.")
     if not topic.subscribers:
@@ -122,6 +123,7 @@ def _list_of(pairs: Iterable[tuple[str, Flattenable]]) -> Tag:
 
 
 def _watching(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:
+    """The addresses of a topic and its subscriptions: names, and sentences."""
     topic = overview.status.topic
     address = tags.code(topic.url, class_="copy") if len(topic.url) <= _LONG else ""
     yield "Topic", linked(topic.url, address or strangers(topic.url, _LONG))
@@ -137,6 +139,7 @@ def _watching(overview: TopicOverview) -> Iterator[tuple[str, Flattenable]]:
 
 
 def _fetches(overview: TopicOverview, now: float) -> Iterator[tuple[str, Flattenable]]:
+    """The fetches of a topic and the next poll: names, and sentences."""
     status, topic = overview.status, overview.status.topic
     if status.asked_at is None:
         yield "Last fetch", "never"
@@ -167,6 +170,7 @@ def _fetches(overview: TopicOverview, now: float) -> Iterator[tuple[str, Flatten
 
 
 def _feed(overview: TopicOverview, us: Us) -> Iterator[tuple[str, Flattenable]]:
+    """What the feed of a topic says of itself: names, and sentences."""
     feed = overview.status.feed
     if not feed:
         yield "Feed", "The broker has not read its content as a feed yet."
@@ -191,6 +195,7 @@ def _feed(overview: TopicOverview, us: Us) -> Iterator[tuple[str, Flattenable]]:
 
 
 def _agrees(own: str, overview: TopicOverview) -> str:
+    """The end of a sentence if a feed gives an address that the topic never had."""
     if normal_form(own) in {overview.status.topic.url, *overview.status.moved_from}:
         return ""
     return ". This is another address than the one that the broker fetches."

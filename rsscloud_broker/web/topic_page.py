@@ -149,6 +149,7 @@ class TopicPageDoor(RoutesOnly):
         success: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
+        """The page about a topic, known or not, with what a fetch brought just now."""
         overview = await self._topics.overview(url, newest)
         entries = await self._entries.get(normal_form(url), newest)
         now = self._clock.wall_seconds()
@@ -177,6 +178,7 @@ class TopicPageDoor(RoutesOnly):
         return evolve(answer, status=status, headers={**answer.headers, **(headers or {})})
 
     async def _refusal(self, viewer: Caller | None, status: int, message: str) -> Answer:
+        """The page with the form, and with why the request was refused."""
         page = await self._page(viewer, "", "Topics", error=clean(message), lead=tags.p(_EXPLAINED))
         return evolve(page, status=status)
 
@@ -222,6 +224,7 @@ class TopicPageDoor(RoutesOnly):
         return [self._disclosure.entry(entry) for entry in found]
 
     def _timeline(self, url: str, found: Sequence[LogEntry], now: float) -> Flattenable:
+        """The section with what happened; empty if there are no entries."""
         if not found:
             return ""
         address = f"/log?topic={quote(normal_form(url), safe='')}"

@@ -39,7 +39,6 @@ def encode(feed: FeedDocument) -> bytes:
 
 
 def _add_entry(root: etree._Element, entry: FeedEntry) -> None:
-    """Add an entry to the feed."""
     made = etree.SubElement(root, f"{{{_ATOM}}}entry")
     _add(made, "id", entry.id)
     _add(made, "title", brief(entry))

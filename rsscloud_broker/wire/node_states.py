@@ -73,7 +73,7 @@ def _lines(one: NodeState) -> Iterator[str]:
 
 
 def _heartbeat(silent_for: float | None) -> str:
-    """How long ago a node gave a sign of life; None for the only broker on SQLite."""
+    """How long ago a node gave a sign of life, in words; None for the only broker on SQLite."""
     if silent_for is None:
         return "none: the only broker on SQLite writes none"
     if silent_for > DEAD_AFTER:
@@ -103,5 +103,5 @@ def clock_of(one: NodeState) -> str:
 
 
 def _rate(rate: float | None, total: int) -> str:
-    """How much a node does; None if it does not record that."""
+    """How much a node does, in words; a rate of None is not recorded."""
     return "see /metrics" if rate is None else f"{rate:,.1f} a second, {total:,} since its start"

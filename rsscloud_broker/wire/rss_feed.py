@@ -85,7 +85,6 @@ def encode(feed: FeedDocument) -> bytes:
 
 
 def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:
-    """Add an item for an entry to the channel."""
     item = etree.SubElement(channel, "item")
     if entry.title:
         _add(item, "title", entry.title)

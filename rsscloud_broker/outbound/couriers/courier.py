@@ -208,7 +208,7 @@ class Courier:
         return await started
 
     def _no_longer(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
-        """Forget a caller that has given up to wait for the next process."""
+        """Forget a caller that no longer waits for the next process."""
         with suppress(ValueError):  # it has been taken from the list
             self._for_start.remove(started)
 
@@ -228,10 +228,10 @@ class Courier:
             self._pending.tell(message.number, OutboundError(f"the request is faulty: {why}"))
 
     def _take(self, batch: Sequence[FromCourier]) -> None:
+        """Take messages of the process: answers, of which most are numbers, and others."""
         self._has_lived, self._unanswered = True, 0
         for message in batch:
             match message:
-                # A number comes first, as most are such.
                 case int() | NotNotified() | Answered() | Failed() | ReadDone() | Unread():
                     try:
                         self._pending.take(message)
@@ -389,6 +389,7 @@ class Courier:
         return "handed to the next one" if self._is_silent else "failed attempts"
 
     def _replace(self, why: str) -> None:
+        """Log why the process is of no use, and kill it: ``_exited`` starts another one."""
         self.log.error(
             "Courier {number} {why}: it is replaced, and the {count} requests that it had under "
             "way are {fate}.",

@@ -219,8 +219,9 @@ class Parsers(Service):
             self._end(number, ParsingUnavailable(f"no parser can be started: {error}"))
 
     def _next(self) -> _Document | None:
-        """The next document, of the owner whose turn it is: one at a time, so that it stays in
-        order.  Slow ones leave one parser free.
+        """The next document to parse; None if there is none.  Owners take turns, and of one owner
+        one document is parsed at a time, so that they stay in order.  Slow owners leave one parser
+        free.
         """
         busy = {document.owner for document in self._parsed.values()}
         has_room = sum(map(self._is_slow, busy)) < max(1, len(self._parsers) - 1)

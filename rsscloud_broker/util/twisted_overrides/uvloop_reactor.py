@@ -106,12 +106,14 @@ class ConnectionAttempt:
         self._fail(error.UserError())
 
     def _end(self) -> ClientFactory | None:
+        """Take the factory, which is called once; None if it was called already."""
         factory, self._factory = self._factory, None
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         return factory
 
     def _fail(self, problem: Exception) -> None:
+        """Notify the factory that there is no connection, unless it was called already."""
         factory = self._end()
         if factory is not None:
             self._task.cancel()
@@ -136,6 +138,7 @@ class _Adapter(asyncio.Protocol):
     # --- asyncio calls
 
     def connection_made(self, transport: Any) -> None:
+        """Give the connection to the protocol; abort it if there is none for it."""
         self._transport = transport
         self.write = transport.write  # type: ignore[method-assign] # it saves a call
         attempt, peer = self._attempt, transport.get_extra_info("peername")
@@ -160,6 +163,7 @@ class _Adapter(asyncio.Protocol):
         self._transport.abort()  # nobody reads any more what is not sent yet
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Notify the protocol, and undo the circle of references."""
         protocol, self._protocol = self._protocol, None
         self._producer = None
         if protocol is not None:

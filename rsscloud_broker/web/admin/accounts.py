@@ -44,6 +44,7 @@ class AccountsPage(AdminPage):
     template = "admin/accounts.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The accounts, a page at a time, and the form to invite somebody."""
         found = await self.verbs.accounts.accounts(clean(parameter(request, "after")), ON_PAGE)
         now = self.now()
         slots: dict[str, Flattenable] = {
@@ -66,9 +67,11 @@ class OneAccountPage(AdminPage):
     template = "admin/account.html"
 
     def after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+        """Lead to the page of the account that the operation was about."""
         return path(self.path, name=asked.name, done=operation.name)
 
     def shown(self, answer: Shape) -> Flattenable:
+        """The link of an invitation; empty for all other answers."""
         if not isinstance(answer, Invitation):
             return ""
         return [
@@ -79,6 +82,7 @@ class OneAccountPage(AdminPage):
         ]
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """An account, with its works and forms; the form to invite somebody if there is none."""
         name = parameter(request, "name").strip()
         slots: dict[str, Flattenable] = dict.fromkeys(("facts", "published", "taken_down"), "")
         try:
@@ -131,6 +135,7 @@ class OneAccountPage(AdminPage):
 
 
 def _row(one: AccountSummary, now: float) -> tuple[Flattenable, ...]:
+    """A row of the table of accounts."""
     return (
         tags.a(one.name, href=path("/admin/account", name=one.name)),
         [_role(one), *([" ", tags.span("disabled", class_="badge bad")] if one.disabled else [])],
@@ -144,6 +149,7 @@ def _role(one: AccountSummary) -> str:
 
 
 def _signed_in(one: AccountSummary, now: float) -> Flattenable:
+    """When the owner signed in last, or until when the invitation is valid."""
     if one.signed_in_at is not None:
         return moment(one.signed_in_at, now)
     if one.invited_until is not None and one.invited_until > now:
@@ -152,6 +158,7 @@ def _signed_in(one: AccountSummary, now: float) -> Flattenable:
 
 
 def _facts(one: AccountSummary, now: float) -> list[tuple[str, Flattenable]]:
+    """What is known of an account: names, and contents, of which empty ones are not shown."""
     return [
         ("Disabled", strangers(one.disabled, MAX_REASON) if one.disabled else ""),
         ("Role", _role(one)),
@@ -168,6 +175,7 @@ def _facts(one: AccountSummary, now: float) -> list[tuple[str, Flattenable]]:
 
 
 def _work(one: PublishedWork, now: float) -> tuple[Flattenable, ...]:
+    """A row of the table of what an account publishes."""
     take_down: Tag = tags.a("Take down", href=f"{path('/admin/topic', url=one.url)}#take-down")
     title = strangers(one.title or one.url, MAX_URL)
     return one.kind, tags.a(title, href=one.url), moment(one.at, now), take_down

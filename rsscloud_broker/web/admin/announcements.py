@@ -20,6 +20,7 @@ class AnnouncementsPage(AdminPage):
     template = "admin/announcements.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The announcements, a page at a time, and the form to make one."""
         now = self.now()
         found = await self.verbs.announcements(number(request, "after"), ON_PAGE)
         slots: dict[str, Flattenable] = {
@@ -36,6 +37,7 @@ class AnnouncementsPage(AdminPage):
 
 
 def _row(one: Announcement, csrf: str, now: float) -> tuple[Flattenable, ...]:
+    """A row of the table of announcements."""
     return (
         # No more characters of it are shown.
         strangers(one.text, 1000),

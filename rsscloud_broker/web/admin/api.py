@@ -93,6 +93,7 @@ class Api:
         ]
 
     async def _describe(self, request: Request) -> Answer:
+        """The document as JSON; a browser at ``/api`` gets the page instead."""
         if request.path == b"/api" and wants_page(header(request, "accept"), [_JSON]):
             page = await self._explain(request)
             return evolve(page, headers={**page.headers, "vary": "Accept"})
@@ -106,6 +107,7 @@ class Api:
         return Answer(page, headers=private(viewer))
 
     async def _answer(self, request: Request) -> Answer | bytes:
+        """Do the operation that a request asks for; its answer as JSON, or a problem."""
         try:
             caller = await self._caller(request)
             operation, path_values = _operation(request)
@@ -140,6 +142,7 @@ class Api:
 
 
 def _matcher(operation: Operation) -> Callable[[str], re.Match[str] | None]:
+    """What matches the paths of an operation, and finds the id in them."""
     pattern = re.escape(f"{BASE}{operation.path}").replace(re.escape("{id}"), f"(?P<id>{_ID})")
     return re.compile(pattern).fullmatch
 
@@ -148,7 +151,7 @@ _MATCHERS: Final = [(each, _matcher(each)) for each in OPERATIONS]
 
 
 def _operation(request: Request) -> tuple[Operation, dict[str, str]]:
-    """The operation that a request asks for, and the values in its path."""
+    """The operation that a request asks for, and the values in its path; else a refusal."""
     path = request.path.decode("latin-1").rstrip("/")
     found = [(each, match.groupdict()) for each, matches in _MATCHERS if (match := matches(path))]
     if not found:
@@ -162,7 +165,7 @@ def _operation(request: Request) -> tuple[Operation, dict[str, str]]:
 
 
 def _asked(request: Request, operation: Operation, path_values: dict[str, str]) -> Any:
-    """What a request asks of an operation, checked."""
+    """What a request asks of an operation, from its path, and its query or body; else a refusal."""
     if operation.method == "GET":
         return _converted(_query(request) | path_values, operation, strict=False)
     values = _body(request)
@@ -176,7 +179,7 @@ def _asked(request: Request, operation: Operation, path_values: dict[str, str]) 
 
 
 def _query(request: Request) -> dict[str, str]:
-    """The parameters in the query of a request."""
+    """The parameters in the query of a request; a refusal if one is there twice."""
     found = {}
     for name, values in (request.args or {}).items():
         try:
@@ -204,6 +207,7 @@ def _body(request: Request) -> dict[str, Any]:
 
 
 def _converted(values: dict[str, Any], operation: Operation, *, strict: bool) -> Any:
+    """The values as the operation takes them; a refusal if they break its rules."""
     try:
         return msgspec.convert(values, operation.asks, strict=strict)
     except msgspec.ValidationError as error:
@@ -211,6 +215,7 @@ def _converted(values: dict[str, Any], operation: Operation, *, strict: bool) ->
 
 
 def _problem(request: Request, status: int, text: str, **headers: str) -> bytes:
+    """Answer that something is wrong, as ``application/problem+json``."""
     body = shapes.Problem(title=_TITLES[status], status=status, detail=text)
     headers = {"cache_control": "no-store", **headers}
     return respond(request, status, _PROBLEM, msgspec.json.encode(body), **headers)

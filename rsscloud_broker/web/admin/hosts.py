@@ -31,6 +31,7 @@ class HostsPage(AdminPage):
     template = "admin/hosts.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The open breakers, a page at a time, and the form to close one."""
         now = self.now()
         found = await self.verbs.hosts(clean(parameter(request, "after")), ON_PAGE)
         slots: dict[str, Flattenable] = {
@@ -53,9 +54,11 @@ class BlocksPage(AdminPage):
     template = "admin/blocks.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The blocks, perhaps of one kind, a page at a time, and the form to make one."""
         now = self.now()
         after, _, name = clean(parameter(request, "after")).partition(" ")
         kind = parameter(request, "kind")
+        # In a POST, ``kind`` is a field of the form and no filter of the list.
         only = kind if kind in BLOCK_KINDS and request.method != b"POST" else ""
         found = await self.verbs.blocks(only, (after, name), ON_PAGE)
         last = f"{found[-1].kind} {found[-1].object}" if len(found) == ON_PAGE else None
@@ -73,6 +76,7 @@ class BlocksPage(AdminPage):
 
 
 def _row(one: Block, csrf: str, now: float) -> tuple[Flattenable, ...]:
+    """A row of the table of blocks."""
     return (
         one.kind,
         strangers(one.object, MAX_URL),

@@ -48,6 +48,7 @@ class OverviewPage(AdminPage):
     template = "admin/overview.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """What needs attention, and what the broker does; see ``attention`` and ``rates``."""
         now, console = self.now(), self.console
         state = await self.verbs.state()
         hosts = await self.verbs.hosts("", _SHOWN)
@@ -87,6 +88,7 @@ class ChangesPage(AdminPage):
     template = "admin/changes.html"
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """The changes of administrators, a page at a time."""
         found = await self.verbs.changes(number(request, "after") or None, ON_PAGE)
         after = found[-1].id if len(found) == ON_PAGE else None
         slots = {
@@ -128,6 +130,7 @@ def work_of(one: NodeState) -> str:
 
 
 def _nodes(state: BrokerState, now: float) -> Tag:
+    """The table of nodes, which pages call processes."""
     rows = (
         (
             [strangers(one.name), " (this one)" if one.here else ""],

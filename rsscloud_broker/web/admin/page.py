@@ -182,6 +182,7 @@ class AdminPage:
         return caller if caller.is_admin else _for_administrators(caller)
 
     async def _show(self, request: Request) -> Answer:
+        """Answer a GET, to an administrator."""
         caller = await self._administrator(request)
         if isinstance(caller, Answer):
             return caller
@@ -189,6 +190,7 @@ class AdminPage:
         return await self._page(request, caller, success=success)
 
     async def _act(self, request: Request) -> Answer:
+        """Answer a POST: do what the form asks for, if an administrator sent it from a page."""
         caller = await self._administrator(request)
         if isinstance(caller, Answer):
             return caller
@@ -224,6 +226,7 @@ class AdminPage:
         status: int = 200,
         success: Flattenable = "",
     ) -> Answer:
+        """The page, with what went wrong or was done just now."""
         try:
             content = await self.content(request, caller)
         except Unadministrable as problem:
@@ -239,6 +242,7 @@ class AdminPage:
         )
 
     async def _question(self, caller: Caller, operation: Operation, asked: Asked) -> Answer:
+        """The page that asks whether to do what nobody can undo."""
         fields = {name: str(value) for name, value in structs.asdict(asked).items()}
         assert operation.form is not None
         slots: dict[str, Flattenable] = {
@@ -264,6 +268,7 @@ class AdminPage:
         status: int,
         slots: Mapping[str, Flattenable],
     ) -> Answer:
+        """A page of the console, with its navigation."""
         more: dict[str, Any] = {"heading": title, "places": _places(self.place)}
         more |= {"csrf": caller.csrf, **slots}
         page = await self._pages.render(f"{title}: administration", template, caller, **more)
@@ -279,6 +284,7 @@ def _places(here: str) -> list[Tag]:
 
 
 def _for_administrators(caller: Caller) -> Answer:
+    """The answer to somebody who has signed in and is no administrator."""
     text = f"This page is for administrators, and {caller.name} is not an administrator's account."
     return plain(403, text, NO_STORE)
 

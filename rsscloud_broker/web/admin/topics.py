@@ -33,6 +33,7 @@ class TopicPage(AdminPage):
     }
 
     def after(self, operation: Operation, asked: Any, answer: Shape) -> str:
+        """Lead back to the topic, at its new URL if it was moved."""
         done = operation.name
         if isinstance(answer, Reading):
             if answer.problem and answer.status is None:
@@ -41,6 +42,7 @@ class TopicPage(AdminPage):
         return path(self.path, url=getattr(asked, "to", asked.url), done=done)
 
     async def content(self, request: Request, caller: Caller) -> PageContent:
+        """A topic or a published file, and the forms for what can be done with it."""
         url = parameter(request, "url").strip()
         found, error, status = None, "", 400
         is_published = bool(url) and self.verbs.is_published(url)
@@ -70,6 +72,7 @@ class TopicPage(AdminPage):
 
 
 def _facts(found: TopicDetails, now: float) -> list[tuple[str, Flattenable]]:
+    """What is known of a topic: names, and contents, of which empty ones are not shown."""
     status, topic = found.status, found.status.topic
     title = status.feed.get("title")
     return [
