@@ -76,9 +76,9 @@ class RegistrationAttempts:
             raise next(iter(failed), self._verdict)
 
     async def _work(self, *, alone: bool = False) -> None:
-        """Try what is left, one after the other.
+        """Try the topics that are left, one after the other.
 
-        :param alone: whether to end when one has succeeded.
+        :param alone: whether to end as soon as one topic has succeeded.
         """
         for attempt in self._left:
             problem = self._verdict or await _tried(attempt)

@@ -280,5 +280,5 @@ def _tidy_range(request: Request, etag: bytes, size: int) -> None:
     if part is None or part_of_another or request.method == b"HEAD":
         request.requestHeaders.removeHeader(b"range")
         return
-    first, end = part
+    first, end = part  # both are ``size`` for a part beyond the end: Twisted answers with 416
     request.requestHeaders.setRawHeaders(b"range", [b"bytes=%d-%d" % (first, max(first, end - 1))])

@@ -100,7 +100,7 @@ class MonitoringDoor(RoutesOnly):
         return [Route(path, "GET", self._guarded(answer)) for path, answer in answers.items()]
 
     def _guarded(self, answer: Callable[[Request], Awaitable[bytes]]) -> Answers:
-        """A page that only those see who may."""
+        """A resource that gives an answer to those who may read it, and 401 to all others."""
 
         async def respond(request: Request) -> bytes:
             request.setHeader("cache-control", _UNSTORED)

@@ -45,7 +45,7 @@ class RestResult:
         return reason.encode("ascii", "backslashreplace").decode("ascii")
 
     def document(self) -> bytes:
-        """The answer in XML."""
+        """The answer in XML, which has the reason of a failure in a comment."""
         reason = clean(self.error.reason) if self.error else ""
         success = self.error is None
         return rsscloud.result_document(self.root, success=success, msg=self.msg, reason=reason)

@@ -129,7 +129,7 @@ class AccessLog(Service):
         while self._lines or self._writing is not None:
             self._write_soon()
             if self._writing is not None:
-                over: Deferred[None] = Deferred()
+                over: Deferred[None] = Deferred()  # of its own: to cancel it ends no writing
                 self._writing.addCallback(over.callback)
                 await over
         self._cancel()

@@ -40,7 +40,7 @@ class Adopting:
     def listenSSL(
         self, port: int, factory: Factory[Any], contextFactory: Any, **where: Any
     ) -> IListeningPort:
-        """See ``IReactorSSL``; the certificate can be read again."""
+        """Listen as ``IReactorSSL`` does, with a certificate that can be read again."""
         certificate = Certificate(self._description, contextFactory)
         self._certificates.append(certificate)
         listening: IListeningPort = self._reactor.listenSSL(port, factory, certificate, **where)
@@ -49,7 +49,7 @@ class Adopting:
     def adoptStreamPort(
         self, fileDescriptor: int, addressFamily: int, factory: Factory[Any]
     ) -> IListeningPort:
-        """See ``IReactorSocket``; a UNIX socket stays as it was found."""
+        """Listen as ``IReactorSocket`` does, but leave a UNIX socket as it was found."""
         if addressFamily == AF_UNIX:
             return AdoptedPort.adopt(fileDescriptor, factory, self._reactor)
         port: IListeningPort = self._reactor.adoptStreamPort(fileDescriptor, addressFamily, factory)

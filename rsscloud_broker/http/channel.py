@@ -76,7 +76,7 @@ class Channel(HTTPChannel):
         """Take a header; False if the request has been refused because of it."""
         name, colon, value = line.partition(b":")
         name, value = name.lower(), value.strip(b" \t")
-        # How many digits the length of a body may have.
+        # A length of more digits is beyond every limit.
         if name == b"content-length" and len(value) > 15:
             self.requests[-1].refuse_body()
             return False

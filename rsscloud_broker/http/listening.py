@@ -190,7 +190,7 @@ class _Trial:
     def listenTCP(
         self, port: int, factory: Factory[Any], backlog: int = 50, interface: str = ""
     ) -> None:
-        """See ``IReactorTCP``; the socket is closed at once."""
+        """Raise the error that listening would meet: see ``IReactorTCP``.  The socket is closed."""
         family = socket.AF_INET6 if isIPv6Address(interface) else socket.AF_INET
         with socket.socket(family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -207,7 +207,7 @@ class _Trial:
         backlog: int = 50,
         interface: str = "",
     ) -> None:
-        """See ``IReactorSSL``."""
+        """Raise the error that ``listenTCP`` raises: see ``IReactorSSL``."""
         self.listenTCP(port, factory, backlog, interface)
 
     def listenUNIX(
@@ -218,7 +218,7 @@ class _Trial:
         mode: int = 0o666,
         wantPID: bool = False,
     ) -> None:
-        """See ``IReactorUNIX``.
+        """Raise the error that listening on a UNIX socket would meet: see ``IReactorUNIX``.
 
         A socket file that a killed broker has left is no error if its lock is there too: with
         the lock, Twisted removes the file.

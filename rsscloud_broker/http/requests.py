@@ -51,7 +51,7 @@ def fields_of(text: bytes) -> dict[bytes, list[bytes]]:
 
 
 def _unquoted(text: bytes) -> bytes:
-    """Decode what is percent-encoded, as quoted-printable, which C code decodes.
+    """Decode percent-encoded bytes by writing them as quoted-printable, which C code decodes.
 
     The standard library takes seconds, and a hundred times the memory, for a megabyte of ``%``.
     """

@@ -235,7 +235,7 @@ class IAccounts(Interface):
         The caller has the scope ``publish`` and no other.  A password that was right is
         remembered in memory for as long as a session would last, or until it is changed; such a
         request is no attempt that counts for the limits.  Otherwise it is an attempt to sign in,
-        and the time and the error tell as little.
+        whose time and error do not tell whether there is such an account.
 
         :param source: the address of the caller.
         :raises SignInFailed: the name or the password is wrong.

@@ -47,7 +47,7 @@ class IAccountAdministration(Interface):
         """
 
     def account(name: str) -> Awaitable[AccountSummary]:
-        """One account."""
+        """The account with a name."""
 
     def invite(account: str, name: str, is_admin: bool, reason: str = ...) -> Awaitable[Invitation]:
         """Make an account without a password, and an invitation to it, which works for a week."""

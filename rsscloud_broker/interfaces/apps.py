@@ -143,7 +143,8 @@ class IPublisher(Interface):
     def publish_all(
         contents: Mapping[str, Content], operation: Callable[[Any], Any], source: str
     ) -> Awaitable[Any]:
-        """As ``publish``, for several topics that change together, such as a feed in two formats.
+        """Publish several topics that change together, such as a feed in two formats, as
+        ``publish`` does.
 
         All of it is one transaction.  Only the first topic is recorded as pinged, so that lists of
         changes name the site once.

@@ -22,13 +22,13 @@ class IJobs(Interface):
     def claim_job(name: str, now: float, period: float) -> Awaitable[JobTurn]:
         """Claim a job, if it is due and no other node has claimed it.
 
-        A node that has claimed it, and has not lost the claim, claims it again.
-
-        A job whose name is new is due.
+        A node that has claimed the job, and has not lost the claim, claims it again.  A job whose
+        name is new is due.
 
         :param now: the time, in seconds since the epoch.
-        :param period: in how many seconds it is due again, at most: a later time in the row was set
-            by a clock that was wrong, and counts as due.
+        :param period: the most seconds until the job is due again.  If the database has a later
+            time, a clock was wrong that set it, and the job is due.
+        :returns: whether this node has claimed the job, and since when that is due.
         """
 
     def finish_job(name: str, due_at: float) -> Awaitable[bool]:

@@ -139,8 +139,8 @@ class ITopicView(Interface):
         """The topic at a URL, in any spelling, or at a URL that it has moved from; None if
         strangers may not know that the broker knows it.
 
-        Of a topic without subscriptions that they may know of it has only what the feed says, and
-        how often it changed.
+        If the topic has no subscriptions and strangers may know of it, the overview has only what
+        the feed says, and how often it changed.
 
         :param newest: whether to read the store in any case, since something has just changed.
         :raises Unavailable: the store cannot be read.

@@ -194,7 +194,7 @@ class _Exchange:
             self._try_next()
 
     def _try_next(self) -> None:
-        """Connect to the next address."""
+        """Connect to the next address; end with the last problem if none is left."""
         exchanger, target, count = self._exchanger, self._target, len(self._addresses)
         if self._tried == count:
             self._end(self._problem or OutboundError(f"the name {target.host} has no address"))

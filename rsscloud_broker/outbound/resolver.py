@@ -148,7 +148,9 @@ class Resolver(Service):
             raise CallsUnavailable(self._want)
 
     def __call__(self, host: str) -> Deferred[list[str]]:
-        """Look up a host: a name in its ASCII form, or an address."""
+        """Look up a host: a name in its ASCII form, or an address.  The Deferred gets its
+        addresses.
+        """
         if is_localhost(host):  # c-ares knows it without a dot at its end only
             host = host.removesuffix(".")
         kept = self._names.get(host)

@@ -44,7 +44,7 @@ class BoundedDict(Generic[K, V]):
             self._values[key] = change(value)
 
     def pop(self, key: K, default: V) -> V:
-        """Like ``get``, but also delete the key."""
+        """Delete a key and return its value; the default if there is none."""
         return self._values.pop(key, default)
 
 

@@ -52,7 +52,7 @@ class SystemClock:
         self._offset: float | None = None
 
     def wall_seconds(self) -> float:
-        """See ``IClock.wall_seconds``; if this follows another clock, what that shows."""
+        """The time, in seconds since the epoch: of this computer, or of the clock it follows."""
         return time.time() if self._offset is None else time.monotonic() + self._offset
 
     def follow(self, shown: float, before: float, after: float) -> None:
@@ -160,7 +160,7 @@ class EachPeriod(Service):
             self._timer = None
         if self._run is None:
             return None
-        over: Deferred[None] = Deferred()
+        over: Deferred[None] = Deferred()  # of its own: to cancel it does not end the run
         self._run.addCallback(over.callback)
         return over
 

@@ -83,7 +83,7 @@ class PeriodicClusterJob(EachPeriod):
     async def _claim_and_do(self) -> None:
         """Do the job if this node can claim it; try again soon if another has it."""
         await self._request()
-        period = 0.0 if self._is_forced else self._period
+        period = 0.0 if self._is_forced else self._period  # 0: the job is due whatever is stored
         turn = await self._jobs.claim_job(self._job_name, self._clock.wall_seconds(), period)
         if turn.is_others:
             self._claim_soon()
@@ -177,7 +177,7 @@ class RunOnOneNode(EachPeriod):
         if self._is_claimed and not self._jobs.shares_work():
             return
         now = self._clock.wall_seconds()
-        turn = await self._jobs.claim_job(self._job_name, now, now)
+        turn = await self._jobs.claim_job(self._job_name, now, now)  # never finished, so always due
         if not turn.claimed:
             await self._stop_running()
             return

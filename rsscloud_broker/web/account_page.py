@@ -124,7 +124,7 @@ class AccountPage:
         return None
 
     async def act(self, request: Request) -> Answer:
-        """Do what a form asks for."""
+        """Do what the field ``do`` of a form asks for; the page says what was wrong with it."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect("/signin?next=/account")
@@ -139,7 +139,7 @@ class AccountPage:
         except TooMany as error:
             return await self._page(caller, request, problem=sentence(str(error)), status=429)
         except (InvalidAccount, SignInFailed, Unadministrable) as error:
-            # Who has signed in types no name.
+            # The error would speak of the name too, which nobody types here.
             problem = "the password is wrong" if isinstance(error, SignInFailed) else str(error)
             return await self._page(caller, request, problem=sentence(problem))
 

@@ -230,5 +230,5 @@ def refused(error: ForgedForm) -> Answer:
 
 
 def _sent(request: Request) -> bytes:
-    """The token in a form."""
+    """The token that came with a form, in its field ``csrf``."""
     return parameter(request, "csrf").encode("utf-8", "replace")

@@ -148,7 +148,7 @@ class LookUp:
         return Answer(body, headers=private(viewer))
 
     async def _found(self, begins: str) -> Sequence[TopicOverview]:
-        """The topics that begin so and that strangers may see in a list."""
+        """The topics whose addresses begin so, if strangers may see lists of topics."""
         if not self._lists_topics or len(begins) < SHORTEST:
             return ()
         found = await self._topics.beginning(begins, FOUND)

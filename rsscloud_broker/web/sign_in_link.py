@@ -90,7 +90,7 @@ class SignInLink:
         return await self._page(request, account.name if account else "")
 
     async def use(self, request: Request) -> Answer:
-        """Sign in, and lead on."""
+        """Use the link up, begin a session, and lead on; or say what is wrong with the link."""
         if not (self._is_invitation or seems_local(request)):
             return _not_here()
         attempt = SignIn(

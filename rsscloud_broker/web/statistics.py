@@ -165,7 +165,7 @@ class Statistics:
         return {bound: stored.get(bound, empty) for bound in (*LATENCIES, float("inf"))}
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, as ``/stats.json`` has it."""
+        """All that is known of the period, as ``/stats.json`` has it."""
         return {
             "period": self.period.name,
             "since": iso_time(self.begins[0]),

@@ -47,7 +47,7 @@ class _Head:
     """The elements about the feed itself, by their names in lower case, without prefixes.
 
     :ivar own: elements of the feed's own vocabulary.
-    :ivar others: elements of modules.
+    :ivar others: elements of other vocabularies, the modules of RSS.
     """
 
     own: dict[str, list[etree._Element]] = field(factory=dict)

@@ -90,8 +90,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     the two servers need not agree.
 
     :param headers: the headers of the answer, by names in lower case.
-    :returns: the seconds, at most ``MAX_RETRY_AFTER``; None if there is no valid header, or a date
-        without a Date.
+    :returns: the seconds, at most ``MAX_RETRY_AFTER``; None if there is no valid header, or if it
+        has a date and the answer has no Date.
     """
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():

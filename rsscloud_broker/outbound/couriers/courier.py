@@ -401,7 +401,7 @@ class Courier:
         self.kill()
 
     def _unlinked(self, why: str) -> None:
-        """The connection has ended, so the process ends too, or is made to."""
+        """The connection has ended: kill the process, and log why if there is a reason."""
         self._link = None
         if not self._is_stopping:
             if why:

@@ -56,7 +56,7 @@ class CourierFetcher:
 def _question(
     url: str, known: Validators, subscribers: int, wanted: Wanted
 ) -> Callable[[int], Read]:
-    """A function that makes the message to read a topic, with a number."""
+    """A function that makes the message to read a topic, from the number of the request."""
 
     def make(number: int) -> Read:
         return Read(

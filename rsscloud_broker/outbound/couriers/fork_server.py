@@ -62,7 +62,7 @@ class Forked:
         self._server = server
 
     def signalProcess(self, name: str) -> None:
-        """See ``IProcessTransport``; the only signal is KILL."""
+        """End the process, as ``IProcessTransport`` does; the only signal is KILL."""
         self._server.end(self)
 
 
@@ -239,7 +239,7 @@ def serve(descriptor: int) -> tuple[bytes, int] | None:
     os.set_blocking(writing, False)
     os.set_blocking(reading, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)  # wakes ``select`` when a child ends
     gc.freeze()  # else collections of its children would write to all that they share
     with socket.socket(fileno=descriptor) as broker:
         broker.setblocking(True)

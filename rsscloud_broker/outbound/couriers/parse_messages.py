@@ -96,7 +96,7 @@ class Signature:
     def encoded(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
         """The arguments of a call, for ``Parse``.
 
-        :raises DocumentUnread: MessagePack cannot have them.
+        :raises DocumentUnread: they cannot be written as MessagePack.
         """
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
@@ -113,7 +113,7 @@ class Signature:
     def result(self, encoded: bytes) -> Any:
         """What the function has returned.
 
-        :raises msgspec.DecodeError: it cannot return that.
+        :raises msgspec.DecodeError: the function cannot return such a value.
         """
         try:
             return self._result.decode(encoded)

@@ -131,7 +131,7 @@ class Parser:
         self.log.warn("Parser {number}: {said}", number=self._number, said=said)
 
     def _unlinked(self, why: str) -> None:
-        """The connection has ended, so the process ends too, or is made to."""
+        """The connection has ended: kill the process, unless it has ended already."""
         self._link = None
         if why:
             self._log(why)

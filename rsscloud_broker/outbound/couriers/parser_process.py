@@ -102,7 +102,7 @@ def _limited_time() -> Iterator[None]:
 def answer(
     message: Parse, memory: Memory, signature_of: Callable[[str], Signature]
 ) -> Parsed | Unparsed:
-    """Parse a document."""
+    """Have the function that a message names parse its document; the result, or what is wrong."""
     try:
         signature = signature_of(message.function)
         with memory.limited(), _limited_time():

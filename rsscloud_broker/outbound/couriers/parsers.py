@@ -241,7 +241,7 @@ class Parsers(Service):
     def _end(self, number: int, answer: Parsed | Unparsed | ParsingUnavailable | None) -> None:
         """Tell who waits what came of a document.
 
-        :param answer: None if the document has ended the parser; an error if that was of no use.
+        :param answer: None if the document has ended the parser; an error if the parser failed.
         """
         document, now = self._parsed.pop(number), self._clock.seconds()
         if isinstance(answer, ParsingUnavailable):

@@ -93,7 +93,7 @@ class Pending:
         answers: tuple[type, ...],
         send: Callable[[int], object],
     ) -> int:
-        """Send a further request; its number.
+        """Send a further request, and return its number.
 
         :param done: is notified of its end.
         :param answers: the messages that may answer it.
@@ -105,7 +105,7 @@ class Pending:
         return number
 
     def tell(self, number: int, result: object) -> None:
-        """Tell who waits for the end of a request; nobody may wait any more."""
+        """Give who waits for a request its result; perhaps nobody waits any more."""
         if request := self._waiting.pop(number, None):
             try:
                 request.done(result)
@@ -115,7 +115,7 @@ class Pending:
     def beat(self, longest: float) -> bool:
         """Count a beat.
 
-        :param longest: for how many beats something may wait.
+        :param longest: for how many beats a request may wait.
         :returns: whether a request has waited longer.
         """
         self._beats += 1
@@ -123,9 +123,9 @@ class Pending:
         return oldest is not None and self._beats - oldest.since > longest
 
     def take(self, message: Answer) -> None:
-        """Tell who waits for an answer.
+        """Give an answer to who waits for it.
 
-        :raises WrongAnswer: the request cannot have it.
+        :raises WrongAnswer: the request cannot have such an answer.
         """
         number = message if isinstance(message, int) else message.number
         request = self._waiting.get(number)

@@ -90,7 +90,7 @@ def spawn(
 
 
 class _Watch(ProcessProtocol):
-    """Says when the process has ended."""
+    """Calls a function with the reason when the process has ended."""
 
     def __init__(self, reactor: Any, exited: Callable[[str], object]) -> None:
         self._reactor = reactor

@@ -24,7 +24,7 @@ _LAST: Final = 5
 class StandardError:
     """The pipe of one process.
 
-    :ivar theirs: the descriptor for the process; anyone who has started it calls ``handed_over``.
+    :ivar theirs: the descriptor for the process; its starter calls ``handed_over`` afterwards.
     :raises OSError: the system has no descriptor left.
     """
 

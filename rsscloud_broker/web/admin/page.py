@@ -105,8 +105,8 @@ class AdminPage:
     :cvar path: its path.
     :cvar place: the path of the page in the navigation to which it belongs.
     :cvar template: its template.
-    :cvar done: what the page says after an operation, beside what the operation says itself, by
-        the word in its address.
+    :cvar done: further texts that the page shows after an operation, by the word ``done`` in its
+        address.
     """
 
     path: str
