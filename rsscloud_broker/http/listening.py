@@ -69,7 +69,7 @@ def listener(
 
 
 def _with_backlog(description: str) -> str:
-    """An endpoint with ``BACKLOG``, if it can have one and names none."""
+    """The description of an endpoint, with ``BACKLOG`` if it can have one and names none."""
     positions = _POSITIONS.get(description.partition(":")[0])
     if positions is None or "backlog" in arguments(description, *positions):
         return description

@@ -107,7 +107,7 @@ class AccountPage:
         return await self._page(caller, done=_DONE.get(parameter(request, "done"), ""))
 
     async def export(self, request: Request) -> Answer | None:
-        """All that belongs to the account, as an archive."""
+        """Send all that belongs to the account as an archive; None when it is sent."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None or self._files is None:
             return redirect(self._callers.sign_in_url(request))

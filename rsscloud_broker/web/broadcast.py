@@ -88,8 +88,8 @@ class EventSource(Protocol[P, F_contra]):
     def heartbeat(self, wanted: F_contra, position: P | None) -> bytes:
         """What is sent if nothing is new.
 
-        It has the position.  Otherwise a client that connects again would ask for all events since
-        the last one that it wanted, which may be very old.
+        The bytes name the position.  Otherwise a client that connects again would ask for all
+        events since the last one that it wanted, which may be very old.
         """
         ...
 

@@ -113,7 +113,8 @@ class TopicPageDoor(RoutesOnly):
         url = parameter(request, "url").strip()
         viewer = await viewer_of(self._callers, request)
         try:
-            check_sender(request, self._origin)  # it would use up the pings of who visits it
+            # Else another site could use up the pings of its visitors.
+            check_sender(request, self._origin)
         except ForgedForm as problem:
             return await self._refusal(viewer, 403, f"The broker has not fetched it: {problem}.")
         if fault := fault_of(url):

@@ -69,7 +69,7 @@ class _Prctl:
 
 
 class _Call:
-    """landlock(7): system calls, the same on all machines that Python knows but Alpha."""
+    """landlock(7): numbers of system calls, the same on all machines of Python's but Alpha."""
 
     CREATE_RULESET = 444
     ADD_RULE = 445
@@ -271,7 +271,8 @@ def _allow(libc: Any, ruleset: int, path: str) -> None:
 def _certificates() -> Iterator[str]:
     """Where OpenSSL looks for certificates: by the environment, or as it was built.
 
-    It opens a file of a directory when it needs it, and such files may be links to elsewhere.
+    OpenSSL opens a file of a directory when it needs it.  Some are links to elsewhere, and then
+    their targets must be readable too.
     """
     paths = ssl.get_default_verify_paths()
     if paths.cafile:

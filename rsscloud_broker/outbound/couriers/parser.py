@@ -95,7 +95,7 @@ class Parser:
                 FromParser,
                 self._take,
                 self._unlinked,
-                lambda *_: None,
+                lambda *_: None,  # a ``Parse`` can always be encoded
                 lambda: self._longest,
             )
             ours.setblocking(False)

@@ -91,7 +91,7 @@ def form(
 
 
 def _fault(operations: Sequence[Operation], given: Callable[[str], str]) -> InvalidField:
-    """What is wrong in a form that was sent; nothing if it was not sent."""
+    """What is wrong in a form that was sent; an error without texts if nothing is."""
     sent = [each for each in operations if each.name == given("do")]
     try:
         for each in sent:
