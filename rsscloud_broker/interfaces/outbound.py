@@ -148,6 +148,6 @@ class ITopicFetcher(Interface):
         :param subscribers: the number of subscriptions, which the request tells the publisher.
         :param wanted: how much of the content is wanted; the fetcher may bring more.
         :raises TopicUnreadable: there was no 2xx response with a body of an allowed size.
-        :raises errors.TopicEnded: the server says that the topic is gone for good.
+        :raises EndedTopic: the server says that the topic is gone for good.
         :raises Unavailable: the broker lacks what it needs for a fetch just now.
         """

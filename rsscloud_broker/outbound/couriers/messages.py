@@ -205,7 +205,7 @@ class ReadDone(_Message, frozen=True):
 class Unread(_Message, frozen=True):
     """A topic could not be read: see ``TopicUnreadable``.
 
-    :ivar ended: whether the error is a ``TopicEnded``.
+    :ivar ended: whether the error is an ``EndedTopic``.
     """
 
     number: int
