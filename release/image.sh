@@ -7,6 +7,7 @@
 # ENTRYPOINT, as the image's user and with its files read-only, in a chroot: no kernel's support for
 # containers is needed.
 set -eu
+command -v buildah >/dev/null || { echo "Run: apt-get install buildah" >&2; exit 1; }
 here=$(realpath "$(dirname "$0")")
 top=$(realpath "$here/..")
 work=$(mktemp -d)
