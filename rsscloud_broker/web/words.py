@@ -41,8 +41,9 @@ def _duration(seconds: float) -> str:
 
 
 def counted(number: float, noun: str) -> str:
-    """A number with its noun: "1 ping", "2,000 pings"."""
-    return f"{number:,g} {noun}" if number == 1 else f"{number:,.15g} {noun}s"
+    """A number with its noun: "1 ping", "2,000 pings", "2 fetches"."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number:,g} {noun}" if number == 1 else f"{number:,.15g} {plural}"
 
 
 def moment(at: float, now: float) -> Tag:

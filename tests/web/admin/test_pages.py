@@ -276,7 +276,10 @@ class TopicPageTests(PagesCase):
         self.assertIn("It had changed", self.done(self.dave_browser.send("Fetch it now")))
         self.assertIn("It had not changed", self.done(self.dave_browser.send("Fetch it now")))
         del self.fetcher.contents[FEED]
-        self.assertIn("could not be fetched", self.done(self.dave_browser.send("Fetch it now")))
+        for said in ("1 fetch", "2 fetches"):
+            self.assertIn("could not be fetched", self.done(self.dave_browser.send("Fetch it now")))
+            self.get(f"/admin/topic?url={quote(FEED)}")
+            self.assertIn(f"Failed in a row{said}Last success", self.text())
 
     def test_end_and_revive(self) -> None:
         self.get(f"/admin/topic?url={quote(OLD)}")
