@@ -20,7 +20,9 @@ from rsscloud_broker.storage.changes import record_change
 
 
 def _of_account(found: ColumnElement[Any], kind: str) -> ScalarSelect[Any]:
-    """Something about the secrets of a kind that an account has."""
+    """A subquery that computes ``found``, such as a count, over the secrets of a kind that each
+    account has.
+    """
     mine = secret.c.account_id == account.c.id, secret.c.kind == kind
     return select(found).where(*mine).correlate(account).scalar_subquery()
 
@@ -114,9 +116,10 @@ def remove(conn: Connection, name: str, change: Change | None = None) -> bool:
 
 
 def check_other_administrator(conn: Connection, name: str) -> None:
-    """Raise if an account is the only administrator's that is not disabled.
+    """Raise ``Unadministrable`` if no enabled administrator would be left without this account.
 
-    Somebody who was invited and has never come is none: the invitation may expire.
+    An administrator who was invited and has never signed in does not count as one who is left: the
+    invitation may expire.
     """
     has_come = or_(account.c.password != "", account.c.signed_in_at.is_not(None))
     able = account.c.is_admin == true(), account.c.disabled == "", has_come

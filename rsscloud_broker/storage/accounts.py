@@ -62,7 +62,9 @@ def stored_password(conn: Connection, name: str) -> StoredPassword | None:
 
 
 def stored_passwords(conn: Connection, names: Sequence[str]) -> list[StoredPassword | None]:
-    """See ``AccountStore.stored_password``, for several accounts."""
+    """The account with each name, and the hash of its password, in the order of the names; None for
+    a name without an account.  One query serves several callers: see ``Batched``.
+    """
     rows = conn.execute(_ACCOUNTS_BY_NAME, {"names": names})
     found = {row.name: StoredPassword(_account(row), row.password) for row in rows}
     return [found.get(name) for name in names]
@@ -310,7 +312,7 @@ def redeem_link(
 
 
 def _valid_link(kind: str, digest: bytes, at: float) -> tuple[ColumnElement[bool], ...]:
-    """The condition for the link with a digest, if it has not expired."""
+    """The condition for the secret of a link with a digest, if it has not expired."""
     of_link = secret.c.kind == kind, secret.c.digest == digest
     return *of_link, secret.c.expires_at > to_micros(at)
 

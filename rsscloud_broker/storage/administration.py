@@ -51,7 +51,10 @@ _WAITS: Final = (
 def find_subscriptions(
     conn: Connection, wanted: SubscriptionFilter, now: float, after: int, limit: int
 ) -> SubscriptionPage:
-    """See ``IAdministration``.  The topic of the filter is in normal form."""
+    """The next subscriptions that pass a filter: at most ``limit``, with ids above ``after``.
+
+    :param wanted: the filter, whose topic is in normal form.
+    """
     candidates = _candidates(conn, wanted, now).subquery()
     some = select(candidates.c.id).where(candidates.c.id > after)
     looked_at = some.order_by(candidates.c.id).limit(LOOKED_AT).subquery()
@@ -97,6 +100,7 @@ def _ids_in_state(state: str, now: float) -> Select[Any] | None:
 
 
 def _conditions(wanted: SubscriptionFilter, now: float) -> list[ColumnElement[bool]]:
+    """The conditions of a filter, all of which must hold."""
     table = subscription.c
     found = []
     if wanted.topic:
@@ -145,6 +149,7 @@ def subscription_details(conn: Connection, key: int) -> SubscriptionDetails | No
 
 
 def _pending_notification(conn: Connection, key: int) -> PendingNotification | None:
+    """The pending notification of a subscription; None if it has none."""
     row = conn.execute(select(pending).where(pending.c.subscription_id == key)).first()
     if row is None:
         return None
@@ -164,6 +169,8 @@ def redeliver(conn: Connection, key: int, change: Change) -> bool:
 
     If it is to carry content which the store does not have, a check of the topic is
     requested.  A notification that a process works on is left alone.
+
+    :returns: whether there is such a subscription.
     """
     if not by_ids(conn, [key]):
         return False
@@ -179,7 +186,7 @@ def redeliver(conn: Connection, key: int, change: Change) -> bool:
 
 
 def remove_subscription_by_id(conn: Connection, key: int, change: Change) -> bool:
-    """Remove a subscription."""
+    """Remove a subscription, and return whether there was one."""
     removed = conn.execute(delete(subscription).where(subscription.c.id == key))
     if removed.rowcount:
         record_change(conn, change)
@@ -187,7 +194,10 @@ def remove_subscription_by_id(conn: Connection, key: int, change: Change) -> boo
 
 
 def set_dropping(conn: Connection, key: int, dropping: bool, change: Change) -> bool:
-    """Mark a subscription for dropping; or take the mark from it and clear its errors."""
+    """Mark a subscription for dropping; or take the mark from it and clear its errors.
+
+    :returns: whether there is such a subscription.
+    """
     values: dict[str, Any] = {"dropping": dropping}
     if not dropping:  # otherwise the next failure would mark it again
         values |= {"consecutive_errors": 0, "last_error": "", "last_error_at": None}
@@ -201,7 +211,7 @@ def set_dropping(conn: Connection, key: int, dropping: bool, change: Change) -> 
 
 
 def host_states(conn: Connection, after: str, limit: int) -> list[HostState]:
-    """The stored states of hosts, by name."""
+    """The stored states of the hosts whose names follow ``after``, by name."""
     query = select(host_state).where(host_state.c.name > after).order_by(host_state.c.name)
     return _host_states(conn, query.limit(limit))
 
@@ -215,8 +225,8 @@ def _host_states(conn: Connection, query: Select[Any]) -> list[HostState]:
 def close_breaker(conn: Connection, host: str, change: Change) -> bool:
     """Forget the states of a host and its ports.
 
-    Stores the ``Change`` in any case, since a breaker in memory may not be stored yet.  Who
-    learns of it calls ``make_due``.
+    Stores the ``Change`` in any case, since a breaker in memory may not be stored yet.  The process
+    that learns of the change calls ``make_due`` for the notifications that wait.
 
     :returns: whether there was a stored state.
     """

@@ -58,6 +58,7 @@ def fit_older_nodes(present: Collection[str], migrations: str = OF_BROKER) -> bo
     :param present: the revisions of the present tables.
     """
     scripts = ScriptDirectory.from_config(_config(migrations))
+    # Revisions are numbers of four digits, so texts compare as they do.
     missing = [step for step in scripts.walk_revisions() if step.revision > max(present)]
     return all(getattr(step.module, "FITS_OLDER_NODES", False) for step in missing)
 

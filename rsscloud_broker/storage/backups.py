@@ -128,7 +128,7 @@ def _give_name(complete: Path, target: Path, *, is_locked: bool = False) -> None
 
 
 def _rename(complete: Path, target: Path, *, is_locked: bool) -> None:
-    """Do the same where no file can have two names."""
+    """Do what ``_give_name`` does on a file system without hard links."""
     if is_locked:
         if target.exists():
             raise _exists(target)
@@ -148,13 +148,17 @@ def _rename(complete: Path, target: Path, *, is_locked: bool) -> None:
 
 
 def _exists(path: Path) -> BackupError:
+    """The error that a file is in the way."""
     return BackupError(
         f"{path} exists already, and is not overwritten: move it away, or name another one"
     )
 
 
 def _check(database: Path) -> None:
-    """:raises BackupError: a database is damaged."""
+    """Look through a whole database, however long that takes.
+
+    :raises BackupError: it is damaged.
+    """
     try:
         problems = file_health(database, inf).problems
     except StoreUnavailable as error:
@@ -178,6 +182,10 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
 
 
 def _safe(name: str) -> PurePosixPath:
+    """The path of a file of the backup below the data directory.
+
+    :raises BackupError: it would be outside the directories that backups have.
+    """
     path = PurePosixPath(name)
     if path.parts[:1] not in {(each,) for each in _DIRECTORIES} or ".." in path.parts:
         raise BackupError(f"the backup has a file {name!r}, which is not from a broker")

@@ -28,7 +28,10 @@ def all_blocks(conn: Connection) -> list[Block]:
 
 
 def blocks(conn: Connection, kind: str, after: tuple[str, str], limit: int) -> list[Block]:
-    """Blocks by kind and object, after a kind and an object."""
+    """At most ``limit`` blocks behind ``after``, a kind and an object, in the order of these two.
+
+    :param kind: the only kind that is wanted; empty for all.
+    """
     query = _BY_KEY.where(tuple_(block.c.kind, block.c.object) > after).limit(limit)
     return list(map(_block, conn.execute(query.where(block.c.kind == kind) if kind else query)))
 
@@ -89,7 +92,10 @@ def block_values(new: Block) -> dict[str, Any]:
 
 
 def remove_block(conn: Connection, kind: str, what: str, change: Change) -> bool:
-    """Remove a block.  Who learns that a host is free calls ``make_due``."""
+    """Remove a block, and return whether there was one.
+
+    The process that learns that a host is free calls ``make_due`` for it.
+    """
     removed = conn.execute(delete(block).where(block.c.kind == kind, block.c.object == what))
     if not removed.rowcount:
         return False
@@ -113,7 +119,7 @@ def announcements(conn: Connection, after: int, limit: int) -> list[Announcement
 
 
 def add_announcement(conn: Connection, new: Announcement, change: Change) -> Announcement:
-    """Store an announcement."""
+    """Store an announcement, and return it with its id."""
     made = insert_row(
         conn,
         announcement,
@@ -127,7 +133,7 @@ def add_announcement(conn: Connection, new: Announcement, change: Change) -> Ann
 
 
 def remove_announcement(conn: Connection, key: int, change: Change) -> bool:
-    """Remove an announcement."""
+    """Remove an announcement, and return whether there was one."""
     removed = conn.execute(delete(announcement).where(announcement.c.id == key))
     if removed.rowcount:
         record_change(conn, change)

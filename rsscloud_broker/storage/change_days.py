@@ -26,7 +26,9 @@ def with_change(stored: str, at: float) -> str:
 
 
 def added(*stored: str) -> str:
-    """The value of the column of a topic that has the changes of several."""
+    """The value of the column of a topic that has the changes of several, as when topics become
+    one.  Only the last 30 days are kept; the value is empty if there are no changes.
+    """
     total = sum((Counter(change_days(one)) for one in stored), Counter[int]())
     newest = max(total, default=0)
     kept = {day: total[day] for day in sorted(total) if day > newest - _KEPT}

@@ -24,7 +24,7 @@ _CHANGES: Final[Select[Any]] = select(admin_change)
 
 
 def record_change(conn: Connection, change: Change) -> Change:
-    """Store a ``Change`` whose effect was stored before.
+    """Store a ``Change`` whose effect was stored before, and return it with its id.
 
     The title of what was taken down stands after its URL, in which there is no space.
     """
@@ -91,6 +91,7 @@ def claim_unpublished(conn: Connection) -> list[Change]:
 
 
 def _claims(conn: Connection, key: int) -> bool:
+    """Mark a change as published; False if another process has marked it before."""
     claimed = conn.execute(
         update(admin_change)
         .where(admin_change.c.id == key, admin_change.c.published == false())

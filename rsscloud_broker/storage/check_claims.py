@@ -88,6 +88,7 @@ def claim_checks(conn: Connection, wanted: WantedChecks, node: int) -> ClaimedCh
         for host, first in hosts.items():
             most = min(share // len(hosts), wanted.of_host)
             asked = {"source": source, "host": host, "most": most}
+            # For one topic there is no need to ask again: ``_hosts`` has found the first.
             keys += conn.scalars(_OF_HOST, asked) if most > 1 else (first,)
             after_hosts[source] = host
     return ClaimedChecks(
@@ -139,9 +140,10 @@ def _next_source(conn: Connection, after: str | None) -> str | None:
 
 
 def _hosts(conn: Connection, wanted: WantedChecks, source: str, most: int) -> dict[str, int]:
-    """The hosts whose turn it is of those that a source wants called.
+    """The hosts whose turn it is among those with checks that a source has requested.
 
-    :returns: with the id of a topic that waits there longest.
+    :param most: how many hosts are wanted.
+    :returns: each host with the id of the topic that waits there longest.
     """
     found: dict[str, int] = {}
 
@@ -165,10 +167,11 @@ def _some(
     busy: Collection[str],
     most: int,
 ) -> list[str]:
-    """The next values in a circle, without those that are busy.
+    """The next values in a circle (after the greatest comes the least), without the busy ones.
 
-    :param following: finds the least value that is greater than one, or than none.
-    :param after: the value after which the circle is entered.
+    :param following: finds the least value that is greater than the given one; for None the least
+        of all.  Returns None if there is none.
+    :param after: the value after which the circle is entered; None for the least value.
     """
     some: list[str] = []
     seen: set[str] = set()

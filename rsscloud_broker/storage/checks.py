@@ -155,9 +155,9 @@ class CheckRequests:
         self._states: dict[int, CheckState] = {}
 
     def add(self, row: Any, asked: AskedCheck) -> None:
-        """Request a check.
+        """Request a check, together with what was requested of the same topic before.
 
-        :param row: has ``CHECK_COLUMNS``.
+        :param row: the row of the topic: has ``CHECK_COLUMNS``.
         """
         earlier = self._values.get(row.id)
         if earlier is not None:
@@ -168,6 +168,7 @@ class CheckRequests:
         holder = row.check_node_id if waits else None
         due = row.check_due_at if waits else None
         state = self._state(row, holder, due, asked)
+        # A check that is new, or is taken over from another node, counts as this source's.
         is_first = not waits or (state is CheckState.CLAIMED and holder != self._node)
         self._states[row.id] = state
         self._values[row.id] = {
@@ -183,6 +184,12 @@ class CheckRequests:
     def _state(
         self, row: Any, holder: int | None, due: int | None, asked: AskedCheck
     ) -> CheckState:
+        """Who handles the check: this process if it holds the claim or takes it now; another node
+        if that holds it, and the last fetch of the topic has not failed; otherwise the check waits.
+
+        :param holder: the node that has claimed the check until now; None if none has.
+        :param due: until when the check is put off; None if it is not.
+        """
         if self._node is not None and holder == self._node:
             return CheckState.CLAIMED
         if holder is not None and not row.failures:
@@ -208,13 +215,15 @@ def request_checks(
 ) -> list[CheckState]:
     """Request a check of each of some topics, if it has a subscription.
 
+    A method of the store requests one check; its arguments are the attributes of ``AskedCheck``.
+
     :param pinged: whether somebody said that the topic changed.  Then the check is
         requested for a topic without subscriptions too, even an unknown one.
     :param source: who requests it; see ``sources.bucket_of``.
     :param claim: whether this process claims the check, if it is free and not put off.
     :param cause: why the topic may have changed.
-    :returns: whether the check was requested, and who handles it.  It was not if the topic
-        has no subscription and was not pinged, if it has ended, or if it is unknown and as
+    :returns: for each whether the check was requested, and who handles it.  It was not if the
+        topic has no subscription and was not pinged, if it has ended, or if it is unknown and as
         many such topics as the store keeps wait to be fetched.
     """
     known = _known(conn, {request.url for request in asked})
@@ -242,7 +251,7 @@ def request_checks(
 
 
 def _cause(asked: AskedCheck, pinged: bool, way: str, origin: str) -> dict[str, Any]:
-    """What is known of why a topic is fetched, by an earlier request and by a new one.
+    """The columns that say why a topic is fetched, after an earlier request and a new one.
 
     Pings of different origins have none together: see ``PendingFetch.ping``.
 
@@ -251,8 +260,8 @@ def _cause(asked: AskedCheck, pinged: bool, way: str, origin: str) -> dict[str, 
     if asked.pinged:
         origin = asked.cause.origin if not pinged or origin == asked.cause.origin else ""
     both = Way(way or Way.FETCH).joined(asked.cause.way)
-    told_way = "" if both is Way.FETCH else both
-    return {"pinged": pinged or asked.pinged, "way": told_way, "origin": origin}
+    stored_way = "" if both is Way.FETCH else both
+    return {"pinged": pinged or asked.pinged, "way": stored_way, "origin": origin}
 
 
 def cause(row: Any) -> ChangeSource:
@@ -270,6 +279,7 @@ def _make_and_check(
 ) -> dict[str, CheckState]:
     """Store topics that somebody has pinged, and request a check of each.
 
+    :param asked: the requests by the URLs of the topics, which ``_known`` has not found.
     :returns: what became of the requests, by the URLs of the topics.
     """
     if not asked:
@@ -375,7 +385,7 @@ def join_check(conn: Connection, url: str, at: float, pinged: bool, node: int) -
 
 
 def drop_check(conn: Connection, url: str, asked_until: float, node: int | None = None) -> None:
-    """Withdraw the check of a topic, unless it was requested again after a time.
+    """Withdraw the check of a topic, unless it was requested again after ``asked_until``.
 
     A check that stays is released, if this process has claimed it.
     """

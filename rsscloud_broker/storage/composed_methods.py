@@ -63,7 +63,7 @@ class ComposedMethods:
         raise NotImplementedError
 
     def _claiming(self, claim: Callable[[Connection, int], T]) -> Operation[T]:
-        """An operation that claims something, and looks whether that is suspect.
+        """An operation that claims something for this node, and then looks which work is suspect.
 
         :param claim: is called with the node id of this process.
         """
@@ -139,7 +139,10 @@ class ComposedMethods:
         return Deferred.fromCoroutine(self._join_check(url, at, pinged))
 
     async def _join_check(self, url: str, at: float, pinged: bool) -> int | None:
-        """Read first: most topics are not claimed elsewhere, and who waits asks again and again."""
+        """Join the check that another node has claimed, and return its key; None if none has.
+
+        Reads first: most topics are not claimed elsewhere, and who waits asks again and again.
+        """
         found = await self._database.read(
             lambda conn: checks.find_joinable(conn, url, at, pinged, self._node)
         )
@@ -193,7 +196,7 @@ class ComposedMethods:
         return Deferred.fromCoroutine(self._polls_due(now, limit))
 
     async def _polls_due(self, now: float, limit: int) -> list[TopicStatus]:
-        """Read first, as most times nothing is due."""
+        """Claim the topics whose polls are due.  Reads first, as most times nothing is due."""
         if not await self._database.read(lambda conn: polls.polls_due(conn, now, 1)):
             return []
         return await self._database.write(

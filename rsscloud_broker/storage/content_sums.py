@@ -65,6 +65,7 @@ def sums_of(conn: Connection, host: str) -> tuple[int, int]:
 async def correct_sums(read: Run, write: Run) -> None:
     """Compute those sums anew that are not what they should be, and remove those that are 0."""
     for find in (_find_wrong, _find_empty):
+        # The total has the least name, "", so that all hosts come behind it.
         for hosts in await in_portions(read, find, TOTAL):
             if hosts:
                 await write(partial(_compute, hosts))
@@ -73,14 +74,14 @@ async def correct_sums(read: Run, write: Run) -> None:
 
 
 def _find_wrong(conn: Connection, after: str) -> tuple[list[str], str | None]:
-    """Those of some hosts with contents whose sums are wrong."""
+    """The hosts of a portion (see ``in_portions``) that have contents, and whose sums are wrong."""
     rows = conn.execute(_COMPARED, {"after": after, "most": _HOSTS}).tuples().all()
     wrong = [host for host, real, known in rows if real != known]
     return wrong, rows[-1][0] if len(rows) == _HOSTS else None
 
 
 def _find_empty(conn: Connection, after: str) -> tuple[list[str], str | None]:
-    """Those of some hosts with sums that have no contents."""
+    """The hosts of a portion (see ``in_portions``) that have sums, and no contents."""
     host = content_sum.c.host
     until = end_of_portion(conn, host, after, _HOSTS)
     has_contents = select(content.c.id).where(content.c.host == host).exists()
@@ -89,8 +90,9 @@ def _find_empty(conn: Connection, after: str) -> tuple[list[str], str | None]:
 
 
 def _is_total_wrong(conn: Connection) -> bool:
-    """Whether the total is not that of the sums, of which ``_find_empty`` leaves as many as hosts
-    have contents.
+    """Whether the stored total differs from the sums of all hosts together.
+
+    One statement adds these up: without the empty ones there is one for each host with contents.
     """
     of_hosts = select(func.sum(content_sum.c.size)).where(content_sum.c.host != TOTAL)
     total = select(content_sum.c.size).where(content_sum.c.host == TOTAL)
@@ -99,7 +101,7 @@ def _is_total_wrong(conn: Connection) -> bool:
 
 
 def _compute(hosts: Sequence[str], conn: Connection) -> None:
-    """Compute the sums of some hosts anew, and the total."""
+    """Compute the sums of some hosts anew, and then the total of the stored sums."""
     lock_rows(conn, content_sum.c.host, [TOTAL])
     if hosts:
         real = (

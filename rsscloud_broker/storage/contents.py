@@ -77,6 +77,7 @@ def newest_content(conn: Connection, url: str) -> Content | None:
 
 
 def _first(conn: Connection, which: ColumnElement[bool]) -> Content | None:
+    """The newest content that fulfils a condition; None if there is none."""
     query = (
         select(content.c.body, content.c.content_type, content.c.link)
         .where(which)
@@ -95,7 +96,7 @@ def insert_content(
     :param url: the URL that it came from.
     :returns: its key, or None if it does not fit.
     """
-    host = host_of(url)[:255] or "?"
+    host = host_of(url)[:255] or "?"  # an empty name would be that of the total
     size = _size_of(new)
     fits = _evict(conn, host, size, bounds)
     return _insert(conn, topic_key, new, host, size) if fits else None
@@ -146,7 +147,8 @@ def _evict(conn: Connection, host: str, size: int, bounds: Bounds) -> bool:
 def _evict_of_largest(conn: Connection, excess: int) -> bool:
     """Evict contents of one host after the other, of those with the most bytes first.
 
-    :returns: whether that many bytes were removed.
+    :param excess: how many bytes are to be removed.
+    :returns: whether that many were removed.
     """
     size, host = content_sum.c.size, content_sum.c.host
     hosts = select(host, size).where(host.not_in((TOTAL, _PUSHED)), size > 0)
@@ -249,5 +251,5 @@ def find_unneeded(conn: Connection, after: int, limit: int) -> tuple[list[int], 
 
 
 def remove_found(conn: Connection, keys: Collection[int]) -> None:
-    """Remove those of some contents that nothing needs any more."""
+    """Remove contents that ``find_unneeded`` has found, unless something needs them by now."""
     _remove(conn, and_(content.c.id.in_(keys), _UNNEEDED))

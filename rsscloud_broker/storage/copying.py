@@ -145,11 +145,13 @@ def _check_files(source: str, target: str) -> None:
 
 
 def _check_free(file: Path | None) -> None:
+    """:raises UnfitDatabase: another process uses the file of an SQLite database."""
     if file is not None and file.is_file() and sqlite.in_use(file):
         raise UnfitDatabase(f"another process uses {file}: stop the broker that works on it")
 
 
 def _check_source(connection: Connection) -> None:
+    """:raises UnfitDatabase: it has no tables or unknown ones, or brokers work on it."""
     revisions = revisions_of(connection)
     check_known(revisions)
     if not revisions:
@@ -171,11 +173,13 @@ def _check_target(url: str, apps: Mapping[str, AppTables]) -> None:
 
 
 def _check_unused(connection: Connection) -> None:
+    """:raises UnfitDatabase: brokers work on a database."""
     if living := nodes.living(connection):
         raise UnfitDatabase(f"brokers work on it: {', '.join(living)}; stop them, and try again")
 
 
 def _check_empty(connection: Connection, tables: Iterable[Table]) -> None:
+    """:raises UnfitDatabase: one of some tables has a row; rows of nodes do not count."""
     names = (each.name for each in tables if each is not node)
     if full := [name for name in names if _has_rows(connection, name)]:
         raise UnfitDatabase(
@@ -226,6 +230,7 @@ def _copy(source: Connection, target: Connection, table: Table) -> int:
     there.
     """
     own = [column for column in table.columns if _refers_to(column, table)]
+    # Null in the copy: references that come later, and claims, since no node is copied.
     blank = {*own, *(each for each in table.columns if each in CLAIMS or _refers_to(each, node))}
     columns = [null().label(each.name) if each in blank else each for each in table.columns]
     rows = _stream(source, select(*columns))
@@ -245,10 +250,12 @@ def _refers_to(column: Column[Any], table: Table) -> bool:
 
 
 def _stream(source: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
+    """The rows of a query, of which few are in memory at a time."""
     return iter(source.execute(query.execution_options(yield_per=_ROWS)))
 
 
 def _insert(target: Connection, table: Table, rows: Iterator[Row[Any]]) -> int:
+    """Insert rows into a table of SQLite, and return how many they were."""
     count = 0
     while some := [dict(row._mapping) for row in islice(rows, _ROWS)]:
         insert_on_sqlite(target, table, some)
@@ -265,7 +272,7 @@ def _without_nul(row: Row[Any]) -> tuple[Any, ...]:
 
 
 def _refer(source: Connection, target: Connection, column: Column[Any]) -> None:
-    """Write a column with references to rows of its own table."""
+    """Write a column with references to rows of its own table, all of which are copied by now."""
     (key,) = column.table.primary_key.columns
     rows = _stream(source, select(key.label("row"), column.label("to")).where(column.is_not(None)))
     change = update(column.table).where(key == bindparam("row")).values({column: bindparam("to")})

@@ -80,6 +80,7 @@ async def measure(read: Run) -> dict[str, int]:
 
 
 def _count_topics(conn: Connection, after: int) -> tuple[dict[str, int], int | None]:
+    """Count the topics of a portion (see ``in_portions``), and those that strangers may know of."""
     until = end_of_portion(conn, topic.c.id, after)
     some = select(func.count()).select_from(topic).where(within(topic.c.id, after, until))
     found = {
@@ -90,6 +91,7 @@ def _count_topics(conn: Connection, after: int) -> tuple[dict[str, int], int | N
 
 
 def _count_subscriptions(conn: Connection, after: int) -> tuple[dict[str, int], int | None]:
+    """Count the public subscriptions of a portion by protocol: see ``in_portions``."""
     key, protocol = subscription.c.id, subscription.c.protocol
     until = end_of_portion(conn, key, after, _SUBSCRIPTIONS)
     some = select(protocol, func.count()).where(within(key, after, until), IS_PUBLIC)

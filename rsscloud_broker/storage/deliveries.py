@@ -128,10 +128,12 @@ def record_deliveries(
 
     Deliveries of subscriptions that were removed meanwhile find no row.
     """
+    # In the order of subscriptions, so that no two nodes wait for each other's rows.
     deliveries = sorted(deliveries, key=_by_subscription)
     _lock(conn, deliveries)
     deliveries = _held(conn, deliveries)
     add_failed_attempts(conn, deliveries, bounds.failed_attempts)
+    # What needs no further attempt.  With 0 attempts, the retry is that of another notification.
     final = [
         (one, one.outcome)
         for one in deliveries
@@ -143,6 +145,7 @@ def record_deliveries(
     dropped = _add_pending(conn, to_add, node) if to_add else ()
     pushed = [one for one, _ in final if one.content_id is not None]
     due = _take_from_queue(conn, pushed) if pushed else False
+    # The topics whose contents these notifications no longer need.
     topics = {
         delivery.subscription.topic
         for delivery, outcome in final
@@ -175,7 +178,8 @@ def _lock(conn: Connection, deliveries: Sequence[Delivery]) -> None:
 def _held(conn: Connection, deliveries: Sequence[Delivery]) -> list[Delivery]:
     """Leave out deliveries of pending notifications whose claims this process has lost.
 
-    It stood still for too long, or another node has stored something newer.
+    A process loses a claim if it stood still for too long, or if another node has stored something
+    newer.
     """
     claims = {
         one.subscription.id: one.subscription.claim
@@ -276,7 +280,7 @@ def _row(delivery: Delivery, content_topic: int | None, node: int | None) -> dic
 
 
 def _changes(delivery: Delivery, node: int | None) -> dict[str, Any]:
-    """The parameters of ``_RECORD_ATTEMPT``, or of ``_PUT_OFF`` if no attempt was made."""
+    """The parameters of ``_RECORD_ATTEMPT``; or of ``_PUT_OFF``, if no attempt came to its end."""
     changes: dict[str, Any] = {
         "key": delivery.subscription.id,
         "tries": delivery.attempts,

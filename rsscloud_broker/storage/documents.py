@@ -97,7 +97,7 @@ def read_document(document: object) -> list[TopicEntry]:
 
     :param document: the document, as ``json.loads`` returns it.
     :returns: topics by their URLs in normal form, whatever the form in the document.
-    :raises InvalidDocument: the document is of neither kind, or is faulty.
+    :raises InvalidImport: the document is of neither kind, or is faulty.
     """
     top = _Value(document)
     if top.member("format").value == "rsscloud-broker":
@@ -120,7 +120,7 @@ def read_document(document: object) -> list[TopicEntry]:
 def read_blocks(document: object) -> list[Block]:
     """Read the blocks of administrators in a document; a document of another kind has none.
 
-    :raises InvalidDocument: a block is faulty.
+    :raises InvalidImport: a block is faulty.
     """
     top = _Value(document)
     if top.member("format").value != "rsscloud-broker":
@@ -150,6 +150,7 @@ def _block(value: _Value) -> Block:
 
 
 def _check_unique(entries: list[TopicEntry]) -> None:
+    """:raises InvalidImport: two entries have the same URL."""
     seen: set[str] = set()
     for index, entry in enumerate(entries):
         if entry.topic.url in seen:
@@ -188,6 +189,7 @@ def _last_seen(topic: Topic) -> float:
 
 
 def _topic(item: _Value) -> TopicEntry:
+    """A topic of an export, with its subscriptions."""
     url = item.member("url").url()
     digest, size = item.member("digest"), item.member("size")
     if (digest.value is None) != (size.value is None):
@@ -209,6 +211,7 @@ def _topic(item: _Value) -> TopicEntry:
 
 
 def _subscription(topic: str, item: _Value) -> Subscription:
+    """A subscription of an export."""
     written = item.member("written_topic", "")
     return Subscription(
         topic=topic,
@@ -232,6 +235,7 @@ def _subscription(topic: str, item: _Value) -> Subscription:
 
 
 def _feed(url: str, value: _Value) -> TopicEntry:
+    """A topic of a data file of rsscloud-server, of which only the subscriptions are read."""
     value.check_url(url)
     return TopicEntry(
         topic=Topic(url=url),
@@ -242,6 +246,7 @@ def _feed(url: str, value: _Value) -> TopicEntry:
 
 
 def _server_subscription(topic: str, item: _Value) -> Subscription:
+    """A subscription of a data file of rsscloud-server: see the docstring of the module."""
     protocol = item.member("protocol").name()
     procedure = item.member("notifyProcedure")
     has_procedure = procedure.value is not None and procedure.value is not False
@@ -304,6 +309,10 @@ class _Value:
         return f"{before}[{json.dumps(self.key)}]"
 
     def member(self, key: str, default: object = None) -> _Value:
+        """A member of an object.
+
+        :param default: its value if the object does not have it.
+        """
         if not isinstance(self.value, dict):
             raise self.invalid("must be an object")
         return _Value(self.value.get(key, default), self, key)
@@ -342,6 +351,7 @@ class _Value:
         return self.value
 
     def check_url(self, url: str) -> None:
+        """:raises InvalidImport: ``url``, such as the key of this value, is no HTTP URL."""
         if not _URL.fullmatch(url):
             raise self.invalid("must be an http or https URL, without spaces")
 
@@ -365,6 +375,7 @@ class _Value:
         return None if self.value is None else self.time()
 
     def time(self) -> float:
+        """Seconds since the epoch.  A time without an offset is in UTC."""
         rule = 'must be a time in ISO 8601, such as "2026-05-01T12:00:00Z"'
         if not isinstance(self.value, str):
             raise self.invalid(rule)

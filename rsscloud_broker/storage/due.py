@@ -105,7 +105,8 @@ def find_due(
     The first ones are found by the index of due times.  If very many of those are for busy hosts,
     this goes on from host to host, and takes the first ones of each that is not busy.
 
-    :param after: the ``after`` of the last time.
+    :param limit: how many are wanted.
+    :param after: the ``after`` of the last time, to go on with the hosts behind it.
     """
     # How many notifications of busy hosts are passed over before the hosts are searched instead.
     given = {"now": to_micros(now), "most": limit + (1000 if busy else 0)}
@@ -160,6 +161,7 @@ class Claims:
     async def _claim_others(
         self, now: float, limit: int, busy: Collection[str]
     ) -> list[Subscription]:
+        """Claim what is due for hosts that are not busy; the next call begins behind this one."""
         after = self._after
         due = await self._threads.read(lambda conn: find_due(conn, now, limit, busy, after))
         self._after = due.after
@@ -207,7 +209,7 @@ async def make_due(read: Run, write: Run, host: str, origin: str, now: float) ->
     :param origin: the host and the port, as ``host:port``, if only that port is meant;
         empty for all ports of the host.
     :param host: the name of a host; or ``*.`` and a name for all hosts below that name.
-    :returns: whether there are such notifications.
+    :returns: whether any became due.
     """
     at = to_micros(now)
     found = False
@@ -276,7 +278,7 @@ async def _hosts_named(read: Run, host: str) -> list[str]:
         return [host]
 
     def below(conn: Connection, after: str) -> tuple[list[str], str | None]:
-        given = {"after": after, "most": _HOSTS, "now": 0}
+        given = {"after": after, "most": _HOSTS, "now": 0}  # no matter what is due
         hosts = [name for name, _ in conn.execute(WAITED_FOR, given)]
         found = [name for name in hosts if name.endswith(host[1:])]
         return found, hosts[-1] if len(hosts) == _HOSTS else None

@@ -49,7 +49,7 @@ _LACKING = text(
 
 
 def database_file(url: str) -> Path | None:
-    """The file of an SQLite database; None for other databases.
+    """The file of an SQLite database; None for other databases, and for one in memory.
 
     :param url: an SQLAlchemy database URL.
     """
@@ -228,6 +228,10 @@ def _check_ownership(connection: Connection) -> None:
 
 
 def _may(connection: Connection, privilege: str, what: str, right: str) -> bool:
+    """Whether the role has a right.
+
+    :param privilege: the expression in SQL that says so, with the parameters below.
+    """
     query = text(f"SELECT {privilege}")  # always one of the expressions in this module
     return bool(connection.execute(query, {"what": what, "right": right}).scalar_one())
 

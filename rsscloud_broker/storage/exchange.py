@@ -117,7 +117,7 @@ def import_document(
         the document gets this one, and its notifications name it.
     :param protocols: the protocols that the notifiers of this broker speak; subscriptions with
         others are left out.  None to import all.
-    :raises InvalidDocument: the document is faulty; nothing was written.
+    :raises InvalidImport: the document is faulty; nothing was written.
     """
     return import_in_parts(lambda: nullcontext(conn), document, now, hub=hub, protocols=protocols)
 
@@ -171,6 +171,7 @@ def import_in_parts(
 
 
 def _speaks(protocols: Collection[str] | None, one: Subscription) -> bool:
+    """Whether a notifier here speaks the protocol of a subscription; all do if there is no list."""
     return protocols is None or one.callback.protocol in protocols
 
 
@@ -184,7 +185,7 @@ def _of_hub(one: Subscription, hub: str) -> Subscription:
 def _check_room_for_blocks(conn: Connection, blocks: Sequence[Block]) -> None:
     """Raise if the blocks of a document are too many.
 
-    :raises InvalidDocument: they are.
+    :raises InvalidImport: they are.
     """
     there, new = count_blocks(conn), count_new_blocks(conn, blocks)
     if there + new > MAX_BLOCKS:
@@ -195,6 +196,7 @@ def _check_room_for_blocks(conn: Connection, blocks: Sequence[Block]) -> None:
 
 
 def _parts(entries: Iterable[TopicEntry]) -> Iterator[list[TopicEntry]]:
+    """Divide the topics of a document into parts, each for one transaction: see ``_PART``."""
     part: list[TopicEntry] = []
     size = 0
     for piece in _pieces(entries):
@@ -235,6 +237,7 @@ def _store_topics(conn: Connection, entries: Sequence[TopicEntry]) -> dict[str, 
     urls = [entry.topic.url for entry in entries]
     among = topic.c.url.in_(urls)
     table = topic.c
+    # When the database last knew something of each URL; None for one that its topic has left.
     known = {
         url: None if moved else _last(read_at, changed_at)
         for url, moved, read_at, changed_at in conn.execute(
@@ -263,6 +266,7 @@ def _store_topics(conn: Connection, entries: Sequence[TopicEntry]) -> dict[str, 
 
 
 def _topic_values(entry: TopicEntry) -> dict[str, Any]:
+    """The columns of a topic.  Strangers may know its content if it has a public subscription."""
     known = entry.topic
     is_public = not all(one.callback.is_private for one in entry.subscriptions)
     return {
@@ -323,6 +327,7 @@ def _store_subscriptions(
 
 
 def _state_values(one: Subscription) -> dict[str, Any]:
+    """The columns of a subscription that an import replaces."""
     return {
         **lease_values(one.lease),
         "consecutive_errors": one.consecutive_errors,

@@ -86,6 +86,7 @@ def add_failed_attempts(conn: Connection, deliveries: Sequence[Delivery], limit:
 
 
 def _values(delivery: Delivery, reason: str, exchange: Exchange) -> dict[str, Any]:
+    """The parameters of ``_ADD``."""
     return {
         "key": delivery.subscription.id,
         "new_at": to_micros(delivery.at),

@@ -88,7 +88,7 @@ def copied(file: Path, directory: Path) -> Iterator[Path]:
             closing(sqlite3.connect(copy.name)) as target,
         ):
             connection.backup(target)  # in one step: a reader does not hold up the broker's writer
-            target.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            target.execute("SELECT count(*) FROM sqlite_master").fetchone()  # fails if damaged
         yield Path(copy.name)
 
 

@@ -59,7 +59,7 @@ def evict_excess(conn: Connection, limit: int) -> int:
 def _excess(conn: Connection, limit: int) -> int:
     """How many idle topics there are more than there may be; less than 0 if more would fit.
 
-    More than ``_BESIDE`` are not counted.
+    It is counted up to ``_BESIDE``, so that the count takes no longer.
     """
     some = select(named.c.id).where(_IDLE).limit(limit + _BESIDE).subquery()
     return conn.execute(select(func.count()).select_from(some)).scalar_one() - limit
@@ -68,7 +68,8 @@ def _excess(conn: Connection, limit: int) -> int:
 def _remove_oldest(conn: Connection, number: int, spared: Collection[int]) -> int:
     """Remove the idle topics fetched longest ago, and return how many these are.
 
-    URLs that a topic has left and that somebody asked for are not idle any more.
+    Rows of URLs that a topic has left and that a subscriber asked for stay, and are not idle any
+    more.
     """
     oldest = (
         select(named.c.id, named.c.moved_to_id)

@@ -104,7 +104,10 @@ def intents(
 
 
 def take_over(conn: Connection, after: int, limit: int, node: int) -> list[PendingIntent]:
-    """See ``Store.intents``: claims them for the only node."""
+    """Claim for the only node the intents that are not verified yet: see ``intents``.
+
+    On SQLite those of an earlier process are this one's now.
+    """
     found = intents(conn, after, limit)
     claimed = update(intent).where(intent.c.id.in_([each.id for each in found]))
     conn.execute(claimed.values(node_id=node))

@@ -25,9 +25,10 @@ from rsscloud_broker.storage.shared_schema import job
 
 
 def claim_job(conn: Connection, name: str, now: float, period: float, here: int) -> JobTurn:
-    """See ``IJobs.claim_job``.
+    """Claim a job, if it is due and no other node has claimed it: see ``IJobs.claim_job``.
 
     :param here: the id of this process.
+    :returns: since when the job is due or when it will be, and whether this process has the claim.
     """
     row = _row(conn, name)
     if row is None:
@@ -77,19 +78,19 @@ def late_jobs(conn: Connection) -> dict[str, float]:
 
 
 def finish_job(conn: Connection, name: str, due_at: float, here: int | None) -> bool:
-    """See ``IJobs.finish_job``."""
+    """Store when a job is due next, and end the claim of this process; False if it has none."""
     done = update(job).where(_of(name, here)).values(due_at=to_micros(due_at), node_id=None)
     return conn.execute(done).rowcount > 0
 
 
 def release_job(conn: Connection, name: str, here: int | None) -> None:
-    """See ``IJobs.release_job``."""
+    """End the claim of this process on a job, which stays due, so that another node does it."""
     if conn.execute(update(job).where(_of(name, here)).values(node_id=None)).rowcount:
         hint(conn, FREED)
 
 
 def request_job(conn: Connection, name: str, since: float) -> None:
-    """See ``IJobs.request_job``."""
+    """Make a job due since an earlier time, and free it: see ``IJobs.request_job``."""
     row = conn.execute(select(job.c.due_at).where(job.c.name == name).with_for_update()).first()
     if row is not None:
         due_at = min(row.due_at, to_micros(since))
@@ -103,4 +104,5 @@ def lock_claim(conn: Connection, name: str, here: int | None) -> bool:
 
 
 def _of(name: str, here: int | None) -> ColumnElement[bool]:
+    """The condition for a job that this process has claimed: no job if it has no id."""
     return and_(job.c.name == name, job.c.node_id == here) if here else false()

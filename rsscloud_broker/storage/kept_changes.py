@@ -110,7 +110,9 @@ def _values(
 
 
 def kept_changes(conn: Connection, after: int, limit: int) -> list[KeptChange]:
-    """See ``IChangeStore.kept_changes``."""
+    """The next kept changes behind an id, in the order of their ids: at most ``limit``, and fewer
+    if their contents are large.  None is returned before one with a smaller id can still appear.
+    """
     query = select(_ROW.id, _ROW.size).where(_ROW.id > after).order_by(_ROW.id).limit(limit)
     until = visible_ids(conn, "kept_change")
     if until is not None:
@@ -127,7 +129,7 @@ def kept_changes(conn: Connection, after: int, limit: int) -> list[KeptChange]:
 
 
 def remove_kept_changes(conn: Connection, through: int) -> int:
-    """See ``IChangeStore.remove_kept_changes``."""
+    """Remove the kept changes up to an id, since they are in the feeds by now; return how many."""
     return conn.execute(delete(kept_change).where(_ROW.id <= through)).rowcount
 
 

@@ -152,16 +152,18 @@ def log_entries_after(
 
 
 def _settled(conn: Connection) -> ColumnElement[bool]:
-    """Whether no row with a smaller id can appear any more."""
+    """The condition for the rows before which no other row can appear any more."""
     until = visible_ids(conn, "log_entry")
     return true() if until is None else _ROW.id <= until
 
 
 def _first_block(conn: Connection) -> int:
+    """The number of the block with the oldest entry."""
     return (conn.execute(select(func.min(_ROW.id))).scalar() or 0) // _BLOCK
 
 
 def _last_block(conn: Connection) -> int:
+    """The number of the block with the newest entry."""
     return (conn.execute(select(func.max(_ROW.id))).scalar() or 0) // _BLOCK
 
 
@@ -190,6 +192,7 @@ def _of_key(
         done, number = done + number, number * 2
         missing = limit - len(found)
         ids = select(_ROW.id).where(_BLOCK_OF.in_(some), key == _key(text), bound).order_by(order)
+        # With one condition, that of the topic or the host, each entry is one that is wanted.
         searched = ids.limit(missing if len(conditions) == 1 else to_search).subquery()
         query = (
             select(*_COLUMNS)

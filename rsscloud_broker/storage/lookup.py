@@ -63,6 +63,7 @@ def topics_beginning(conn: Connection, begins: str, limit: int) -> list[TopicOve
 
 
 def _spellings(begins: str) -> Iterator[str]:
+    """How URLs may begin if an address begins so: with each scheme, with and without ``www.``."""
     if begins.startswith(("http://", "https://")):
         yield begins
         return

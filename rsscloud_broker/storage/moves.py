@@ -332,4 +332,5 @@ def _merged_values(old: Row[Any], new: Row[Any]) -> dict[str, Any]:
 
 
 def _later(one: int | None, other: int | None) -> int | None:
+    """The later of two times; None if both are missing."""
     return max((at for at in (one, other) if at is not None), default=None)

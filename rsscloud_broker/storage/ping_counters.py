@@ -25,12 +25,13 @@ _ADD = (
 
 
 def add(conn: Connection, more: int, node: int | None) -> None:
-    """Count pings of a node; of all, if it has no id."""
+    """Add to the counter of a node; to that for all if ``node`` is None."""
     name = _ALL if node is None else _name(node)
     added = {"more": more, "counted": name}
     if conn.execute(_ADD, added).rowcount:
         return
     if not insert_missing(conn, counter, [{"name": name, "value": more}], counter.c.name):
+        # Another transaction has inserted it meanwhile.
         conn.execute(_ADD, added)
 
 

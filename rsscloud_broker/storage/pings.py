@@ -145,7 +145,11 @@ def add_pings(
 def _watched_of(
     record: Ping, watched: Mapping[str, tuple[str, CheckState]]
 ) -> dict[str, CheckState]:
-    """The watched topics that a ping names, by their present URLs."""
+    """The topics with subscriptions that a ping names: what became of the check of each, by its
+    present URL, in the order of these.
+
+    :param watched: what ``_request_checks`` has returned.
+    """
     return dict(sorted({watched[url] for url in _topics_of(record) & watched.keys()}))
 
 

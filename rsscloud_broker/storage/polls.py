@@ -77,7 +77,7 @@ def claim_polls(conn: Connection, now: float, limit: int, node: int) -> list[Top
 
 
 def polls_due(conn: Connection, now: float, limit: int) -> list[TopicStatus]:
-    """The topics that are due.  Topics that have ended have no ``next_poll_at``."""
+    """The topics whose polls are due, longest due first.  Topics that have ended have none."""
     query = (
         TOPICS.where(topic.c.next_poll_at <= to_micros(now))
         .order_by(topic.c.next_poll_at, topic.c.id)
@@ -87,6 +87,7 @@ def polls_due(conn: Connection, now: float, limit: int) -> list[TopicStatus]:
 
 
 def _statuses(conn: Connection, rows: Sequence[Row[Any]]) -> list[TopicStatus]:
+    """The status of topics, in the order of their rows, with the URLs that they have left."""
     old_urls = (
         select(topic.c.moved_to_id, topic.c.url)
         .where(topic.c.moved_to_id.in_([row.id for row in rows]))

@@ -66,6 +66,7 @@ _STEADY_AFTER: Final = 4.0
 class _Beat:
     """What the thread has learned by a heartbeat.
 
+    :ivar live: how many nodes live.
     :ivar lost: whether the row of this node was gone.
     :ivar ahead: by how many seconds the computer's clock is ahead of the database's, at least.
     """
@@ -164,6 +165,7 @@ class Pulse(Service):
     # --- in the reactor's thread
 
     def _beaten(self, beat: _Beat) -> None:
+        """Have the store work again after a heartbeat, and publish what the thread has learned."""
         if not self.running:
             return
         self._logged_at = float("-inf")
@@ -196,11 +198,16 @@ class Pulse(Service):
         self.log.warn("The clock of this computer is {wrong}.", wrong=clock_sentence(ahead))
 
     def _hinted(self, payload: str) -> None:
+        """Publish a hint: its kind and key, with a colon between them."""
         if self.running:
             kind, _, key = payload.partition(":")
             self._publish(WorkHinted(kind, int(key)))
 
     def _lost_connection(self, error: Exception, *, is_late: bool) -> None:
+        """Log that the thread has lost its connection, once a minute.
+
+        :param is_late: whether the last heartbeat is so long ago that the store is to give up.
+        """
         if not self.running:
             return
         if is_late:
@@ -220,6 +227,7 @@ class Pulse(Service):
     # --- in the thread
 
     def _run(self, engine: Engine) -> None:
+        """Listen until the service stops; after an error, connect again."""
         dbapi: Any = engine.dialect.import_dbapi()
         while not self._stop.is_set():
             try:
@@ -240,6 +248,7 @@ class Pulse(Service):
         self._stopped.callback(None)
 
     def _listen(self, connection: Connection) -> None:
+        """Write heartbeats, and pass hints on to the reactor's thread, until the service stops."""
         connection.execute(text(f"LISTEN {CHANNEL}"))
         clusters.join(connection, self._cluster)
         if found := clusters.others(connection, self._cluster):
@@ -254,6 +263,7 @@ class Pulse(Service):
                 self._reactor.callFromThread(self._hinted, notice.payload)
 
     def _beat(self, connection: Connection) -> None:
+        """Write a heartbeat, remove dead nodes, and report to the reactor's thread."""
         key, ahead = self._store.node, self._read_clock(connection)
         done = self._work.done() | {"clock_ahead": ahead}
         gone = key is not None and not nodes.touch(connection, key, done)
@@ -274,7 +284,11 @@ class Pulse(Service):
         self._reactor.callFromThread(self._beaten, _Beat(live, lost, ahead))
 
     def _read_clock(self, connection: Connection) -> float:
-        """Read the clock of the database; by how much that of this computer is ahead, at least."""
+        """Read the clock of the database, which the clock of this process follows.
+
+        :returns: by how many seconds the computer's clock is ahead of it, at least; less than 0 if
+            it is behind.
+        """
         before, own_before = time.monotonic(), time.time()
         shown = to_seconds(
             connection.execute(select(nodes.database_clock(connection))).scalar_one()

@@ -124,7 +124,7 @@ class _Found:
 
     @property
     def asked_again(self) -> Check | None:
-        """That check, if there is one."""
+        """The check of ``is_asked_again``; None if there is none."""
         row = self.row
         if not self.is_asked_again:
             return None
@@ -402,6 +402,7 @@ def _keep_contents(
 
 
 def _asked_at(fetched: FetchResult) -> float:
+    """When the fetch was requested, or when it began if nobody knows."""
     return fetched.started_at if fetched.asked_at is None else fetched.asked_at
 
 

@@ -96,6 +96,7 @@ def begin_relay(
 
 
 def _begun(conn: Connection, name: str, last: int, now: float) -> RelayProgress:
+    """Store that a new target gets the pings behind the last one, and return that."""
     conn.execute(
         insert(relay_target).values(name=name, ping_id=last, failures=0, updated_at=to_micros(now))
     )
@@ -127,6 +128,7 @@ def record_relay(conn: Connection, progress: RelayProgress, now: float) -> None:
 
 
 def _as_text(waiting: Sequence[WaitingPing]) -> str:
+    """The pings that wait, as they are stored; empty if none waits."""
     rows = [[each.ping_id, each.attempts, to_micros(each.retry_at)] for each in waiting]
     return json.dumps(rows, separators=(",", ":")) if rows else ""
 
@@ -134,7 +136,9 @@ def _as_text(waiting: Sequence[WaitingPing]) -> str:
 def followed_lists(
     conn: Connection, urls: Collection[str], forget_before: float
 ) -> list[FollowedList]:
-    """See ``Store.followed_lists``."""
+    """How far each list was read, in the order of the URLs; lists that are not named are forgotten
+    if they were last read before ``forget_before``.
+    """
     _forget(conn, followed_list, followed_list.c.url, urls, forget_before)
     query = select(followed_list).where(followed_list.c.url.in_(urls))
     known = {row.url: row for row in conn.execute(query)}
@@ -154,7 +158,7 @@ def _followed(row: Row[Any]) -> FollowedList:
 
 
 def record_followed(conn: Connection, followed: FollowedList, now: float) -> None:
-    """See ``Store.record_followed``."""
+    """Record how far a followed list was read."""
     values = {
         "etag": followed.validators.etag,
         "last_modified": followed.validators.last_modified,
@@ -173,13 +177,13 @@ def record_followed(conn: Connection, followed: FollowedList, now: float) -> Non
 
 
 def followed_feed_position(conn: Connection, url: str) -> Position | None:
-    """See ``Store.followed_feed_position``."""
+    """How far a feed of pings was read; None if it was never read."""
     row = conn.execute(select(followed_feed).where(followed_feed.c.url == url)).first()
     return None if row is None else Position(row.entry, row.entry_updated, row.document)
 
 
 def record_followed_feed(conn: Connection, url: str, position: Position, now: float) -> None:
-    """See ``Store.record_followed_feed``."""
+    """Record how far a feed of pings was read."""
     values = {
         "entry": position.entry,
         "entry_updated": position.updated,
@@ -192,7 +196,7 @@ def record_followed_feed(conn: Connection, url: str, position: Position, now: fl
 
 
 def forget_followed_feeds(conn: Connection, urls: Collection[str], forget_before: float) -> None:
-    """See ``Store.forget_followed_feeds``."""
+    """Forget feeds that are not named, if they were last read before ``forget_before``."""
     _forget(conn, followed_feed, followed_feed.c.url, urls, forget_before)
 
 

@@ -85,6 +85,7 @@ def drop_document(conn: Connection, key: int) -> None:
 
 
 def _is_unfinished(conn: Connection, key: int) -> bool:
+    """Whether a version is there and unfinished, which nobody else changes in this transaction."""
     row = select(document.c.id).where(document.c.id == key, document.c.whole == false())
     return conn.execute(row.with_for_update()).first() is not None
 

@@ -16,6 +16,8 @@ from rsscloud_broker.storage.hints import FREED, JOB, hint
 class SharedWork:
     """Implements ``IJobs``, for ``Store``, and stores documents: see ``shared_documents``.
 
+    To store a version of a document, begin it, which returns the id of the version; put its parts,
+    by their numbers; and finish it.  The last two return False if the version was dropped.
     Documents are stored only if ``shares_work``.
     """
 
@@ -31,6 +33,7 @@ class SharedWork:
         return not self._is_alone
 
     def hand_back(self) -> Deferred[None]:
+        """Free what this node has claimed, portion by portion: see ``nodes.hand_back``."""
         if self._is_alone:
             return succeed(None)
         return Deferred.fromCoroutine(self._hand_back())

@@ -90,7 +90,9 @@ def _upsert(conn: Connection, adds: bool) -> Insert:
 def statistics(
     conn: Connection, since: float, until: float, step: int
 ) -> dict[str, dict[int, int]]:
-    """See ``IStatistics.statistics``."""
+    """The stored numbers of a time, by name and by when a step of ``step`` seconds begins: see
+    ``IStatistics.statistics``.
+    """
     width = MINUTE if step < HOUR else HOUR
     # The number is part of the statement: see ``counting``.
     begin = statistic.c.begin // literal(step, BigInteger, literal_execute=True)
@@ -160,7 +162,7 @@ def put_busy_topics(conn: Connection, hour: int, busiest: Sequence[PingedTopic])
 
 
 def pinged_topics(conn: Connection, since: float, until: float, limit: int) -> list[PingedTopic]:
-    """See ``IStatistics.pinged_topics``."""
+    """The URLs that the pings of a time name most often, most often first, with how often."""
     url = func.coalesce(func.nullif(ping.c.rss_url, ""), ping.c.url).label("named")
     latest = (
         select(url)
@@ -181,7 +183,7 @@ def pinged_topics(conn: Connection, since: float, until: float, limit: int) -> l
 
 
 def busy_topics(conn: Connection, since: float, until: float, limit: int) -> list[PingedTopic]:
-    """See ``IStatistics.busy_topics``."""
+    """As ``pinged_topics``, from what ``put_busy_topics`` has stored for each hour."""
     number = func.sum(busy_topic.c.pings).label("number")
     query = (
         select(busy_topic.c.url, number)

@@ -432,6 +432,7 @@ class Store(ComposedMethods, SharedWork, Service):
     record_change = writing(change_rows.record_change)
 
     def recording(self, change: Change) -> Operation[None]:
+        """An operation that records a ``Change``, for a transaction of the caller's."""
         return lambda conn: change_rows.record_change_if_any(conn, change)
 
     changes = reading(change_rows.changes)

@@ -76,7 +76,8 @@ def put_subscription(
         topic has changed or ended since, the store adds a pending notification.  If that
         is to carry content which the store does not have, a check is requested, and the
         validators are forgotten, so that the server sends the content.
-    :param intent: the key of the intent that is settled by this, which is removed.
+    :param intent: (of the store's method) the key of the intent that this settles and removes.
+    :returns: the stored subscription, with ``renewed`` if it has replaced one.
     :raises ClaimLost: that intent was replaced meanwhile, or another node has claimed it.
         Then nothing is stored.
     """

@@ -47,7 +47,7 @@ def subscription_counts(conn: Connection, url: str) -> dict[str, int]:
 
 
 def topic_summaries(conn: Connection, after: int, limit: int) -> list[TopicSummary]:
-    """The topics that have subscriptions and have not ended, in the order of their ids.
+    """The topics with public subscriptions that have not ended, in the order of their ids.
 
     Very many topics without subscriptions may stand between two with them, so it goes through the
     table in portions.
@@ -66,6 +66,7 @@ def topic_summaries(conn: Connection, after: int, limit: int) -> list[TopicSumma
 
 
 def _counts(conn: Connection, key: int | None) -> dict[str, int]:
+    """The number of subscriptions by protocol of the topic with an id; none for no id."""
     return dict(conn.execute(_COUNTS, {"key": key}).tuples().all())
 
 

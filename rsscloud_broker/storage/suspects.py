@@ -66,7 +66,7 @@ def newest(conn: Connection) -> int | None:
 
 
 def suspects(conn: Connection) -> dict[Work, int]:
-    """How many nodes have ended, by the work that may be why."""
+    """The suspects, each with how many nodes have ended because of it, as it seems."""
     of_topic = and_(suspect.c.kind == WorkKind.TOPIC, topic.c.id == suspect.c.key)
     known = select(suspect.c.kind, suspect.c.key, suspect.c.ends, topic.c.url)
     known = known.join(topic, of_topic, isouter=True).where(suspect.c.kind.in_(WorkKind))
@@ -77,7 +77,7 @@ def suspects(conn: Connection) -> dict[Work, int]:
 
 
 def is_left_alone(conn: Connection, work: Work, seconds: float, now: ColumnElement[int]) -> bool:
-    """Whether a node was found less than some seconds ago to have ended because of a suspect."""
+    """Whether a node that a suspect seems to have ended was found less than ``seconds`` ago."""
     lately = suspect.c.ended_at > now - to_micros(seconds)
     return conn.execute(select(suspect.c.ends).where(_is(work), lately)).first() is not None
 
@@ -99,5 +99,6 @@ def end_trial(conn: Connection, work: Work, node: int, *, harmless: bool) -> Non
 
 
 def _is(work: Work) -> ColumnElement[bool]:
+    """The condition for the row of a suspect, whose name is the URL of a topic, or an id."""
     key = key_of(work.name) if isinstance(work.name, str) else work.name
     return and_(suspect.c.kind == work.kind, suspect.c.key == key)

@@ -135,6 +135,10 @@ class Trials:
     async def _end(
         self, work: Work, place: DeferredLock | DeferredSemaphore, *, harmless: bool
     ) -> None:
+        """End a trial, so that the next suspect in this place may begin.
+
+        :param harmless: whether the work is not suspect any more.
+        """
         if harmless:
             self._known.pop(work, None)
         ended = self._database.write(

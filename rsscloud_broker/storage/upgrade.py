@@ -135,6 +135,7 @@ def migrate(url: str, apps: Mapping[str, AppTables] = NO_APPS) -> None:
 
 
 def _prepare_sqlite(url: str) -> None:
+    """Make the directory of an SQLite database, which must not be in memory."""
     parsed = make_url(url)
     check_kept(url)
     try:
@@ -223,6 +224,7 @@ def _check_older_nodes(connection: Connection, revisions: Sequence[str], tables:
 
 
 def _upgrade(connection: Connection, tables: _Tables) -> None:
+    """Make tables, or migrate those of an older version."""
     revisions = _check_fitness(connection, tables)
     if not revisions:
         tables.metadata.create_all(connection, checkfirst=False)
@@ -287,6 +289,7 @@ def has_tables_of(connection: Connection, name: str, tables: AppTables) -> bool:
 
 
 def _revisions(connection: Connection, version: Table) -> list[str]:
+    """The revisions in a table of Alembic's; none if there is no such table."""
     if not inspect(connection).has_table(version.name):
         return []
     return list(connection.execute(select(version.c.version_num)).scalars())
@@ -301,6 +304,7 @@ def check_known(revisions: Iterable[str]) -> None:
 
 
 def _check_known(revisions: Iterable[str], tables: _Tables) -> None:
+    """:raises UnfitDatabase: this version does not know one of the revisions of these tables."""
     known = {f"{number:04}" for number in range(1, int(tables.latest) + 1)}
     unknown = set(revisions) - known
     if strange := sorted(each for each in unknown if not re.fullmatch("[0-9]{4}", each)):

@@ -139,6 +139,7 @@ _FREE_AMONG = _NEXT.where(fanout.c.id.in_(bindparam("keys", expanding=True)), _I
 def _read(
     conn: Connection, query: Select[Any], given: Mapping[str, object] = MappingProxyType({})
 ) -> list[Fanout]:
+    """The fan-outs that a query selects, each with the ids in its slices."""
     rows = conn.execute(query, given).all()
     outstanding = read_slices(conn, [row.id for row in rows])
     return [
