@@ -67,7 +67,7 @@ MAX_LIMIT: Final = 500
 
 @implementer(IAdministration)
 class Administration:
-    """See ``IAdministration``.
+    """Carries out the verbs, each of which ``IAdministration`` describes.
 
     :param store, rows: the store, by its two interfaces.
     :param blocks: is given what is blocked.
@@ -270,6 +270,7 @@ class Administration:
         await self._fetch_soon(to)
 
     async def _fetch_soon(self, url: str) -> None:
+        """Have a topic fetched, if the store has taken a request for that."""
         if await self._store.request_check(url, self._clock.wall_seconds()):
             self._detector.schedule(url)
 
@@ -326,6 +327,7 @@ class Administration:
         }
         found = await self._rows.nodes()
         due, now = await self._rows.late_jobs(), self._clock.wall_seconds()
+        # No job is late because the broker was down: each has time since the start of this process.
         since = max((one.started_at for one in found.nodes if one.here), default=now)
         return evolve(
             found,
@@ -386,6 +388,7 @@ def _check_limit(limit: int) -> None:
 
 
 def _topic_url(url: str) -> str:
+    """The normal form of the URL of a topic, as somebody has typed it."""
     try:
         return topic_of(url.strip())
     except TopicUnreadable as error:
@@ -407,6 +410,7 @@ def _existing(found: SubscriptionDetails | None, key: int) -> SubscriptionDetail
 
 
 def _without_secrets(one: Subscription) -> Subscription:
+    """The subscription with ``HIDDEN`` in place of what administrators may not see."""
     shown = {
         name: value if name in PUBLIC_OPTIONS else HIDDEN for name, value in one.options.items()
     }
@@ -414,5 +418,6 @@ def _without_secrets(one: Subscription) -> Subscription:
 
 
 def _value(gauge: Gauge) -> int:
+    """The present value of a gauge without labels."""
     (metric,) = gauge.collect()
     return int(metric.samples[0].value)

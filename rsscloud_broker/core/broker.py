@@ -122,6 +122,7 @@ class Broker:
             raise
 
     async def _ping(self, ping: Ping, repeat_window: float, source: str) -> None:
+        """Check and record a ping, and have the topics with subscriptions that it names fetched."""
         self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
@@ -175,6 +176,7 @@ class Broker:
         return changed
 
     async def _ping_topic(self, url: str, source: str, again: bool, origin: str, way: Way) -> bool:
+        """Fetch a pinged topic now; ``again``: also later, if this fails.  See ``ping_topic``."""
         self._access.check_source(source)
         self._check_space()
         self._admission.ping(source)
@@ -357,7 +359,7 @@ class Broker:
                 intent.topic, partial(self._verifier.subscribe, intent)
             )
         except Refused as error:
-            quota.left += 1
+            quota.left += 1  # there is no new subscription at the host
             if isinstance(error, CallbackFailed):
                 self._admission.failed(intent, error)
             raise
@@ -401,7 +403,7 @@ class Broker:
         try:
             await self._check_intent(intent)
         except Refused:
-            quota.left += 1
+            quota.left += 1  # as in ``_subscribe``
             raise
         await self._intents.add(
             intent,
@@ -431,7 +433,7 @@ class Broker:
 
         :returns: why the last fetch failed; empty if it did not fail.
         :raises TopicUnreadable: the broker may not call this URL.
-        :raises TopicEnded: the topic has ended.
+        :raises EndedTopic: the topic has ended.
         """
         if self._detector.reads(url):
             try:

@@ -28,7 +28,14 @@ from rsscloud_broker.interfaces import IEventBus, IEventSink
 
 @define(eq=False)
 class _Queue:
-    """The events that wait for one sink, and the coroutine that hands them to the sink."""
+    """The events that wait for one sink, and the coroutine that hands them to the sink.
+
+    :ivar size: how many events may wait.
+    :ivar missed: counts events by sink, with ``dropped`` or ``failed``.
+    :ivar dropping: whether an event was dropped since the sink last took one.
+    :ivar feeding: whether ``feed`` runs.
+    :ivar emptied: are fired when no event waits any more.
+    """
 
     sink: IEventSink
     size: int
@@ -138,6 +145,7 @@ class EventBus(Service):
                 Deferred.fromCoroutine(queue.feed())
 
     def _takers_of(self, kind: type[Event]) -> tuple[_Queue, ...]:
+        """The queues of the sinks that handle a class of events."""
         takers = self._takers.get(kind)
         if takers is None:
             queues = self._queues.values()

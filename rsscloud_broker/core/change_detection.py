@@ -106,9 +106,7 @@ class ChangeDetector(Service):
             self._looking.cancel()
 
     def set_node_count(self, nodes: int) -> None:
-        """Divide the limits on fetches among this many nodes: see
-        ``TopicReader.set_node_count``.
-        """
+        """Take note of how many nodes live: others may fetch topics that are cached here."""
         self._reader.set_node_count(nodes)
         self.others.live = nodes
 
@@ -323,6 +321,7 @@ class ChangeDetector(Service):
                 await deferLater(self._clock, 600.0)
 
     async def _release(self) -> None:
+        """Release the checks that this node has claimed in the store and does not handle."""
         try:
             release = partial(self._store.release_checks, {*self._waiting, *self._retries})
             await self._store_retry(release, "topics that wait")
@@ -352,6 +351,7 @@ class ChangeDetector(Service):
                 self._waiting.done(url)
 
     async def _found(self, pending: _Pending, fetched: FetchResult) -> RecordedFetch:
+        """Record the result of a fetch, if a caller or a check in the store wants that."""
         if not (pending.to_record or pending.requested):
             return RecordedFetch(fetched, None)
         return RecordedFetch(fetched, await self._record_for(pending, fetched))
@@ -442,6 +442,7 @@ class ChangeDetector(Service):
             self._feeds.inspect(record.topic.url, fetched.content)
 
     def _tell_fetched(self, fetched: FetchResult, record: FetchRecord) -> None:
+        """Count and publish a fetch; ``private`` is one that strangers may not know of."""
         now, private = self._clock.wall_seconds(), not record.shown
         changed = record.changed if private else record.news
         self._counted.labels("private" if private else "changed" if changed else "unchanged").inc()

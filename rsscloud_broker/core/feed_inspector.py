@@ -34,6 +34,7 @@ class FeedInspector:
         Deferred.fromCoroutine(self._record(url, content))
 
     async def _record(self, url: str, content: Content) -> None:
+        """Store the summary, or why the topic is no feed; log it if neither can be stored."""
         try:
             try:
                 facts = await self._parse(host_of(url), facts_of, content)

@@ -59,8 +59,9 @@ class Following(EachPeriod):
         self._lock = DeferredLock()
         self._last: int | None = None
         self._seen: set[int] = set()
-        #: Whether changes may wait to be published; still true if the store was not available.
+        #: Whether the log says that changes are followed later.
         self._is_late = False
+        #: Whether changes may wait to be published; still true if the store was not available.
         self._must_publish = True
         self._announcements: Sequence[Announcement] = ()
 
@@ -112,6 +113,7 @@ class Following(EachPeriod):
             self._must_publish = False
 
     async def _new_changes(self, last: int) -> list[Change]:
+        """The changes after the last one that was followed, and late ones from before it."""
         found: list[Change] = []
         after = last - AGAIN
         while changes := await self._store.changes_after(after, AT_ONCE):
@@ -120,10 +122,12 @@ class Following(EachPeriod):
         return found
 
     async def _load(self) -> None:
+        """Load the blocks and the announcements anew."""
         self._blocks.change(await self._store.all_blocks())
         self._announcements = await self._store.announcements(0, MAX_ANNOUNCEMENTS)
 
     def _follow(self, change: Change) -> None:
+        """Forget what is cached of the topics of a change, or publish that its host is free."""
         if change.verb in _OF_TOPICS:
             for url in change.object.split():  # ``move`` names both URLs
                 self._forget(url)
@@ -140,6 +144,7 @@ class Following(EachPeriod):
                 self._bus.publish(HostFreed(host, before_start=True))
 
     async def _publish(self) -> None:
+        """Publish the changes that no process has published yet."""
         for one in await self._store.claim_unpublished():
             self._bus.publish(Administered(one.account, one.verb, one.object, one.reason, one.at))
 

@@ -155,6 +155,7 @@ class IntentQueue(Service):
         self._settle(pending)
 
     def _check_capacity(self, intent: Intent, limited: bool) -> None:
+        """:raises TooMany: too many intents wait, for the callback's host or from the source."""
         quota, source = self._counted(intent)
         if not self._pending.has_capacity_at(quota, source if limited else None):
             waiting = self._pending.count(quota)
@@ -180,6 +181,7 @@ class IntentQueue(Service):
                 self._settle(pending)
 
     async def _resume(self) -> None:
+        """Begin to verify the intents of this process in the store, ``LOADED`` at a time."""
         try:
             after, full = 0, True
             while full:
@@ -199,6 +201,7 @@ class IntentQueue(Service):
             self.log.failure("Intents that wait to be verified could not be looked up.")
 
     def _settle(self, pending: PendingIntent) -> None:
+        """Begin to verify a stored intent, in place of an earlier one of the same subscription."""
         if not self.running:
             return
         key = pending.intent.topic, pending.intent.callback
@@ -206,7 +209,7 @@ class IntentQueue(Service):
         if earlier is not None:
             earlier.cancel()
         settling = Deferred.fromCoroutine(self._settle_or_stop(pending))
-        if settling.called:
+        if settling.called:  # it is settled already
             return
         self._settling[key] = settling
         self._pending.begin(*self._counted(pending.intent))
@@ -219,6 +222,9 @@ class IntentQueue(Service):
         settling.addBoth(over)
 
     async def _settle_or_stop(self, pending: PendingIntent) -> None:
+        """Verify an intent until it is settled, and remove it from the store; stop if that is
+        cancelled.
+        """
         try:
             await self._until_settled(pending)
             await self._store_retry(partial(self._store.remove_intent, pending.id))
@@ -277,6 +283,7 @@ class IntentQueue(Service):
         return None
 
     async def _subscribe_or_deny(self, pending: PendingIntent) -> None:
+        """Verify an intent to subscribe; if the topic is refused, send the callback that answer."""
         try:
             await self._verifier.subscribe(pending.intent, read=False, key=pending.id)
         except (CallbackFailed, UnsupportedProtocol):

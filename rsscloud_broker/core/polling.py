@@ -151,6 +151,7 @@ class Poller(EachPeriod):
         poll.addBoth(over)
 
     def _is_to_be_planned(self, status: TopicStatus) -> bool:
+        """Whether a topic that is due gets a new plan instead of a poll."""
         if status.poll_interval is None or status.planned_at is None:
             return True
         read_since = status.asked_at is not None and status.asked_at > status.planned_at
@@ -186,6 +187,7 @@ class Poller(EachPeriod):
             self.log.failure("A poll of {url} failed.", url=url)
 
     def _plan(self, status: TopicStatus, now: float) -> PollPlan:
+        """The next plan of a topic, by what the broker knows of the topic now."""
         planned = plan(poll_state(status), now, self._pace)
         return _plan_for(status, planned.at, planned.reason, planned.interval, now)
 

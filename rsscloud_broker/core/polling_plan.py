@@ -155,6 +155,7 @@ def _interval(state: PollState, pace: PollIntervals) -> float:
 
 
 def _pings(state: PollState, at: float, pace: PollIntervals) -> bool:
+    """Whether the broker relies on the pings of a topic at a time."""
     return state.pinged_at is not None and at - state.pinged_at < pace.ping_trust
 
 
@@ -252,6 +253,7 @@ def _ranges(hours: frozenset[int]) -> str:
 
 
 def _duration(seconds: float) -> str:
+    """A time in the unit that suits people, from minutes to days."""
     return _minutes(round(seconds / 60))
 
 

@@ -65,7 +65,7 @@ class Publisher:
                 size=len(content.body),
                 started_at=now,
                 content=content,
-                pinged=topic == topics[0],
+                pinged=topic == topics[0],  # all are published by one ping, that of the first
                 result=f"published at this broker, {in_bytes(content.body)}",
                 asked_at=now,
                 way=Way.PUBLISHED,

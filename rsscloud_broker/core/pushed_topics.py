@@ -19,7 +19,7 @@ def _normal_forms(prefixes: Iterable[str]) -> tuple[str, ...]:
 
 @frozen
 class PushedTopics:
-    """Says of a URL whether it is such a topic.
+    """Says of a URL whether the content of the topic there is pushed.
 
     :ivar prefixes: how the URLs of the topics begin, in normal form.
     """

@@ -39,7 +39,7 @@ class RecordedFetch:
 
 
 def record_of(found: RecordedFetch) -> FetchRecord:
-    """What was recorded of a fetch that was to be recorded."""
+    """What was recorded of a fetch that was requested ``to_record``: there is always something."""
     assert found.record is not None
     return found.record
 
@@ -107,7 +107,10 @@ class RemoteFetches:
 
 
 def _found(status: TopicStatus | None, asked_at: float) -> RecordedFetch | None:
-    """What another node found, if its fetch began after a time of the wall clock."""
+    """What another node found, if its fetch began at a time of the wall clock or later; else None.
+
+    :raises TopicUnreadable: that fetch failed.
+    """
     if status is None or (status.asked_at or 0.0) < asked_at:
         return None
     topic = status.topic

@@ -167,6 +167,7 @@ class FetchRetries:
         return waiting
 
     async def _see_to(self, retry: Retry, error: TopicUnreadable, asked_until: float) -> None:
+        """Plan the next attempt after a failed fetch; withdraw the check if none remains."""
         try:
             delay = await self._store_retry(partial(self._next_delay, retry, error), retry.url)
             if delay is None and not retry.asked_again:
@@ -220,6 +221,7 @@ class FetchRetries:
         return None
 
     def _retry_soon(self, retry: Retry) -> None:
+        """Fetch a topic as soon as may be, with all its attempts ahead of it again."""
         retry.delays = self.after(0)
         # A ping can cause the next fetch one second after a failed one.
         self._wait(retry, max(retry.failed_at + 1.0 - self._clock.seconds(), 0.0))

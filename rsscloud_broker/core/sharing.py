@@ -123,6 +123,7 @@ class SharedFetches(Generic[T]):
             Deferred.fromCoroutine(self._run(pending.url))
 
     async def _run(self, url: str) -> None:
+        """Make the fetches of a topic, one after the other, until nobody has requested another."""
         while (pending := self._last.get(url)) is not None:
             self._running[url] = pending
             result: T | Failure

@@ -1,6 +1,6 @@
-"""Shares the work of the core with other nodes: takes a share of the limits, and takes over topics
-that wait to be fetched, and intents, of nodes that have ended.  If other nodes have taken over what
-this one had claimed, such as polls, it forgets that.
+"""Shares the work of the core with other nodes: takes a share of the limits, and takes over checks
+and intents of nodes that have ended.  If other nodes have taken over what this one had claimed,
+such as polls, it forgets that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rsscloud_broker.interfaces import IEventSink
 
 @implementer(IEventSink)
 class TakeoverSink:
-    """Looks for such work at each ``WorkHinted`` that may mean it.
+    """Looks for checks and intents that no node handles: at the hint ``freed``, by which a node
+    says that its claims are free, and at the hint without a kind that comes each second.
 
     :param share: functions that are called with the number of live nodes when it has changed.
     :param lose: further functions that are called when this node has lost its claims.

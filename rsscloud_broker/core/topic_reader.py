@@ -139,7 +139,7 @@ class TopicReader:
         :returns: what ``use`` returned.
         :raises TopicUnreadable: the fetch failed, which is stored if the topic is known; or the
             content of the topic is pushed, or the topic is blocked.
-        :raises TopicEnded: the topic has ended, now or earlier.
+        :raises EndedTopic: the topic has ended, now or earlier.
         """
         topic = await self._topic(url)
         if topic is not None and topic.ended:
@@ -181,15 +181,18 @@ class TopicReader:
         self._recorded[url] = None
 
     def _lately(self, url: str) -> _Recorded | None:
+        """What was recorded of a topic, if that is recent enough to rely on it; None otherwise."""
         last = self._recorded.get(url, None)
         fresh = last and self._clock.seconds() - last.at < self._remembered_seconds
         return last if fresh else None
 
     async def _topic(self, url: str) -> Topic | None:
+        """A topic from the cache or from the store; None if the store does not know it."""
         last = self._lately(url)
         return await self._store.topic(url) if last is None else last.topic
 
     async def _read(self, topic: Topic, way: Way, *, is_known: bool) -> FetchResult:
+        """Call the server of a topic, and move the topic if the server says that it has moved."""
         known = NO_VALIDATORS if topic.digest is None else topic.validators
         wanted = Wanted(topic.need, topic.digest, topic.size)
         if topic.shows(way) and topic.public_digest != topic.digest:
@@ -257,6 +260,7 @@ class TopicReader:
             self._bus.publish(events.TopicEnded(url, error.reason, at))
 
     async def _move(self, url: str, new_url: str) -> bool:
+        """Move a topic to another URL; False if it stays."""
         if not self.reads(new_url):
             return False  # a server must not redirect to a topic whose content is pushed
         now = self._clock.wall_seconds()
@@ -270,6 +274,10 @@ class TopicReader:
 
 
 def _result(topic: Topic, url: str, answer: _Answer) -> FetchResult:
+    """The result of a fetch.  If nothing has changed, the digest and the size are the known ones.
+
+    :param url: where the topic is now.
+    """
     fetched = answer.fetched
     content = fetched.content
     if fetched.digest is not None:

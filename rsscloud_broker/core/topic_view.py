@@ -25,7 +25,10 @@ OVERVIEWS, PAGES, PARTS = 500, 50, 50
 
 @implementer(ITopicView)
 class TopicView:
-    """Reads from the store what ``ITopicView`` offers, and remembers it for a moment."""
+    """Reads from the store what ``ITopicView`` offers, and remembers it for a moment.
+
+    Its private methods read what is remembered; their arguments are the keys of the caches.
+    """
 
     def __init__(self, store: Store, clock: IClock) -> None:
         self._store = store

@@ -187,6 +187,10 @@ class Verifier:
     async def _fetch(
         self, intent: Intent, topic: Topic | None, must_succeed: bool
     ) -> FetchResult | None:
+        """Fetch the topic of an intent, if that is needed: see ``subscribe``.
+
+        :returns: None if the topic was not fetched, or if a failure is ignored.
+        """
         if not self._detector.reads(intent.topic):
             return None  # the content is pushed; its URL need not answer
         way = _way_of(intent)
@@ -207,6 +211,10 @@ class Verifier:
         self.log.info("No subscription of {callback}: {reason}", callback=callback, reason=reason)
 
     async def _confirm(self, notifier: INotifier, intent: Intent) -> None:
+        """Ask the callback whether its subscriber wants what an intent says.
+
+        :raises CallbackFailed: it has not confirmed that.
+        """
         async with self._slot(intent):
             outcome = await notifier.verify(intent.as_written)
         if outcome.success:

@@ -98,7 +98,7 @@ class WaitingChecks:
         self.forget()
 
     def forget(self) -> None:
-        """Count none of those any more that were claimed, since they are of no concern now."""
+        """Count none of the claimed checks any more, since this process does not handle them."""
         for url in tuple(self._held):
             self.done(url)
 
@@ -118,6 +118,9 @@ class WaitingChecks:
         )
 
     def _has_room(self, source: str) -> bool:
+        """Whether a source has room.  If not, its checks wait in the store, and later ones are
+        behind.
+        """
         if source not in self._behind and self._limits.has_capacity(source):
             return True
         if self._of[source]:
@@ -125,6 +128,7 @@ class WaitingChecks:
         return False
 
     def _has_room_at(self, source: str, host: str) -> bool:
+        """As ``_has_room``, for a host that a source wants called."""
         pair = source, host
         if pair not in self._behind and self._limits.has_capacity_at(self._quota(host), source):
             return True
@@ -198,6 +202,7 @@ class WaitingChecks:
         self.wake()
 
     async def _claim_while_hinted(self) -> None:
+        """Claim checks, a portion at a time, while some may wait and there is room for them."""
         self._is_claiming = True
         try:
             while self._hinted and self._running and self._limits.has_capacity():
@@ -211,6 +216,7 @@ class WaitingChecks:
             self._is_claiming = False
 
     async def _claim(self) -> tuple[WantedChecks, ClaimedChecks]:
+        """Claim a portion of the checks; return what was asked for, and what the store gave."""
         wanted = self._wanted()
         return wanted, await self._store.claim_checks(wanted)
 

@@ -71,6 +71,7 @@ def insert_on_sqlite(conn: Connection, table: Table, rows: Sequence[Mapping[str,
 
 @lru_cache(maxsize=60)
 def _insertion(table: str, columns: Sequence[str], rows: int) -> str:
+    """The statement that inserts so many rows, with a question mark for each value."""
     row = f"({', '.join('?' * len(columns))})"
     names = ", ".join(columns)
     return f"INSERT INTO {table} ({names}) VALUES {', '.join([row] * rows)}"  # noqa: S608 # ours

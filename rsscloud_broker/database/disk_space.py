@@ -74,6 +74,7 @@ class DiskSpace(Service):
             self._loop.stop()
 
     def check(self) -> None:
+        """:raises DiskFull: there was too little free space at the last measurement."""
         if self._problem:
             raise DiskFull(self._problem)
 

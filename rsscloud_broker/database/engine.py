@@ -99,6 +99,7 @@ def as_unavailable(error: BaseException) -> StoreUnavailable | None:
 
 
 def _advice(reason: BaseException | None) -> str:
+    """What to do about an error of a driver, as a sentence."""
     if isinstance(reason, sqlite3.Error):
         return "Look for a full disk, file permissions, or another process that holds a lock."
     return postgresql.advice(str(reason))

@@ -75,6 +75,7 @@ class Files:
             raise self._unusable(self._problem)
 
     def _unusable(self, path: str) -> OperationalError:
+        """The error for all who use the database after a file was removed or replaced."""
         reason = (
             f"{path} was removed or replaced: put the same file back, or stop the broker. Before "
             f"you restore a backup, remove {self._log_path} and the file beside it that ends in "
@@ -106,6 +107,7 @@ class Files:
             self.log.info("{file} is back.", file=before)
 
     def _checkpoint(self) -> None:
+        """Make a checkpoint; if it fails, log that once, and try again at the next look."""
         trouble = ""
         try:
             self.is_changed = not self._copies_all()

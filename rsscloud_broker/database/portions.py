@@ -59,6 +59,7 @@ async def in_portions(
 def _do(
     portion: Callable[[Connection, P], tuple[T, P | None]], position: P, conn: Connection
 ) -> tuple[T, P | None]:
+    """Call ``portion`` with the connection first, which ``partial`` can only leave to the end."""
     return portion(conn, position)
 
 

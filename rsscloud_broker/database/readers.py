@@ -103,6 +103,7 @@ class Readers:
         self._pool.stop()
 
     async def _work(self, function: _Function, waiting: list[QueuedOperation]) -> None:
+        """Run the waiting operations of a function, batch by batch, until none waits."""
         while waiting and not self._ended:
             batch = waiting[:BATCH_LIMIT]
             del waiting[:BATCH_LIMIT]
@@ -138,6 +139,7 @@ class Readers:
     def _outcomes(
         self, asked_at: float, function: _Function, jobs: Sequence[QueuedOperation]
     ) -> list[Outcome]:
+        """Run a batch, or each of its operations by itself if the batch raises."""
         arguments = [cast(Batched[Any, Any], job.operation).argument for job in jobs]
         try:
             results = self._read(asked_at, lambda conn: function(conn, arguments))
@@ -150,6 +152,7 @@ class Readers:
     def _one_by_one(
         self, asked_at: float, function: _Function, jobs: Sequence[QueuedOperation]
     ) -> list[Outcome]:
+        """Run each operation by itself; if the database cannot be used, the rest fails at once."""
         outcomes: list[Outcome] = []
         for index, job in enumerate(jobs):
             outcomes += self._outcomes(asked_at, function, [job])

@@ -52,7 +52,9 @@ class Threads(Protocol):
         """Whether operations fail at once.  Any thread may ask."""
 
     def in_doubt(self) -> int:
-        """See ``Writer``.  Any thread may ask."""
+        """How many commits may be stored or not, as nobody knows: see ``Writer``.  Any thread may
+        ask.
+        """
 
     def stop(self) -> Deferred[None]:
         """Accept no more operations.  Fires when all are done and the engine is closed."""
@@ -62,7 +64,8 @@ class Threads(Protocol):
 class StoreThreads:
     """One thread that writes, and a pool of threads that read.
 
-    None of these threads keeps the process alive, even if the database hangs.
+    Its methods are those of ``Threads``.  None of these threads keeps the process alive, even if
+    the database hangs.
 
     :param counters: measure the work of the threads.
     """

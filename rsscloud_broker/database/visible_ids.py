@@ -35,12 +35,14 @@ _LAST: Final = "CASE WHEN is_called THEN last_value ELSE 0 END"
 
 
 def _announcing(table: str) -> TextClause:
+    """The statement that takes the lock of a table whose number is the last id given out."""
     low = f"(({_LAST}) % {_MODULUS})::integer"
     lock = f"pg_advisory_xact_lock_shared({_CLASSES[table]}, {low})"
     return text(f"SELECT {lock} FROM {table}_id_seq")  # noqa: S608 # our own table
 
 
 def _last_id(table: str) -> TextClause:
+    """The statement for the last id that was given out for a table."""
     return text(f"SELECT {_LAST} FROM {table}_id_seq")  # noqa: S608 # our own table
 
 

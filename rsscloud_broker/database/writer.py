@@ -144,6 +144,7 @@ class Writer:
             self._hand_over()
 
     def _hand_over(self) -> None:
+        """Queue the gathered operations for the thread."""
         gathered, self._gathered = self._gathered, []
         for job in gathered:
             self._jobs.put(job)
@@ -151,6 +152,7 @@ class Writer:
     # --- in the thread
 
     def _run(self) -> None:
+        """Run groups until the writer stops; this is what the thread does."""
         while self._goes_on():
             pass
         self._at_end()
@@ -158,6 +160,7 @@ class Writer:
         self._reactor.callFromThread(self._stopped.callback, None)
 
     def _goes_on(self) -> bool:
+        """Run a group, and log a bug in it; False when the writer stops."""
         try:
             return self._run_group()
         except Exception:  # log a bug; without this thread nothing is stored any more
@@ -216,6 +219,7 @@ class Writer:
             yield job
 
     def _outcomes(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
+        """Run a group, or each operation by itself if the group fails with one of them."""
         began_at = time.monotonic()
         try:
             return self._timed_commit(group)
@@ -228,6 +232,7 @@ class Writer:
         return self._one_by_one(group)
 
     def _one_by_one(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
+        """Run each operation in a transaction of its own, as long as the database can be used."""
         outcomes: list[Outcome] = []
         for index, job in enumerate(group):
             try:
@@ -239,6 +244,7 @@ class Writer:
         return outcomes
 
     def _timed_commit(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
+        """Commit a group, again if it gave way to others, and measure how long that takes."""
         began_at = time.monotonic()
         for tries_left in range(TRIES - 1, -1, -1):
             try:
@@ -252,6 +258,7 @@ class Writer:
         return outcomes
 
     def _commit(self, group: Sequence[QueuedOperation]) -> list[Outcome]:
+        """Run a group in one transaction; the outcomes are to be fired when it is committed."""
         outcomes: list[Outcome] = []
         is_done = False
         try:
@@ -286,4 +293,5 @@ def _is_unavailable(error: Exception) -> bool:
 def _batch_function(
     job: QueuedOperation,
 ) -> Callable[[Connection, Sequence[Any]], Sequence[Any]] | None:
+    """The function of a batched operation, by which several run together; None for others."""
     return job.operation.function if isinstance(job.operation, Batched) else None

@@ -125,7 +125,9 @@ def nobody_asks() -> None:
 
 
 def begin_by(notifier: INotifier) -> Begin:
-    """How notifications of a notifier begin."""
+    """The function that begins notifications of a notifier: its ``begin``, or one that runs
+    ``notify``.
+    """
     if IDirectNotifier.providedBy(notifier):
         begin: Begin = notifier.begin
         return begin

@@ -12,7 +12,7 @@ notified again afterwards.
 If a topic changes again while the notification of an earlier change fails, that notification gets
 a fresh schedule of retries.  Its next attempt comes no sooner than the first retry after the last
 attempt, and not before the time that the subscriber asked for.  A notification that fails for
-longer than ``OVERDUE`` times a whole schedule is given up all the same.
+longer than one and a half whole schedules is given up all the same.
 
 Pushed contents are not merged: each waits until those before it are delivered or given up.
 """
@@ -219,6 +219,7 @@ class Attempts:
             await idle
 
     def _make(self, attempt: Attempt) -> None:
+        """Carry out an attempt that has just got its slot; it is over when ``_called`` is."""
         attempt.began()
         instead = self._meanwhile(attempt)
         if instead is not None:
@@ -266,6 +267,7 @@ class Attempts:
         return self._beginner(protocol)(notification_of(subscription, content), called)
 
     async def _deny(self, notifier: INotifier, subscription: Subscription) -> Outcome:
+        """Call a subscriber to say that its topic has ended, and why."""
         topic, callback = subscription.told_topic, subscription.callback
         denial = Denial(topic, callback, subscription.ended, subscription.options)
         outcome: Outcome = await notifier.deny(denial)
@@ -334,6 +336,7 @@ class Attempts:
         return delivery
 
     def _answered(self, attempt: Attempt, outcome: Outcome) -> Delivery:
+        """Have the breakers take note of an outcome, and say what to store of it."""
         callback = attempt.subscription.callback
         if outcome.answered:
             self._breakers.answered(callback)
@@ -364,6 +367,7 @@ class Attempts:
         return evolve(delivery, attempts=0, retry_at=delivery.at + pause)
 
     def _finish(self, attempt: Attempt, delivery: Delivery) -> None:
+        """End an attempt and its followers, and say of each what to store."""
         if attempt.over:
             return  # it was called off, and ended by itself afterwards
         attempt.over = True
@@ -382,6 +386,7 @@ class Attempts:
                 idle.callback(None)
 
     def _add_change(self, subscription: Subscription, now: float) -> Delivery:
+        """Merge a change into a notification that fails, with a fresh schedule of retries."""
         notifier = self._notifiers.get(subscription.callback.protocol)
         retries = notifier.retries if notifier else ()
         return leave_to_the_store(subscription, now, retries[0] if retries else SOON)

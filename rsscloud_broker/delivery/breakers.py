@@ -151,6 +151,7 @@ class Breakers:
             self._changed.setdefault(one.host, one)
 
     def _end_saving(self, name: str) -> None:
+        """Note that a state is not being stored any more; it may be in several saves at a time."""
         self._being_saved[name] -= 1
         if self._being_saved[name] <= 0:
             del self._being_saved[name]
@@ -264,6 +265,11 @@ class Breakers:
         return [breaker for breaker in found if breaker is not None and breaker.is_open]
 
     def _close(self, name: str, host: str, origin: str = "") -> None:
+        """Close the breaker of a host, or of one of its ports, if there is one.
+
+        :param name: the breaker's: the host, or the origin.
+        :param origin: ``host:port`` if the breaker is that of a port; empty otherwise.
+        """
         breaker = self._breakers.pop(name, None)
         if breaker is not None and breaker.is_open:
             self.log.info("{name} answers again: it is called as before.", name=name)
@@ -279,14 +285,17 @@ class Breakers:
                 self._forget(name)
 
     def _forget(self, name: str) -> None:
+        """Have the store forget a breaker: a state without failures says that."""
         self._change(HostState(name, failures=0, retry_at=0.0))
 
     def _change(self, state: HostState) -> None:
+        """Note a state that is to be stored."""
         self._changed[state.host] = state
         self._own.add(state.host)
         self._tell_changed()
 
     def _pause(self, failures: int) -> float:
+        """Seconds for which a breaker is open after so many failures in a row."""
         return backoff(self._first_pause, failures - THRESHOLD, LONGEST_PAUSE)
 
 

@@ -49,6 +49,7 @@ class WalkBudget:
             self._let_in()
 
     def _let_in(self) -> None:
+        """Let walks in, first come, first served, as long as their contents fit."""
         while self._queue:
             turn, size = next(iter(self._queue.items()))
             if self._held and self._held + size > self._limit:

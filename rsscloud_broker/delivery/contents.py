@@ -72,6 +72,7 @@ class Contents:
         return content
 
     async def _request_fetch(self, topic: str) -> None:
+        """Have a topic fetched for its content, unless that was requested a moment ago."""
         now = self._clock.seconds()
         if now < self._asked.get(topic, -ASK_AGAIN) + ASK_AGAIN:
             return

@@ -45,6 +45,8 @@ class Job(ABC):
     :ivar begun: whether the notification has begun.
     :ivar behind_its_host: whether it waits because its host has no free slot.
     :ivar went_well: whether it succeeded, once it is over; None if it says nothing of its host.
+    :ivar _quick: whether its host answered quickly the last time before it was enqueued.
+    :ivar _since, _began_at: when it began, by the clock of ``AdaptiveWindow`` and by the usual one.
     """
 
     host: str
@@ -259,6 +261,7 @@ class Dispatcher:
         return None
 
     def _remove(self, job: Job) -> None:
+        """Count a job no more among those under way: neither as active nor as slow."""
         if job in self._active:
             del self._active[job]
             self._active_quick -= job._quick
@@ -301,6 +304,9 @@ class Dispatcher:
         return bool(self._active)
 
     def _free_slots_of_slow(self) -> None:
+        """Count those jobs as slow, as far as there may be more, that have no answer after a
+        moment.
+        """
         slow_since = self._pace.time(self._clock.seconds()) - self._pace.slow_after
         for job in list(self._active):
             if job._since > slow_since:

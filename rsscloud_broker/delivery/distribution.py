@@ -230,6 +230,7 @@ class Distribution(Service):
         self._retries.lose_claims()
 
     def _renewed(self, stored: Subscription) -> None:
+        """Take note of a stored subscription: attempts by its former state are outdated."""
         self._breakers.answered(stored.callback)  # it has just been verified
         self._attempts.withdraw_outdated(stored)
         self._reconsider(stored.topic, stored.callback, stored.options)
@@ -244,6 +245,7 @@ class Distribution(Service):
             walk.reconsider(topic, callback, options)
 
     async def _begin(self) -> None:
+        """Restore the breakers, and look for fan-outs and for notifications that are due."""
         try:
             self._breakers.restore(await self._store_retry(self._store.hosts))
             due = await self._store_retry(self._store.next_due)
@@ -256,6 +258,7 @@ class Distribution(Service):
         self._look_for_fanouts()
 
     async def _stop(self) -> None:
+        """End or put off what is under way, give the rest back, and store the breakers."""
         self._attempts.withdraw_all()
         timeout = self._clock.callLater(STOP_TIMEOUT, self._attempts.call_off)
         walks = [walk.over for walk in self._walks.values()]
@@ -285,6 +288,7 @@ class Distribution(Service):
         return tally
 
     def _breakers_changed(self, pause: float = SAVE_BREAKERS) -> None:
+        """Store the changes of breakers after a pause, together with those that come until then."""
         if self._saving_breakers is None:
             self._saving_breakers = self._clock.callLater(
                 pause, lambda: Deferred.fromCoroutine(self._save_breakers())
@@ -308,6 +312,7 @@ class Distribution(Service):
             Deferred.fromCoroutine(self._make_all_due())
 
     async def _make_all_due(self) -> None:
+        """Make notifications due for one host or topic after the other, until none is left."""
         self._is_making_due = True
         while self._to_make_due:
             what = next(iter(self._to_make_due))
@@ -358,6 +363,7 @@ class Distribution(Service):
         Deferred.fromCoroutine(self._start_walks_while_hinted()).addBoth(looking.callback)
 
     async def _start_walks_while_hinted(self) -> None:
+        """Read the fan-outs in the store, and start walks for them as far as more walks may run."""
         try:
             while self._hinted and self.running:
                 self._hinted = False
@@ -399,6 +405,7 @@ class Distribution(Service):
         self._queue = queued | waiting
 
     def _walk(self, fanout: Fanout) -> None:
+        """Start the walk of a fan-out; when it ends, look for further fan-outs."""
         self._contents.forget(fanout.topic)  # the event may have been dropped
         walk = self._walks[fanout.topic] = Walk(fanout, self._tools)
         self._walked.add(fanout.id)
@@ -413,6 +420,7 @@ class Distribution(Service):
         Deferred.fromCoroutine(self._run(walk)).addBoth(ended)
 
     async def _run(self, walk: Walk) -> None:
+        """Run a walk to its end, and log why it ended early, if it did."""
         try:
             await walk.run()
         except ClaimLost:

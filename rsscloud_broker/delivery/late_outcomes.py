@@ -36,4 +36,5 @@ class LateOutcomes:
             self._record([self._claimed(one) for one in waiting])
 
     def _claimed(self, delivery: Delivery) -> Delivery:
+        """The delivery of a notification that the node has claimed since the attempt began."""
         return evolve(delivery, subscription=evolve(delivery.subscription, claim=self._node))

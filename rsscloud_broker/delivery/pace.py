@@ -54,6 +54,7 @@ class AdaptiveWindow:
         self._timer: IDelayedCall | None = None
         # When the timer last fired: by the clock of ``time``, and by ``clock``.
         self._time = self._ticked_at = 0.0
+        # How long a call usually takes; and, since the last tick, the sum for that many calls.
         self._usual = 0.0
         self._seconds = 0.0
         self._calls = 0
@@ -97,6 +98,7 @@ class AdaptiveWindow:
         self._calls += 1
 
     def _tick(self) -> None:
+        """Adapt the window and the limit for slow calls, by how late the timer is."""
         now = self._clock.seconds()
         self._time = self.time(now)
         late = now - self._ticked_at - TICK

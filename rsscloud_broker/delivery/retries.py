@@ -137,6 +137,7 @@ class Retries:
             )
 
     def _publish_failure(self, delivery: Delivery) -> None:
+        """Publish that a notification failed, if it did."""
         outcome = delivery.outcome
         if outcome is not None and not outcome.success:
             self._publish(
@@ -207,6 +208,7 @@ class Retries:
             Deferred.fromCoroutine(self._claim_due()).addBoth(looking.callback)
 
     async def _claim_due(self) -> None:
+        """Claim the notifications that are due, submit them, and plan the next look."""
         unsaved, self._unsaved = self._unsaved, []
         self.record(unsaved)
         try:
@@ -235,6 +237,7 @@ class Retries:
         self.wake_at(latest if following is None else min(following, latest))
 
     def _submit(self, subscription: Subscription) -> None:
+        """Submit an attempt, or give the notification back if it is outdated by now."""
         content_id = subscription.content_id
         # The next look claims it as it is then, if it is still there and not claimed elsewhere.
         if self._lost_claims or subscription in self._outdated:
@@ -280,6 +283,7 @@ class Retries:
         self.record([delivery])
 
     async def _save_finished(self, after: Deferred[None]) -> None:
+        """Save the deliveries that are ready, after the save before."""
         await after
         self._to_be_saved = False
         finished, self._finished = list(self._finished.values()), {}

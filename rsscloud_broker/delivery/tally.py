@@ -34,6 +34,7 @@ class Tally:
         self._clock = clock
         self._counters = counters
         self._publish = publish
+        # An earlier process has begun a fan-out with a cursor, and notified its first subscriber.
         self._begun = self._first_told = fanout.cursor > 0
         self._delivered = self._failed = self._waiting = 0
         self._first: float | None = None

@@ -94,7 +94,7 @@ class _Progress:
     The walk has come to each subscription with an id up to the cursor.  Such a subscription is
 
     - in ``open``: its attempt waits for a slot or runs;
-    - in ``left``: its attempt ended without being made, and has to be submitted again;
+    - in ``to_resubmit``: its attempt ended without being made, and has to be submitted again;
     - in ``outcomes``: its attempt is over, and what to store of it is not saved yet; or
     - in none of them: it is settled.
 
@@ -197,6 +197,7 @@ class Walk:
         return self._problem is not None or self._tools.store_retry.stopped
 
     def _read(self, cursor: int) -> Deferred[list[Subscription]]:
+        """Begin to read the slice of subscriptions behind a cursor."""
         tools, until = self._tools, self._fanout.last_id
         read = partial(tools.store.subscriptions, self.topic, cursor, tools.slice_size, until)
         return Deferred.fromCoroutine(self._tools.store_retry(read))
@@ -220,6 +221,7 @@ class Walk:
     # --- submitting attempts
 
     async def _submit_all(self, subscriptions: Sequence[Subscription]) -> None:
+        """Submit attempts in batches, each when few wait; stop early if the walk stops."""
         for start in range(0, len(subscriptions), BATCH_SIZE):
             await self._wait_for_capacity()
             if self._stops:
@@ -252,6 +254,7 @@ class Walk:
                 self._tools.attempts.withdraw(attempt, 0.0)
 
     def _submit(self, subscriptions: Sequence[Subscription]) -> None:
+        """Submit an attempt for each subscription, and move the cursor behind it."""
         tools, progress = self._tools, self._progress
         for subscription in subscriptions:
             progress.cursor = max(progress.cursor, subscription.id)
@@ -305,6 +308,7 @@ class Walk:
         )
 
     def _began(self, key: int) -> None:
+        """Note that an attempt waits for no slot any more."""
         self._waiting.discard(key)
         if not self._waiting:
             self._tell_change()
@@ -340,6 +344,7 @@ class Walk:
             timer.cancel()
 
     def _tell_change(self) -> None:
+        """Wake all that wait in ``_change``."""
         changes, self._changes = self._changes, []
         for change in changes:
             change.callback(None)
@@ -387,6 +392,7 @@ class Walk:
             Deferred.fromCoroutine(self._save_once())
 
     async def _save_once(self, *, done: bool = False) -> None:
+        """Save the progress.  If that fails, ``_problem`` says why, and ``run`` raises it."""
         progress = self._progress
         outcomes, progress.outcomes = progress.outcomes, []
         saved, outstanding = progress.unsaved, progress.outstanding()

@@ -88,6 +88,7 @@ def canonical_host(host: str) -> str:
 # How many spellings are remembered with the names that they stand for.
 @lru_cache(4096)
 def _canonical(written: str) -> str:
+    """What ``canonical_host`` returns of a host that is not in canonical form already."""
     if ":" in written:
         return _ipv6(written.lower())
     host = unquote(written).rstrip(".")
@@ -101,6 +102,9 @@ def _canonical(written: str) -> str:
 
 
 def _ipv6(host: str) -> str:
+    """The short form of an IPv6 address, or the IPv4 address that it stands for; the text itself if
+    it is no address.
+    """
     try:
         address = IPv6Address(host)
     except ValueError:
@@ -126,6 +130,10 @@ def _ipv4(parts: list[str]) -> str:
 
 
 def _number(text: str) -> int:
+    """The value of hexadecimal, octal (from a 0 on) or decimal digits.
+
+    :raises ValueError: an octal number has the digit 8 or 9.
+    """
     if text.startswith("0x"):
         return int(text, 16)
     return int(text, 8 if text.startswith("0") else 10)

@@ -42,7 +42,8 @@ class LogEntry:
     :ivar id: the store's key, ascending; 0 if the entry is not stored yet.
     :ivar topic: the URL of the topic; empty if the entry concerns no single topic.
     :ivar host: the host that the entry concerns: that of the callback if there is one, else that
-        of the topic; empty if there is none.
+        of the topic; of the kind ``host``, the host of callbacks that answers or does not; empty
+        if there is none.
     :ivar protocol: the protocol of the subscription or of the ping; empty if there is none.
     :ivar callback: the URL of the callback; empty if there is none.
     :ivar source: the address of the client that asked; empty if nobody asked.
@@ -66,7 +67,7 @@ class LogEntry:
 
     @property
     def is_about_a_subscriber(self) -> bool:
-        """Whether the host is that of a callback, and not that of a topic."""
+        """Whether the host is one of callbacks, and not that of a topic."""
         return bool(self.callback) or self.kind == "host"
 
 
@@ -97,5 +98,6 @@ class LogFilter:
         )
 
     def _passes_host(self, entry: LogEntry) -> bool:
+        """Whether the host of an entry is the wanted one, and may be compared."""
         is_hidden = self.host_of_topic and entry.is_about_a_subscriber
         return self.host == entry.host and not is_hidden

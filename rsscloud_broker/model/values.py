@@ -195,7 +195,7 @@ NO_VALIDATORS = Validators()
 
 
 class Need(IntEnum):
-    """Who fetches a topic needs its content if that has changed, or in any case."""
+    """Whether a fetch must bring a topic's content only if that has changed, or in any case."""
 
     CHANGES, CONTENT = 0, 1
 

@@ -49,4 +49,5 @@ _OPEN: Final = frozenset(
     {Way.RSSCLOUD, Way.WEBSUB, Way.PAGE, Way.SUBSCRIBED, Way.PUSH, Way.PUBLISHED}
 )
 
+# Open ways tell most; of the others those tell more that say why the topic may have changed.
 _RANKS: Final = {way: 3 if way in _OPEN else 2 for way in Way} | {Way.FETCH: 0, Way.FOLLOWED: 1}

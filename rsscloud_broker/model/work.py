@@ -204,7 +204,7 @@ class Check:
     """A requested fetch of a topic.
 
     :ivar pinged: whether somebody said that the topic changed; then a ping is recorded if it did.
-    :ivar source: the source that requested it first; see ``sources.bucket_of``.
+    :ivar source: the source that requested it first; see ``addresses.bucket_of``.
     :ivar failures: how many attempts to fetch the topic have failed since then.
     """
 

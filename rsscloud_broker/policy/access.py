@@ -110,6 +110,7 @@ def refusal(block: Block) -> str:
 
 
 def _any_of(patterns: Iterable[str]) -> re.Pattern[str]:
+    """An expression that matches the URLs that match any of some patterns."""
     # Without patterns the expression must match nothing; an empty one matches everything.
     return re.compile("|".join(translate(_normalised(one)) for one in patterns) or r"(?!)")
 

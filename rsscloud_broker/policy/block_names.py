@@ -18,7 +18,7 @@ _NAME = re.compile(r"[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?")
 
 
 def block_name(kind: str, what: str) -> str:
-    """The object of a block in the form that ``admin_records.Block`` describes.
+    """The object of a block in the form that ``model.administration.Block`` describes.
 
     :raises Unadministrable: the kind is unknown, or there is no such object.
     """
@@ -52,6 +52,7 @@ def host_name(what: str) -> str:
 
 
 def _topic(what: str) -> str:
+    """The URL of a topic, or the beginning of URLs and a ``*``, in the form that is compared."""
     beginning = what.removesuffix("*")
     if fault := fault_of(beginning):
         raise Unadministrable(f"{what[:100]!r} is no topic: {fault}")
@@ -66,16 +67,19 @@ def _topic(what: str) -> str:
 
 
 def _compared(url: str) -> str:
+    """A URL in the form in which ``Blocks`` compares it."""
     return with_canonical_host(normal_form(url))
 
 
 def _short(url: str) -> str:
+    """:raises Unadministrable: a URL is too long by now: the normal form encodes characters."""
     if len(url) > MAX_URL:
         raise Unadministrable(f"the URL must have {MAX_URL} characters or fewer in normal form")
     return url
 
 
 def _network(what: str) -> str:
+    """An address or a network as a network in text, of IPv4 if it is mapped into IPv6."""
     try:
         network = ip_network(what, strict=False)
     except ValueError:

@@ -2,7 +2,7 @@
 
 `FairLimiter`, `IntentQueue` and `Poller` use it; they keep their own queues.
 
-A source (see ``sources``) may run at most as many jobs as are still free, in total and at each
+A source (see ``addresses``) may run at most as many jobs as are still free, in total and at each
 host, so one slow source uses at most half.
 """
 
@@ -66,6 +66,10 @@ class HostLimiter:
         return max(1, limit // self.nodes)
 
     def _has_free(self, key: Hashable | None, free: int) -> bool:
+        """Whether more is free than a key has already.
+
+        :param key: a source, or a source and a quota; None if nothing is shared between sources.
+        """
         return free > (0 if key is None else self._counts[key])
 
     def begin(self, quota: HostQuota, source: str | None = None) -> None:
@@ -83,4 +87,5 @@ class HostLimiter:
 
 
 def _keys(quota: HostQuota, source: str | None) -> tuple[Hashable, ...]:
+    """What one job counts for: its quota; and its source, in total and by this quota."""
     return (quota,) if source is None else (source, quota, (source, quota))

@@ -225,6 +225,7 @@ class FairLimiter:
             self._giving = False
 
     def _next(self) -> tuple[str, _Queue, _Waiting] | None:
+        """The call whose turn it is, with its source and its queue; None if none may begin."""
         queues = [self._urgent, self._others]
         if self._given % SHARE == SHARE - 1:
             queues.reverse()
@@ -236,6 +237,7 @@ class FairLimiter:
         return None
 
     def _begin(self, source: str, queue: _Queue, waiting: _Waiting) -> None:
+        """Give a slot to a call that waits."""
         turn = waiting.turn
         queue.remove(waiting)
         turn._enqueue = turn._slot = None
@@ -246,6 +248,7 @@ class FairLimiter:
         waiting.slot.callback(source)
 
     def _end(self, turn: Turn, source: str, quota: HostQuota) -> None:
+        """Take the slot of a call that is over, if it still has one, and give it to others."""
         self._holding.pop(turn, None)
         self._under_way.release(quota, source)
         self._give()
@@ -272,6 +275,7 @@ class FairLimiter:
             self._alarm = self._clock.callLater(max(seconds, LEAST_PAUSE), self._wake)
 
     def _wake(self) -> None:
+        """Look for slots of slow calls, of which ``AT_A_TIME`` may be given away now."""
         self._alarm = None
         self._may_leave = AT_A_TIME
         self._give()

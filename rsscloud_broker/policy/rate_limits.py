@@ -278,12 +278,14 @@ class Admission:
         )
 
     def _check_failures(self, intent: Intent) -> None:
+        """:raises CallbackFailed: the same verification failed a moment ago."""
         failure = self._failures.get(_identity(intent), None)
         if failure and self._clock.seconds() < failure.until:
             self._counters.limited.labels("failed a moment ago").inc()
             raise CallbackFailed(failure.reason, refused=failure.refused)
 
     def _check_targets(self, intent: Intent) -> None:
+        """Count a verification for the hosts that it names; raise if one was named too often."""
         hosts = {_host_of(intent.topic)}
         if intent.challenge:
             hosts.add(_host_of(intent.callback.url))
@@ -333,6 +335,7 @@ class Admission:
         return quota if self._clock.seconds() - quota.counted_at < COUNT_PAUSE else None
 
     def _too_many(self, kind: str, reason: str, pause: int) -> TooMany:
+        """Count a refusal, and return its error."""
         self._counters.limited.labels(kind).inc()
         return TooMany(reason, pause)
 
@@ -346,6 +349,7 @@ def _is_among(exempt: Sequence[Network], source: str) -> bool:
 
 
 def _often(limit: RateLimit, what: str) -> str:
+    """A rate in words, for a refusal."""
     return f"{limit.rate:g} {what} a second"
 
 

@@ -135,6 +135,7 @@ class ArchiveSink(PeriodicClusterJob):
                 await self._make(hour, target)
 
     async def _make(self, hour: int, target: FilePath[str]) -> None:
+        """Write the archive of an hour, and publish it on all nodes."""
         parts = self._parts
         async with drafted(parts, target) as draft:
             listed = await write_change_list(

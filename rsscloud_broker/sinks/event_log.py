@@ -167,7 +167,11 @@ class EventLogSink(EachPeriod):
             Deferred.fromCoroutine(self._write())
 
     async def _write(self) -> None:
-        """Write the entries that wait; all of them if the broker stops."""
+        """Write the entries that wait.  If that runs already, wait for its end instead.
+
+        While the broker stops, a run ends when no entry waits: those of all its callers are written
+        then.  Each caller waits for a Deferred of its own, since one can be awaited only once.
+        """
         if self._gathering is not None and self._gathering.active():
             self._gathering.cancel()
         self._gathering = None
@@ -188,6 +192,7 @@ class EventLogSink(EachPeriod):
         writing.callback(None)
 
     async def _write_batch(self) -> None:
+        """Write a batch.  If the broker stops and has no database, all that wait is lost."""
         batch = self._waiting[:BATCH]
         if not batch:
             return

@@ -88,6 +88,7 @@ def _clipped(entry: LogEntry) -> LogEntry:
 
 
 def _ping_accepted(event: PingAccepted) -> LogEntry:
+    """The origin of the event names brokers with spaces between them."""
     outcome = "repeated" if event.repeated else "accepted"
     reason = f"it came from {event.origin.replace(' ', ', then ')}" if event.origin else ""
     topic = normal_form(event.url)
@@ -116,10 +117,12 @@ def _of_relay(
     reason: str,
     numbers: Mapping[str, float],
 ) -> LogEntry:
+    """An entry about a ping that was passed on to a target of the relay."""
     return _of_callback("relay", outcome, url, event.target, event.at, "", reason, numbers)
 
 
 def _retry_at(at: float | None) -> dict[str, float]:
+    """The number of an entry that says when the next attempt is; none if there is none."""
     return {} if at is None else {"retry_at": round(at, 3)}
 
 
@@ -163,6 +166,7 @@ def _of_topic(
     source: str = "",
     numbers: Mapping[str, float] | None = None,
 ) -> LogEntry:
+    """An entry about a topic, with the host of its URL."""
     return LogEntry(
         kind,
         outcome,
@@ -236,6 +240,7 @@ def _of_callback(
     reason: str = "",
     numbers: Mapping[str, float] | None = None,
 ) -> LogEntry:
+    """An entry about a subscriber or a target, with the host of its callback."""
     return LogEntry(
         kind,
         outcome,
@@ -271,6 +276,7 @@ def _delivered(event: NotificationDelivered, now: float) -> Iterator[LogEntry]:
 
 
 def _failed(event: NotificationFailed, now: float) -> Iterator[LogEntry]:
+    """An entry for the failure, and one for the end of the subscription if it ends."""
     subscription = event.subscription
     if not subscription.ended:
         retried = event.retry_at is not None
@@ -328,6 +334,7 @@ def _reachable(event: HostReachable, now: float) -> Iterator[LogEntry]:
 
 
 def _port(port: int | None) -> dict[str, float]:
+    """The number of an entry about one port of a host; none if it is about the whole host."""
     return {} if port is None else {"port": port}
 
 

@@ -88,6 +88,7 @@ class RelayTarget:
 
 
 def _are_different(options: RelayOptions, key: attrs.Attribute[Any], targets: Any) -> None:
+    """Require targets that are not too many, and none of them twice."""
     if len(targets) > MAX_TARGETS:
         raise ValueError(f"'{key.name}' has {len(targets)} targets; at most {MAX_TARGETS} may be")
     for name, count in Counter(target.name for target in targets).items():
@@ -198,6 +199,10 @@ class _Targets(Service):
         return store.begin_relay(names, now, now - (7 * 86_400.0))
 
     def _begin_workers(self, found: Sequence[RelayProgress]) -> None:
+        """Start a worker for each target, and one for the clouds and hubs that feeds name.
+
+        :param found: the progress of each, in this order.
+        """
         options, parts = self._options, self._parts
         if parts.outbound is None:
             raise ValueError("a relay needs a client that calls the targets")
@@ -209,6 +214,7 @@ class _Targets(Service):
                 "one; by it they recognise pings that have passed here, and do not send them back.",
                 url=parts.public_url,
             )
+        # That of the foreign clouds may come after those of the targets, so it is not strict.
         for target, progress in zip(options.targets, found, strict=False):
             calls = TargetCalls(sender, parts.clock, target.protocol, target.url)
             rules = self._rules(target)

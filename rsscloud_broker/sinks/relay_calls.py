@@ -115,6 +115,7 @@ def is_extended(ping: Ping) -> bool:
 
 
 def _with_parameters(url: str, ping: Ping) -> str:
+    """The URL of a target by ``get``, with the ping in its places, or as parameters."""
     values = {"name": ping.name, "url": ping.url, "rssUrl": ping.rss_url}
     if "{" in url:
         for name, value in values.items():

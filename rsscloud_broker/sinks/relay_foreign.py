@@ -149,6 +149,7 @@ class ForeignClouds:
         await gather(self._tell(each, ping, topic) for each in islice(foreign, 3))
 
     def _is_foreign(self, destination: Destination, ping: Ping) -> bool:
+        """Whether a destination is neither this broker nor one that the ping has passed."""
         url = destination.url
         is_usable = not fault_of(url) and not has_passed(self._own, url)
         return is_usable and not has_passed(ping.origin, url)

@@ -128,6 +128,9 @@ class Worker:
         self._over: Deferred[None] = Deferred()
 
     def _restored(self, retry_at: float | None) -> float:
+        """Until when the target is left alone, by the monotonic clock: a stored time of the wall
+        clock.
+        """
         left = 0.0 if retry_at is None else retry_at - self._clock.wall_seconds()
         return self._clock.seconds() + min(max(left, 0.0), LONGEST_PAUSE)
 
@@ -143,6 +146,7 @@ class Worker:
         return Deferred.fromCoroutine(self._end())
 
     async def _end(self) -> None:
+        """Cancel the calls that are under way when the work is over, and store the progress."""
         await self._over
         for call in tuple(self._calls):  # they are made again after the next start
             call.cancel()
@@ -161,6 +165,7 @@ class Worker:
         self._failures, self._not_before = 0, 0.0
 
     async def _work(self) -> None:
+        """Begin to pass on one ping after the other until the service stops."""
         try:
             while True:
                 try:
@@ -279,6 +284,7 @@ class Worker:
             await self._save()
 
     async def _save(self) -> None:
+        """Store the progress, if it differs from what is stored."""
         retry_at = None
         if self._failures:
             left = max(self._not_before - self._clock.seconds(), 0.0)
@@ -311,6 +317,7 @@ class Worker:
         return True
 
     def _is_too_old(self, ping: Ping) -> bool:
+        """Whether a ping is no news any more; then it is counted."""
         if self._clock.wall_seconds() - ping.received_at <= MAX_AGE:
             return False
         self._counted("too_old").inc()
@@ -394,11 +401,13 @@ class Worker:
                 await deferLater(self._clock, min(late * REST, LONGEST_REST))
 
     def _heard(self) -> None:
+        """Note that the target has answered as such a server does."""
         if self._failures >= THRESHOLD:
             self.log.info("{url} answers again: pings are passed on to it.", url=self._where)
         self._failures = 0
 
     def _failed(self, answer: RelayAnswer) -> None:
+        """Note that the target has not; after several times in a row, leave it alone."""
         now = self._clock.seconds()
         if self._not_before > now:
             return  # this call was under way when another one failed

@@ -105,18 +105,21 @@ class ResourceSyncSink(PeriodicClusterJob):
                 self.want(event.at, soon=True)
 
     async def _catch_up(self, due_at: float) -> None:
+        """Have the present documents on this disk, and make new ones if archives were written."""
         for path in RESOURCESYNC_DOCUMENTS:
             await self._parts.copy_file(path)
         if self._check_all or self._paths:
             await self._make_lists()
 
     async def _claim_and_do(self) -> None:
+        """Do the job; then push the notification that it has left, or that failed the last time."""
         await super()._claim_and_do()
         if self._to_push is not None:  # also if it could not be pushed the last time
             await self._push(self._to_push)
             self._to_push = None
 
     async def _make_lists(self) -> None:
+        """Make and publish the documents that are not up to date."""
         paths, self._paths = self._paths, set()
         now = self._parts.clock.wall_seconds()
         to_check = None if self._check_all else paths
@@ -138,6 +141,7 @@ class ResourceSyncSink(PeriodicClusterJob):
         await publish_document(self._parts, file, content, job=job)
 
     async def _push(self, notification: bytes) -> None:
+        """Push a notification to the channel, if there is one."""
         if not self._source.has_channel:
             return
         # The file first: rssCloud subscribers are notified without the content, and fetch the file.
@@ -237,6 +241,7 @@ class SourceFiles:
         return _Known(entries, list(changes.entries), changes.since, entries != listed)
 
     def _read(self, path: str) -> ResourceDocument | None:
+        """A document on the disk; None unless it is there, whole and for this public URL."""
         try:
             document = codec.decode(
                 self.file(path).getContent(),
@@ -277,6 +282,7 @@ class SourceFiles:
     def _described(
         self, paths: Iterable[str], known: dict[str, ResourceEntry]
     ) -> dict[str, ResourceEntry]:
+        """The entries of archives, by URL, without those that are gone; see ``_archives``."""
         found: dict[str, ResourceEntry] = {}
         for path in paths:
             url = self.url(path)
@@ -287,6 +293,7 @@ class SourceFiles:
     def _lists(
         self, known: _Known, changes: list[ResourceEntry], at: str
     ) -> list[tuple[str, bytes]]:
+        """The change list and the resource list after changes, without the oldest of too many."""
         up = self.url(CAPABILITY_LIST)
         listed = [*known.changes, *changes]
         dropped, listed = listed[:-MAX_CHANGES], listed[-MAX_CHANGES:]

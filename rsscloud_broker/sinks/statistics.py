@@ -75,6 +75,7 @@ def numbers(counters: Counters) -> dict[str, int]:
 
 
 def _of_counter(prefix: str, counter: Counter) -> Iterator[tuple[str, int]]:
+    """The numbers of a counter by its labels, without those of private followers."""
     for sample in next(iter(counter.collect())).samples:
         if sample.name.endswith("_total") and not _PRIVATE & {*sample.labels.values()}:
             yield ".".join((prefix, *sample.labels.values())), int(sample.value)
@@ -124,6 +125,7 @@ class StatisticsSink(EachPeriod):
         return Deferred.fromCoroutine(self._stop([run for run in runs if run is not None]))
 
     async def _stop(self, runs: Sequence[Deferred[None]]) -> None:
+        """Store what was counted in the last minute, when the runs under way have ended."""
         for run in runs:
             await run
         try:

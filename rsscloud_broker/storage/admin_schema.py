@@ -23,7 +23,7 @@ failed_attempt = Table(
     sqlite_autoincrement=True,
 )
 
-#: What administrators have shut out: see ``admin_records.Block``.
+#: What administrators have shut out: see ``model.administration.Block``.
 block = Table(
     "block",
     metadata,

@@ -115,7 +115,7 @@ def _conditions(wanted: SubscriptionFilter, now: float) -> list[ColumnElement[bo
 
 
 def _state(state: str, now: float) -> ColumnElement[bool]:
-    """The condition of a state: see ``admin_records.STATES``."""
+    """The condition of a state: see ``model.administration.STATES``."""
     table = subscription.c
     expired = table.expires_at <= to_micros(now)
     # As in the condition of the partial index, which each database wants in its own words.

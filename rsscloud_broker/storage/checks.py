@@ -219,7 +219,7 @@ def request_checks(
 
     :param pinged: whether somebody said that the topic changed.  Then the check is
         requested for a topic without subscriptions too, even an unknown one.
-    :param source: who requests it; see ``sources.bucket_of``.
+    :param source: who requests it; see ``addresses.bucket_of``.
     :param claim: whether this process claims the check, if it is free and not put off.
     :param cause: why the topic may have changed.
     :returns: for each whether the check was requested, and who handles it.  It was not if the

@@ -35,7 +35,7 @@ kept_change = Table(
     Column("id", Key, primary_key=True),
     Column("at", BigInteger, nullable=False),
     Column("url", Text, nullable=False),
-    # How the broker learned of the change: one of ``records.Way``.
+    # How the broker learned of the change: one of ``model.ways.Way``.
     *required(Text, "way", "origin", "content_type"),
     # The bytes of the content.  They are last, since SQLite reads through them to what is behind.
     Column("size", BigInteger, nullable=False),

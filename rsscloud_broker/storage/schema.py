@@ -253,7 +253,7 @@ content_sum = Table(
     Column("size", BigInteger, nullable=False),
 )
 
-#: Unfinished fan-outs: see ``records.Fanout``.
+#: Unfinished fan-outs: see ``model.work.Fanout``.
 fanout = Table(
     "fanout",
     metadata,
