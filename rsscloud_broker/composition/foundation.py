@@ -125,6 +125,7 @@ class Foundation:
 
     @part
     def in_thread(self) -> Workers:
+        """The threads that read and write files."""
         return Workers(self.reactor, "files", 2, self.counters)
 
     @part
@@ -172,6 +173,7 @@ class Foundation:
         return EventBus(clock=self.clock, counters=self.counters)
 
     def published(self, path: str) -> None:
+        """Publish that a file below the public directory was written."""
         self.bus.publish(FilePublished(path, self.clock.wall_seconds()))
 
     # --- which plugins run, and what their makers declare
@@ -190,10 +192,12 @@ class Foundation:
 
     @part
     def running(self) -> frozenset[str]:
+        """The names of the front doors and applications that run."""
         return self.names("front_doors") | self.names("apps")
 
     @part
     def has_hub(self) -> bool:
+        """Whether others can subscribe here by WebSub, which needs a front door and a notifier."""
         return "websub" in self.names("front_doors") and "websub" in self.own_notifiers
 
     @part
@@ -207,6 +211,7 @@ class Foundation:
 
     @part
     def history(self) -> History | None:
+        """Which changes of topics are kept for the feeds; None if no front door makes feeds."""
         return kept_history(self.chosen["front_doors"], self.public_url, self.prefixes)
 
     @part
@@ -222,6 +227,7 @@ class Foundation:
 
     @part
     def observer(self) -> ILogObserver | None:
+        """What writes the log; None if twistd or another program does."""
         opened = partial(rotate_at_request, self.reactor)
         return self.logs.observer(self.twistd or {}, opened)
 
@@ -276,6 +282,7 @@ class Foundation:
         return self.limits.http.max_connections_per_address
 
     def rate_limit(self, rate: float, burst: int) -> Callable[[str], int]:
+        """A function that takes a token for a key: see ``RateLimit.take``."""
         return RateLimit(rate, burst, self.clock).take
 
     @part
@@ -398,6 +405,7 @@ class Foundation:
 
     @part
     def fetch_budget(self) -> AnswerBudget:
+        """The memory that all answers to fetches may take together."""
         limit = self.config.topics.body_limit
         return AnswerBudget.of_topics(limit, self.reactor.callFromThread)
 

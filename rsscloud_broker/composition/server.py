@@ -83,6 +83,7 @@ class Server(Foundation):
 
     @part
     def fetcher(self) -> OwnTopics:
+        """Fetches all topics: what the broker serves from itself, the rest from its servers."""
         return OwnTopics(
             self.remote_fetcher,
             self.topic_policy,
@@ -189,6 +190,7 @@ class Server(Foundation):
 
     @part
     def feed_doctor(self) -> FeedDoctor:
+        """Examines feeds of strangers, and says how their subscribers are notified."""
         spoken = self.broker.protocols - self.broker.content_protocols
         return FeedDoctor(
             asking(self.web, self.clock),
@@ -301,6 +303,7 @@ class Server(Foundation):
 
     @part
     def root(self) -> Root:
+        """All front doors on one site."""
         metrics = self.config.metrics
         monitoring = [self.monitoring] if metrics.enabled and not metrics.listen else []
         doors = [*monitoring, AssetsDoor(), *self.doors, *self.of_apps("front_doors")]
@@ -324,6 +327,7 @@ class Server(Foundation):
 
     @part
     def listeners(self) -> Sequence[IService]:
+        """A service for each endpoint: the site, and monitoring alone at endpoints of its own."""
         config = self.config
         monitoring = Root([self.monitoring], self.public_url, takes_calls=False)
         site_of_monitoring = bounded_site(monitoring, self.limits)

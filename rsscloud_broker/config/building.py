@@ -1,6 +1,6 @@
 """Turns a TOML table into an instance of an attrs class, and reports all faults at once.
 
-``config`` uses it for the configuration, ``discovery`` for the options of plugins.
+``config`` uses it for the configuration, ``plugin_discovery`` for the options of plugins.
 """
 
 from __future__ import annotations

@@ -228,6 +228,7 @@ class Topics:
 
 
 def _not_below_floor(table: Polling, key: _Attribute, seconds: float) -> None:
+    """Require an interval that is not below ``min_interval``."""
     if seconds < table.min_interval:
         raise ValueError(f"'{key.name}' is {seconds:g}; it must be at least 'min_interval'")
 

@@ -21,6 +21,7 @@ MOST: Final = 64
 
 
 def _is_count(_: object, key: Attribute[Any], number: int | str) -> None:
+    """Require a number of couriers, or ``auto``."""
     if number != "auto" and not (isinstance(number, int) and 0 <= number <= MOST):
         raise ValueError(f"'{key.name}' is {number}; it must be \"auto\", or from 0 to {MOST}")
 

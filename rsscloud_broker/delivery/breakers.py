@@ -265,10 +265,9 @@ class Breakers:
         return [breaker for breaker in found if breaker is not None and breaker.is_open]
 
     def _close(self, name: str, host: str, origin: str = "") -> None:
-        """Close the breaker of a host, or of one of its ports, if there is one.
+        """Close a breaker by its name, the host or the origin, if there is one.
 
-        :param name: the breaker's: the host, or the origin.
-        :param origin: ``host:port`` if the breaker is that of a port; empty otherwise.
+        :param origin: ``host:port`` if it is the breaker of a port; empty if it is the host's.
         """
         breaker = self._breakers.pop(name, None)
         if breaker is not None and breaker.is_open:

@@ -60,12 +60,14 @@ class Health:
         return states
 
     def _state(self, part: str, check: Callable[[], str]) -> PartState:
+        """What a check that does not wait says of a part."""
         try:
             return PartState(part, True, check())
         except Exception as error:
             return self._failed(part, error)
 
     async def _examined(self, part: str, check: Check) -> PartState:
+        """What a check says of a part, which it may have to wait for."""
         try:
             found = check()
             return PartState(part, True, await found if inspect.isawaitable(found) else found)
@@ -73,6 +75,7 @@ class Health:
             return self._failed(part, error)
 
     def _failed(self, part: str, error: Exception) -> PartState:
+        """The state of a part whose check raised an error."""
         if not isinstance(error, Unavailable):  # a bug of the check: log it
             self.log.failure("The health of {part} could not be checked.", part=part)
             return PartState(part, False, "It could not be checked; the log says why.")
@@ -115,6 +118,7 @@ class Database:
         return f"The database committed a write within {self._clock.seconds() - began_at:.3f} s."
 
     async def _write(self) -> None:
+        """Write to the database, and fire all checks that wait for that."""
         error: Exception | None = None
         try:
             await self._store.check_writable()
@@ -145,7 +149,9 @@ def writer(store: Store) -> Callable[[], str]:
 
 
 def clock(store: Store) -> Callable[[], str]:
-    """A check of the computer's clock, which is in the broker's way no more: it always works."""
+    """A check that says whether the computer's clock is right; it never fails, since the broker
+    follows the clock of the database.
+    """
 
     def check() -> str:
         ahead = store.clock_ahead

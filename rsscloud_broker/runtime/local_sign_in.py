@@ -66,6 +66,7 @@ class LocalSignIn(Service):
             self._offering.cancel()
 
     async def _offer(self) -> None:
+        """Store a link to the account of the person who started the broker, and print it."""
         try:
             account = await self._account()
             secret = new_secret()

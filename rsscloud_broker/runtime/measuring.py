@@ -73,6 +73,7 @@ class LoopDelay(Service):
         self._timer = self._clock.callLater(LOOP_PERIOD, self._measure)
 
     def _measure(self) -> None:
+        """Note how late this was called, and wait for the next call."""
         self.latest = max(0.0, self._clock.seconds() - self._due_at)
         self._wait()
         self._delays.observe(self.latest)

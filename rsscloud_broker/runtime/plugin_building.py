@@ -91,8 +91,8 @@ def make_all(
     """Make the parts of one kind of plugins.
 
     :param makers: all makers that were found.
-    :param kind: one of `discovery.KINDS`.
-    :param chosen: makers and their options, as `discovery.select` returns them.
+    :param kind: one of `plugin_discovery.KINDS`.
+    :param chosen: makers and their options, as `plugin_discovery.select` returns them.
     :param parts: has the things that plugins of this kind may need, as attributes.  Those that no
         plugin needs are not read.
     :param own: things that take the place of those of ``parts``.
@@ -254,6 +254,7 @@ def _faults(part: Any, interface: InterfaceClass) -> Iterator[str]:
 
 
 def _fault(error: Invalid) -> str:
+    """A fault that zope.interface has found, as a clause for people."""
     match error:
         case DoesNotImplement():
             return "its class is not marked with @implementer"
@@ -268,6 +269,7 @@ def _fault(error: Invalid) -> str:
 
 
 def _signature(method: Method) -> str:
+    """A method of an interface as people write it, with its parameters."""
     return f"{method.__name__}{method.getSignatureString()}"
 
 

@@ -154,6 +154,7 @@ def _plugins(
 def _import_all(package: ModuleType, problems: list[str]) -> dict[str, tuple[ModuleType, str]]:
     """Import every module of a drop-in path.
 
+    :param problems: gets a sentence for each module that cannot be imported or found.
     :returns: the modules by name, each with its file.
     """
     modules: dict[str, tuple[ModuleType, str]] = {}
@@ -172,7 +173,10 @@ def _import_all(package: ModuleType, problems: list[str]) -> dict[str, tuple[Mod
 def _locations(
     modules: Mapping[str, tuple[ModuleType, str]], problems: list[str]
 ) -> dict[int, PluginLocation]:
-    """The location of each plugin in the imported modules, by the plugin's ``id``."""
+    """The location of each plugin in the imported modules, by the plugin's ``id``.
+
+    :param problems: gets a sentence for each module without a plugin.
+    """
     locations: dict[int, PluginLocation] = {}
     for name, (module, file) in modules.items():
         here = {
@@ -190,7 +194,10 @@ def _locations(
 
 
 def _modules(package: ModuleType, problems: list[str]) -> Iterator[tuple[str, str]]:
-    """The names and files of the modules on a drop-in path."""
+    """The names and files of the modules on a drop-in path: of those with one name, the first.
+
+    :param problems: gets a sentence for each of the others.
+    """
     files: dict[str, str] = {}
     for directory in dict.fromkeys(package.__path__):
         for info in pkgutil.iter_modules([directory], f"{package.__name__}."):
@@ -328,6 +335,7 @@ def bundled(makers: Mapping[str, Maker]) -> list[str]:
 
 
 def _is_bundled(maker: IPluginMaker) -> bool:
+    """Whether a maker comes with the broker."""
     # By identity: another package may use a bundled class for a maker of its own.
     bundled = sys.modules.get(BUNDLED)
     return bundled is not None and any(maker is value for value in vars(bundled).values())

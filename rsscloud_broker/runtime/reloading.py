@@ -130,6 +130,7 @@ class Reloading:
                 )
 
     def _take(self, config: Config) -> None:
+        """Have the parts take the keys that have changed, and log which need a restart."""
         wanted = dict(settings(config))
         changed = [
             key

@@ -129,6 +129,10 @@ class BrokerService(MultiService):
             raise CannotStart(fault)
 
     def startService(self) -> None:
+        """Lock the data directory, migrate the database, and then start the parts.
+
+        :raises CannotStart: the data directory or the database cannot be used.
+        """
         url = self._config.database_url
         if self._changes_user:
             self._check()
@@ -172,6 +176,7 @@ class BrokerService(MultiService):
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
+        """Stop the parts in turn, and give the lock back unless a part hangs."""
         until = self._clock.seconds() + STOP_WITHIN
         hanging: list[str] = []
         for parts in self._in_turn():
