@@ -35,6 +35,7 @@ class part(Generic[T]):  # noqa: N801 # it is used as a decorator, as ``property
     @overload
     def __get__(self, owner: object, kind: type) -> T: ...
     def __get__(self, owner: object | None, kind: type) -> T | Self:
+        """Make the value, and keep it in the object, where Python finds it the next time."""
         if owner is None:
             return self
         beginning: list[str] = vars(owner).setdefault("_beginning", [])

@@ -83,7 +83,7 @@ class Server(Foundation):
 
     @part
     def fetcher(self) -> OwnTopics:
-        """Fetches all topics: what the broker serves from itself, the rest from its servers."""
+        """Fetches topics: the broker's own without a call, and those of others by calls."""
         return OwnTopics(
             self.remote_fetcher,
             self.topic_policy,
@@ -190,7 +190,7 @@ class Server(Foundation):
 
     @part
     def feed_doctor(self) -> FeedDoctor:
-        """Examines feeds of strangers, and says how their subscribers are notified."""
+        """Examines feeds for their publishers."""
         spoken = self.broker.protocols - self.broker.content_protocols
         return FeedDoctor(
             asking(self.web, self.clock),
@@ -322,7 +322,7 @@ class Server(Foundation):
 
     @part
     def certificates(self) -> list[Certificate]:
-        """Those of the listeners, which add them here."""
+        """The certificates of the listeners, which add them here when they are made."""
         return []
 
     @part

@@ -219,6 +219,7 @@ class Broker:
     async def publish(
         self, urls: Collection[str], source: str, origin: str = ""
     ) -> Mapping[str, str]:
+        """Request fetches of pinged topics; the result says what is wrong with some, by URL."""
         if self._access.came_back(origin):
             return {}
         self._access.check_source(source)

@@ -115,7 +115,7 @@ class ChangeDetector(Service):
         return self._reader.reads(url)
 
     def was_watched(self, url: str) -> bool:
-        """As ``is_watched`` when the topic was last recorded, if that is remembered."""
+        """Whether a topic was watched when it was last recorded; False if that is not cached."""
         return self._reader.was_watched(url)
 
     async def is_watched(self, url: str) -> bool:

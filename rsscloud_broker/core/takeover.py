@@ -19,8 +19,8 @@ from rsscloud_broker.interfaces import IEventSink
 
 @implementer(IEventSink)
 class TakeoverSink:
-    """Looks for checks and intents that no node handles: at the hint ``freed``, by which a node
-    says that its claims are free, and at the hint without a kind that comes each second.
+    """Looks for checks and intents that no node handles: at the hint ``freed``, which says that the
+    claims of a node are free, and at the hint without a kind that comes each second.
 
     :param share: functions that are called with the number of live nodes when it has changed.
     :param lose: further functions that are called when this node has lost its claims.

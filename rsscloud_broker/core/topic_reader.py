@@ -113,7 +113,7 @@ class TopicReader:
         return url not in self._pushed
 
     def was_watched(self, url: str) -> bool:
-        """As ``is_watched`` when the topic was last recorded, if that is cached."""
+        """Whether a topic was watched when it was last recorded; False if that is not cached."""
         last = self._lately(url)
         return last is not None and last.topic.is_public
 

@@ -118,9 +118,7 @@ class WaitingChecks:
         )
 
     def _has_room(self, source: str) -> bool:
-        """Whether a source has room.  If not, its checks wait in the store, and later ones are
-        behind.
-        """
+        """Whether a source has room.  If not, note that checks of it wait in the store now."""
         if source not in self._behind and self._limits.has_capacity(source):
             return True
         if self._of[source]:
@@ -221,7 +219,7 @@ class WaitingChecks:
         return wanted, await self._store.claim_checks(wanted)
 
     def _wanted(self) -> WantedChecks:
-        """What to claim.  Those are left out that have half of their room already, or more."""
+        """How many checks to claim, and of whom: not of sources and hosts that have their share."""
         busy_sources = {
             key for key in self._of if isinstance(key, str) and not self._limits.has_capacity(key)
         }

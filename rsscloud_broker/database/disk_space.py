@@ -79,6 +79,7 @@ class DiskSpace(Service):
             raise DiskFull(self._problem)
 
     async def _measure(self) -> None:
+        """Measure the free space, and log when it becomes too little, or enough again."""
         try:
             status = await self._in_thread(os.statvfs, self._directory)
         except OSError:

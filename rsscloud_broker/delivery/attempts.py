@@ -219,7 +219,7 @@ class Attempts:
             await idle
 
     def _make(self, attempt: Attempt) -> None:
-        """Carry out an attempt that has just got its slot; it is over when ``_called`` is."""
+        """Carry out an attempt that has just got its slot, or say what is stored instead."""
         attempt.began()
         instead = self._meanwhile(attempt)
         if instead is not None:

@@ -68,7 +68,7 @@ class HostLimiter:
     def _has_free(self, key: Hashable | None, free: int) -> bool:
         """Whether more is free than a key has already.
 
-        :param key: a source, or a source and a quota; None if nothing is shared between sources.
+        :param key: a source, or a source and a quota; None to ignore the shares of sources.
         """
         return free > (0 if key is None else self._counts[key])
 

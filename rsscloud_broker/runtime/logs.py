@@ -123,6 +123,7 @@ class Logs:
         to_journal = is_journal(stream)
 
         def formatted(event: LogEvent) -> str | None:
+            """An event as the present settings want it; None if it has no message."""
             if self._settings.format == "json":
                 text = as_json(event)
             elif to_journal:

@@ -49,6 +49,7 @@ class SelfTest(Service):
         self._key = b""
 
     def startService(self) -> None:
+        """Make a new key that only the broker's own user can read."""
         super().startService()
         key = token_bytes(32)
         try:

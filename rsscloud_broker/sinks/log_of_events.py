@@ -306,6 +306,7 @@ def _of_notification(
     reason: str = "",
     numbers: Mapping[str, float] | None = None,
 ) -> LogEntry:
+    """An entry about a notification, with the number of its attempts."""
     return _of_callback(
         "notification",
         outcome,

@@ -237,6 +237,7 @@ class _Targets(Service):
         worker.start()
 
     def _rules(self, target: RelayTarget) -> Rules:
+        """The rules of a target: it gets the pings of sites or feeds at the hosts that it names."""
         options = self._options
         matches = re.compile("|".join(map(translate, map(str.lower, target.hosts)))).match
 

@@ -177,6 +177,7 @@ class ForeignClouds:
             host.calls -= 1
 
     async def _call(self, host: _Host, destination: Destination, ping: Ping, topic: str) -> None:
+        """Call a cloud or hub, and count and publish what came of that."""
         began = self._clock.seconds()
         answer = await self._sender.send(destination.protocol, destination.message(topic), ping)
         self._judge(host, answer)

@@ -128,8 +128,9 @@ class Worker:
         self._over: Deferred[None] = Deferred()
 
     def _restored(self, retry_at: float | None) -> float:
-        """Until when the target is left alone, by the monotonic clock: a stored time of the wall
-        clock.
+        """Until when the target is left alone, by the monotonic clock.
+
+        :param retry_at: the stored time, by the wall clock; None if it may be called.
         """
         left = 0.0 if retry_at is None else retry_at - self._clock.wall_seconds()
         return self._clock.seconds() + min(max(left, 0.0), LONGEST_PAUSE)
@@ -407,7 +408,7 @@ class Worker:
         self._failures = 0
 
     def _failed(self, answer: RelayAnswer) -> None:
-        """Note that the target has not; after several times in a row, leave it alone."""
+        """Note a call without a proper answer; leave the target alone after several in a row."""
         now = self._clock.seconds()
         if self._not_before > now:
             return  # this call was under way when another one failed

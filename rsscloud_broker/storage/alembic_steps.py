@@ -64,6 +64,7 @@ def fit_older_nodes(present: Collection[str], migrations: str = OF_BROKER) -> bo
 
 
 def _config(migrations: str) -> Config:
+    """A configuration of Alembic for steps in ``package:directory``."""
     config = Config()
     config.set_main_option("script_location", "rsscloud_broker.storage:migrations")
     config.set_main_option("version_locations", migrations)

@@ -148,6 +148,7 @@ def _hosts(conn: Connection, wanted: WantedChecks, source: str, most: int) -> di
     found: dict[str, int] = {}
 
     def following(after: str | None) -> str | None:
+        """The next host of the source; ``found`` gets the topic that waits there longest."""
         query = _FIRST_HOST if after is None else _NEXT_HOST
         given = {"source": source} | ({} if after is None else {"after": after})
         row = conn.execute(query, given).first()

@@ -345,9 +345,9 @@ def _claimed_elsewhere(url: str, node: int | None) -> tuple[ColumnElement[bool],
 def find_joinable(
     conn: Connection, url: str, at: float, pinged: bool, node: int | None
 ) -> Joinable | None:
-    """The check of a topic if another node has claimed it.  Writes nothing.
+    """The check of a topic if another node has claimed it; None otherwise.  Writes nothing.
 
-    :param at, pinged: see ``Store.join_check``.
+    :param at, pinged: see ``join_check``.
     """
     is_joined = and_(
         topic.c.check_awaited,

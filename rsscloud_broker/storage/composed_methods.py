@@ -46,6 +46,8 @@ T = TypeVar("T")
 class ComposedMethods:
     """A part of ``Store``, which has these attributes.
 
+    The functions that the methods run say what each method does.
+
     :ivar _is_alone: whether no other node can work on the database.
     :ivar _node: the node id of this process; None if it has none yet.
     :ivar suspects: the work that ended processes: see ``trials``.

@@ -112,6 +112,7 @@ def _size_of(new: Content) -> int:
 
 
 def _insert(conn: Connection, topic_key: int, new: Content, host: str, size: int) -> int:
+    """Store a content, add its size to the sums, and return its key."""
     made = insert_row(
         conn,
         content,
@@ -213,7 +214,7 @@ def is_kept(conn: Connection, topic_key: int) -> bool:
 
 
 def with_contents(conn: Connection, topic_keys: Collection[int]) -> set[int]:
-    """Those of some topics of which the store has any content."""
+    """The ids of those of some topics of which the store has any content."""
     return set(conn.scalars(_WITH_CONTENTS, {"keys": topic_keys})) if topic_keys else set()
 
 

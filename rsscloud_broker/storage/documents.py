@@ -129,6 +129,7 @@ def read_blocks(document: object) -> list[Block]:
 
 
 def _block(value: _Value) -> Block:
+    """A block of an export."""
     kind = value.member("kind")
     if kind.value not in BLOCK_KINDS:
         raise kind.invalid(f"must be one of {', '.join(BLOCK_KINDS)}")
@@ -299,6 +300,7 @@ class _Value:
         return InvalidImport(f"{self._path()}: {rule}")
 
     def _path(self) -> str:
+        """The position of the value in the document, such as ``topics[0].url``."""
         if self.parent is None:
             return "the document"
         before = "" if self.parent.parent is None else self.parent._path()

@@ -235,7 +235,9 @@ async def make_due_for_content(read: Run, write: Run, url: str, at: float) -> bo
     due_at = to_micros(at)
 
     def find(conn: Connection, after: int) -> tuple[list[int], int | None]:
-        """Those among the next subscriptions of the topic."""
+        """The waiting ones among the next subscriptions of the topic, and the id of the last of
+        these subscriptions; None if no others follow.
+        """
         key, of_topic = subscription.c.id, subscription.c.topic_id == key_of(url)
         some = select(key).where(of_topic, key > after).order_by(key).limit(LOOKED_AT)
         keys = list(conn.execute(some).scalars())

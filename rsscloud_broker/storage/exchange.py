@@ -171,7 +171,7 @@ def import_in_parts(
 
 
 def _speaks(protocols: Collection[str] | None, one: Subscription) -> bool:
-    """Whether a notifier here speaks the protocol of a subscription; all do if there is no list."""
+    """Whether a notifier here speaks the protocol of a subscription, if that matters (not None)."""
     return protocols is None or one.callback.protocol in protocols
 
 

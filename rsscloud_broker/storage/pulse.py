@@ -144,6 +144,7 @@ class Pulse(Service):
         self._work = _Work(counters)
 
     def startService(self) -> None:
+        """Start the thread, if the database is a PostgreSQL."""
         super().startService()
         if make_url(self._url).get_backend_name() != postgresql.DIALECT:
             return

@@ -119,7 +119,7 @@ class _Found:
 
     @property
     def outdated_record(self) -> FetchRecord:
-        """What an outdated fetch comes to: nothing has changed by it."""
+        """The answer of the store to an outdated fetch: nothing has changed by it."""
         return FetchRecord(as_topic(self.row), changed=False, asked_again=self.asked_again)
 
     @property

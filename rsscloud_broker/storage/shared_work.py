@@ -26,7 +26,7 @@ class SharedWork:
     _node: int | None
 
     def _registered(self, conn: Connection) -> int:
-        """See ``Store._registered``."""
+        """Return the node id of this process, and register it if need be."""
         raise NotImplementedError
 
     def shares_work(self) -> bool:

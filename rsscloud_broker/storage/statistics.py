@@ -129,6 +129,9 @@ async def _prune(
     """
 
     def portion(conn: Connection, after: float) -> tuple[None, float | None]:
+        """Remove the oldest rows, as many as ``step`` of time has; return the time at which it
+        ends.
+        """
         oldest = conn.execute(select(func.min(time)).where(*which, time >= after)).scalar()
         if oldest is None or oldest >= before:
             return None, None

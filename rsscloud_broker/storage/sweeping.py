@@ -258,7 +258,7 @@ async def _sweep_idle(
 
 
 def sweep_database(url: str, now: float, idle_topics_before: float) -> Swept:
-    """As the broker's sweep, for a command that runs beside a broker.
+    """Sweep a database as the broker does each hour, for a command that runs beside a broker.
 
     :param url: the URL of a database for which ``migrate`` was called.
     :raises Unavailable: the database cannot be used.

@@ -254,6 +254,7 @@ def _check_columns(connection: Connection, tables: _Tables) -> None:
 
 
 def _of_no_release(missing: str, tables: _Tables) -> str:
+    """The text of an error: tables are not those of their revision."""
     return (
         f"the database lacks {missing}: a build of {tables.owner} from before its first release "
         "made it, or somebody changed it. Restore a backup of a released version, or begin with "
@@ -272,6 +273,7 @@ def _check_empty(connection: Connection, tables: _Tables) -> None:
 
 
 def _of_another_program(why: str, tables: _Tables) -> str:
+    """The text of an error: somebody else has made tables here."""
     return (
         f"another program uses the database: {why}, which {tables.owner} did not make. Name a "
         "database of the broker's own in the configuration."
