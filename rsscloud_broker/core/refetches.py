@@ -18,7 +18,7 @@ from rsscloud_broker.util.retry import StoreRetry
 
 
 class Refetches:
-    """Sees to the checks that were requested while their topics were fetched."""
+    """Has topics fetched again whose checks were requested while they were fetched."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class Blocks:
         self.change(())
 
     def follow(self, follower: Callable[[Sequence[Block]], object]) -> None:
-        """Tell somebody else of all blocks, each time that they change."""
+        """Have a function called with all blocks, each time that they change."""
         self._followers.append(follower)
 
     def change(self, blocks: Iterable[Block]) -> None:

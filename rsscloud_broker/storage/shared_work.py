@@ -39,6 +39,8 @@ class SharedWork:
         return Deferred.fromCoroutine(self._hand_back())
 
     async def _hand_back(self) -> None:
+        """Free a portion, with a hint to other nodes, until none is left."""
+
         def free(conn: Connection) -> bool:
             hint(conn, FREED)
             return nodes.hand_back(conn, self._node)

@@ -77,7 +77,7 @@ def suspects(conn: Connection) -> dict[Work, int]:
 
 
 def is_left_alone(conn: Connection, work: Work, seconds: float, now: ColumnElement[int]) -> bool:
-    """Whether a suspect seems to have ended a node in the last ``seconds``."""
+    """Whether a suspect seems to have ended a node in the last ``seconds``, and so must wait."""
     lately = suspect.c.ended_at > now - to_micros(seconds)
     return conn.execute(select(suspect.c.ends).where(_is(work), lately)).first() is not None
 
