@@ -9,7 +9,7 @@ from rsscloud_broker.interfaces import IDirectNotifier, IOutbound
 
 
 def bundled(outbound: IOutbound) -> dict[str, IDirectNotifier]:
-    """All of them, by protocol, for a courier: what has options, the broker says each time."""
+    """All notifiers, by protocol, for a courier; the broker puts options into each notification."""
     notifiers: tuple[IDirectNotifier, ...] = (
         HttpPostNotifier("http-post", outbound),
         HttpPostNotifier("https-post", outbound),

@@ -48,6 +48,7 @@ Accept: TypeAlias = Callable[[OutboundReply], str]
 
 
 def _accept_any(reply: OutboundReply) -> str:
+    """Judge every answer with a 2xx status a success."""
     return ""
 
 
@@ -71,13 +72,15 @@ class CallingNotifier(ABC):
 
     @abstractmethod
     def request_of(self, notification: Notification) -> OutboundRequest:
-        """The request that tells a subscriber.
+        """The request that notifies a subscriber.
 
-        :raises ValueError: there is none, for a reason for people.
+        :raises ValueError: there is none; the text says why, for people.
         """
 
     def begin(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
-        """See ``IDirectNotifier.begin``."""
+        """Begin to notify a subscriber, here or by a courier; ``done`` gets the outcome or an
+        error.
+        """
         if not self._is_elsewhere:
             return self._begin_here(notification, done)
         if self.defaults:
@@ -89,10 +92,11 @@ class CallingNotifier(ABC):
         return break_off
 
     async def notify(self, notification: Notification) -> Outcome:
-        """See ``INotifier.notify``."""
+        """Notify a subscriber, and return the outcome."""
         return await from_callback(partial(self.begin, notification))
 
     def _begin_here(self, notification: Notification, done: Done[Outcome]) -> BreakOff:
+        """As ``begin``, from this process."""
         try:
             request = self.request_of(notification)
         except ValueError as error:

@@ -62,6 +62,7 @@ def cleaned(exchange: Exchange) -> Exchange:
 
 
 def _shown(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Headers as they are recorded: not too many or too long, and without secrets."""
     return {
         clean(name)[:MAX_VALUE]: HIDDEN if name in SECRET_HEADERS else clean(value)[:MAX_VALUE]
         for name, value in islice(headers.items(), MAX_HEADERS)
