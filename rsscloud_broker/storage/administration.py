@@ -167,8 +167,8 @@ def _pending_notification(conn: Connection, key: int) -> PendingNotification | N
 def redeliver(conn: Connection, key: int, change: Change) -> bool:
     """Make the pending notification of a subscription due now, or add one.
 
-    If it is to carry content which the store does not have, a check of the topic is
-    requested.  A notification that a process works on is left alone.
+    If it is to carry content which the store does not have, the attempt has the topic
+    fetched.  A notification that a process works on is left alone.
 
     :returns: whether there is such a subscription.
     """
