@@ -10,7 +10,7 @@ once.  The front door serves the documents of the logs, and streams new entries 
 ``rows``       appends entries to the logs, and removes old ones; in transactions
 ``cutter``     cuts the feeds from the rows of the store, each half second
 ``documents``  serves the documents of the feeds
-``cache``      keeps documents in memory that are often read
 ``stream``     streams new entries to crawlers
+``page``       the page ``/events``, about the feeds
 ``door``       the front door, which joins these
 """

@@ -35,7 +35,7 @@ from rsscloud_broker.simplefeed.entries import BYTES, EntryContent, content_of
 PINGS_AT_ONCE: Final = 250
 CHANGES_AT_ONCE: Final = 50
 
-#: Seconds until the database is asked again when it could not be used.
+#: Seconds until the cutter tries again after the database could not be used, or after a bug.
 UNAVAILABLE: Final = 5.0
 
 
@@ -90,6 +90,9 @@ class Cutter(Service):
         return self._running
 
     async def _run(self) -> None:
+        """Cut and sweep again and again until the service stops; an error only makes the pause
+        longer.
+        """
         failing = False
         while self.running:
             pause = 0.5  # seconds between two looks for new rows
@@ -109,6 +112,7 @@ class Cutter(Service):
             await self._rest(pause)
 
     async def _rest(self, seconds: float) -> None:
+        """Wait for some seconds, or until the service stops."""
         if not self.running:
             return
         self._pause = deferLater(self._clock, seconds)
@@ -125,31 +129,30 @@ class Cutter(Service):
             now = self._clock.wall_seconds()
             await self._database.write(partial(rows.open_feeds, feeds=self._feeds, at=now))
             self._opened = True
-        for some in (self._cut_changes, self._cut_pings):
-            while await self._gently(some) and self.running:
+        for cut_some in (self._cut_changes, self._cut_pings):
+            while await self._gently(cut_some) and self.running:
                 pass
 
-    async def _gently(self, some: Callable[[], Awaitable[bool]]) -> bool:
-        """Cut some rows, and rest for as long as that took if there may be more.
+    async def _gently(self, cut_some: Callable[[], Awaitable[bool]]) -> bool:
+        """Cut a portion of the rows, and rest for as long as that took if there may be more.
 
         There may be millions, if the feeds are new or nothing was cut for days, and others need
         the process too.
         """
         began_at = self._clock.seconds()
-        more = await some()
+        more = await cut_some()
         if more and (seconds := self._clock.seconds() - began_at):
-            # The longest rest between two portions, in seconds; the process may have stood still
-            # meanwhile.
+            # A rest takes a second at most: the process may have stood still while it cut.
             await self._rest(min(seconds, 1.0))
         return more
 
     async def _source(self, name: str) -> int:
-        """The id of the last row that is cut."""
+        """The id of the last row of the store whose entry is in a log."""
         found = await self._database.read(partial(log.find_log, name=name))
         return int(found.source)
 
     async def _cut_changes(self) -> bool:
-        """Cut some changes; returns whether there may be more."""
+        """Make entries of some changes; returns whether there may be more."""
         before = await self._source(CHANGES)
         changes = await self._changes.kept_changes(before, CHANGES_AT_ONCE)
         if not changes:
@@ -157,7 +160,7 @@ class Cutter(Service):
         cut = [self._writer.change(each, await self._content(each)) for each in changes]
         appending = partial(rows.append_changes, feeds=self._feeds, before=before, cut=cut)
         appended = await self._database.write(appending)
-        if appended is None:
+        if appended is None:  # another process has appended these changes, or does so now
             return False
         await self._changes.remove_kept_changes(changes[-1].id)
         self._changed(appended.names)
@@ -165,7 +168,10 @@ class Cutter(Service):
         return True
 
     async def _content(self, change: KeptChange) -> EntryContent | None:
-        """What a topic had after a change, as the content of an entry."""
+        """The content of a topic after a change, for its entry; None if the store does not keep it.
+
+        A content that cannot be parsed stays bytes.
+        """
         read = change.content
         if read is None:
             return None
@@ -175,7 +181,7 @@ class Cutter(Service):
             return EntryContent(type=BYTES, data=read.body)
 
     async def _cut_pings(self) -> bool:
-        """Cut some pings; returns whether there may be more."""
+        """Make entries of some pings; returns whether there may be more."""
         before = await self._source(PINGS)
         pings = await self._changes.pings_after(before, PINGS_AT_ONCE)
         if not pings:
@@ -183,13 +189,17 @@ class Cutter(Service):
         entries = self._writer.pings(pings, self._is_shown)
         last = pings[-1].id
         appending = partial(rows.append_pings, before=before, last=last, entries=entries)
-        if not await self._database.write(appending):
+        if not await self._database.write(appending):  # another process has appended them
             return False
         self._changed([PINGS])
         return len(pings) == PINGS_AT_ONCE
 
     async def _sweep(self) -> None:
-        """Remove what is too old."""
+        """Remove the entries, documents and logs that are older than the options allow.
+
+        Each transaction looks at some logs in the order of their names; ``after`` is the name of
+        the last one, and None when all have been looked at.
+        """
         now = self._clock.wall_seconds()
         after: str | None = ""
         while self.running and after is not None:
@@ -199,10 +209,11 @@ class Cutter(Service):
                 return  # another process appends; it is tried again after the pause
             after, removed = found
             await self._remove_files(removed)
-        # Seconds between two removals of what is too old.
+        # Once an hour is enough, since entries are kept for days.
         self._sweep_at = self._clock.seconds() + 3600.0
 
     async def _remove_files(self, removed: Sequence[RemovedDocuments]) -> None:
+        """Remove the files of documents whose entries were removed; an error is only logged."""
         for each in removed:
             try:
                 await self._in_thread(self._archive.remove, each.feed_id, each.through)

@@ -101,7 +101,7 @@ class DocumentQuery:
 
     @property
     def key(self) -> Key:
-        """The key of the document in the cache."""
+        """The key of the document in the cache: the name of the log, and the number."""
         return self.name, self.number
 
     @property
@@ -127,9 +127,9 @@ class ReadyDocument:
 
 
 def asked(path: str, query: str) -> DocumentQuery:
-    """What a path and a query ask for.
+    """The document that a path and a query ask for.
 
-    :raises NotAsked: they ask for nothing that can be.
+    :raises NotAsked: they name no document that can exist.
     """
     if name := _RECENT.get(path):
         return DocumentQuery(name)
@@ -140,6 +140,7 @@ def asked(path: str, query: str) -> DocumentQuery:
         fields = parse_qs(query, keep_blank_values=True, max_num_fields=20)
     except ValueError:
         fields = {}
+    # Reversed, so that of names which differ in case only, the first one counts.
     first = {name.lower(): values[0] for name, values in reversed(fields.items())}
     number = _number(first["document"]) if "document" in first else None
     if path == f"{PREFIX}/topic":
@@ -148,6 +149,10 @@ def asked(path: str, query: str) -> DocumentQuery:
 
 
 def _number(text: str) -> int:
+    """The number of a document.
+
+    :raises NotAsked: the text is no such number.
+    """
     if not _NUMBER.fullmatch(text):
         raise NotAsked(
             404,
@@ -158,6 +163,10 @@ def _number(text: str) -> int:
 
 
 def _topic(text: str) -> str:
+    """The URL of a topic, in normal form.
+
+    :raises NotAsked: the text is no URL that a topic of a feed can have.
+    """
     example = f"{PREFIX}/topic?url=http://blog.example/rss.xml"
     if not text:
         raise NotAsked(400, f"Say which topic you mean, such as {example}")
@@ -176,6 +185,10 @@ def _topic(text: str) -> str:
 
 
 def _host(text: str) -> str:
+    """The name of a host, as the broker writes it.
+
+    :raises NotAsked: the text is no name of a host.
+    """
     example = f"{PREFIX}/host?name=blog.example"
     if not text:
         raise NotAsked(400, f"Say which host you mean, such as {example}")
@@ -203,13 +216,16 @@ class EventDocuments(Answers):
         )
 
     def changed(self, names: Sequence[str]) -> None:
-        """Say that logs have new entries."""
+        """Take note that logs have new entries, so that their recent documents are written anew."""
         for name in names:
             self._feeds.changed(name)
             self._cache.drop((name, None))
 
     async def read(self, url: str) -> Content | None:
-        """The recent document at a URL of this broker, for subscribers: see ``ServedTopics``."""
+        """The recent document at a URL of this broker, for subscribers; None if the URL has none.
+
+        See ``ServedTopics``.
+        """
         parts = urlsplit(url.removeprefix(self._public_url))
         try:
             wanted = asked(parts.path, parts.query)
@@ -219,6 +235,7 @@ class EventDocuments(Answers):
         return None if found is None else Content(found.body, MEDIA_TYPE)
 
     def render(self, request: Request) -> int:
+        """Answer at once if the document is in memory and fresh; else look it up (``_respond``)."""
         try:
             wanted = _asked_by(request)
         except NotAsked as error:
@@ -231,6 +248,10 @@ class EventDocuments(Answers):
         return NOT_DONE_YET
 
     async def _respond(self, request: Request) -> Answer | None:
+        """Look a document up, and send it.
+
+        :returns: an answer that says why there is no document; None if the document was sent.
+        """
         wanted = _asked_by(request)
         try:
             found = await self._find(wanted)
@@ -246,6 +267,10 @@ class EventDocuments(Answers):
         return None
 
     async def _find(self, wanted: DocumentQuery) -> ReadyDocument | None:
+        """The document, ready to be sent; None if there is no such log or document.
+
+        :raises DocumentGone: the document was removed.
+        """
         if wanted.number is None:
             written = await self._feeds.recent(wanted.name)
             return None if written is None else await self._recent(wanted, written)
@@ -255,7 +280,7 @@ class EventDocuments(Answers):
         return None if found is None else await self._recent(wanted, found)
 
     async def _recent(self, wanted: DocumentQuery, written: Written) -> ReadyDocument:
-        """The recent document, or the same document at its permanent URL."""
+        """The recent document, or the same at its permanent URL; it is compressed if it is new."""
         known = self._cache.get(wanted.key)
         is_same = known is not None and known.answers.plain.etag == written.etag
         if known and is_same:
@@ -271,9 +296,10 @@ class EventDocuments(Answers):
         return self._ready(wanted, written.body, packed, tag, at, RECENT, until, link)
 
     async def _archived(self, wanted: DocumentQuery, found: Filed) -> ReadyDocument:
+        """An archived document, read from its file and from the compressed twin of that."""
         body, packed, at = await self._in_thread(_contents, found)
         tag = f"{found.file.parent().basename()}-{found.file.basename()}"
-        # Seconds for which a document may still be served that was removed because it was too old.
+        # So a document that is removed, as it is too old, may still be served for a minute.
         until = self._clock.seconds() + 60.0
         return self._ready(wanted, body, packed, tag, at, ARCHIVED, until)
 
@@ -288,6 +314,14 @@ class EventDocuments(Answers):
         until: float,
         link: str = "",
     ) -> ReadyDocument:
+        """Make the answers for a document.
+
+        :param packed: the body compressed by gzip.
+        :param tag: identifies this version; the ETags are made of it.
+        :param at: the time for Last-Modified, in seconds since the epoch.
+        :param until: when the document must be looked up again, by the monotonic clock.
+        :param link: the value of the Link header; empty for none.
+        """
         more = {"cache-control": cache_control, **(_SAFE if wanted.has_contents else {})}
         now = self._clock.wall_seconds()
         answers = FeedAnswers.of(body, packed, _TYPE, tag, at, now, link, more, is_styled=True)
@@ -308,6 +342,10 @@ class EventDocuments(Answers):
 
 
 def _asked_by(request: Request) -> DocumentQuery:
+    """The document that a request asks for.
+
+    :raises NotAsked: it names none.
+    """
     return _parsed(request.path, request.uri.partition(b"?")[2])
 
 

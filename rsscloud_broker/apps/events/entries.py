@@ -30,12 +30,15 @@ _SENTENCES: Final = {
 
 @frozen
 class Cut:
-    """What becomes of a change.
+    """The entries that a change becomes.
 
-    :ivar id: that of the row.
+    :ivar id: the id of the change in the store.
+    :ivar url: the URL of the topic.
     :ivar entry: the entry in the feed of all changes, and in that of the host.
     :ivar of_topic: the entry with the content, in the feed of the topic; None if its contents are
         not kept.
+    :ivar host: the host of the topic, cut to 255 characters: ``documents`` serves no feed of a
+        longer one.
     """
 
     id: int
@@ -59,7 +62,7 @@ class EntryWriter:
         self._scheme = f"{public_url}/events#way"
 
     def pings(self, pings: Sequence[Ping], is_shown: Callable[[str], bool]) -> list[Entry]:
-        """Make entries of pings.
+        """Make entries of pings, but of none that names a URL which may not be shown.
 
         :param is_shown: whether a URL may be in the feeds.
         """

@@ -34,7 +34,7 @@ SWEPT_AT_ONCE: Final = 50
 
 @frozen
 class EventFeeds:
-    """What the logs are like.
+    """The configuration of the feeds: what their logs are called and how long they are kept.
 
     :ivar public_url: the URL of the broker.
     """
@@ -43,7 +43,7 @@ class EventFeeds:
     public_url: str
 
     def open(self, conn: Connection, name: str, at: float) -> LogState:
-        """Open a log, which is made if it is new."""
+        """The state of a log, which is made if it is new."""
         described = description_of(name, self.public_url)
         return log.open_log(conn, described, at)
 
@@ -115,7 +115,7 @@ def _make_room(
 ) -> list[str]:
     """Remove the logs of a kind that have not changed for longest, if new ones would be too many.
 
-    One that has very many entries loses some of them, and is one too many until the next call.
+    A log that has very many entries only loses some of them, and stays until the next call.
 
     :param prefix: how the names of the kind begin.
     :param names: the names of the logs that get entries; they stay.
@@ -153,11 +153,11 @@ class RemovedDocuments:
 def sweep(
     conn: Connection, feeds: EventFeeds, after: str, now: float
 ) -> tuple[str | None, list[RemovedDocuments]] | None:
-    """Remove what is too old, from some of the logs.
+    """Remove the entries, documents and logs that are too old, from some of the logs.
 
-    :param after: where the call before has stopped; empty at first.
-    :returns: where this one has stopped, None if there are no more logs, and what was removed; None
-        if another process appends now.
+    :param after: the name of the last log of the call before; empty at first.
+    :returns: the name of the last log that is done, None if there are no more logs; and what was
+        removed.  None alone if another process appends now.
     """
     if log.lock(conn, CHANGES) is None:
         return None
@@ -175,9 +175,9 @@ def sweep(
 def _sweep(
     conn: Connection, options: EventsOptions, found: LogState, now: float
 ) -> tuple[RemovedDocuments | None, bool]:
-    """Remove what is too old from a log, or some of that, if it is very much.
+    """Remove what is too old from a log: entries with their documents, or all of the log.
 
-    :returns: what was removed, and whether there is more.
+    :returns: what was removed, None if nothing was; and whether more of it is still to be removed.
     """
     kind, _, of = found.name.partition(":")
     most, days = 0, {"changes": options.days, "pings": options.pings_days}.get(kind, 0.0)

@@ -75,6 +75,12 @@ class StreamPosition:
 
 @frozen
 class _Line:
+    """An entry as JSON, or a gap.
+
+    :ivar kind: ``change``, ``ping`` or ``gap``.
+    :ivar position: the position behind the entry.
+    """
+
     kind: str
     position: StreamPosition
     data: bytes
@@ -89,10 +95,14 @@ class EntryPage:
 
     lines: Sequence[_Line]
     after: StreamPosition
+    # What ``data`` has returned, since many clients want the same bytes.
     _made: dict[tuple[str, bool], bytes] = field(factory=dict, init=False)
 
     def data(self, kind: str, *, as_lines: bool) -> bytes:
-        """The bytes of the lines of a kind; of all kinds if it is empty."""
+        """The bytes of the lines of a kind; of all kinds if it is empty.  Gaps are always there.
+
+        :param as_lines: whether as lines of JSON; else as server-sent events.
+        """
         key = kind, as_lines
         if key not in self._made:
             make = _as_line if as_lines else _as_event
@@ -117,7 +127,10 @@ def newest(conn: Connection) -> StreamPosition:
 
 
 def read_page(conn: Connection, after: StreamPosition, until: StreamPosition) -> EntryPage:
-    """The entries between two positions, as many as fit on a page."""
+    """The entries between two positions, the oldest first, as many as fit on a page.
+
+    If entries were removed, a gap comes first.
+    """
     lines: list[_Line] = []
     start = _without_gap(conn, after, until)
     if start != after:
@@ -136,8 +149,10 @@ def read_page(conn: Connection, after: StreamPosition, until: StreamPosition) ->
 
 
 def _without_gap(conn: Connection, after: StreamPosition, until: StreamPosition) -> StreamPosition:
-    """The position itself; or a later one, if entries that follow were removed; or the newest, if
-    there are no such positions yet, since the database is another one.
+    """The position at which a page can begin: the given one, if all entries after it are there.
+
+    It is a later one if some of these were removed.  It is the newest if the given one does not
+    exist yet: then the client had it from another database.
     """
     if after.changes > until.changes or after.pings > until.pings:
         return until
@@ -148,19 +163,21 @@ def _without_gap(conn: Connection, after: StreamPosition, until: StreamPosition)
 
 
 def _entries(conn: Connection, name: str, after: int, until: int) -> list[Entry]:
+    """The entries of a log behind its first ``after`` ones, as many as fit on a page."""
     limit = min(PAGE, until - after)
     found = log.entries_after(conn, name, after, limit) if limit > 0 else []
     return [entry for _, entry in found or []]
 
 
 def _line(kind: str, position: StreamPosition, data: bytes) -> _Line:
+    """A line whose JSON begins with its position and kind, followed by the members of ``data``."""
     head = b'{"position":"%s","kind":"%s"' % (str(position).encode(), kind.encode())
     return _Line(kind, position, head + (b"," if data != b"{}" else b"") + data[1:])
 
 
 @frozen
 class WantedEntries:
-    """What a client gets.
+    """Which entries a client gets, and in what form.
 
     :ivar kind: ``ping`` or ``change``; empty for both.
     :ivar as_lines: whether it gets lines of JSON.
@@ -175,9 +192,8 @@ class EntrySource:
 
     def __init__(self, database: IDatabase, clock: IClock) -> None:
         self._database = database
-        # How many reads may run at the same time.
         self._reads = DeferredSemaphore(2)
-        # For how many seconds pages are kept, and how many, for those who read the same.
+        # Many clients read the same pages: 32 of them are kept, each for 60 seconds.
         self._pages = TimedCache(self._read, clock, 60.0, 32)
 
     async def newest(self, before: StreamPosition | None) -> StreamPosition:
@@ -196,6 +212,7 @@ class EntrySource:
         return EventPage(page.data(wanted.kind, as_lines=wanted.as_lines), page.after)
 
     async def _read(self, between: tuple[StreamPosition, StreamPosition]) -> EntryPage:
+        """Read the entries between two positions; at most two such reads run at a time."""
         after, until = between
         operation = partial(read_page, after=after, until=until)
         await self._reads.acquire()

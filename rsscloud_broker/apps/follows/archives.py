@@ -30,7 +30,11 @@ ARCHIVED_AFTER, EMPTY_AFTER = 120.0, 900.0
 
 
 class MissingHours:
-    """Reads the archives of missing hours, some at a time."""
+    """Reads the archives of missing hours, some at a time.
+
+    It remembers which hours are done and how often each was tried, until all are done; and when all
+    are to be read once more.
+    """
 
     log = Logger()
 
@@ -43,6 +47,7 @@ class MissingHours:
         self._tried: Counter[int] = Counter()
         self._failures = 0
         self._not_before = 0.0
+        # The first missing hour since all were done last; then which hours to read once more, when.
         self._begun: int | None = None
         self._again: tuple[int, int, float] | None = None
         self._is_again = False
@@ -93,7 +98,11 @@ class MissingHours:
         return max(first, self.earliest), last
 
     def _without_old(self, first: int, last: int) -> int:
-        """The first missing hour that is not too old.  The others are given up."""
+        """The first missing hour that is not too old; ``last + 1`` if all are, or there are no
+        archives.
+
+        The older ones are given up.
+        """
         begin = min(max(first, self.earliest), last + 1) if self._source.archives else last + 1
         if lost := [hour for hour in range(first, begin) if hour not in self._done]:
             self.log.warn(
@@ -116,7 +125,11 @@ class MissingHours:
         return sorted(hours, key=lambda hour: (self._tried[hour], hour))[:4]
 
     async def _read(self, hour: int) -> bool:
-        """Read the archive of an hour; return whether that is done with."""
+        """Read the archive of an hour, and take its pings in.
+
+        :returns: whether the hour is done: False if its archive does not exist, but may still come.
+        :raises CannotRead: the archive cannot be read now.
+        """
         url = "/".join((self._source.archives.rstrip("/"), *archive_path(hour)))
         end = (hour + 1.0) * HOUR
         reply = await self._documents.get(url, {}, may_be_missing=True)

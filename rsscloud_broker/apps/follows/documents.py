@@ -31,8 +31,8 @@ from rsscloud_broker.wire.text import clean
 from rsscloud_broker.wire.units import HOUR
 from rsscloud_broker.wire.web_address import REDIRECTS
 
-#: By how many seconds the times of one ping may differ between two readings, if the list says them
-#: exactly; and beside the unit of ages, if it does not.
+#: By how many seconds the times of one ping may differ between two readings: if the list says the
+#: times exactly; and, added to the unit of its ages (``_UNITS``), if it does not.
 EXACT, ROUND = 1.0, 1.0
 
 _UNITS: Final = {"minutes": 60.0, "seconds": 1.0}
@@ -44,7 +44,7 @@ class Understood:
 
     :ivar new: the pings with exact times that the last reading of the list had not.
     :ivar rough: the pings with rough times that may be new.
-    :ivar keys: stand for all pings with exact times.
+    :ivar keys: hashes of all pings with exact times, by which the next reading recognises these.
     """
 
     found: ReadList
@@ -54,9 +54,12 @@ class Understood:
 
 
 def _understood(found: ReadList, seen: frozenset[int], complete_until: float | None) -> Understood:
-    """What is new in a document."""
-    # The clock of its server may have been set back since the last reading.
-    # Of a list without exact times, only this much of what was read before is looked at again.
+    """What is new in a document.
+
+    :param seen, complete_until: see ``SourceDocuments.understand``.
+    """
+    # Pings without exact times are taken for new if they are not older than ten minutes before the
+    # last reading: the clock of the list's server may have been set back since.
     since = 0.0 if complete_until is None else min(complete_until, found.made_at) - 600.0
     keyed = {
         hash((ping.name, ping.url, ping.rss_url, ping.received_at)): ping for ping in found.exact
@@ -91,8 +94,10 @@ class SourceDocuments:
     ) -> OutboundReply:
         """Request a document.
 
-        :returns: an answer with a document; with status 304 if the request was conditional; or, if
-            that is allowed, one that says that the document does not exist.
+        :param headers: those of a conditional request, or none.
+        :param may_be_missing: whether an answer may say that the document does not exist.
+        :returns: an answer with a document; one with status 304 if the request was conditional; or
+            one with status 404 or 410 if that is allowed.
         :raises CannotRead: there is no such answer.
         """
         try:
@@ -124,7 +129,7 @@ class SourceDocuments:
 
         :param made_at: see ``read_list``.
         :param seen: the keys of the last reading of the same list.
-        :param complete_until: the time until which its pings are here; None to take in all.
+        :param complete_until: the time until which its pings were taken in; None to take in all.
         :raises CannotRead: it is not a change list.
         """
         try:
@@ -152,7 +157,7 @@ class SourceDocuments:
         :raises Unavailable: see ``IPingIntake.take_in``.
         """
         found = understood.found
-        # How many seconds more, if nothing says when the list was made: it may be a minute old.
+        # Ages count from when the list was made.  If nothing says when, it may be a minute old.
         rough = _UNITS[self._source.unit] + ROUND + (0.0 if found.is_dated else 60.0)
         counts: Counter[str] = Counter(
             invalid=found.invalid, too_old=found.too_old, too_many=found.too_many

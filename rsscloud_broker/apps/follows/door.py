@@ -99,6 +99,7 @@ class _Following(Service):
         return gatherResults([each.stop() for each in self._feeds]).addCallback(lambda done: None)
 
     async def _begin(self) -> None:
+        """Look up how far the lists were read, and begin to follow lists and feeds."""
         what = "Looking up how far others were followed"
         with suppress(CancelledError):  # the service stops
             states = await self._store_retry.until_done(self._states, what)
@@ -108,9 +109,10 @@ class _Following(Service):
                 feed.start()
 
     async def _states(self) -> Sequence[FollowedList]:
-        """How far each list was read."""
-        # How far a list or feed was read is kept for this many seconds after its last read, if the
-        # configuration does not name it.
+        """How far each list was read, in the order of the options.
+
+        The store forgets lists and feeds that the options do not name and nobody read for a week.
+        """
         before = self._clock.wall_seconds() - (7 * 86_400.0)
         lists = [source.url for source in self._options.sources]
         feeds = [feed.url for feed in self._options.feeds]

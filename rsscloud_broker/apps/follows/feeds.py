@@ -39,7 +39,7 @@ from rsscloud_broker.wire.units import HOUR
 
 @implementer(IMarker)
 class StoredMarker:
-    """Keeps the position in the store."""
+    """Keeps the position of a follower in the store, and raises the errors that it expects."""
 
     def __init__(self, url: str, parts: FollowParts) -> None:
         self._url = url
@@ -78,9 +78,13 @@ class PingTaker:
         self._parts = parts
         self._on_success = on_success
         self._source = site_of(feed.url)
+        # Whether a fault was logged, and each batch of entries since had one, too.
         self._faulty = False
 
     async def handle(self, entries: Sequence[Entry], document: str) -> None:
+        """Take in the pings of some entries, but for faulty and too old ones, and count the
+        outcomes.
+        """
         now = self._parts.clock.wall_seconds()
         since = now - self._feed.catch_up_hours * HOUR
         counts: Counter[str] = Counter(invalid=0, too_old=0)
@@ -156,6 +160,7 @@ class FeedFollower:
         return over.addCallback(lambda _: self._end())
 
     def _end(self) -> None:
+        """End what is left of the work, such as a pause after a failure."""
         if self._run is not None:
             self._run.cancel()
 
@@ -165,6 +170,7 @@ class FeedFollower:
             self._follower.hint()
 
     async def _work(self) -> None:
+        """Follow the feed until the service stops; after an error, again and again after pauses."""
         failures = 0
         try:
             while True:
@@ -177,6 +183,7 @@ class FeedFollower:
                     raise
                 except Exception:  # log a bug
                     self.log.failure("Following {url} failed.", url=self._feed.url)
+                # An error after a long time of success does not make the pauses longer.
                 has_lasted = self._clock.seconds() - began >= LONGEST_PAUSE
                 failures = 1 if has_lasted else failures + 1
                 # Seconds after which a feed is read again that cannot be followed; they double each
@@ -186,6 +193,7 @@ class FeedFollower:
             pass  # the service stops
 
     async def _follow(self) -> None:
+        """Follow the feed until it cannot be followed, or ``stop``."""
         feed, parts = self._feed, self._parts
         marker = StoredMarker(feed.url, parts)
         known = await marker.load() is not None
@@ -211,12 +219,14 @@ class FeedFollower:
         await self._follower.run()
 
     def _succeeded(self) -> None:
+        """Log that the feed can be read again, if it could not."""
         if self._told:
             self._told = ""
             self.log.info("{url} can be read again.", url=self._feed.url)
 
     def _tell(self, sentence: str) -> None:
         """Log what is wrong with the feed, unless that was logged last."""
+        # Cut off what differs each time, such as the seconds until the next attempt.
         what, _, again = clean(sentence).partition(" Trying again")
         what = what.removeprefix(f"{self._feed.url} cannot be followed: ")
         if what == self._told:

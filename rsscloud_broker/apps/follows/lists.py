@@ -82,6 +82,7 @@ class ListFollower:
             self._run.cancel()
 
     async def _work(self) -> None:
+        """Read the list again and again until the service stops."""
         try:
             if self._state.retry_at is not None:
                 left = self._state.retry_at - self._clock.wall_seconds()
@@ -95,13 +96,17 @@ class ListFollower:
             pass  # the service stops
 
     def hint(self) -> None:
-        """Read the list now, since it has probably changed; unless it could not be read."""
+        """Read the list now, since it has probably changed.
+
+        If the last read failed, the pause goes on: a hub must not make the broker try more often.
+        """
         self._hinted = True
         if self._sleeping is not None and not self._state.failures:
             sleeping, self._sleeping = self._sleeping, None
             sleeping.callback(None)
 
     async def _sleep(self, seconds: float) -> None:
+        """Wait for some seconds, or until ``hint``."""
         self._sleeping = Deferred()
         self._sleeping.addTimeout(
             seconds, self._clock, onTimeoutCancel=lambda result, timeout: None
@@ -112,7 +117,7 @@ class ListFollower:
             self._sleeping = None
 
     async def _turn(self) -> float:
-        """Read once, and return the seconds until the next turn."""
+        """Read the list and some archives once, and return the seconds until the next turn."""
         source = self._source
         try:
             await self._read()
@@ -154,6 +159,7 @@ class ListFollower:
         return pause * random.uniform(1, 1 + JITTER)  # noqa: S311 # no secret
 
     async def _save(self, **changes: Any) -> None:
+        """Store changes of the state, if there are any; ``_state`` changes if that succeeds."""
         changed = evolve(self._state, **changes)
         if changed != self._state:
             await self._parts.store.record_followed(changed, self._clock.wall_seconds())
@@ -162,6 +168,10 @@ class ListFollower:
     # --- the list
 
     async def _read(self) -> None:
+        """Read the list once, take its pings in, and store what is missing since the last read.
+
+        :raises CannotRead: the list cannot be read now.
+        """
         source, state, documents = self._source, self._state, self._documents
         reply = await documents.get(source.url, _conditions(state.validators))
         self.hub = hub_named(reply.headers, reply.url or source.url)
@@ -226,7 +236,11 @@ class ListFollower:
         return (before, begins) if begins > before else None
 
     def _noted(self, missing: tuple[float, float]) -> dict[str, Any]:
-        """What to store of missing pings."""
+        """What to store of missing pings: the hours whose archives are to be read.
+
+        :param missing: from when to when pings are missing.
+        :returns: values of ``FollowedList``; empty if no archive can help.
+        """
         source, state = self._source, self._state
         first, last = (datetime.fromtimestamp(max(time, 0), UTC) for time in missing)
         if not source.archives:

@@ -65,6 +65,7 @@ class Pushed(Protocol):
 class _Hints:
     """Hints to a follower that it is time to read, but not too often.
 
+    :ivar followed: the follower.
     :ivar at: when it was hinted at last.
     :ivar next: the call that will hint next.
     """
@@ -95,7 +96,11 @@ def key_of(url: str) -> str:
 
 
 def hub_named(headers: Mapping[str, str], url: str) -> tuple[str, str] | None:
-    """The hub that the headers of an answer name, and the URL by which it knows what was read."""
+    """The hub that the headers of an answer name, and the URL by which it knows what was read.
+
+    :param url: the URL that was read; relative links are resolved against it.
+    :returns: None if the headers name no hub.
+    """
     found = links.parse_or_none(headers.get("link", ""))
     hub, own = next(iter(links.targets(found, "hub")), ""), links.targets(found, "self")
     hub = hub and joined(url, hub)

@@ -84,6 +84,7 @@ class FileAnswers:
         instruction = f"<?xml-stylesheet {style_data(sheet)}?>".encode("ascii")
 
         def shown() -> FeedAnswers:
+            """The answers with the name of the style sheet put in; their ETag depends on it too."""
             body = content.body[:place] + instruction + content.body[place:]
             kind = f"application/xml;{charset}"
             shown_tag = f"{tag}-{crc32(sheet.encode()):08x}"

@@ -59,6 +59,8 @@ class Cache:
         self._entries: ByteLimitedCache[Key, CachedFile] = ByteLimitedCache(
             BYTES, LARGEST, lambda file: file.answers.size
         )
+        # How many changes of each file are under way; and a token for the last read of each file.
+        # A read keeps what it found only if its token is still there.
         self._changing: Counter[Key] = Counter()
         self._reads: dict[Key, object] = {}
 
@@ -108,5 +110,6 @@ class Cache:
                 del self._changing[key]
 
     def _forget(self, key: Key) -> None:
+        """Drop a file from memory, and keep nothing of the reads of it that are under way."""
         self._reads.pop(key, None)
         self._entries.drop(key)

@@ -75,8 +75,8 @@ class SaveRss:
     async def save(self, request: Request, name: Any, password: Any, feed: Any) -> str:
         """Save the feed of an account.
 
-        :param feed: a str, or bytes.
-        :returns: its public URL.
+        :param name, password, feed: values of a call, of any type; the feed must be a str or bytes.
+        :returns: the public URL of the feed.
         :raises Refused: it was not saved; the text is for the author.
         """
         name, password = text_of(name), text_of(password)
@@ -140,15 +140,19 @@ class SaveRssDoor:
         ]
 
     async def _soap(self, values: Mapping[str, Any], request: Request) -> str:
+        """Answer a call of the SOAP operation: save the feed, and return its public URL."""
         if absent := [name for name in _NAMES if values.get(name) is None]:
             raise Refused(rsscloud.missing(absent))
         return await self._save_rss.save(request, *(values[name] for name in _NAMES))
 
     async def _rest(self, request: Request) -> Answer:
+        """Answer a request by REST with a document, in XML or JSON, that says whether the feed was
+        saved.
+        """
         kind = preferred(request.getHeader("accept"), _KINDS)
         if kind is None:
             return Answer(b"Not Acceptable\n", PLAIN, 406)
-        msg, url = SAVED, ""
+        msg, url = SAVED, ""  # the URL stays empty if the save fails
         try:
             url = await self._save_form(request)
         except Refused as error:
@@ -160,6 +164,10 @@ class SaveRssDoor:
         return Answer(document, "text/xml; charset=utf-8")
 
     async def _save_form(self, request: Request) -> str:
+        """Save the feed in the fields of a form, and return its public URL.
+
+        :raises Refused: a field is missing, or the feed was not saved.
+        """
         sent = [raw_parameter(request, name) for name in _NAMES]
         absent = [name for name, value in zip(_NAMES, sent, strict=True) if value is None]
         if absent:

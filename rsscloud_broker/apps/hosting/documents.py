@@ -179,18 +179,22 @@ def of_form(body: bytes) -> bytes:
 
 
 def examined(path: str, body: bytes, content_type: str = "") -> HostedDocument:
-    """Check a document, and make what is stored of it: see ``judged``."""
+    """Check a document, and return it as it can be stored.  For small ones; else see ``judged``.
+
+    :raises NotStored: as for ``judged``.
+    """
     return HostedDocument(body, *judged(path, body, content_type))
 
 
 def judged(path: str, body: bytes, content_type: str) -> tuple[str, bytes, bool]:
-    """Check a document.
+    """Check a document of any size.  A parser process should call this (``interfaces.Parsing``).
 
     Large documents take some time, and those of strangers may take very long.
 
     :param path: a path that ``check_path`` has returned.
     :param content_type: the Content-Type header that came with it, or empty.
-    :returns: what a ``HostedDocument`` has beside the bytes.
+    :returns: the media type, the compressed body, and whether it is a topic: see
+        ``HostedDocument``.
     :raises NotStored: it is not what its name says, or not acceptable.
     """
     extension = _extension(path)
@@ -216,6 +220,7 @@ def judged(path: str, body: bytes, content_type: str) -> tuple[str, bytes, bool]
 
 
 def _extension(path: str) -> str:
+    """The extension of a file's name in lower case, without the dot; empty if it has none."""
     return path.rpartition("/")[2].rpartition(".")[2].lower() if "." in path else ""
 
 
@@ -239,6 +244,10 @@ def _type_of_xml(body: bytes, content_type: str, *, is_feed: bool) -> str:
 
 
 def _root(body: bytes, content_type: str) -> etree._Element:
+    """The root element of a feed or of a list of feeds.
+
+    :raises NotStored: it cannot be read, is not well-formed, or has a DOCTYPE that declares things.
+    """
     # How many bytes are searched for a DOCTYPE, which is more than may come before a root element.
     beginning = body[: 512 * 1024].replace(b"\0", b"")  # UTF-16 has NULs between ASCII letters
     before = _BEFORE_ROOT.match(beginning)
@@ -301,7 +310,9 @@ _CHARSET: Final = re.compile(
 
 
 def _charset(body: bytes, content_type: str) -> str:
-    """The encoding by which ``wire.xml`` has read a document."""
+    """The encoding by which ``wire.xml`` has read a document: by its first bytes, or as its XML
+    declaration says, or as its Content-Type header says; else UTF-8.
+    """
     for mark, charset in _MARKS:
         if body.startswith(mark):
             return charset
@@ -312,6 +323,7 @@ def _charset(body: bytes, content_type: str) -> str:
 
 
 def _type_of_text(body: bytes) -> str:
+    """The Content-Type of a plain text; without a charset if it is not UTF-8."""
     try:
         body.decode("utf-8")
     except UnicodeDecodeError:

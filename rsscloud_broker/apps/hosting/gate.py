@@ -37,7 +37,7 @@ class NotConfidential(Refused):
 
 
 class NotSaid(Refused):
-    """A request does not say who makes it, or not rightly."""
+    """A request does not say who makes it, or its credentials are not valid."""
 
 
 class Gate:
@@ -87,6 +87,10 @@ class Gate:
 
 
 def _name_and_password(encoded: str) -> tuple[str, str]:
+    """The name and the password in the credentials of Basic.
+
+    :raises NotSaid: they cannot be decoded.
+    """
     try:
         text = b64decode(encoded, validate=True).decode("utf-8")
     except ValueError:

@@ -59,7 +59,8 @@ class Hosting:
         # People have a handful of feeds.
         self._limits = AccountLimits(options.max_account_bytes, 100)
         rate = options.saves_per_account
-        # After a quiet time an account may save at once as often as in this many seconds.
+        # Takes the name of an account, and returns 0 or the seconds to wait.  After a quiet time an
+        # account may save at once as often as in 100 seconds.
         self._take = parts.rate_limit(rate, max(1, round(100 * rate)))
         self._publisher = parts.publisher
         self._database = parts.database
@@ -67,7 +68,7 @@ class Hosting:
         self._clock = parts.clock
         self._parse = parts.parse
         self._hub = parts.public_url + HUB_PATHS[0] if parts.has_hub else ""
-        # The host of the feeds need not serve anything else.
+        # If the feeds have another host, the URL is a whole one: that host need not have the sheet.
         self._sheet = f"{parts.public_url if options.base_url else ''}{STYLE_SHEET}"
         self.cache = Cache(self._store.present, self._answers, parts.clock)
 
@@ -92,7 +93,7 @@ class Hosting:
         :raises Forbidden, Unavailable: see ``IPublisher.publish``.
         """
         self._admit(caller)
-        document = await self._examined(caller, path, body, content_type)
+        document = await self._checked_document(caller, path, body, content_type)
         return await self._put(caller, path, document, source)
 
     async def restore(self, caller: Caller, path: str, version: int, source: str) -> bool:
@@ -188,6 +189,7 @@ class Hosting:
         return Usage(await self._store.files(caller.account), self._limits_of(caller))
 
     def _limits_of(self, caller: Caller) -> AccountLimits:
+        """How much an account may have: its own limit of bytes, if an administrator has set one."""
         return evolve(self._limits, bytes=caller.account.max_bytes or self._limits.bytes)
 
     async def versions(self, caller: Caller, path: str) -> list[Version]:
@@ -210,10 +212,13 @@ class Hosting:
             return None
         return Content(found.content.body, found.content.media_type)
 
-    async def _examined(
+    async def _checked_document(
         self, caller: Caller, path: str, body: bytes, content_type: str = ""
     ) -> HostedDocument:
-        """What is stored of a document.
+        """Check the body of a file, and make the document that can be stored.
+
+        A small one is checked at once.  A parser process checks a larger one, since that may take
+        long.
 
         :raises NotStored: it is too large, or not what is stored here.
         """
@@ -230,15 +235,27 @@ class Hosting:
         return HostedDocument(body, *judged)
 
     def _check_scope(self, caller: Caller) -> None:
+        """Check that the token of a caller allows to save.
+
+        :raises MayNot: it does not.
+        """
         if "publish" not in caller.scopes:
             raise MayNot("This token does not allow to save: it needs the scope publish.")
 
     def _admit(self, caller: Caller) -> None:
+        """Let a caller change files now.
+
+        :raises MayNot: the token of the caller lacks the scope.
+        :raises TooMany: the account saves too often.
+        """
         self._check_scope(caller)
         if pause := self._take(caller.name):
             raise TooMany("your account saves too often", pause)
 
     async def _put(self, caller: Caller, path: str, document: HostedDocument, source: str) -> Saved:
+        """Store a document as the new version of a file; if it is a topic, with the ping and the
+        fan-out.
+        """
         key = (caller.name, path)
         wanted = Save(
             caller.account, path, document, self._clock.wall_seconds(), self._limits_of(caller)
@@ -254,6 +271,7 @@ class Hosting:
             return saved
 
     def _answers(self, key: Key, content: Served) -> FileAnswers:
+        """Make the answers for a file; those of a topic name the hub, if there is one."""
         link = ""
         if self._hub and content.is_topic:
             link = encode([(self._hub, "hub"), (self.url_of(*key), "self")])
@@ -265,6 +283,10 @@ def _nothing(conn: Any) -> None:
 
 
 def _withdrawing(conn: Any, file: Public, record: Callable[[Any], None]) -> bool:
+    """Delete a file no matter who owns it, and record that; returns whether it was there.
+
+    Like ``_removing``, it runs in a transaction.
+    """
     was_there = rows.take_down(conn, file.account, file.path)
     if was_there:
         record(conn)

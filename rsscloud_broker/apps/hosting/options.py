@@ -49,6 +49,7 @@ def prefixes_of(base: str) -> list[str]:
 
 
 def _as_base(url: str) -> str:
+    """A URL in normal form, without a slash at the end."""
     return normal_form(url).rstrip("/")
 
 

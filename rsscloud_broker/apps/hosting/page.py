@@ -54,6 +54,7 @@ class FeedsDoor(RoutesOnly):
         ]
 
     async def _show(self, request: Request) -> Answer:
+        """The page, or one version of a file; who has not signed in is led to the form."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))
@@ -63,6 +64,7 @@ class FeedsDoor(RoutesOnly):
         return await self._page(caller, path, done=_DONE.get(parameter(request, "done"), ""))
 
     async def _version(self, caller: Caller, path: str, key: str) -> Answer:
+        """A version of a file: an image as it is, everything else as plain text."""
         found = await self._hosting.version(caller, path, _number(key))
         if found is None:
             return Answer(b"There is no such version here.\n", PLAIN, 404, NO_STORE)
@@ -72,6 +74,7 @@ class FeedsDoor(RoutesOnly):
         return Answer(found.body, shown_as, 200, {**SAFE, **NO_STORE})
 
     async def _act(self, request: Request) -> Answer:
+        """Do what a form asks for; if that is refused, show the page with the reason."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(f"/signin?next={PREFIX}")
@@ -86,6 +89,7 @@ class FeedsDoor(RoutesOnly):
             return await self._page(caller, path, problem=sentence(str(error)), status=status)
 
     async def _do(self, request: Request, caller: Caller, path: str) -> Answer:
+        """Delete a file or restore a version, as a form asks for, and answer."""
         source, do = client_address(request), parameter(request, "do")
         if do == "delete":
             if await self._hosting.remove(caller, path, source):
@@ -108,6 +112,12 @@ class FeedsDoor(RoutesOnly):
         done: str = "",
         status: int = 400,
     ) -> Answer:
+        """Render the page.
+
+        :param path: the file whose versions are listed; empty for none.
+        :param problem, done: what to say above the list; empty for nothing.
+        :param status: the status of the answer if there is a problem.
+        """
         usage = await self._hosting.usage(caller)
         versions = await self._hosting.versions(caller, path) if path else []
         page = await self._pages.render(
@@ -166,6 +176,7 @@ def _form(text: str, caller: Caller, path: str, what: str = "", **fields: str) -
 
 
 def _used(usage: Usage) -> str:
+    """How much of its quota an account uses, in words."""
     files = "1 file" if len(usage.files) == 1 else f"{len(usage.files)} files"
     return (
         f"{files} of at most {usage.limits.files}, with {usage.bytes:,} of at most "
@@ -179,6 +190,7 @@ def _time(seconds: float) -> Tag:
 
 
 def _shown(seconds: float) -> str:
+    """A time to the second, in UTC: "2026-11-21 02:30:00"."""
     return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 

@@ -125,6 +125,10 @@ def take_down(conn: Connection, account: str, path: str) -> bool:
 
 
 def _empty(conn: Connection, *which: ColumnElement[bool]) -> bool:
+    """Delete the versions of a file that some conditions select; its row stays.
+
+    :returns: whether there was such a file, with a version.
+    """
     key = conn.execute(select(feed.c.id).where(*which, feed.c.version_id.is_not(None))).scalar()
     if key is None:
         return False
@@ -207,6 +211,7 @@ def present(conn: Connection, account: str, path: str, known: int = 0) -> Stored
     :returns: None if there never was such a file.
     """
     wanted = (feed.c.account == account, feed.c.path == path)
+    # The version that the caller has is not joined, so that its bytes are not read.
     unknown = and_(version.c.id == feed.c.version_id, version.c.id != known)
     found = select(feed.c.version_id, feed.c.is_topic, version).select_from(
         feed.outerjoin(version, unknown)

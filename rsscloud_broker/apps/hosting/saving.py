@@ -75,7 +75,7 @@ _COUNT = (
     .values(stored=feed.c.stored + bindparam("more"), versions=feed.c.versions + bindparam("one"))
 )
 _DELETE_VERSION = delete(version).where(version.c.id == bindparam("key"))
-_OLDEST = (
+_NEWEST_FIRST = (
     select(version.c.id, version.c.feed_id, version.c.size)
     .where(version.c.feed_id.in_(bindparam("keys", expanding=True)))
     .order_by(version.c.feed_id, version.c.id.desc())
@@ -154,7 +154,7 @@ def _portions(places: Sequence[_Place]) -> Iterator[Sequence[_Place]]:
 
 
 def _place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place | None:
-    """Make room for a new version; None if the file has this content already.
+    """Make room for a new version, and say where it belongs; None if the file has this content.
 
     :param rows: the files of the account, deleted ones too.
     :raises NotStored: the account has no room for it.
@@ -176,13 +176,13 @@ def _place(conn: Connection, wanted: Save, rows: Sequence[Row[Any]]) -> _Place |
     if known is not None:
         return _Place(wanted, known, known.id)
     deleted = [row.id for row in rows if row.version_id is None]
-    if len(deleted) >= limits.files:  # this many are remembered, and no more
+    if len(deleted) >= limits.files:  # this many deleted files are remembered, and no more
         conn.execute(delete(feed).where(feed.c.id == min(deleted)))
     return _Place(wanted, None, 0)
 
 
 def _with_feeds(conn: Connection, places: Sequence[_Place]) -> list[_Place]:
-    """The same places, with files that are made if need be."""
+    """The same places, each with the id of its file; files that are new are made."""
     empty = {"size": 0, "stored": 0, "versions": 0, "is_topic": False}
     unknown = [
         {"account": save.account.name, "account_id": save.account.id, "path": save.path, **empty}
@@ -193,6 +193,7 @@ def _with_feeds(conn: Connection, places: Sequence[_Place]) -> list[_Place]:
 
 
 def _add_versions(conn: Connection, places: Sequence[_Place]) -> None:
+    """Store new versions, make them the present ones, and delete versions that are too many."""
     made = conn.scalars(_ADD_VERSIONS, [_version(each) for each in places]).all()
     present = [
         {
@@ -215,7 +216,10 @@ def _is_full(row: Row[Any]) -> bool:
 
 
 def _version(place: _Place) -> dict[str, object]:
-    """The values of a new version.  Its second is later than that of the version before it."""
+    """The columns of a new version.
+
+    Its ``modified_at`` is a later second than that of the version before, even within one second.
+    """
     document, account = place.save.document, place.save.account
     known = place.known
     before = 0.0 if known is None or known.modified_at is None else to_seconds(known.modified_at)
@@ -258,6 +262,11 @@ def _with_taken_over(
 def _check_room(
     others: Sequence[Row[Any]], size: int, limits: AccountLimits, *, is_new: bool
 ) -> None:
+    """Check that one more document fits beside the other files of an account.
+
+    :param size: the bytes of the document.
+    :raises NotStored: it does not.
+    """
     if is_new and len(others) >= limits.files:
         raise NotStored(
             f"Your account has {len(others)} files, and no more than {limits.files} are allowed: "
@@ -290,12 +299,12 @@ def _make_room(
 
 
 def _prune(conn: Connection, feed_ids: Sequence[int]) -> None:
-    """Delete the versions of files that are too many."""
+    """Delete the oldest versions of files that have more than ``VERSIONS``."""
     if not feed_ids:
         return
     kept: Counter[int] = Counter()
     surplus = []
-    for row in conn.execute(_OLDEST, {"keys": feed_ids}):
+    for row in conn.execute(_NEWEST_FIRST, {"keys": feed_ids}):
         kept[row.feed_id] += 1
         if kept[row.feed_id] > VERSIONS:
             surplus.append(row)

@@ -24,6 +24,7 @@ class FileResource(Answers):
         self._start = len(prefix) + 1
 
     def render(self, request: Request) -> int:
+        """Answer at once if the file is in memory and fresh; else read it (``_read``)."""
         entry = self._cache.fresh(self._key(request))
         if entry is None:
             return super().render(request)
@@ -31,11 +32,13 @@ class FileResource(Answers):
         return NOT_DONE_YET
 
     def _key(self, request: Request) -> Key:
+        """The name of the account, and the path of the file below it, that a request asks for."""
         path = request.path.decode("latin-1")[self._start :]
         name, _, rest = path.partition("/")
         return name, rest
 
     async def _read(self, request: Request) -> Answer:
+        """The answer with a file: 404 if there never was one, 410 if it was deleted."""
         name, path = self._key(request)
         may_be = documents.is_path(f"{name}/{path}")  # otherwise it need not be looked up
         found = await self._cache.read((name, path)) if may_be else None

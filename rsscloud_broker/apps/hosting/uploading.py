@@ -68,6 +68,7 @@ class UploadDoor(RoutesOnly):
         ]
 
     async def _put(self, prefix: str, request: Request) -> Answer:
+        """Save the body of a request as a file."""
         try:
             caller, path = await self._allowed(prefix, request)
             said = header(request, "content-type")
@@ -75,7 +76,7 @@ class UploadDoor(RoutesOnly):
                 caller, path, body_of(request), client_address(request), said
             )
         except TooMany:
-            raise
+            raise  # ``Answers`` makes 429 of it, with the seconds to wait
         except Refused as error:
             return _refused(error)
         headers = {"location": self._hosting.url_of(caller.name, path)}
@@ -86,7 +87,7 @@ class UploadDoor(RoutesOnly):
             caller, path = await self._allowed(prefix, request)
             was_there = await self._hosting.remove(caller, path, client_address(request))
         except TooMany:
-            raise
+            raise  # ``Answers`` makes 429 of it, with the seconds to wait
         except Refused as error:
             return _refused(error)
         if not was_there:
@@ -94,7 +95,10 @@ class UploadDoor(RoutesOnly):
         return Answer(b"", PLAIN, 204)
 
     async def _allowed(self, prefix: str, request: Request) -> tuple[Caller, str]:
-        """Who makes a request, and the path below the name of the account."""
+        """Who makes a request, and the path below the name of the account.
+
+        :raises Refused: the caller is unknown, or the path is another account's or cannot be one.
+        """
         caller = await self._gate.by_header(request)
         whole = request.path.decode("latin-1").removeprefix(f"{prefix}/")
         name, _, path = whole.partition("/")
@@ -104,6 +108,7 @@ class UploadDoor(RoutesOnly):
 
 
 def _refused(error: Refused) -> Answer:
+    """The answer to a request that was refused, with the status that the module describes."""
     text = str(error)
     headers: dict[str, str] = {}
     status = 400
