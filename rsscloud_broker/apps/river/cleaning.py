@@ -86,7 +86,7 @@ def safe_html(html: str, base: str) -> str:
         tags=_TAGS,
         clean_content_tags=_LEFT_OUT,
         attributes=_ATTRIBUTES,
-        attribute_filter=_filter(base),
+        attribute_filter=_attribute_filter(base),
         link_rel="nofollow noopener noreferrer",
         url_schemes={"http", "https"},
     ).strip()
@@ -108,6 +108,7 @@ def _nests_deep(html: str) -> bool:
         name = match[2].lower()
         if name in _VOID:
             continue
+        # An end without a beginning closes nothing.
         step = 1 if not match[1] else -min(1, is_open[name])
         is_open[name] += step
         all_open += step
@@ -144,11 +145,17 @@ def without_fragment(url: str) -> str:
     return urldefrag(url).url
 
 
-def _filter(base: str) -> Callable[[str, str, str], str | None]:
+def _attribute_filter(base: str) -> Callable[[str, str, str], str | None]:
+    """A filter for nh3: it returns the value that an attribute gets, or None to leave it out.
+
+    :param base: the URL against which relative links are resolved.
+    """
+
     def keep(tag: str, name: str, value: str) -> str | None:
         if name in {"href", "src"}:
             return web_url(value, base) or None
         if name in {"width", "height", "colspan", "rowspan", "start"}:
+            # At most four digits, as in ``markup``: honest pages and tables are no larger.
             return value if value.isascii() and value.isdigit() and len(value) < 5 else None
         return value
 

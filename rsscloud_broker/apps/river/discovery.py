@@ -50,7 +50,7 @@ class FoundFeed:
 
     :ivar url: its URL in normal form.
     :ivar digest: the digest of the content that was read; empty if none was.
-    :ivar document: what was read there; None if the broker itself reads it.
+    :ivar document: what was read there; None if the URL is the broker's own and was not read.
     """
 
     url: str
@@ -116,6 +116,7 @@ class Discovery:
         )
 
     async def _try(self, url: str) -> FoundFeed | None:
+        """The feed at a URL; None if there is none, or no answer."""
         try:
             reply = await self._get(url)
             return await self._read(url, reply) if reply.success else None
@@ -128,6 +129,11 @@ class Discovery:
         )
 
     async def _read(self, url: str, reply: OutboundReply) -> FoundFeed:
+        """Read an answer as a feed.  If all redirects were permanent, its URL is the new one.
+
+        :param url: the URL that was requested.
+        :raises DocumentFault: it is no feed.
+        """
         moved = bool(reply.hops) and all(status in _PERMANENT for status, _ in reply.hops)
         own = normal_form(without_fragment(reply.url if moved else url))
         kind = reply.headers.get("content-type", "")
@@ -152,6 +158,7 @@ class Discovery:
 
 
 def _in_header(reply: OutboundReply) -> list[str]:
+    """The first three alternates that the Link header names; an empty URL for an unusable one."""
     found = links.parse_or_none(reply.headers.get("link", ""))
     return [web_url(target, reply.url) for target in links.targets(found, "alternate")][:3]
 

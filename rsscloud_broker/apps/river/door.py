@@ -111,6 +111,12 @@ class RiverDoor(RoutesOnly):
     def _for_caller(
         self, respond: Callable[[Request, Caller], Awaitable[Answer]]
     ) -> Callable[[Request], Awaitable[Answer]]:
+        """Make a function that answers requests of callers whose token has the scope, and refuses
+        others.
+
+        :param respond: answers a request of such a caller.
+        """
+
         async def answer(request: Request) -> Answer:
             caller = await self._callers.caller(request)
             if caller is None:
@@ -125,6 +131,7 @@ class RiverDoor(RoutesOnly):
         return answer
 
     async def _json(self, request: Request, caller: Caller) -> Answer:
+        """Answer with a page of the caller's river, as a JSON Feed."""
         text = parameter(request, "before")
         if text and not (text.isascii() and text.isdigit() and len(text) < 19):
             return plain(400, "before must be the number of an item.", _NO_STORE)
@@ -139,17 +146,20 @@ class RiverDoor(RoutesOnly):
         return Answer(body, "application/feed+json", headers=_NO_STORE)
 
     async def _export(self, request: Request, caller: Caller) -> Answer:
+        """Answer with the reading list of the caller, as a file."""
         body = await self._river.export_opml(caller)
         name = {"content-disposition": f'attachment; filename="{caller.name}.opml"'}
         return Answer(body, _OPML, headers={**name, **_NO_STORE})
 
     async def _import(self, request: Request, caller: Caller) -> Answer:
+        """Follow the feeds of a list, and answer with what that did, as JSON."""
         self._callers.check_form(request, caller)
         imported = await self._river.import_opml(caller, body_of(request), client_address(request))
         failed = [{"url": url, "reason": reason} for url, reason in imported.failed]
         return _as_json({"added": imported.added, "failed": failed})
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
+        """Follow a feed, and answer with what is known of it, as JSON."""
         self._callers.check_form(request, caller)
         url = parameter(request, "url").strip()
         if not url:
@@ -158,6 +168,7 @@ class RiverDoor(RoutesOnly):
         return _as_json(formats.about_feed(feed))
 
     async def _unsubscribe(self, request: Request, caller: Caller) -> Answer:
+        """Follow a feed no more; 404 if the caller did not follow it."""
         self._callers.check_form(request, caller)
         key, url = (parameter(request, name).strip() for name in ("id", "url"))
         if not key and not url:
@@ -171,6 +182,7 @@ class RiverDoor(RoutesOnly):
         return _as_json({"id": left.id, "url": left.url})
 
     async def _river_js(self, request: Request) -> Answer:
+        """Answer with the river of an account as river.js, if it is public."""
         try:
             body = await self._public.get(parameter(request, "account"))
         except _NotPublic:
@@ -192,6 +204,9 @@ class RiverDoor(RoutesOnly):
     # --- for clouds ---------------------------------------------------------------
 
     async def _challenge(self, request: Request) -> Answer:
+        """Repeat the challenge of a cloud, if the river has asked that cloud to register the
+        callback.
+        """
         challenge = parameter(request, "challenge")
         if not challenge:
             return plain(400, "url and challenge must come here, as a cloud sends them.")
@@ -200,6 +215,7 @@ class RiverDoor(RoutesOnly):
         return confirmed(challenge)
 
     async def _pinged(self, request: Request) -> Answer:
+        """Have the broker read a feed, since a cloud says that it changed."""
         if not await self._pushing.pinged(callback_key(request), client_address(request)):
             return plain(410, UNKNOWN)
         return _thanks(request)

@@ -75,7 +75,7 @@ class FeedsPage:
         """The routes of the page."""
         return [
             Route(PATH, "GET", Answers(self.show)),
-            # An OPML document may be so large, with the rest of its form.
+            # How many bytes a form may have, with an OPML document in it.
             Route(PATH, "POST", Answers(self.act), content_types=_TYPES, body_limit=4_000_000),
         ]
 
@@ -120,6 +120,7 @@ class FeedsPage:
         request.args |= {name.encode(): [data] for name, _, data in form.files}
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
+        """Follow the feed that was typed, and show the page."""
         source = client_address(request)
         feed = await self._river.subscribe(caller, parameter(request, "url").strip(), source)
         when = " now." if feed.is_new else " already."
@@ -133,6 +134,7 @@ class FeedsPage:
         return await self._page(caller, done="You do not follow this feed any more.")
 
     async def _mute(self, request: Request, caller: Caller) -> Answer:
+        """Have the river leave the items of a feed out, or show them again, as the form says."""
         is_muted = parameter(request, "do") == "mute"
         number = feed_number(parameter(request, "id"))
         account_id = caller.account.id
@@ -142,6 +144,9 @@ class FeedsPage:
         return await self._page(caller, done=f"Your river {shown} the items of this feed now.")
 
     async def _import(self, request: Request, caller: Caller) -> Answer:
+        """Follow the feeds of an OPML document: the file if one was chosen, else the text in the
+        form.
+        """
         args = request.args or {}
         data = next(
             (data for name in (b"opml", b"text") for data in args.get(name, ()) if data), b""
@@ -153,6 +158,7 @@ class FeedsPage:
         return await self._page(caller, done=_imported(imported), failed=imported.failed)
 
     async def _share(self, request: Request, caller: Caller) -> Answer:
+        """Let everybody read the river, or nobody else, as the form asks for."""
         is_public = bool(parameter(request, "public"))
         await self._river.store.set_public(caller.account.id, caller.name, is_public)
         who = "Everybody" if is_public else "Nobody but you"
@@ -168,6 +174,12 @@ class FeedsPage:
         failed: Sequence[tuple[str, str]] = (),
         status: int = 200,
     ) -> Answer:
+        """Render the page.
+
+        :param problem, done: what went wrong with a form, or what it has done; empty for nothing.
+        :param typed: the URL that was typed, so that it can be corrected.
+        :param failed: URLs that an import could not follow, with the reason of each.
+        """
         feeds = await self._river.feeds(caller)
         is_public = await self._river.store.is_public(caller.account.id)
         page = await self._pages.render(
@@ -201,6 +213,7 @@ def _with_moments(text: str, now: float) -> list[Flattenable]:
 
 
 def _moment(text: str, now: float) -> Flattenable:
+    """A time of a status as people say it; the text itself if it is no valid time."""
     try:
         return moment(datetime.fromisoformat(text).timestamp(), now)
     except ValueError:  # a hub or a server wrote it

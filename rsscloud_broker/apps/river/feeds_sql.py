@@ -58,8 +58,9 @@ def feed_by_url(conn: Connection, url: str) -> FeedRecord | None:
 def add_feed(
     conn: Connection, url: str, key: str, secret: str, now: float, values: Mapping[str, Any]
 ) -> FeedRecord:
-    """Store a feed that is tended at once, unless it is stored already.
+    """Store a feed, which becomes due at once; or return the one that is stored with this URL.
 
+    :param key, secret: for its callbacks, if it is new: see ``records.new_keys``.
     :param values: what is known of it, as for ``change_feed``.
     """
     found = feed_by_url(conn, url)
@@ -100,9 +101,10 @@ def move_feed(
 
 
 def due_feeds(conn: Connection, now: float, furthest: float, limit: int) -> list[FeedRecord]:
-    """Feeds that are to be tended.
+    """Feeds for which something is to be done now: to read them, or to subscribe at a hub or cloud.
 
-    :param furthest: no feed is due later than this, unless the clock was set back.
+    :param furthest: nothing is planned later than this; feeds that seem so are due, since the clock
+        was set back.
     """
     now, furthest = to_micros(now), to_micros(furthest)
     # Each by its own index: with one OR, SQLite reads through all feeds in the wanted order.
@@ -125,7 +127,7 @@ def abandoned_feeds(conn: Connection, limit: int) -> list[FeedRecord]:
 
 
 def remove_feed(conn: Connection, feed_id: int) -> bool:
-    """Delete a feed with its items, unless somebody follows it."""
+    """Delete a feed with its items, unless somebody follows it.  Returns whether it was deleted."""
     followed = exists().where(follow.c.feed_id == feed_id)
     return conn.execute(delete(feed).where(feed.c.id == feed_id, ~followed)).rowcount > 0
 
@@ -159,7 +161,7 @@ def add_and_follow(
 ) -> list[bool | None]:
     """Have an account follow several feeds, which are read later.
 
-    :param urls: for each feed its URL, its title, and the key and the secret for a new feed.
+    :param urls: for each feed its URL and its title; and, should it be new, a key and a secret.
     :returns: for each what ``follow_feed`` returns.
     """
     results: list[bool | None] = []
@@ -261,6 +263,7 @@ def is_public(conn: Connection, account_id: int) -> bool:
 
 
 def _make_reader(conn: Connection, account_id: int) -> None:
+    """Store a row for an account in the table of readers, if it has none."""
     mine = select(reader.c.account_id).where(reader.c.account_id == account_id)
     if conn.execute(mine).first() is None:
         conn.execute(insert(reader).values(account_id=account_id, seen=0, is_public=False, name=""))
@@ -270,11 +273,13 @@ def _make_reader(conn: Connection, account_id: int) -> None:
 
 
 def _one(conn: Connection, condition: Any) -> FeedRecord | None:
+    """The feed that a condition selects; None if there is none."""
     row = conn.execute(select(*_COLUMNS).where(condition)).first()
     return None if row is None else _record(row)
 
 
 def _record(row: Row[Any]) -> FeedRecord:
+    """The feed in a row: times become seconds, and JSON becomes offers."""
     values = {column.name: getattr(row, column.name) for column in _COLUMNS}
     for name in _TIMES:
         values[name] = to_seconds_or_none(values[name])
@@ -283,11 +288,13 @@ def _record(row: Row[Any]) -> FeedRecord:
 
 
 def _offer(stored: dict[str, Any]) -> Offer:
+    """An offer as ``_columns`` has stored it; its own dict is used up."""
     cloud = stored.pop("cloud")
     return Offer(**stored, cloud=None if cloud is None else Cloud(**cloud))
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a feed as its columns have them: times in microseconds, offers as JSON."""
     columns = dict(values)
     for name in _TIMES & columns.keys():
         columns[name] = None if columns[name] is None else to_micros(columns[name])

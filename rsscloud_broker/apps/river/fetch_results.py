@@ -17,6 +17,7 @@ from rsscloud_broker.events import Event, TopicFetched, TopicFetchFailed, WorkHi
 from rsscloud_broker.interfaces import IEventSink
 from rsscloud_broker.wire.text import clean
 
+#: How the problem of a feed begins that is only a failed fetch.
 _FAILED: Final = "the last fetch failed: "
 
 
@@ -32,7 +33,7 @@ class RiverSink:
         self._tending = tending
 
     async def handle(self, event: Event) -> None:
-        """See ``IEventSink``."""
+        """Keep or forget why the last fetch of a feed failed; or look for due feeds after a hint."""
         assert isinstance(event, self.handles)
         if isinstance(event, WorkHinted):
             if event.kind == f"job.{JOB}":
@@ -40,7 +41,7 @@ class RiverSink:
             return
         feed = await self._store.feed_by_url(event.topic)
         if feed is None or not (feed.problem or _FAILED).startswith(_FAILED):
-            return  # what is said of it is still true, whatever this fetch brought
+            return  # the feed has another problem, which no fetch ends
         problem = ""
         if isinstance(event, TopicFetchFailed):
             # How many characters of a reason are kept: strangers write them.

@@ -55,6 +55,7 @@ def about_feed(feed: Feed) -> dict[str, Any]:
 
 
 def _json_item(item: Item) -> dict[str, Any]:
+    """An item as it is in the JSON Feed."""
     written: dict[str, Any] = {
         "id": item.guid,
         "content_html": item.text_html,
@@ -109,6 +110,7 @@ def river_js(feeds: Sequence[Feed], items: Sequence[Item], now: float) -> bytes:
 
 
 def _group(feed: Feed, items: list[Item]) -> dict[str, Any]:
+    """Items of one feed as river.js has them: its texts are HTML, so titles are escaped."""
     return {
         "feedUrl": feed.url,
         "websiteUrl": feed.link,
@@ -120,6 +122,7 @@ def _group(feed: Feed, items: list[Item]) -> dict[str, Any]:
 
 
 def _river_item(item: Item) -> dict[str, Any]:
+    """An item as it is in river.js."""
     at = item.arrived_at if item.published_at is None else item.published_at
     written: dict[str, Any] = {
         "title": escape(item.title, quote=False),
@@ -142,6 +145,7 @@ def _river_item(item: Item) -> dict[str, Any]:
 
 
 def _outline(item: SubItem) -> dict[str, Any]:
+    """An item below another one, with all below it, as an outline of river.js."""
     text = escape(item.title or plain(item.text_html), quote=False)
     subs = {"subs": list(map(_outline, item.items))} if item.items else {}
     return {"text": text, **subs}

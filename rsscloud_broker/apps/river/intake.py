@@ -55,6 +55,7 @@ class RiverIntake:
         self._parse = parts.parse
         self._public_url = parts.public_url
         self._prefix = f"{parts.public_url}/river/feeds/"
+        # In each intent of the river, so that ``verify`` can tell them from those of strangers.
         self._key = token_urlsafe(24)
         self.on_new: Callable[[], None] = lambda: None
         self.on_silent: Callable[[FeedRecord], Awaitable[None]]
@@ -95,6 +96,7 @@ class RiverIntake:
         return Outcome(True)
 
     async def _feed_of(self, callback: Callback) -> FeedRecord | None:
+        """The feed whose id is at the end of a callback; None if there is none."""
         number = callback.url.removeprefix(self._prefix)
         usable = number.isascii() and number.isdigit() and len(number) < 19
         return await self._store.feed(int(number)) if usable else None
@@ -148,6 +150,7 @@ class RiverIntake:
     async def _was_pinged(self, feed: FeedRecord, now: float) -> bool:
         """Whether somebody has just said that a feed changed."""
         pinged_at = feed.pinged_at
+        # The broker knows when its own feeds were pinged; but a first document is not due to a ping.
         if self.is_own(feed) and feed.turn:
             status = await self._topics.status(feed.url)
             pinged_at = status.pinged_at if status is not None else None
@@ -155,12 +158,13 @@ class RiverIntake:
         return pinged_at is not None and abs(now - pinged_at) < 600.0
 
     def _learned(self, feed: FeedRecord, document: ReadDocument, now: float) -> Mapping[str, Any]:
-        """What a whole document says about its feed."""
+        """What a whole document says about its feed, as values for ``change_feed``."""
         values: dict[str, Any] = {"is_found": True, "problem": "", "failures": 0}
         values |= {"title": document.title or feed.title, "link": document.link}
         named = document.offers
         if not any(offer.in_header for offer in named):  # only some requests show the headers
             named = (*(offer for offer in feed.offers if offer.in_header), *named)
+        # Each once; of two with the same protocol and URL, the first counts.
         offers = tuple({(offer.kind, offer.url): offer for offer in reversed(named)}.values())[::-1]
         if offers != feed.offers:
             values |= {"offers": offers, **_kept_offer(feed, offers, now)}
@@ -168,7 +172,11 @@ class RiverIntake:
 
 
 def _kept_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Mapping[str, Any]:
-    """Which of the new hubs and clouds of a feed is used: the same as before, or else the first."""
+    """Which of the new hubs and clouds of a feed is used: the same as before, or else the first.
+
+    The values are for ``change_feed``.  A new hub or cloud gets a new key, which the old one does
+    not know.
+    """
     if feed.current in offers:
         return {"offer": offers.index(feed.current)}
     return {

@@ -74,9 +74,12 @@ def store_document(
     before = feed_of(conn, feed_id)
     if before is None:
         return None
+    # Whole documents are counted.  Items of the present one get its number, and all others have
+    # a smaller one: these may be deleted.
     turn = before.turn + whole
     entries = document.entries[: bounds.items]
-    # What is only pushed is not known to be in the feed, and may be deleted.
+    # Oldest first, so that newer items get greater ids.  What is only pushed is not known to be
+    # in the feed, and may be deleted.
     rows = [_row(feed_id, entry, way, turn - (not whole), now) for entry in reversed(entries)]
     known = _known(conn, feed_id, [row["guid_digest"] for row in rows])
     fresh = [row for row in rows if row["guid_digest"] not in known]
@@ -99,11 +102,15 @@ def store_document(
     return StoredItems(changed, len(fresh))
 
 
+#: The columns that are replaced when the author edits an item.
 _EDITED = ("digest", "title", "text_html", "link", "more", "published_at")
 
 
 def _counts(before: FeedRecord, new: int, way: Way, now: float) -> dict[str, int]:
-    """How new items reached the river.  Those in the first document are not counted."""
+    """The counters of a feed that change, by how new items reached the river.
+
+    Items in the first document are not counted: no hub could have pushed them.
+    """
     if way == "pushed":
         return {"missed": 0, "pushed": before.pushed + (new if before.turn else 0)}
     if new and before.turn and before.is_pushed(now):
@@ -114,6 +121,7 @@ def _counts(before: FeedRecord, new: int, way: Way, now: float) -> dict[str, int
 def _known(
     conn: Connection, feed_id: int, digests: Sequence[bytes]
 ) -> dict[bytes, tuple[int, bytes]]:
+    """The ids and digests of the items that are stored already, by the digests of their guids."""
     wanted = (item.c.feed_id == feed_id, item.c.guid_digest.in_(digests))
     rows = conn.execute(select(item.c.guid_digest, item.c.id, item.c.digest).where(*wanted))
     return {bytes(row.guid_digest): (row.id, bytes(row.digest)) for row in rows}
@@ -218,6 +226,7 @@ def newest_id(conn: Connection) -> int:
 
 
 def _row(feed_id: int, entry: ReadItem, way: Way, turn: int, now: float) -> dict[str, Any]:
+    """The columns of an item as it is in a document.  ``digest`` changes if the item is edited."""
     more = json.dumps(
         {
             "enclosures": [asdict(each) for each in entry.enclosures],

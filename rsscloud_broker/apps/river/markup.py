@@ -84,6 +84,7 @@ def plain(text: str, most: int) -> str:
 
 
 def _parsed(text: str) -> Any:
+    """A ``div`` with the elements of some HTML in it; None if there is nothing in it."""
     text = legal(text)
     if not text.strip():
         return None

@@ -61,6 +61,7 @@ def read_list(data: bytes) -> FeedList:
 
 
 def _feeds(root: etree._Element) -> FeedList:
+    """The feeds that the outlines of a list name, in any depth, and the lists that it includes."""
     feeds: dict[str, str] = {}
     included: dict[str, None] = {}
     for outline in root.iter("*"):

@@ -116,7 +116,10 @@ class RiverPage:
         self._visits = Visits(parts.clock)
 
     async def show(self, request: Request) -> Answer:
-        """The page; who has not signed in is led to the form."""
+        """The page; who has not signed in is led to the form.
+
+        The newest page also marks all items as seen, if somebody looks at it.
+        """
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))
@@ -127,6 +130,7 @@ class RiverPage:
             found = await self._store.items_after(account_id, after, ON_PAGE + 1)
             if len(found) <= ON_PAGE:
                 return redirect("/river")  # they are the newest
+            # Oldest first, so the page ends with those next to ``after``.
             items, has_older = _fitting(found[:ON_PAGE])[::-1], True
         else:
             found = await self._store.items(account_id, before, ON_PAGE + 1)
@@ -163,6 +167,14 @@ class RiverPage:
         stopped: int | None,
         is_here: bool,
     ) -> bytes:
+        """Render the page.
+
+        :param newest: the id of the newest item of all.
+        :param seen: the id of the newest item that was seen before this visit.
+        :param is_live: whether this is the newest page, to which new items are added.
+        :param stopped: the newest item below the line where somebody stopped; None without a line.
+        :param is_here: whether that line is on this page.
+        """
         feeds = {feed.id: feed for feed in await self._river.feeds(caller)}
         line = stopped if is_here else None
         made: list[Tag] = await self._in_thread(groups, items, feeds, seen, line)
@@ -255,6 +267,7 @@ class RiverEvents:
         return self.broadcast.answer(request, RiverReader(key), after, shares)
 
     async def _may_watch(self, request: Request, reader: RiverReader) -> bool:
+        """Whether the reader of a stream is still signed in."""
         caller = await self._callers.caller(request)
         return caller is not None and caller.account.id == reader.account_id
 
@@ -268,6 +281,7 @@ def _is_on_page(
 
 
 def _those(number: int) -> str:
+    """How many feeds there are, in words: "the feed" or "the 3 feeds"."""
     return "the feed" if number == 1 else f"the {number:,} feeds"
 
 
@@ -290,12 +304,14 @@ def _fitting(items: Sequence[Item]) -> list[Item]:
 
 
 def _texts_below(items: Iterable[SubItem]) -> Iterator[str]:
+    """The texts of the items below an item, in any depth."""
     for item in items:
         yield item.title + item.text_html
         yield from _texts_below(item.items)
 
 
 def _link(text: str, url: str, relation: str) -> Tag | str:
+    """A link, with a relation if that is not empty; nothing if there is no URL."""
     more = {"rel": relation} if relation else {}
     return tags.a(text, href=url, **more) if url else ""
 

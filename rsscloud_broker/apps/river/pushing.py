@@ -59,6 +59,7 @@ class Pushing:
         self._clock = parts.clock
         self._public_url = parts.public_url
         self._taking = 0
+        # The topics of feeds that are being left, by the keys of the feeds: see ``verify``.
         self._leaving: OrderedDict[str, str] = OrderedDict()
         intake.on_silent = self.missed
 
@@ -81,6 +82,7 @@ class Pushing:
             )
 
     async def _ask_hub(self, feed: FeedRecord, offer: Offer) -> None:
+        """Ask a hub to push a feed; it verifies that later, or the next offer is tried."""
         now = self._clock.wall_seconds()
         # Seconds in which a hub has to verify the intent.
         waiting = {"asked_at": now, "push_due_at": now + 3600.0}
@@ -95,6 +97,7 @@ class Pushing:
         return f"{self._public_url}{WEBSUB_PATH}{feed.key}"
 
     async def _register(self, feed: FeedRecord, offer: Offer) -> None:
+        """Register the callback of a feed at a cloud, which challenges it before it answers."""
         assert offer.cloud is not None
         now = self._clock.wall_seconds()
         waiting = {"asked_at": now, "push_due_at": now + RETRY_SOON}
@@ -115,6 +118,11 @@ class Pushing:
         await self._confirmed(feed, now, 25 * 3600.0, now + RENEW_AFTER)
 
     async def _confirmed(self, feed: FeedRecord, now: float, lease: float, due: float) -> None:
+        """Store that a hub or a cloud will push.
+
+        :param lease: for how many seconds.
+        :param due: when to subscribe anew, in seconds since the epoch.
+        """
         offer = feed.current
         self.log.info(
             "{hub} pushes the changes of the feed {url} for {lease:.0f} s.",
@@ -247,6 +255,10 @@ class Pushing:
         return True
 
     async def _pinged(self, feed: FeedRecord, source: str) -> None:
+        """Note that a feed was pinged, and have the broker read it.
+
+        :param source: the address of who pinged, which is limited; empty for no limit.
+        """
         now = self._clock.wall_seconds()
         await self._store.change_feed(feed.id, {"pinged_at": now, "missed": 0})
         try:
@@ -262,7 +274,10 @@ def _noun(offer: Offer) -> str:
 
 
 def _next_offer(feed: FeedRecord, now: float) -> Mapping[str, Any]:
-    """Go on with the next hub or cloud of a feed; with the first again after a pause."""
+    """Values for ``change_feed``: go on with the next hub or cloud; with the first after a pause.
+
+    If there are several, a new key keeps the old one from pushing on.
+    """
     following = feed.offer + 1
     is_last = following >= len(feed.offers)
     values: dict[str, Any] = {

@@ -85,6 +85,7 @@ def _newest_first(entries: list[ReadItem]) -> tuple[ReadItem, ...]:
     """Entries in the order of their dates if each has one, and each once."""
     if all(entry.published_at is not None for entry in entries):
         entries = sorted(entries, key=lambda entry: -(entry.published_at or 0.0))
+    # Of several with one guid, the first counts.
     return tuple({entry.guid: entry for entry in reversed(entries)}.values())[::-1]
 
 
@@ -95,6 +96,7 @@ def _first(entries: tuple[ReadItem, ...], characters: int) -> tuple[ReadItem, ..
 
 
 def _size(items: tuple[SubItem, ...]) -> int:
+    """How many characters of HTML the items below an item have."""
     return sum(len(item.text_html) + _size(item.items) for item in items)
 
 
@@ -102,6 +104,10 @@ def _size(items: tuple[SubItem, ...]) -> int:
 
 
 def _of_xml(root: etree._Element, url: str) -> list[ReadItem]:
+    """The items of a feed in RSS or Atom.
+
+    :param url: the URL against which links are resolved.
+    """
     elements = list(_items(root))
     half = MAX_ENTRIES // 2
     kept = elements if len(elements) <= MAX_ENTRIES else elements[:half] + elements[-half:]
@@ -115,7 +121,7 @@ def _of_xml(root: etree._Element, url: str) -> list[ReadItem]:
         sanitize_html=False,  # nh3 does that
         resolve_relative_uris=False,
     )
-    if len(parsed.entries) != len(below):
+    if len(parsed.entries) != len(below):  # then nobody knows which belong together
         below = [()] * len(parsed.entries)
     is_atom = parsed.version.startswith("atom")
     return [
@@ -138,6 +144,11 @@ def _items(root: etree._Element) -> Iterator[etree._Element]:
 def _entry(
     raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str, *, is_atom: bool
 ) -> ReadItem:
+    """An item as feedparser has read it, cleaned.
+
+    :param raw: the entry of feedparser.
+    :param items: the items below it.
+    """
     detail = next(iter(raw.get("content") or ()), None) or raw.get("summary_detail") or {}
     base = _text(detail, "base") or url
     text = _text(detail, "value")
@@ -166,10 +177,12 @@ def _entry(
 
 
 def _is_text(detail: Mapping[str, Any]) -> bool:
+    """Whether the detail of a text, as feedparser has it, says that it is plain text."""
     return detail.get("type") == "text/plain"
 
 
 def _at(parsed: struct_time | None) -> float | None:
+    """A time of feedparser in seconds since the epoch; None if it cannot be."""
     try:
         return None if parsed is None else float(timegm(parsed))
     except (ValueError, OverflowError):
@@ -177,6 +190,10 @@ def _at(parsed: struct_time | None) -> float | None:
 
 
 def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[ItemEnclosure, ...]:
+    """The usable enclosures of an item.
+
+    :param found: for each its URL, its media type and its length, as the feed says them.
+    """
     enclosures: list[ItemEnclosure] = []
     for href, media_type, length in found:
         absolute = cleaning.web_url(href, url) if href else ""
@@ -200,6 +217,7 @@ def _identified(entry: ReadItem) -> ReadItem:
 
 
 def _text(holder: Any, name: str) -> str:
+    """A member of an object if it is a text; else an empty text."""
     value = holder.get(name)
     return value if isinstance(value, str) else ""
 
@@ -208,6 +226,7 @@ def _text(holder: Any, name: str) -> str:
 
 
 def _of_json(body: bytes, url: str) -> list[ReadItem]:
+    """The items of a JSON Feed."""
     feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     found = feed.get("items") if isinstance(feed, dict) else None
     items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
@@ -239,6 +258,7 @@ def _of_json_item(raw: Mapping[str, Any], url: str) -> ReadItem:
 
 
 def _json_time(text: str) -> float | None:
+    """A time of a JSON Feed in seconds since the epoch; None if it is none or cannot be."""
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

@@ -147,6 +147,7 @@ def _below(items: Sequence[SubItem], level: int) -> Tag | str:
 
 
 def _below_of(item: SubItem, level: int) -> list[Any]:
+    """The title and the text of an item below another one, and what is below it."""
     title: Any = strangers(item.title, _TITLE) if item.title.strip() else ""
     if title:
         title = tags.div(linked(item.link, title) if is_web(item.link) else title)
@@ -191,6 +192,7 @@ def _file_name(url: str) -> str:
 
 
 def _size(size: int | None) -> str:
+    """A size for people: "1.5 MB"; empty if it is unknown or 0."""
     for unit, name in _UNITS:
         if size and size >= unit:
             return f"{size / unit:.1f} {name}"
@@ -212,6 +214,10 @@ def event(arrival: Arrival) -> bytes:
 
 
 def _event(arrival: Arrival, made: Tag) -> bytes:
+    """An event with an item in its section.
+
+    :param made: the element of the item.
+    """
     item = arrival.item
     html = _html(section(item.feed_id, arrival.title, arrival.link, [made]))
     data = json.dumps({"id": item.id, "feed": item.feed_id, "html": html}, ensure_ascii=False)

@@ -73,6 +73,7 @@ class River:
         return await self._feeds_of(caller.account.id)
 
     async def _feeds_of(self, account_id: int) -> list[Feed]:
+        """The feeds that an account follows, in the order of their titles."""
         found = await self.store.followed_feeds(account_id)
         feeds = [
             evolve(self._shown(record, added_at), is_muted=is_muted)
@@ -145,6 +146,7 @@ class River:
         return await self.store.add_feed(found.url, keys["key"], keys["secret"], now, later)
 
     async def _end_again(self, caller: Caller, record: FeedRecord) -> None:
+        """Undo that a caller follows a feed, since it cannot be read; and remove the feed."""
         await self.store.unfollow_feed(caller.account.id, record.id)
         await self._tending.end(record)
 
@@ -157,6 +159,10 @@ class River:
         return is_new
 
     async def _check_number(self, account_id: int) -> None:
+        """Check that an account may follow one more feed.
+
+        :raises InvalidFeed: it may not.
+        """
         if await self.store.number_of_feeds(account_id) >= self._bounds.feeds:
             raise self._too_many_feeds()
 
@@ -185,6 +191,7 @@ class River:
         return self._shown(record, 0.0)
 
     async def _end(self, record: FeedRecord) -> None:
+        """Remove a feed, unless somebody follows it."""
         try:
             await self._tending.end(record)
         except Unavailable as error:  # the next sweep removes it
@@ -223,6 +230,10 @@ class River:
         return imported
 
     async def _import(self, caller: Caller, named: FeedList) -> ImportedFeeds:
+        """Follow the feeds of a list that was read.
+
+        A key and a secret are made for each feed, in case that it is not stored yet.
+        """
         failed = [(url, "lists that a list includes are not read") for url in named.included]
         wanted: dict[str, tuple[str, str, str, str]] = {}
         for written, title in named.feeds.items():
@@ -235,12 +246,14 @@ class River:
             wanted.setdefault(url, (url, title, keys["key"], keys["secret"]))
         now = self._clock.wall_seconds()
         rows = list(wanted.values())
+        # For each feed True if it is followed newly, False if it was before, None if it is one too
+        # many.
         results = await self.store.add_and_follow(caller.account.id, rows, now, self._bounds)
         full = str(self._too_many_feeds())
         failed += [
             (row[0], full) for row, result in zip(rows, results, strict=True) if result is None
         ]
-        # How many failures of an import are listed.
+        # A list may have thousands of failures; enough are listed to see what is wrong.
         return ImportedFeeds(sum(map(bool, results)), tuple(failed[:100]))
 
     async def export_opml(self, caller: Caller) -> bytes:
@@ -278,7 +291,10 @@ def _why_empty(named: FeedList) -> str:
 
 
 class _Pace:
-    """Limits how often an account has the broker look at URLs of its choice."""
+    """Limits how often an account has the broker look at URLs of its choice.
+
+    It counts the requests of each account in the present hour, and those that are under way.
+    """
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock

@@ -39,6 +39,7 @@ def shown(record: FeedRecord, added_at: float, now: float, *, own: bool) -> Feed
 
 
 def _status(record: FeedRecord, how: How) -> str:
+    """All that is known of how a feed is read, in a sentence."""
     if record.reads_until is None and record.problem:
         return f"cannot be read now: {record.problem}; tried again {iso_time(record.read_due_at)}"
     if record.reads_until is None:
@@ -47,6 +48,7 @@ def _status(record: FeedRecord, how: How) -> str:
 
 
 def _told(record: FeedRecord, how: How) -> str:
+    """How the river learns of new items, and why no hub or cloud pushes them, as a clause."""
     offer = record.current
     if how == "own":
         return "notified by this broker itself"
@@ -66,6 +68,7 @@ def _told(record: FeedRecord, how: How) -> str:
 
 
 def _counts(record: FeedRecord, how: How) -> str:
+    """How many of the new items were pushed, as a clause; empty if none could be."""
     total = record.pushed + record.found_by_poll
     if not total:
         return "" if how == "polled" else "nothing new has come yet"

@@ -50,7 +50,7 @@ class RiverReader:
     """One browser that shows a river.
 
     :ivar account_id: whose river it is.
-    :ivar missed: how many items it got since it had the newest one.
+    :ivar missed: how many items it got since it last had the newest one.
     """
 
     account_id: int
@@ -113,6 +113,11 @@ class RiverSource:
         return EventPage(b"".join(mine), found.after)
 
     async def _read(self, key: _Key) -> _Events:
+        """The events of the items between two ids: at most ``PART``, and ``MAX_PAGE`` bytes if
+        several.
+
+        HTML is made only for items whose event is not in memory.
+        """
         account_id, after, until = key
         found = await self._reads.run(self._store.arrivals, after, until, PART, account_id)
         wanted = [each for each in found if not self._made.get(each, b"")]

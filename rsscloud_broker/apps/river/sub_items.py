@@ -43,6 +43,7 @@ class _Reader:
         return tuple(self._each(element, depth))
 
     def _each(self, element: etree._Element, depth: int) -> Iterator[SubItem]:
+        """The sub-items directly below an element, one by one, while there is room."""
         for child in _sub_items(element):
             if self._left == 0 or self._left_weight <= 0:
                 return
@@ -70,4 +71,5 @@ def take_out(element: etree._Element, base: str) -> tuple[SubItem, ...]:
 
 
 def _sub_items(element: etree._Element) -> list[etree._Element]:
+    """The elements of the sub-items directly in an element."""
     return [child for child in element if xml.local_name(child) == "item"]

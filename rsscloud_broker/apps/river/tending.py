@@ -106,12 +106,14 @@ class Tending(MultiService):
                 await self._hint()
 
     async def _look_now(self) -> None:
+        """As ``look``; if the database cannot be used, only log that."""
         try:
             await self.look()
         except Unavailable as error:
             self.log.error("Feeds are tended later: {error}", error=error)
 
     def _begin(self, feed: FeedRecord) -> None:
+        """Tend a feed in the background; when a place becomes free, look for more feeds."""
         tending = self._under_way[feed.id] = Deferred.fromCoroutine(self._tend(feed))
 
         def over(result: object) -> None:
@@ -122,6 +124,7 @@ class Tending(MultiService):
         tending.addBoth(over)
 
     async def _tend(self, feed: FeedRecord) -> None:
+        """Tend a feed; an error is logged, or puts the feed off."""
         try:
             await self._do(feed)
         except CancelledError:
@@ -136,6 +139,7 @@ class Tending(MultiService):
             await self._put_off(feed, "the broker made a mistake")
 
     async def _do(self, feed: FeedRecord) -> None:
+        """Do what is due for a feed: subscribe at the broker, then at its hub or cloud."""
         if self._is_due(feed.read_due_at):
             await self._read(feed)
         current = await self._store.feed(feed.id)
@@ -143,6 +147,7 @@ class Tending(MultiService):
             await self._pushing.tend(current)
 
     def _is_due(self, at: float | None) -> bool:
+        """Whether a time has come; or is too far away, which means that the clock was set back."""
         now = self._clock.wall_seconds()
         return at is not None and not now < at < now + FURTHEST
 

@@ -126,6 +126,7 @@ def short_id(text: str) -> str:
 
 
 def _attributes(element: etree._Element) -> dict[str, str]:
+    """The attributes of an element that are read, without those that are too long."""
     wanted = {*_ATTRIBUTES, _BASE, _ABOUT}
     found = ((str(name), str(value)) for name, value in element.attrib.items())
     return {name: value for name, value in found if name in wanted and len(value) <= MAX_URL}

@@ -57,10 +57,11 @@ class TestFeed:
         self._jobs = parts.jobs
         self._is_read = False
         self._modified_at = 0.0
+        # The slot whose item was refused (``Forbidden``); it is not tried again.
         self._refused_slot: int | None = None
 
     async def read(self, url: str) -> Content | None:
-        """See ``ServedTopics.read``."""
+        """The feed as a topic, for the broker; None at another URL, or before the first item."""
         await self.refresh()
         if url != self.about.url or self.document is None:
             return None
@@ -76,12 +77,14 @@ class TestFeed:
                 await self._read()
 
     async def _read(self) -> None:
+        """Read the items from the database."""
         self._take(*await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
         self._is_read = True
 
     async def make_due(self, due_at: float = 0.0) -> None:
         """Make and publish the item of the present slot, unless that has been done.
 
+        :param due_at: since when the job has not been done; not used, as the clock decides.
         :raises Unavailable: the database cannot be used now.
         """
         if self._jobs.shares_work() or not self._is_read:
@@ -93,7 +96,7 @@ class TestFeed:
         items = (item, *self.items)[:MAX_ITEMS]
         content = Content(encode(self.about, items), MEDIA_TYPE)
         storing = partial(add_item, item=item, limit=MAX_ITEMS)
-        # Until it is certain, nobody knows whether the item is stored: then read what is.
+        # If publishing fails, the item may be stored or not, so the next call reads the items.
         self._is_read = False
         try:
             await self._publisher.publish(self.about.url, content, storing, "")
@@ -118,6 +121,7 @@ class TestFeed:
         return (self.items[0].slot if waits else slot) + self.about.every
 
     def _is_due(self, slot: int) -> bool:
+        """Whether the item of a slot is to be made: it is newer, or the clock was set back far."""
         if not self.items:
             return True
         newest = self.items[0].slot
@@ -125,6 +129,7 @@ class TestFeed:
         return slot > newest or was_set_back
 
     def _take(self, items: tuple[TestItem, ...], modified_at: float) -> None:
+        """Take over the items of the feed, and write its document anew if they have changed."""
         if (items, modified_at) == (self.items, self._modified_at):
             return
         self.items, self._modified_at = items, modified_at

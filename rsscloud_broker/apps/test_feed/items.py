@@ -64,6 +64,7 @@ def add_item(conn: Connection, item: TestItem, limit: int) -> None:
     """Store a new item, and delete older ones than the ``limit`` newest."""
     conn.execute(insert(item_table).values(slot=item.slot, guid=item.guid))
     kept = select(item_table.c.id).order_by(item_table.c.id.desc()).limit(limit)
+    # Besides the newest, the row stays from which the time for Last-Modified is computed.
     first = select(item_table.c.id).order_by(_LEAD.desc(), item_table.c.id.desc()).limit(1)
     keys = {*conn.scalars(kept), *conn.scalars(first)}
     conn.execute(delete(item_table).where(item_table.c.id.not_in(keys)))
