@@ -33,7 +33,7 @@ class RiverSink:
         self._tending = tending
 
     async def handle(self, event: Event) -> None:
-        """Keep or forget why the last fetch of a feed failed; or look for due feeds after a hint."""
+        """Keep or forget why the last fetch of a feed failed; or look for due feeds upon a hint."""
         assert isinstance(event, self.handles)
         if isinstance(event, WorkHinted):
             if event.kind == f"job.{JOB}":

@@ -150,7 +150,7 @@ class RiverIntake:
     async def _was_pinged(self, feed: FeedRecord, now: float) -> bool:
         """Whether somebody has just said that a feed changed."""
         pinged_at = feed.pinged_at
-        # The broker knows when its own feeds were pinged; but a first document is not due to a ping.
+        # The broker knows when its own feeds were pinged; a first document came by no ping.
         if self.is_own(feed) and feed.turn:
             status = await self._topics.status(feed.url)
             pinged_at = status.pinged_at if status is not None else None

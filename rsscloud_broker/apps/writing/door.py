@@ -97,6 +97,10 @@ class WritingDoor(RoutesOnly):
         return NOTHING_HERE
 
     async def _feed(self, request: Request, name: str, file: str) -> Answer | None:
+        """Send a feed of an author.
+
+        :returns: an answer if there is none; None if the feed was sent.
+        """
         author = await self._writing.store.author_named(name)
         if author is None or not author.is_public:
             return await self._people.nothing_of(name)
@@ -108,6 +112,10 @@ class WritingDoor(RoutesOnly):
         return None
 
     async def _file(self, request: Request, name: str, digest: str) -> Answer | None:
+        """Send an uploaded file.
+
+        :returns: an answer if there is none; None if the file was sent.
+        """
         upload = await self._writing.store.upload_named(name, digest)
         if upload is None:
             return await self._people.nothing_of(name)

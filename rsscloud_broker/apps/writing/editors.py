@@ -166,9 +166,10 @@ class Editors:
         old: Post | None,
         enclosure: str | None = None,
     ) -> NewPost:
-        """A message whose text is that of some HTML.
+        """A message whose text and pictures are those of some HTML: see ``pictures.with_html``.
 
         :param caller: who has sent it.
+        :param new: the other parts of the message.
         :param old: the message until now; None if it is new.
         :param enclosure: the URL of its new enclosure, empty for none; None if the old one stays.
         """
@@ -349,7 +350,7 @@ def editing(parameters: str) -> Callable[[Method[T]], Method[T]]:
 
 @contextmanager
 def _as_faults() -> Iterator[None]:
-    """Turn errors into faults."""
+    """Turn errors into faults of XML-RPC, whose codes say what the editor can do."""
     try:
         yield
     except SignInFailed as error:

@@ -49,12 +49,17 @@ async def facts_of(web: IOutbound, url: str) -> Enclosure:
 
 
 def _unusable(url: str, reason: str) -> InvalidPost:
+    """The error for a URL that cannot be an enclosure.
+
+    :param reason: why not, as a clause.
+    """
     return InvalidPost(
         f"the enclosure {url} cannot be used: {reason}; check the address, or upload the file here"
     )
 
 
 def _media_type(reply: OutboundReply, url: str) -> str:
+    """The media type that the server says; if it says none, by the end of the URL."""
     said = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
     if _TYPE.fullmatch(said):
         return said
@@ -62,7 +67,10 @@ def _media_type(reply: OutboundReply, url: str) -> str:
 
 
 def _size(reply: OutboundReply) -> int:
-    """The size of the file; 0 if the server does not tell."""
+    """The size of the file; 0 if the server does not say it.
+
+    The length of an answer is not that of the file if the answer is compressed or only a part.
+    """
     if part := _RANGE.fullmatch(reply.headers.get("content-range", "").strip()):
         return int(part[1])
     said = reply.headers.get("content-length", "").strip()

@@ -41,6 +41,7 @@ async def read_entry(
 
     :param old: the message until now; None if it is new.
     :param publish: whether it is published; None if the call does not say.
+    :param sent: the struct as it came, of any type.
     :raises Fault: a member is of a wrong type or cannot be kept.
     """
     entry = struct_in(sent, "the message")
@@ -73,13 +74,21 @@ def _enclosure(entry: Mapping[str, Any]) -> str | None:
 
 
 def _link(writing: Writing, entry: Mapping[str, Any], old: Post | None, link: str) -> str:
-    """The link of a message.  Editors that copy a struct send the address of its page."""
+    """The link of a message.
+
+    Editors that copy a struct send the URL of the message's own page, which is no new link.
+
+    :param link: the link until now.
+    """
     sent = text_in(entry.get("link", link), "link")
     return link if old is not None and sent == writing.page_url(old) else sent
 
 
 def _categories(entry: Mapping[str, Any], before: tuple[str, ...]) -> tuple[str, ...]:
-    """The categories of a message.  What Movable Type calls keywords are categories, too."""
+    """The categories of a message.  What Movable Type calls keywords are categories, too.
+
+    :param before: those until now, which stay if the struct does not have ``categories``.
+    """
     names = texts_in(entry["categories"], "categories") if "categories" in entry else [*before]
     keywords = text_in(entry.get("mt_keywords", ""), "mt_keywords").split(",")
     return merged(names, keywords)

@@ -38,7 +38,7 @@ _REGISTER: Final = "/rsscloud/pleaseNotify"
 class WrittenFeed:
     """A feed in one format, as it is published and served.
 
-    :ivar gzipped: the same, compressed.
+    :ivar gzipped: the body of the content, compressed.
     :ivar etag: identifies the content, in hexadecimal.
     """
 
@@ -105,6 +105,7 @@ class AccountFeeds:
         return encode(self._document(author, "rss.xml", tuple(map(self._entry, posts))))
 
     def _document(self, author: Author, file: str, entries: tuple[FeedEntry, ...]) -> FeedDocument:
+        """A feed without its format: what all formats write."""
         # The time of the last change of an entry, and not of the last change at all: so the feed
         # stays as it is if a message changes that is too old to be in it.
         updated = max((each.updated for each in entries), default=author.changed_at)
@@ -124,6 +125,7 @@ class AccountFeeds:
         )
 
     def _entry(self, post: Post) -> FeedEntry:
+        """A message as an entry; ``full_html`` has its outline, too."""
         html = to_html(post.text)
         file = post.enclosure
         return FeedEntry(
@@ -143,5 +145,6 @@ class AccountFeeds:
 
 
 def _outline(item: OutlineItem) -> FeedOutline:
+    """An item of an outline, with all below it, as feeds write it."""
     below = tuple(map(_outline, item.items))
     return FeedOutline(item.text, to_html(item.text or item.title), item.title, item.link, below)

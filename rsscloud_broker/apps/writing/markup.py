@@ -95,7 +95,8 @@ class MarkupContent:
 def read_html(html: str) -> MarkupContent:
     """Read the HTML of a message.  Text without any tag may have entities and line breaks.
 
-    Line breaks count only if no tag makes any, as in editors that leave paragraphs to the server.
+    If no tag makes a line break, those in the text count, since some editors leave paragraphs to
+    the server.
 
     :raises TooMuchMarkup: the HTML is longer than `MAX_HTML`.
     """
@@ -117,7 +118,8 @@ def read_html(html: str) -> MarkupContent:
 class _Reader:
     """Takes the elements of HTML from a parser, and collects what a message keeps of them.
 
-    It builds no tree, so HTML may be nested as deeply as it likes.
+    The parser of lxml calls ``start``, ``end``, ``data``, ``comment`` and ``close``.  No tree is
+    built, so HTML may be nested to any depth.
     """
 
     def __init__(self) -> None:
@@ -183,12 +185,14 @@ class _Reader:
         )
 
     def _add_medium(self, attributes: Mapping[str, str]) -> None:
+        """Keep the URL of a picture, a sound or a film, and the text that stands for it."""
         url, alt = _web(attributes.get("src", "")), _tidy(attributes.get("alt", ""))
         if url and len(self._media) < MAX_LINKS:
             self._media.setdefault(url, MarkupLink(url, alt))
             self._alt = self._alt or alt
 
     def _end_link(self) -> None:
+        """Keep the link that is open, unless it says no more than its text; close it."""
         href, text = self._href, _tidy("".join(self._anchor))
         # A picture often links to a larger version of itself.
         is_picture = not text and medium_of(href) != ""
@@ -234,6 +238,7 @@ def to_html(text: str) -> str:
 
 
 def _html_of(paragraph: str) -> str:
+    """A paragraph of plain text as HTML: URLs become links, line breaks ``br``."""
     parts: list[str] = []
     end = 0
     for found in _URL.finditer(paragraph):

@@ -143,6 +143,7 @@ class BloggerAPI(EditorAPI):
 
 
 def _blogger_post(post: Post) -> dict[str, Any]:
+    """A message as a struct of the Blogger API: its title is in the HTML."""
     title = f"<title>{_escaped(post.title)}</title>" if post.title else ""
     return {
         "postid": str(post.id),

@@ -112,6 +112,10 @@ class Micropub:
     # /micropub
 
     async def _post(self, request: Request) -> Answer:
+        """Create, update or delete a message, as a request asks for.
+
+        :raises Refusal, Refused: it was not done.
+        """
         caller, sent = await self._requests.read(request)
         document, source = sent.document, client_address(request)
         action = document.get("action", "")
@@ -133,6 +137,11 @@ class Micropub:
         return Answer(b"", JSON, 204)
 
     async def _create(self, caller: Caller, sent: Sent, source: str) -> Answer:
+        """Create a message, with the files in the request, and answer with its URL.
+
+        It is read once without the files, so that no file is stored for a message that breaks a
+        rule.
+        """
         if sent.form is None:
             properties = of_json(sent.document)
         elif sent.document.get("h", "entry") != "entry":
@@ -153,7 +162,7 @@ class Micropub:
     async def _read(
         self, caller: Caller, properties: dict[str, list[Any]], old: Post | None = None
     ) -> NewPost:
-        """See ``new_post``."""
+        """The message with some properties: see ``new_post``.  Another process reads large HTML."""
         html = html_in(properties)
         return await of_html(self._parts, caller, html, new_post, properties, old)
 
@@ -175,6 +184,7 @@ class Micropub:
         checked(new, self._options.max_characters)
 
     async def _query(self, request: Request) -> Answer:
+        """Answer a query for the configuration, categories or messages: the parameter ``q``."""
         caller = await self._requests.caller(request)
         match parameter(request, "q"):
             case "config":
@@ -191,6 +201,7 @@ class Micropub:
         raise InvalidPost("q must be config, syndicate-to, category or source")
 
     async def _config(self, caller: Caller) -> dict[str, Any]:
+        """What clients must know of this endpoint (section 3.7.1)."""
         return {
             "media-endpoint": f"{self._parts.public_url}{MEDIA_ENDPOINT}",
             "syndicate-to": [],
@@ -200,6 +211,7 @@ class Micropub:
         }
 
     async def _categories(self, caller: Caller, request: Request) -> list[str]:
+        """The categories of the caller whose names contain the parameter ``filter``."""
         part = parameter(request, "filter").casefold()
         names = await self._writing.categories(caller)
         return [name for name in names if part in name.casefold()]
@@ -219,7 +231,9 @@ class Micropub:
     async def _post_at(self, caller: Caller, url: Any) -> Post:
         """The message of the caller whose page has a URL.
 
+        :param url: a value of a request, of any type.
         :raises Refusal: there is none; messages of others are none.
+        :raises InvalidPost: it is no URL.
         """
         if not isinstance(url, str) or not url:
             raise InvalidPost("url must be the URL of a message")
@@ -233,6 +247,7 @@ class Micropub:
     # /micropub/media
 
     async def _upload(self, request: Request) -> Answer:
+        """Store the one file of a request, and answer with its URL."""
         caller, sent = await self._requests.read(request)
         named = [each for each in sent.form.files if each[0] == "file"] if sent.form else []
         if len(named) != 1:
@@ -243,6 +258,7 @@ class Micropub:
         return Answer(b"", JSON, 201, {"location": upload.url})
 
     async def _query_media(self, request: Request) -> Answer:
+        """Answer a query for the newest files of the caller, or for the last one."""
         caller = await self._requests.caller(request)
         match parameter(request, "q"):
             case "source":
@@ -279,6 +295,11 @@ def _source(properties: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def _number(request: Request, name: str, otherwise: int) -> int:
+    """A parameter that is a number.
+
+    :param otherwise: the number if there is no such parameter.
+    :raises InvalidPost: it is none.
+    """
     text = parameter(request, name) or str(otherwise)
     if not (text.isascii() and text.isdigit() and len(text) <= 18):  # 64 bits
         raise InvalidPost(f"{name} must be a number")
@@ -313,11 +334,17 @@ def _answers(respond: Callable[[Request], Awaitable[Answer]]) -> Answers:
 
 
 def _failure(request: Request, status: int, text: str, **headers: str) -> bytes:
+    """Answer an error that every front door answers alike, with Micropub's code for it."""
     answer = _error(status, _ERRORS[status], text)
     return respond(request, status, answer.content_type, answer.body, **headers)
 
 
 def _error(status: int, error: str, text: str) -> Answer:
+    """The answer to a request that failed.
+
+    :param error: the error code of Micropub.
+    :param text: what went wrong, for people.
+    """
     headers = {}
     if status == 401:  # RFC 6750, section 3
         code = f', error="{error}", scope="{SCOPE}"' if error == "insufficient_scope" else ""

@@ -51,8 +51,9 @@ class Refusal(Exception):
 class Sent:
     """What a request brought.
 
-    :ivar document: the object, if it is JSON; else what concerns the endpoint of the form.
-    :ivar form: the form; None if it is JSON.
+    :ivar document: the object, if it is JSON; of a form, its fields ``h``, ``action`` and ``url``,
+        which say what to do.
+    :ivar form: all fields and files of the form; None if it is JSON.
     """
 
     document: Mapping[str, Any]
@@ -98,6 +99,11 @@ class Requests:
         return caller, sent
 
     async def _caller_of(self, token: str) -> Caller:
+        """The caller with a token.
+
+        :param token: empty for none.
+        :raises Refusal: there is no token, or it does not allow the caller to post.
+        """
         caller = await self._accounts.caller_of_token(token) if token else None
         if caller is None:
             what = "has expired or was never valid" if token else "is missing"
@@ -140,16 +146,21 @@ def _fields(body: bytes) -> Sent:
 
 
 def _text(field: str) -> str:
+    """The text of a name or a value in a form, which was read as Latin-1."""
     return decode(field.encode("latin-1"))
 
 
 def _sent(form: Form) -> Sent:
+    """What a form brought."""
     named = form.fields
     return Sent({name: named[name] for name in ("h", "action", "url") if name in named}, form)
 
 
 def _document(body: bytes) -> Sent:
-    """Read JSON."""
+    """Read JSON.
+
+    :raises InvalidPost: it is no JSON object.
+    """
     try:
         document = json.loads(body)
     except RecursionError:

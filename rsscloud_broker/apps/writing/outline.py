@@ -31,7 +31,11 @@ _LINK: Final = re.compile(r"(?:(.*)[ \t])?<(https?://[^<>\s]+)>[ \t]*", re.DOTAL
 
 @define
 class _Open:
-    """An item to which others may still be added below."""
+    """An item to which others may still be added below.
+
+    :ivar indent: how many blanks are before it.
+    :ivar below: the items below it until now.
+    """
 
     indent: int
     text: str
@@ -45,7 +49,7 @@ def parse(text: str) -> tuple[OutlineItem, ...]:
     :raises InvalidPost: it is too deep or has too many items.
     """
     top = _Open(-1, "")
-    path = [top]
+    path = [top]  # the item read last, after those above it
     number = 0
     for line in text.splitlines():
         found = _LINE.fullmatch(line)
@@ -81,5 +85,6 @@ def written(items: tuple[OutlineItem, ...], level: int = 0) -> str:
 
 
 def _line(item: OutlineItem) -> str:
+    """An item as a line, without what is below it."""
     text = item.text or item.title
     return f"{text} <{item.link}>".strip() if item.link else text

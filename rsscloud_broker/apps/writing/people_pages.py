@@ -99,10 +99,13 @@ class PeoplePages:
         return await self._message(request, author, found.post)
 
     async def nothing_of(self, name: str) -> Answer:
-        """The answer if an author has nothing at an address: was there something once?"""
+        """The answer if an author has nothing at an address: ``GONE`` of a removed account."""
         return GONE if await self._writing.store.is_former(name) else NOTHING_HERE
 
     async def _list(self, request: Request, author: Author) -> Answer:
+        """A page with messages of an author; ``before`` in the request is the position of a
+        message.
+        """
         typed = parameter(request, "before")
         if typed and not (typed.isascii() and typed.isdigit() and len(typed) < 19):
             text = "The parameter before is no position; take it from the link to older messages.\n"
@@ -132,6 +135,7 @@ class PeoplePages:
         return Answer(page, headers=private(viewer) | links_to_apis)
 
     async def _message(self, request: Request, author: Author, post: Post) -> Answer:
+        """The page of one message, with a link to edit it for its author."""
         viewer = await viewer_of(self._callers, request)
         is_own = viewer is not None and viewer.account.id == author.account_id
         page = await self._pages.render(
@@ -165,6 +169,7 @@ class PeoplePages:
         ]
 
     def _feed_links(self, author: Author) -> list[Flattenable]:
+        """Links to the feeds of an author, one for each format."""
         links: list[Flattenable] = []
         for file, (_, _, format_name) in FORMATS.items():
             links.append(tags.a(format_name, href=f"/people/{author.name}/{file}"))
@@ -211,6 +216,7 @@ class PeoplePages:
         return tags.p("File: ", linked(file.url, name), kind, class_="enclosure")
 
     def _about(self, post: Post, *, alone: bool) -> Tag:
+        """When a message was written and changed, with a link to its page; and its categories."""
         now = self._clock.wall_seconds()
         about: list[Flattenable] = [moment(post.created_at, now)]
         if not alone:

@@ -83,6 +83,7 @@ def html_of(post: Post) -> str:
 
 
 def _quoted(text: str) -> str:
+    """A text as the value of an attribute of HTML."""
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 

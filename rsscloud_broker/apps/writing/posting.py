@@ -48,6 +48,7 @@ class PostingDoor:
         return []
 
     async def _rsd(self, request: Request) -> Answer:
+        """Answer with the RSD document of an account, or of the broker if no account is named."""
         name = parameter(request, "name")
         home = self._writing.home_url(name) if is_name(name) else f"{self._public_url}/"
         return Answer(rsd_document(self._public_url, home), f"{MEDIA_TYPE}; charset=utf-8")

@@ -13,7 +13,7 @@ for ``content`` and ``{"value": URL, "alt": "..."}`` for ``photo``.  These prope
 ``post-status``                                     whether it is a draft
 ==================================================  ===============================================
 
-All others are ignored.
+All others are ignored; but a ``visibility`` other than ``public`` is refused.
 
 Sources: W3C Micropub; https://microformats.org/wiki/h-entry; ``post-status`` and ``visibility`` as
 in https://indieweb.org/Micropub-extensions.
@@ -116,7 +116,7 @@ def new_post(properties: dict[str, list[Any]], old: Post | None = None) -> NewPo
     media = [_link(value, name) for name in _MEDIA.values() for value in properties.get(name, ())]
     if old and old.enclosure:
         enclosure = old.enclosure.url
-        media.sort(key=lambda link: link.url != enclosure)
+        media.sort(key=lambda link: link.url != enclosure)  # the old enclosure first
     content = _first(properties, "content") or _first(properties, "summary") or ""
     match content:
         case str():
@@ -186,6 +186,10 @@ def updated(old: Properties, update: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _operation(update: Mapping[str, Any], name: str) -> Mapping[str, list[Any]]:
+    """What an update says for one of its operations: lists of values by property.
+
+    :raises InvalidPost: it is no object of arrays.
+    """
     operation = update.get(name, {})
     if not isinstance(operation, dict) or not all(
         isinstance(values, list) for values in operation.values()
@@ -208,7 +212,7 @@ def _delete(found: dict[str, list[Any]], names: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value without what only describes it."""
+    """A value without what only describes it, such as the text that stands for a picture."""
     return value.get("value", value) if isinstance(value, dict) else value
 
 
@@ -216,10 +220,15 @@ def _plain(value: Any) -> Any:
 
 
 def _first(properties: Properties, name: str) -> Any:
+    """The first value of a property; None if it has none."""
     return next(iter(properties.get(name, ())), None)
 
 
 def _texts(properties: Properties, name: str) -> list[str]:
+    """The values of a property.
+
+    :raises InvalidPost: one is no text.
+    """
     values = [_plain(value) for value in properties.get(name, ())]
     if not all(isinstance(value, str) for value in values):
         raise InvalidPost(f"the values of {name} must be texts")
@@ -227,10 +236,19 @@ def _texts(properties: Properties, name: str) -> list[str]:
 
 
 def _text(properties: Properties, name: str) -> str:
+    """The first value of a property; empty if it has none.
+
+    :raises InvalidPost: a value is no text.
+    """
     return next(iter(_texts(properties, name)), "")
 
 
 def _link(value: Any, name: str) -> MarkupLink:
+    """A value of a property for files, as a link with the text that stands for the file.
+
+    :param name: the name of the property, for the error.
+    :raises InvalidPost: it is neither a URL nor an object with one.
+    """
     match value:
         case str(url) | {"value": str(url)}:
             alt = value.get("alt", "") if isinstance(value, dict) else ""
@@ -240,6 +258,10 @@ def _link(value: Any, name: str) -> MarkupLink:
 
 
 def _is_draft(properties: Properties) -> bool:
+    """Whether the ``post-status`` is that of a draft.
+
+    :raises InvalidPost: there is no such status.
+    """
     status = _text(properties, "post-status") or "published"
     if status not in {"published", "draft"}:
         raise InvalidPost("post-status must be published or draft")
@@ -247,5 +269,9 @@ def _is_draft(properties: Properties) -> bool:
 
 
 def _check_visibility(properties: Properties) -> None:
+    """Check that a message is not meant for some people only.
+
+    :raises InvalidPost: it is.
+    """
     if _text(properties, "visibility") not in {"", "public"}:
         raise InvalidPost("messages are public here: leave visibility out, or send a draft")

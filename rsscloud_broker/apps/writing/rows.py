@@ -69,7 +69,7 @@ class Placed:
 class Snapshot:
     """The present messages of an author, as far as a change needs them.
 
-    :ivar published: the newest first.
+    :ivar published: the newest messages that are published, the newest first.
     :ivar old: the message that is to be changed; None if there is no such message.
     """
 
@@ -85,6 +85,7 @@ class ChangeOfPosts:
     :ivar author: the author before the change.
     :ivar new: None if the message is deleted.
     :ivar is_public: whether the feeds change.
+    :ivar at: the time of the change, in seconds since the epoch.
     """
 
     author: Author
@@ -192,6 +193,7 @@ def is_former(conn: Connection, name: str) -> bool:
 
 
 def _former(conn: Connection, name: str) -> Row[Any] | None:
+    """What is remembered of a removed account that had published something under a name."""
     return conn.execute(select(former).where(former.c.name == name)).first()
 
 
@@ -210,7 +212,7 @@ def _author(row: Row[Any]) -> Author:
 
 
 def snapshot(conn: Connection, owner: Author, limit: int, post_id: int | None) -> Snapshot:
-    """What a change needs to know.
+    """The state of an author's messages on which a change is based.
 
     :param owner: only its account is used: the version may have changed meanwhile.
     :param limit: how many published messages.
@@ -301,6 +303,7 @@ def apply(conn: Connection, change: ChangeOfPosts) -> None:
 
 
 def _values(new: Placed) -> dict[str, object]:
+    """The columns of a message."""
     given = new.post
     file = given.enclosure
     return {
@@ -322,15 +325,21 @@ def _values(new: Placed) -> dict[str, object]:
 
 
 def _as_json(item: OutlineItem) -> list[Any]:
+    """An item of an outline as it is stored: [text, title, link, [items below]]."""
     return [item.text, item.title, item.link, list(map(_as_json, item.items))]
 
 
 def _item(value: list[Any]) -> OutlineItem:
+    """An item of an outline, made of what ``_as_json`` has stored."""
     text, title, link, items = value
     return OutlineItem(text, title, link, tuple(map(_item, items)))
 
 
 def _to_placed(row: Row[Any], owner: Author) -> Placed:
+    """The message in a row, with its position.
+
+    :param owner: its author.
+    """
     file = None
     if row.enclosure_url:
         file = Enclosure(
@@ -364,6 +373,9 @@ def categories(conn: Connection, account_id: int) -> list[str]:
 
 
 def _use_category(conn: Connection, account_id: int, name: str, at: int) -> None:
+    """Note when an account used a category; if there are too many, forget those not used for
+    longest.
+    """
     same = (category.c.account_id == account_id, category.c.name == name)
     if conn.execute(update(category).where(*same).values(used_at=at)).rowcount:
         return

@@ -77,6 +77,11 @@ def checked(new: NewPost, most: int) -> NewPost:
 
 
 def _short(text: str, most: int, what: str) -> str:
+    """A text, if it is not too long.
+
+    :param what: what the text is, for the error.
+    :raises InvalidPost: it has more than ``most`` characters.
+    """
     if len(text) > most * POINTS_PER_GRAPHEME:
         raise InvalidPost(f"{what} is much too long; it may have {most} characters")
     if (length := graphemes(text)) > most:
@@ -89,6 +94,11 @@ def _short(text: str, most: int, what: str) -> str:
 
 
 def _url(url: str, what: str) -> str:
+    """A web address without white space around it, or no text.
+
+    :param what: what it is, for the error.
+    :raises InvalidPost: it is none, or too long.
+    """
     url = clean(url)
     if not url:
         return ""
@@ -103,6 +113,10 @@ def _url(url: str, what: str) -> str:
 
 
 def _categories(given: tuple[str, ...]) -> tuple[str, ...]:
+    """The categories, tidied, each once.
+
+    :raises InvalidPost: there are too many, or one is too long.
+    """
     names = list(dict.fromkeys(filter(None, map(clean, given))))
     if len(names) > MAX_CATEGORIES:
         raise InvalidPost(f"the message has {len(names)} categories; it may have {MAX_CATEGORIES}")
@@ -133,6 +147,10 @@ def _outline(items: tuple[OutlineItem, ...], most: int) -> tuple[OutlineItem, ..
 
 
 def _check_size(items: tuple[OutlineItem, ...]) -> None:
+    """Check how deep an outline is, and how many items it has, level by level.
+
+    :raises InvalidPost: it is too deep, or has too many.
+    """
     level, depth, number = list(items), 0, 0
     while level:
         depth += 1
@@ -145,6 +163,7 @@ def _check_size(items: tuple[OutlineItem, ...]) -> None:
 
 
 def _item(item: OutlineItem, most: int) -> OutlineItem | None:
+    """An item of an outline, tidied, with all below it; None if nothing is in it or below it."""
     below = tuple(found for each in item.items if (found := _item(each, most)) is not None)
     text = clean(item.text)
     what = f"the item {text[:30]!r}"

@@ -74,7 +74,7 @@ async def send_upload(request: Request, upload: StoredUpload, read: ReadChunk) -
 
 
 def _part(request: Request, size: int, etag: str) -> _Part:
-    """The part of a file that a request asks for."""
+    """The part of a file that a request asks for; all of it if the client has another version."""
     part = asked_part(header(request, "range"), size)
     if part is None or request.method == b"HEAD" or header(request, "if-range") not in {"", etag}:
         return _Part(0, size)
@@ -91,7 +91,7 @@ class _Sending:
         self._stream = Stream(request)
 
     async def send(self, read: ReadChunk) -> None:
-        """Send it, or cut the connection off, so that nobody takes a half for the whole."""
+        """Send the part, or cut the connection off, so that nobody takes a half for the whole."""
         stream, request = self._stream, self._request
         stream.begin()
         try:
@@ -105,8 +105,12 @@ class _Sending:
             request.finish()
 
     async def _write(self, read: ReadChunk) -> None:
+        """Write the part piece by piece, until it is sent or the client has hung up.
+
+        :raises Unavailable: the file cannot be read to its end.
+        """
         first, end = self._part.first, self._part.end
-        for number in range(first // CHUNK, -(-end // CHUNK)):
+        for number in range(first // CHUNK, -(-end // CHUNK)):  # rounded up
             data = await read(self._upload.id, number)
             if self._stream.over:
                 return
@@ -117,6 +121,9 @@ class _Sending:
 
 
 def _headers_of(upload: StoredUpload) -> Mapping[str, str]:
+    """The headers of all answers with a file: browsers show pictures, sounds and films, and save
+    all other files.
+    """
     is_shown = upload.media_type.startswith(_SHOWN)
     how = "inline" if is_shown else "attachment"
     return {

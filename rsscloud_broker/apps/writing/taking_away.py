@@ -23,7 +23,7 @@ class TakingAway:
         self._writing = writing
 
     async def files(self, caller: Caller) -> AsyncIterator[AccountFile]:
-        """See ``IApp.account_files``."""
+        """The files of an account: feeds of messages and of drafts, and uploads.  See ``IApp``."""
         author = await self._writing.store.author_of(caller.account.id)
         if author is None:
             return
@@ -39,10 +39,15 @@ class TakingAway:
                 yield AccountFile(f"files/{each.digest[:12]} {each.name}", self._pieces(each))
 
     async def _feed(self, author: Author, posts: Sequence[Post]) -> AsyncIterator[bytes]:
+        """Some messages as a feed, made when the file is read."""
         yield await self._writing.rss_of(author, posts)
 
     async def _pieces(self, upload: StoredUpload) -> AsyncIterator[bytes]:
-        for number in range(-(-upload.size // CHUNK)):
+        """An upload, piece by piece.
+
+        :raises Unavailable: it was deleted meanwhile.
+        """
+        for number in range(-(-upload.size // CHUNK)):  # rounded up
             piece = await self._writing.store.get_chunk(upload.id, number)
             if piece is None:
                 raise Unavailable("a file was deleted meanwhile")

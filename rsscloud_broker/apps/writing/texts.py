@@ -72,6 +72,7 @@ def shown(text: str) -> list[Flattenable]:
 
 
 def _lines(text: str) -> list[Flattenable]:
+    """A text with a ``br`` for each line break, as elements."""
     first, *others = text.split("\n")
     return [first, *(piece for line in others for piece in (tags.br(), line))]
 
@@ -84,6 +85,7 @@ def shown_outline(items: tuple[OutlineItem, ...]) -> Tag | str:
 
 
 def _shown_item(item: OutlineItem) -> Flattenable:
+    """An item of an outline, with all below it, as elements."""
     if item.link:
         named = item.title or item.text or item.link
         text: list[Flattenable] = [linked(item.link, named)]

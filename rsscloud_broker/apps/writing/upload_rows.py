@@ -103,7 +103,7 @@ def put_chunks(
 ) -> None:
     """Store the next pieces of a file.
 
-    :param number: that of the first of them; counts from 0.
+    :param number: the number of the first of these pieces; the first of all is 0.
     :param is_last: whether the file is whole with them.
     :raises UploadLost: the upload was removed meanwhile.
     """
@@ -152,7 +152,7 @@ def remove_upload(
 ) -> int | None:
     """Remove an upload of an account; its pieces stay, for `drop_chunks`.
 
-    :param record: run with it, if there was the upload.
+    :param record: an operation that runs in the same transaction, if there was the upload.
     :returns: its id; None if the account has no such upload.
     """
     removed = _removed(conn, upload.c.account_id == account_id, upload.c.digest == digest)
@@ -173,6 +173,7 @@ def drop_unfinished(conn: Connection, before: float) -> None:
 
 
 def _removed(conn: Connection, *which: ColumnElement[bool]) -> int | None:
+    """Remove the upload that some conditions select.  Returns its id; None if there was none."""
     return conn.execute(delete(upload).where(*which).returning(upload.c.id)).scalar()
 
 

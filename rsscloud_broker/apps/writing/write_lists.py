@@ -80,6 +80,7 @@ class Lists:
         return tags.li(shown, tags.span(*about, class_="where"), _careful("Delete…", button))
 
     def _file_row(self, upload: Upload, caller: Caller) -> Tag:
+        """A file in the list, with a button to delete it."""
         path = urlsplit(upload.url).path
         digest = path.rpartition("/")[2].partition(".")[0]
         about = tags.span(f"{upload.media_type}, {upload.size:,} bytes", class_="where")
@@ -129,7 +130,11 @@ def _links(what: str, begin: int, older: int) -> list[Flattenable]:
 
 
 def _button(caller: Caller, do: str, name: str, value: str, text: str) -> Tag:
-    """A form that is a button."""
+    """A form that is a button.
+
+    :param do: what it does: see ``write_page``.
+    :param name, value: its other field.
+    """
     return tags.form(
         tags.input(type="hidden", name="csrf", value=caller.csrf),
         tags.input(type="hidden", name="do", value=do),
@@ -141,5 +146,5 @@ def _button(caller: Caller, do: str, name: str, value: str, text: str) -> Tag:
 
 
 def _careful(text: str, what: Tag) -> Tag:
-    """Something that appears only when somebody asks for it, as it cannot be undone."""
+    """A button that appears only when somebody asks for it, as what it does cannot be undone."""
     return tags.details(tags.summary(text), what, class_="sure")

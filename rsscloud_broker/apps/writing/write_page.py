@@ -149,6 +149,10 @@ class WritePage:
     async def _act(
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> Answer:
+        """Check a form, and do what it asks for; if that fails, show the page with the reason.
+
+        :param file: the name and the bytes of the file in the form; None if there is none.
+        """
         try:
             self._callers.check_form(request, caller)
         except ForgedForm as error:
@@ -169,7 +173,7 @@ class WritePage:
         return await self._again(request, caller, problem, status)
 
     async def _again(self, request: Request, caller: Caller, problem: str, status: int) -> Answer:
-        """The page with what was sent, and with what is wrong with it."""
+        """The page with what was sent, and with the reason why it was not accepted."""
         number = number_in(parameter(request, "id"))
         post = await self._writing.post(caller, number) if number else None
         return await self._page(
@@ -218,6 +222,10 @@ class WritePage:
         return old, self._new_post(request, old)
 
     def _new_post(self, request: Request, old: Post | None) -> NewPost:
+        """The message that was typed.
+
+        :param old: the message until now; None if it is new.
+        """
         typed = parameter(request, "outline")
         # What nobody changed stays, with the titles of items, which the form does not have.
         is_same = old is not None and _lines(typed) == _lines(outline.written(old.items))
@@ -233,6 +241,7 @@ class WritePage:
         )
 
     async def _discard(self, request: Request, caller: Caller, _: object) -> Answer:
+        """Forget what was typed and not sent."""
         number = number_in(parameter(request, "id"))
         await self._writing.store.drop_unsent(caller.account.id, number)
         return redirect(f"/write?id={number}" if number else "/write")
@@ -249,7 +258,7 @@ class WritePage:
         return redirect("/write?done=file")
 
     async def keep(self, request: Request) -> Answer:
-        """Keep what somebody is typing."""
+        """Keep what somebody is typing, until it is sent or discarded; ``write.js`` asks for it."""
         caller = await self._signed_in(request)
         if caller is None:
             return _said(403, "you are not signed in any more; sign in again in another tab")
@@ -289,6 +298,14 @@ class WritePage:
         preview: Flattenable = "",
         status: int = 200,
     ) -> Answer:
+        """Render the page.
+
+        :param post: the message that is edited; None for a new one.
+        :param fields: what is in the form, by ``FIELDS``.
+        :param problem, done: what went wrong, or what was done; empty for nothing.
+        :param restored: when the fields were kept, if they were typed and not sent.
+        :param preview: the message as it would look.
+        """
         categories = await self._writing.categories(caller)
         lists = await self._lists.slots(request, caller)
         most = self._writing.options.max_characters
@@ -357,9 +374,11 @@ def _sent(request: Request) -> dict[str, str]:
 
 
 def _lines(text: str) -> list[str]:
+    """The lines of an outline as it was typed, without empty ones at its end."""
     return text.rstrip().splitlines()
 
 
 def _said(status: int, problem: str) -> Answer:
+    """The answer to ``write.js`` if something could not be kept."""
     body = json.dumps({"kept": False, "problem": sentence(problem)})
     return Answer(f"{body}\n".encode(), JSON, status, NO_STORE)

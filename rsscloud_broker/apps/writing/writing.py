@@ -150,9 +150,7 @@ class Writing:
         return [self._shown(caller, each) for each in found]
 
     async def feeds_of(self, author: Author) -> Mapping[str, WrittenFeed]:
-        """The present feeds of an author, by their URLs.  Those that were asked for last are kept
-        in memory.
-        """
+        """The present feeds of an author, by their URLs; those used last are kept in memory."""
         version, feeds = self._kept.get(author.account_id, (-1, {}))
         if version != author.version:
             posts = await self.store.published(author, FEED_ITEMS)
@@ -161,6 +159,7 @@ class Writing:
         return feeds
 
     async def _written(self, author: Author, posts: Sequence[Post]) -> Mapping[str, WrittenFeed]:
+        """The feeds of an author with some messages, by their URLs; they are made in a thread."""
         feeds: Mapping[str, WrittenFeed] = await self._in_thread(self.feeds.written, author, posts)
         return feeds
 
@@ -258,6 +257,7 @@ class Writing:
         return True
 
     async def _take_file_down(self, name: str, digest: str, record: Callable[[Any], None]) -> bool:
+        """Delete a file of an author for an administrator; returns whether it was there."""
         author = await self.store.author_named(name)
         if author is None:
             return False
@@ -308,7 +308,7 @@ class Writing:
         :returns: the message afterwards.
         """
         async with self._lock(author):
-            # How often a change is tried again that another one was faster than.
+            # A change that another process was faster than is made anew, up to ten times.
             for _ in range(10):
                 with suppress(Outdated):  # another process was faster
                     return await self._try(author, post_id, make, source, record)
@@ -326,6 +326,7 @@ class Writing:
         source: str,
         record: Callable[[Any], None],
     ) -> Post | None:
+        """See ``_change``; it raises ``Outdated`` if another process was faster."""
         limit = FEED_ITEMS
         now = await self.store.snapshot(author, limit + 1, post_id)
         at = self._clock.wall_seconds()
@@ -354,6 +355,7 @@ class Writing:
         return new.post if new else None
 
     async def _author(self, caller: Caller) -> Author:
+        """The author of the caller, made if need be.  Forgets a removed one with that name."""
         found = await self.store.author_of(caller.account.id)
         if found is not None:
             return found
@@ -366,9 +368,7 @@ class Writing:
     # --- accounts that were removed
 
     async def forget_account(self, account_id: int) -> None:
-        """Delete all that an account has, which was removed: its messages and its files, and its
-        feeds end.
-        """
+        """Delete all that a removed account has: its messages and its files; its feeds end."""
         while await self.store.forget_some(account_id):
             pass
         author = await self.store.author_of(account_id)
@@ -400,6 +400,7 @@ class Writing:
         return evolve(file, text=new.enclosure_text)
 
     async def _file(self, url: str, old: Enclosure | None) -> Enclosure:
+        """The file at a URL, with its type and size; ``old`` if it is at that URL."""
         if old is not None and old.url == url:
             return old
         own = self.files.named(url)
