@@ -105,6 +105,7 @@ class Accounts:
     # callers
 
     async def caller_of_session(self, secret: str) -> Caller | None:
+        """The caller with a session; None if it has ended or never was.  Notes that it was used."""
         digest = digest_of(secret)
         found = await self._store.session(digest) if digest else None
         if found is None or not self._is_alive(found[1]):
@@ -116,6 +117,9 @@ class Accounts:
         return self._caller(account, session, secret)
 
     async def caller_of_token(self, secret: str) -> Caller | None:
+        """The caller with an API token, which allows no more than its account; None if it is
+        invalid.
+        """
         digest = digest_of(secret)
         found = await self._store.token(digest) if digest else None
         if found is None or not self._is_valid(found[1]):
@@ -128,6 +132,10 @@ class Accounts:
         return Caller(account, (token.scopes & SCOPES.keys()) - withheld)
 
     async def caller_of_password(self, name: str, password: str, source: str) -> Caller:
+        """The caller with a name and a password, who may only publish.
+
+        A password that was right before and still is does not count as an attempt to sign in.
+        """
         name = name.strip().lower()
         stored = await self._store.stored_password(name) if is_name(name) else None
         if is_too_long(password) or not self._checked_passwords.has(password, stored):
@@ -142,6 +150,7 @@ class Accounts:
         return Caller(account, _scopes_of(account), csrf_of(secret), session)
 
     def _is_alive(self, session: Session) -> bool:
+        """Whether a session has neither reached its end nor been idle for too long."""
         now = self._clock.wall_seconds()
         return now < min(session.expires_at, session.used_at + self._options.session_idle)
 
@@ -151,6 +160,10 @@ class Accounts:
     # signing in and out
 
     async def sign_in(self, attempt: SignIn) -> SignedIn:
+        """Begin a session for somebody with a name and a password.
+
+        :raises SignInFailed: they are wrong, or the account is disabled.
+        """
         name = attempt.name.strip().lower()
         stored = await self._checked(name, attempt.password, attempt.source, attempt.known)
         account = stored.account
@@ -163,11 +176,16 @@ class Accounts:
         return self._signed_in(stored, session, secret, expires_at)
 
     async def account_of_link(self, secret: str, kind: str = "link") -> Account | None:
+        """The account of a sign-in link, which is not used up; None if it is invalid."""
         link = digest_of(secret)
         now = self._clock.wall_seconds()
         return await self._store.account_of_link(link, now, kind) if link else None
 
     async def sign_in_by_link(self, secret: str, attempt: SignIn, kind: str = "link") -> SignedIn:
+        """Use a sign-in link up, and begin a session of its account.
+
+        :raises SignInFailed: the link was used or has expired.
+        """
         begin = partial(self._store.redeem_link, digest_of(secret), kind=kind)
         session_secret, expires_at, found = await self._begin(begin, attempt)
         if found is None:
@@ -196,14 +214,19 @@ class Accounts:
     def _signed_in(
         self, stored: StoredPassword, session: Session, secret: str, expires_at: float
     ) -> SignedIn:
+        """The result of a sign-in, with a mark for the browser if the account has a password."""
         account = stored.account
         known = mark_of(account.name, stored.hash) if stored.hash else ""
         self.log.info("{name} signed in from {source}.", name=account.name, source=session.address)
         return SignedIn(self._caller(account, session, secret), secret, expires_at, known)
 
     async def _checked(self, name: str, password: str, source: str, known: str) -> StoredPassword:
-        """The account and the hash of its password, if the password is right and there were not
-        too many attempts.
+        """The account and the hash of its password, if the password is right.  Refusals are
+        remembered.
+
+        :param known: the mark in the cookie of the browser; empty for none.
+        :raises SignInFailed: the name or the password is wrong.
+        :raises TooMany: there were too many attempts.
         """
         try:
             return await self._checked_unless_refused(name, password, source, known)
@@ -219,6 +242,7 @@ class Accounts:
     async def _checked_unless_refused(
         self, name: str, password: str, source: str, known: str
     ) -> StoredPassword:
+        """As ``_checked``, but refusals are not remembered."""
         self._limit(self._take_source(bucket_of(source)), "from your address")
         if is_too_long(password):
             raise SignInFailed
@@ -241,7 +265,8 @@ class Accounts:
                 raise SignInFailed
             if stored.hash == (before.hash if before else ""):
                 return stored
-            # It changed meanwhile: it is a better hash of the password, or that of another one.
+            # The hash changed meanwhile: it is a better one, or that of another password.  So the
+            # password is checked once more.
             before = stored
 
     async def _account_of(self, name: str, password: str) -> Account:
@@ -264,6 +289,10 @@ class Accounts:
         return known_browser(known, name, stored.hash) if stored else ""
 
     def _limit(self, pause: int, where: str) -> None:
+        """Refuse an attempt to sign in if there is a pause to wait for, in seconds.
+
+        :raises TooMany: there is.
+        """
         if pause:
             raise TooMany(f"there were too many attempts to sign in {where}", pause)
 
@@ -294,6 +323,7 @@ class Accounts:
         return await self._store.end_sessions(caller.account.id)
 
     async def change_password(self, caller: Caller, old: str, new: str, source: str) -> None:
+        """Set another password, if the old one is right; or a first one, soon after a sign-in."""
         name = caller.name
         check_password(new, name, self._options.min_password)
         stored = await self._store.stored_password(name)
@@ -315,6 +345,7 @@ class Accounts:
         self.log.info("{name} has changed the password.", name=name)
 
     async def remove_account(self, caller: Caller, password: str, source: str) -> None:
+        """Remove an account, if the password is right; one without needs a recent sign-in."""
         if not await self.lacks_password(caller):
             await self._check_again(caller, password, source)
         elif not self._has_just_signed_in(caller):
@@ -326,7 +357,11 @@ class Accounts:
         self.log.info("{name} has removed the account.", name=caller.name)
 
     async def _check_again(self, caller: Caller, password: str, source: str) -> None:
-        """Check the password that somebody who has signed in types once more."""
+        """Check the password that somebody who has signed in types once more.
+
+        :raises SignInFailed: it is wrong.
+        :raises TooMany: there were too many attempts.
+        """
         self._limit_in_session(caller, source)
         try:
             found = await self._account_of(caller.name, password)
@@ -341,6 +376,7 @@ class Accounts:
         return caller.session is not None and now - caller.session.created_at < HOUR
 
     async def lacks_password(self, caller: Caller) -> bool:
+        """Whether the account has no password yet, and no other checker may know one."""
         stored = await self._store.stored_password(caller.name)
         return stored is not None and not stored.hash and not self._other_checkers
 
@@ -362,6 +398,7 @@ class Accounts:
         password: str,
         source: str,
     ) -> tuple[Token, str]:
+        """Make an API token; returns it with its secret, which nobody can show again."""
         account = caller.account
         name = check_token(name, scopes, days, is_admin=account.is_admin)
         if withheld := sorted(set(scopes) - self.scopes_for(caller).keys()):

@@ -49,6 +49,7 @@ class AccountAdministration:
         return found
 
     async def invite(self, account: str, name: str, is_admin: bool, reason: str = "") -> Invitation:
+        """Make an account without a password, and a link by which its owner signs in."""
         name = _name(name)
         try:
             check_name(name)
@@ -61,6 +62,7 @@ class AccountAdministration:
         return made
 
     async def reset(self, account: str, name: str, reason: str = "") -> Invitation:
+        """Make a link by which the owner of an account, who has lost the password, signs in."""
         name = _name(name)
         _check_other(account, name)
         made, digest = self._invitation(name)
@@ -99,9 +101,18 @@ class AccountAdministration:
             raise _unknown(name)
 
     def _change(self, account: str, verb: str, name: str, reason: str) -> Change:
+        """The record of what an administrator did.
+
+        :param account: the name of the administrator.
+        :param name: the account that is changed, as it was typed.
+        """
         return change_by(account, verb, _name(name), reason, self._clock.wall_seconds())
 
     async def _store_change(self, change: Change, **values: Any) -> None:
+        """Store new values of an account, with the record of the change.
+
+        :raises Unadministrable: there is no such account.
+        """
         if not await self._store.change_account(change.object, values, change):
             raise _unknown(change.object)
 
@@ -118,6 +129,7 @@ def _check_other(account: str, name: str) -> None:
 
 
 def _name(name: str) -> str:
+    """The name of an account as it was typed, tidied."""
     return name.strip().lower()
 
 

@@ -81,6 +81,7 @@ class CheckedPasswords:
         return True
 
     def _ends_at(self, found: _Checked) -> float:
+        """When a password is forgotten, by the monotonic clock."""
         if not found.stored:
             # The broker does not learn when a password changes that is kept elsewhere.
             return found.at + 300.0
@@ -88,5 +89,6 @@ class CheckedPasswords:
         return min(found.at + options.session_life, found.used_at + options.session_idle)
 
     def _digest(self, name: str, password: str) -> bytes:
+        """The hash of a password with the key of this process.  ``passwords`` says why NFKC."""
         text = unicodedata.normalize("NFKC", f"{name} {password}").encode("utf-8", "replace")
         return blake2b(text, key=self._key, digest_size=32).digest()

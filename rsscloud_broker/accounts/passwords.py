@@ -56,6 +56,7 @@ def is_too_long(password: str) -> bool:
 
 
 def _normal(password: str) -> bytes:
+    """A password in NFKC, as bytes: what is hashed."""
     return unicodedata.normalize("NFKC", password).encode("utf-8", "replace")
 
 
@@ -113,6 +114,7 @@ class Passwords:
         self._waiting = 0
 
     async def check(self, name: str, password: str) -> bool:
+        """Whether a password is that of an account; an outdated hash of it is replaced."""
         known = await self._store.stored_password(name) if is_name(name) else None
         stored = known.hash if known else ""
         right, better = await self._do(self._compare, stored, password)
@@ -142,6 +144,10 @@ class Passwords:
         return True, self._hasher.hash(password) if self._hasher.is_outdated(stored) else ""
 
     async def _do(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function in a thread.
+
+        :raises TooMany: too many passwords wait for one.
+        """
         if self._waiting >= MAX_WAITING:
             raise TooMany("too many people sign in at this moment", PAUSE)
         self._waiting += 1

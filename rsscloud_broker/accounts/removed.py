@@ -32,6 +32,7 @@ class RemovedAccounts(EachPeriod):
         super().__init__(clock, 5.0, self.look, name="removed accounts", at_start=True)
         self._store = store
         self._data = data
+        # What the store said of its accounts at the last look: it differs after each removal.
         self._census: tuple[int, int] | None = None
         self._once_more = False
 
@@ -54,6 +55,7 @@ class RemovedAccounts(EachPeriod):
         self._once_more = bool(found) or is_other
 
     async def _delete(self, data: AccountData, account: int) -> None:
+        """Have an application delete the data of an account; an error is logged."""
         try:
             await data.remove(account)
         except Exception:  # the data of other accounts can be deleted all the same

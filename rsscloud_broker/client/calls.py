@@ -113,5 +113,9 @@ def _visible_text(page: bytes) -> str:
 
 
 def _require_success(url: str, reply: Reply) -> None:
+    """Check the status of an answer.
+
+    :raises ClientError: it is not from 200 to 299.
+    """
     if not reply.success:
         raise ClientError(f"{url}: answered with HTTP status {reply.status}")

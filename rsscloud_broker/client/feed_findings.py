@@ -78,6 +78,7 @@ def judge(fetches: Fetches) -> Judgement:
 
 
 def _redirects(fetches: Fetches) -> Iterator[Finding]:
+    """The findings about the redirects that lead to the feed."""
     for answer in fetches.redirects:
         there = f"{answer.url} leads to {answer.target} (status {answer.status})"
         if answer.status in PERMANENT:
@@ -121,6 +122,10 @@ def _no_feed(fetches: Fetches) -> Finding:
 
 
 def _moved_by_xml(url: str) -> Finding:
+    """The finding about a document that says where the feed has moved (``newLocation``).
+
+    :param url: the new address as it is written; empty if the feed has ended.
+    """
     if not url:
         text = (
             "The document says that the feed has ended (an empty newLocation), like a status of"
@@ -143,6 +148,10 @@ def _moved_by_xml(url: str) -> Finding:
 
 
 def _validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Finding]:
+    """The findings about ETag and Last-Modified.
+
+    :param again: the answer to the second request; None if the first answer had neither.
+    """
     etag, modified = last.headers.get("etag", ""), last.headers.get("last-modified", "")
     if again is None:
         text = (
@@ -202,6 +211,7 @@ def _asked_again(last: FeedAnswer, again: FeedAnswer) -> Finding:
 
 
 def _caching(last: FeedAnswer) -> Iterator[Finding]:
+    """The findings about how long readers may keep the feed without asking."""
     if "no-store" in last.headers.get("cache-control", "").lower():
         text = (
             "Cache-Control has no-store: readers and proxies may not keep the feed, not even to"
@@ -231,6 +241,7 @@ def _caching(last: FeedAnswer) -> Iterator[Finding]:
 
 
 def _size(last: FeedAnswer) -> Iterator[Finding]:
+    """The findings about compression, the size of the feed, and its media type."""
     if last.compressed:
         yield Finding("good", "gzip", "The server compresses the feed for readers that accept it.")
     elif len(last.body) >= 1024:  # a smaller feed need not be compressed
@@ -258,6 +269,7 @@ def _size(last: FeedAnswer) -> Iterator[Finding]:
 
 
 def _named(facts: FeedFacts) -> str:
+    """The format and the title of the feed, and how many of its entries have ids, as a clause."""
     names = {"atom": "an Atom feed", "json feed": "a JSON Feed"}
     kind = names.get(facts.format, f"an RSS feed, version {facts.format.removeprefix('rss ')}")
     title = f", “{facts.title[:100]}”" if facts.title else ", without a title"
@@ -301,6 +313,10 @@ def _header_links(last: FeedAnswer) -> tuple[list[links.WebLink], list[Finding]]
 
 
 def _unusable(last: FeedAnswer, hubs: Sequence[str]) -> Iterator[Finding]:
+    """The findings about hubs whose addresses are no URLs.
+
+    :param hubs: the addresses as they are written.
+    """
     for hub in hubs:
         if not joined(last.url, hub):
             text = f"The hub {hub} is no URL, so nobody can subscribe there. Correct its address."
@@ -308,6 +324,7 @@ def _unusable(last: FeedAnswer, hubs: Sequence[str]) -> Iterator[Finding]:
 
 
 def _push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
+    """The findings about the clouds and hubs that the feed names."""
     for cloud in facts.clouds:
         text = f"Readers can register at {cloud.url} by {cloud.protocol} (rssCloud)."
         yield Finding("good", "cloud", text)
@@ -328,6 +345,7 @@ def _push(facts: FeedFacts, hubs: Sequence[str]) -> Iterator[Finding]:
 
 
 def _hints(facts: FeedFacts) -> Iterator[Finding]:
+    """The findings about what the feed says of how often to ask for it."""
     hints = facts.hints
     if hints.ttl_minutes:
         text = f"Readers may keep the feed for {in_words(hints.ttl_minutes * 60)}."
@@ -362,6 +380,7 @@ def _hints(facts: FeedFacts) -> Iterator[Finding]:
 
 
 def _count(number: int, one: str, more: str) -> str:
+    """A number with its noun: "1 entry" or "2 entries"."""
     return f"{number} {one if number == 1 else more}"
 
 

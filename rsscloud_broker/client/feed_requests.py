@@ -111,7 +111,7 @@ async def fetch_twice(ask: Ask, url: str, admit: Admit) -> Fetches:
 
 
 def asking(outbound: IOutbound, clock: IClock) -> Ask:
-    """Ask with an outbound client."""
+    """Make an ``Ask`` that sends its requests by an outbound client."""
 
     async def ask(url: str, headers: Mapping[str, str]) -> FeedAnswer:
         try:

@@ -80,12 +80,14 @@ class Listener(Resource):
         return self._by_xmlrpc(body)
 
     def _by_form(self, request: Request) -> bytes:
+        """Accept a notification by a form; 404 if its topic was not registered."""
         if not self._notify(decode(_argument(request, b"url"))):
             return _refuse(request, 404, _UNKNOWN)
         request.setHeader("Content-Type", "text/plain")
         return b"Thanks for the update."
 
     def _by_xmlrpc(self, body: bytes) -> bytes:
+        """Accept a call by XML-RPC; the answer is a fault if it is not acceptable."""
         try:
             method, parameters = xmlrpc.decode_call(body)
         except MalformedXML as error:
@@ -99,6 +101,7 @@ class Listener(Resource):
         return xmlrpc.encode_response(True)
 
     def _by_soap(self, request: Request, body: bytes) -> bytes:
+        """Accept a call by SOAP, whose only parameter may have any name; or answer with a fault."""
         try:
             call = soap.decode_call(body)
             if call.operation != self._procedure.rpartition(".")[2]:

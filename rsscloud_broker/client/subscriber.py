@@ -135,6 +135,7 @@ async def _call(web: Web, cloud: Cloud, topic: str, callback: RegisteredCallback
 
 
 def _form(topic: str, callback: RegisteredCallback) -> list[tuple[str, str]]:
+    """The fields of a registration by form."""
     fields = [
         ("notifyProcedure", callback.procedure),
         ("port", str(callback.port)),
@@ -168,6 +169,7 @@ class Subscriber:
         self._clock = clock
         self._on_notification = on_notification
         self._warn = warn
+        # The topics whose next notification is a cloud's test of the callback: see ``notified``.
         self._awaiting_test: set[str] = set()
         self._renewals: list[Deferred[None]] = []
 
@@ -205,6 +207,8 @@ class Subscriber:
         self._renewals.clear()
 
     async def _register(self, cloud: Cloud, topic: str, callback: RegisteredCallback) -> str:
+        """Register, and expect a test of the callback while the cloud has not answered."""
+
         def begin(callback: RegisteredCallback) -> None:
             self._awaiting_test.discard(topic)
             if callback.tested_by_notification:
@@ -216,6 +220,7 @@ class Subscriber:
             self._awaiting_test.discard(topic)
 
     async def _renew(self, cloud: Cloud, topic: str, callback: RegisteredCallback) -> None:
+        """Register anew each day; after a failure, every five minutes until it succeeds."""
         delay = RENEW_AFTER
         while True:
             await deferLater(self._clock, delay)

@@ -347,6 +347,7 @@ class HubSubscriber:
         return True
 
     def _denied(self, subscription: _Subscription, reason: str) -> None:
+        """Note that the hub denied a subscription; with ``keeps_asking``, ask it again."""
         if not (subscription.asked or subscription.confirmed):
             return  # that is known
         because = f": {reason}" if reason else ""
@@ -376,6 +377,8 @@ class HubSubscriber:
         await gatherResults([Deferred.fromCoroutine(self._unsubscribe(one)) for one in confirmed])
 
     async def _unsubscribe(self, subscription: _Subscription) -> None:
+        """Unsubscribe from a topic, and wait until the hub has verified that, or some seconds."""
+
         def timed_out(result: object, seconds: float) -> NoReturn:
             raise ClientError(f"the hub did not verify the intent within {seconds:g} seconds")
 
@@ -390,12 +393,14 @@ class HubSubscriber:
             self._tell(f"{subscription.topic}: the subscription ends with its lease: {error}")
 
     async def _send(self, subscription: _Subscription) -> str:
+        """Ask the hub for what ``mode`` of the subscription says.  Returns the hub's sentence."""
         subscription.asked, subscription.asked_at = True, self._clock.seconds()
         about = (subscription.mode, subscription.topic, subscription.callback)
         return await ask_for_topic(self._web, subscription.hub, *about, self._secret, self._lease)
 
     async def _renew(self, subscription: _Subscription) -> None:
-        # Unless the hub verifies it until then, whatever the reason is.
+        """Ask the hub to subscribe, and plan the next attempt."""
+        # Unless the hub verifies it until then: ``verify`` plans the renewal instead.
         self._renew_after(subscription, self._retry_after)
         try:
             await self._send(subscription)
@@ -412,6 +417,7 @@ class HubSubscriber:
         )
 
     def _renew_after(self, subscription: _Subscription, seconds: float) -> None:
+        """Ask the hub again after some seconds, in place of the renewal that was planned."""
         self._stop_renewal(subscription)
         subscription.renewal = self._clock.callLater(
             seconds, lambda: Deferred.fromCoroutine(self._renew(subscription))

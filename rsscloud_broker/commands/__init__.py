@@ -102,6 +102,7 @@ class LazyGroup(Group):
     """
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is no such command."""
         if cmd_name not in self.commands:
             return None
         module, _, attribute = COMMANDS[cmd_name][0].partition(":")

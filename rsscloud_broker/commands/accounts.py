@@ -104,6 +104,10 @@ def add(
 
 
 def _check_free(connection: Connection, name: str) -> None:
+    """Check that no account has a name.
+
+    :raises click.ClickException: one has it.
+    """
     if rows.stored_password(connection, name) is not None:
         raise click.ClickException(
             f"there is an account {name} already; account passwd changes its password"
@@ -269,6 +273,10 @@ def remove_token(config_file: str | None, data: str | None, name: str, number: i
 
 
 def _account(connection: Connection, name: str) -> Account:
+    """The account with a name.
+
+    :raises click.ClickException: there is none.
+    """
     found = rows.stored_password(connection, name)
     if found is None:
         raise click.ClickException(f"there is no account {name!r}; account list shows all")
@@ -276,7 +284,10 @@ def _account(connection: Connection, name: str) -> Account:
 
 
 def _hashed(name: str, options: AccountsConfig, from_stdin: bool) -> str:
-    """Read a new password and return its hash."""
+    """Read a new password, twice unless it comes from stdin, and return its hash.
+
+    :raises InvalidAccount: it cannot be a password of the account.
+    """
     if from_stdin:
         password = sys.stdin.readline().rstrip("\r\n")
     else:
@@ -288,12 +299,14 @@ def _hashed(name: str, options: AccountsConfig, from_stdin: bool) -> str:
 
 
 def _day(seconds: float | None) -> str:
+    """A time in UTC to the minute; "never" for None."""
     if seconds is None:
         return "never"
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%MZ")
 
 
 def _show(table: Iterable[Sequence[str]]) -> None:
+    """Print a table whose first row has the headings, with aligned columns."""
     table = list(table)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:

@@ -109,7 +109,12 @@ _OPTIONS: Final = (
 
 
 def _parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> click.Parameter:
-    """An argument for a value that is required, and an option for any other, and for reasons."""
+    """The parameter of a command for a value that an operation takes.
+
+    A value that is required becomes an argument, except for a reason; others become options.
+
+    :param schema: the JSON schema of the value.
+    """
     kind: click.ParamType[Any] = click.STRING
     if "enum" in schema:
         kind = click.Choice([word for word in schema["enum"] if word])
@@ -159,6 +164,10 @@ def _warn(broker: str) -> None:
 
 
 def _show(name: str, answer: Mapping[str, Any], as_json: bool) -> None:
+    """Print the answer of an operation: a list as a table, everything else as lines.
+
+    :param name: the name of the operation.
+    """
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     elif name in _COLUMNS:
@@ -173,6 +182,10 @@ def _show(name: str, answer: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _show_table(columns: Sequence[str], items: Iterable[Mapping[str, Any]]) -> None:
+    """Print items as a table.
+
+    :param columns: the names of the values that are shown.
+    """
     rows = [
         tuple(column.replace("_", " ").upper() for column in columns),
         *(tuple(_text(item.get(column)) for column in columns) for item in items),

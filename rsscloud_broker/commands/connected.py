@@ -26,6 +26,7 @@ _CACERT = "rsscloud_broker.cacert"
 
 
 def _remember_cacert(context: click.Context, _: click.Parameter, file: str | None) -> None:
+    """Keep the file that ``--cacert`` names in the context of the command, for ``agent``."""
     context.meta[_CACERT] = file
 
 

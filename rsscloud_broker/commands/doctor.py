@@ -104,6 +104,10 @@ def examine(
 
 
 async def _examine_feed(reactor: Any, url: str, own: OwnBroker | None, as_json: bool) -> None:
+    """Examine a feed, and show what was found.
+
+    :param own: the broker that the feed should name; None if that is not known.
+    """
     clock = SystemClock(reactor)
     ask = asking(outbound(reactor), clock)
     report = await feed_doctor.examine(ask, clock, url, own)
@@ -127,6 +131,7 @@ def _named_broker(
 
 
 def _show(results: Sequence[Result], as_json: bool) -> None:
+    """Print results, as JSON or as lines."""
     if as_json:
         click.echo(json.dumps(doctor_checks.as_json(results), indent=2, ensure_ascii=False))
     else:

@@ -134,6 +134,7 @@ def follow(
 
 
 def _marker(file: str | None, url: str) -> IMarker:
+    """Remembers the position in a file; or only until the process ends, if none is named."""
     if file is None:
         return MemoryMarker()
     return FileMarker(FilePath(os.path.abspath(file)), url, deferToThread)
@@ -178,6 +179,10 @@ class JsonLines:
         self._nobody_reads = nobody_reads
 
     async def handle(self, entries: Sequence[Entry], document: str) -> None:
+        """Print some entries.
+
+        :raises EntryFailed: the reader has closed the pipe.
+        """
         lines = b"".join(json.encode(each, document) + b"\n" for each in entries)
         try:
             sys.stdout.buffer.write(lines)
@@ -200,6 +205,10 @@ class Exec:
         self._command = command
 
     async def handle(self, entries: Sequence[Entry], document: str) -> None:
+        """Run the command for each entry, one after the other.
+
+        :raises EntryFailed: the command has failed.
+        """
         for entry in entries:
             process = _Process(json.encode(entry, document) + b"\n")
             self._reactor.spawnProcess(

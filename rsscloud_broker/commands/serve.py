@@ -24,6 +24,7 @@ def _parameters() -> list[click.Parameter]:
 
 
 def _serve(**given: Any) -> None:
+    """Run ``twistd rsscloud-broker`` in this process, with the options that were given."""
     from twisted.scripts import twistd  # noqa: PLC0415 # it is slow, and --help does not need it
 
     arguments = ["--nodaemon", "--pidfile=", "rsscloud-broker"]

@@ -151,6 +151,8 @@ async def walk_back(
     :raises FeedUnavailable: a document cannot be read now.
     """
     document, steps, missing = recent, list[Step](), ""
+    # The oldest document so far that has the id of the entry with another time, and how many steps
+    # are after it.
     edited: tuple[AtomDocument | Step, int] | None = None
     seen = {recent.url, recent.link("self"), recent.link("via")}
     while position is None or not document.has(position):

@@ -109,7 +109,8 @@ class AtomDocument:
     def entries(self, newest_first: bool) -> tuple[list[Entry], Order]:
         """The entries in their order.
 
-        :param newest_first: the order of entries whose times do not tell.
+        :param newest_first: whether to take the newest for the first one, if the times of the
+            entries do not tell; the format of ICT4H's atomfeed has the oldest first.
         :returns: the entries, the oldest first, and what was found out about their order.
         """
         found = list(self.found)
@@ -190,10 +191,15 @@ def index_after(entries: Sequence[Entry], position: Position) -> int | None:
 
 
 def _relation(element: etree._Element) -> str:
+    """The relation of a link in its short form, in lower case."""
     return element.get("rel", "alternate").strip().removeprefix(_REGISTERED).lower()
 
 
 def _order(entries: Sequence[Entry], newest_first: bool) -> Order:
+    """The order of the entries in a document, by how often their times rise and fall.
+
+    :param newest_first: what to assume if these are equal.
+    """
     pairs = [(one.updated, other.updated) for one, other in pairwise(entries)]
     falling = sum(one > other for one, other in pairs)
     rising = sum(one < other for one, other in pairs)
@@ -216,6 +222,10 @@ def _without_repeated(entries: list[Entry], order: Order) -> tuple[list[Entry], 
 
 
 def _entry(element: etree._Element, url: str) -> Entry:
+    """An entry of a document; what is missing or malformed is left empty.
+
+    :param url: the URL of the document, against which links are resolved.
+    """
     first: dict[str, etree._Element] = {}
     links: list[EntryLink] = []
     categories: list[Category] = []
@@ -248,6 +258,7 @@ def _entry(element: etree._Element, url: str) -> Entry:
 
 
 def _text_of(elements: Mapping[str, etree._Element], name: str) -> str:
+    """The text of one of some elements, by its tag; empty if it is not there."""
     element = elements.get(name)
     return "" if element is None else _plain(element)
 
@@ -265,6 +276,7 @@ def _link(element: etree._Element, url: str) -> EntryLink:
 
 
 def _joined(url: str, reference: str) -> str:
+    """A reference as an absolute URL; as it is written if it cannot be one."""
     if reference.startswith(("https://", "http://")):
         return reference  # as nearly all; to take one apart takes long
     return joined(url, reference.strip()) or reference
@@ -289,6 +301,10 @@ def _time(text: str) -> float:
 
 
 def _content(element: etree._Element, url: str) -> EntryContent:
+    """The content of an entry, in any of the forms that feeds really have.
+
+    :param url: the URL of the document.
+    """
     kind = element.get("type", "text").strip()
     if src := element.get("src", "").strip():
         return EntryContent(kind, src=_joined(url, src))
@@ -307,4 +323,5 @@ def _content(element: etree._Element, url: str) -> EntryContent:
 
 
 def _with_tail(element: etree._Element) -> str:
+    """An element as XML, with the text after it."""
     return standing_alone(element) + escape(element.tail or "")

@@ -138,6 +138,7 @@ def charset_of(media_type: str) -> str | None:
 
 
 def _of_xml(body: bytes, kind: str, charset: str | None) -> EntryContent:
+    """XML as elements; as bytes if it cannot stand in a feed."""
     try:
         root = xml.parse(body, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
     except xml.MalformedXML:
@@ -151,6 +152,7 @@ def _of_xml(body: bytes, kind: str, charset: str | None) -> EntryContent:
 
 
 def _of_text(body: bytes, kind: str, charset: str | None) -> EntryContent:
+    """A text as characters; as bytes if these would not come out the same."""
     try:
         text = body.decode(xml.codec_of(charset or "utf-8") or "")
     except (LookupError, ValueError):

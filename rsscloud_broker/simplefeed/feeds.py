@@ -182,9 +182,11 @@ class Feeds:
 def _rendered(
     document: LogDocument, urls: FeedUrls, recent: bool, links: Sequence[EntryLink]
 ) -> bytes:
+    """As ``render``, with arguments in order, for ``in_thread``."""
     return render(document, urls, recent=recent, links=links)
 
 
 def _make_file(archive: Archive, document: LogDocument, urls: Callable[[str], FeedUrls]) -> None:
+    """Write the file of an archived document.  It runs in a thread."""
     body = render(document, urls(document.log.name))
     archive.write(document.log.feed_id, document.number, body, document.updated)

@@ -121,6 +121,7 @@ class Follower:
     # --- rounds -------------------------------------------------------------
 
     async def _until_stopped(self, following: Coroutine[Any, Any, None]) -> None:
+        """Follow, and fire the Deferreds of ``stop`` at the end."""
         self._running = True
         try:
             await following
@@ -131,11 +132,13 @@ class Follower:
             self._stopped()
 
     def _stopped(self) -> None:
+        """Fire the Deferreds that ``stop`` has returned."""
         stops, self._stops = self._stops, []
         for over in stops:
             over.callback(None)
 
     async def _keep_following(self) -> None:
+        """Make rounds without end, with pauses in between; ``Stopped`` ends them."""
         failures = 0
         while True:
             self._waits.hinted = False
@@ -150,6 +153,7 @@ class Follower:
                 await self._waits.sleep(self._pause, hints=True)
 
     async def _catch_up(self) -> None:
+        """Make one round; if the feed cannot be read, try it again a few times."""
         for failures in range(self._limits.tries):
             try:
                 await self._round()
@@ -177,6 +181,7 @@ class Follower:
             await self._processing.save()
 
     async def _process_new(self) -> None:
+        """Read the recent document; if it has changed, process the entries after the position."""
         await self._processing.load()
         recent = await self._waits.call(self._reader.read_if_changed, self._url, self._conditions)
         if recent is None:
@@ -244,6 +249,8 @@ class Follower:
         """Process the documents from the beginning to the recent one.
 
         The recent document is used as it was read at first: the others lead to that one.
+
+        :param position: entries of the first document up to it are left out; None for none.
         """
         document, steps = beginning.document, beginning.steps
         while steps:
@@ -293,11 +300,14 @@ class Follower:
     async def _process_while_reading(
         self, document: AtomDocument, url: str, after: Position | None
     ) -> AtomDocument:
-        """Process a document, and return the one at a URL, which is fetched meanwhile."""
+        """Process a document, and return the one at a URL, which is fetched meanwhile.
+
+        :param after: see ``Processing.process``.
+        """
         upcoming = self._waits.begin(self._reader.read, url)
         try:
             await self._processing.process(document, after)
-        except BaseException:
+        except BaseException:  # nobody needs the next document then
             upcoming.addErrback(lambda failure: None)
             upcoming.cancel()
             raise

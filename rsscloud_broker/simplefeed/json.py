@@ -47,6 +47,7 @@ def encode(entry: Entry, document: str) -> bytes:
 
 
 def _link(link: EntryLink) -> dict[str, str]:
+    """A link as JSON has it, without what is empty."""
     # As for other values, but quicker: nearly all entries have links, with a URL and a relation.
     found = {"href": link.href, "rel": link.rel}
     if link.type:
@@ -57,11 +58,13 @@ def _link(link: EntryLink) -> dict[str, str]:
 
 
 def _present(value: Person | Category) -> dict[str, str]:
+    """A person or a category as JSON has it, without what is empty."""
     names = (each.name for each in fields(type(value)))
     return {name: text for name in names if (text := getattr(value, name))}
 
 
 def _content(content: EntryContent) -> dict[str, str]:
+    """A content as JSON has it: by the name of its form."""
     match content.form:
         case "text":
             return {"type": content.type, "text": content.text}

@@ -158,6 +158,7 @@ def open_log(conn: Connection, described: Description, at: float) -> LogState:
 
 
 def _make_log(conn: Connection, described: Description, at: float) -> LogState:
+    """Make a log without entries, unless another transaction makes it at this moment."""
     now = to_micros(at)
     values = {
         "name": described.name,
@@ -202,6 +203,7 @@ def known_logs(conn: Connection, names: Sequence[str]) -> set[str]:
 
 
 def _begins(prefix: str) -> ColumnElement[bool]:
+    """The condition that the name of a log begins with a prefix."""
     return schema.log.c.name.startswith(prefix, autoescape=True)
 
 
@@ -257,9 +259,9 @@ def append(
         return []
     number, first, size = row.newest, row.first, row.size
     last = row.updated_at if number else 0  # a log without entries has the time when it was made
-    rows: list[dict[str, Any]] = []
-    full: list[dict[str, Any]] = []
-    together: list[msgspec.Raw] = []
+    rows: list[dict[str, Any]] = []  # the entries
+    full: list[dict[str, Any]] = []  # the documents that are archived now
+    together: list[msgspec.Raw] = []  # the entries of the next row
     for entry in entries:
         if number >= first + row.per_document - 1 or size > MAX_DOCUMENT_BYTES:
             full.append(
@@ -368,6 +370,7 @@ def oldest_number(conn: Connection, name: str) -> int:
 
 
 def _entries(conn: Connection, log_id: int, first: int, last: int) -> list[Entry]:
+    """The entries with numbers from ``first`` to ``last``, the newest first."""
     return [entry for _, entry in _in_range(conn, log_id, first, last)][::-1]
 
 

@@ -43,7 +43,7 @@ class Processing:
         self.position: Position | None = None
         self._loaded = False
         self._unsaved, self._saved_at = 0, 0.0
-        self._newest_first = True
+        self._newest_first = True  # as in the last document whose times said it
         self._told: set[str] = set()
 
     # --- the position -------------------------------------------------------
@@ -101,6 +101,12 @@ class Processing:
                 await self.save()
 
     async def _hand_on(self, entries: list[Entry], url: str) -> None:
+        """Hand some entries on until they are processed, with pauses after failures.
+
+        :param url: the URL of their document.
+        :raises FollowError: they failed too often.
+        :raises Stopped: the follower was stopped.
+        """
         failures = 0
         while True:
             if self._waits.stopping:
@@ -144,6 +150,7 @@ class Processing:
 
     def tell_once(self, sentence: str) -> None:
         """Tell people what is wrong, but not again for each document."""
+        # What comes after the last URL: the URLs differ for each document.
         kind = sentence.rpartition("//")[2].partition(" ")[2]
         if kind not in self._told:
             self._told.add(kind)

@@ -44,7 +44,7 @@ def prune(conn: Connection, name: str, through: int) -> Pruned:
     table = schema.document
     chosen = (table.c.log_id == row.id, table.c.number <= through)
     newest = select(table.c.last).where(*chosen).order_by(table.c.number.desc()).limit(1)
-    last = conn.execute(newest).scalar()
+    last = conn.execute(newest).scalar()  # the number of the last entry to delete
     if last is None:
         return Pruned(0, more=False)
     conn.execute(update(table).where(*chosen).values(gone=True))
@@ -80,6 +80,7 @@ def archived_through(conn: Connection, name: str, number: int) -> int:
 
 
 def _last_document(conn: Connection, name: str, condition: ColumnElement[bool]) -> int:
+    """The number of the last archived document of a log with a condition; 0 if there is none."""
     table = schema.document
     found: Select[Any] = (
         select(table.c.number)

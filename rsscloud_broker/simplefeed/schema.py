@@ -30,6 +30,7 @@ metadata: Final = new_metadata()
 
 
 def _of_log() -> Column[int]:
+    """The column with the id of a log; rows are deleted with their log."""
     return Column("log_id", Key, cascade("simplefeed_log.id"), primary_key=True)
 
 

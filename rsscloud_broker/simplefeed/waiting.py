@@ -104,7 +104,10 @@ class Waiting:
         return reading.addBoth(self._over, reading)
 
     async def result(self, reading: Awaitable[T]) -> T:
-        """The result of a function that reads."""
+        """The result of a function that reads.
+
+        :raises Stopped: ``stop`` has interrupted it.
+        """
         try:
             return await reading
         except (CancelledError, FeedUnavailable):
@@ -113,5 +116,6 @@ class Waiting:
             raise
 
     def _over(self, result: Any, reading: Deferred[Any]) -> Any:
+        """Forget a call that has ended; returns its result, as a callback must."""
         self._waiting.discard(reading)
         return result

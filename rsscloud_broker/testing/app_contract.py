@@ -29,12 +29,17 @@ from rsscloud_broker.testing.contracts import DoorChecks
 
 
 class AppContract(DoorChecks):
-    """The tests that every application must pass."""
+    """The tests that every application must pass.
+
+    :cvar maker: makes the application.
+    :cvar given: the options that it is made with; None for those of an empty table.
+    """
 
     maker: Any
     given: Any
 
     def setUp(self) -> None:
+        """Make the application, given only those parts that its maker names in ``needs``."""
         tables = self.maker.tables
         self.parts = app_parts(tables, directory=FilePath(self.mktemp()))
         options = self.maker.options() if self.given is None else self.given
@@ -54,6 +59,7 @@ class AppContract(DoorChecks):
                 self.assertTrue(verifyObject(interface, part))
 
     def test_names(self) -> None:
+        """No two front doors, sinks or services share a name."""
         for parts in (self.app.front_doors, self.app.sinks, self.app.services):
             names = [part.name for part in parts]
             self.assertEqual(len(set(names)), len(names), names)
@@ -68,6 +74,7 @@ class AppContract(DoorChecks):
             await self.check_answers(door)
 
     def test_nothing_is_offered_twice(self) -> None:
+        """No two front doors of the application have the same route."""
         offers = Offers.of(self.app.front_doors)
         self.assertEqual(
             len(offers.routes), sum(len(door.routes()) for door in self.app.front_doors)
@@ -93,6 +100,7 @@ class AppContract(DoorChecks):
             self.assertFalse(service.running)
 
     def test_names_of_tables(self) -> None:
+        """The names of tables begin with that of the application, so that no two share one."""
         if self.maker.tables is not None:
             names = list(self.maker.tables.metadata.tables)
             self.assertTrue(names)
@@ -100,6 +108,7 @@ class AppContract(DoorChecks):
                 self.assertTrue(name.startswith(f"{self.maker.name}_"), name)
 
     def test_migrations_make_the_same_tables(self) -> None:
+        """The migrations, numbered without gaps, make the same tables as the metadata does."""
         tables: AppTables | None = self.maker.tables
         if tables is None:
             return
@@ -127,6 +136,7 @@ def definitions(conn: Connection, tables: AppTables) -> dict[str, Any]:
     seen = inspect(conn)
 
     def in_order(found: Any) -> list[str]:
+        """Some definitions as texts, in an order that is always the same."""
         return sorted(repr(sorted(each.items(), key=str)) for each in found)
 
     return {

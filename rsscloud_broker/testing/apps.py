@@ -100,6 +100,7 @@ class FakePublisher:
         return result
 
     async def _run(self, operation: Callable[[Any], Any]) -> Any:
+        """Run an operation, unless the test wants a failure."""
         if self.failure is not None:
             raise self.failure
         return await self._database.write(operation)
@@ -122,6 +123,10 @@ class FakeCallers:
         return True
 
     def check_form(self, request: Request, caller: Caller) -> None:
+        """Check the CSRF token, as the broker does.
+
+        :raises ForgedForm: it is wrong.
+        """
         sent = (request.args or {}).get(b"csrf", [b""])[0]
         if caller.session is not None and sent != caller.csrf.encode("ascii"):
             raise ForgedForm("the form does not belong to your session")
@@ -159,6 +164,7 @@ def memory_sign_in(database: Any, clock: IClock) -> IAccounts:
 
 
 def _never_wait(key: str) -> int:
+    """A rate limit that lets everything through at once."""
     return 0
 
 

@@ -73,14 +73,19 @@ _CALLBACK_URL = "http://reader.example/notify"
 
 
 class _NotifierContract(TestCase):
-    """The tests that every ``INotifier`` must pass."""
+    """The tests that every ``INotifier`` must pass.
+
+    :cvar accepting: the answer of a callback that accepts: see ``make_notifier_tests``.
+    """
 
     accepting: Answer
 
     def make_notifier(self, outbound: IOutbound) -> INotifier:
+        """Make the notifier that is tested; the TestCase of a plugin has its own."""
         raise NotImplementedError
 
     def setUp(self) -> None:
+        """Make a notifier whose callbacks accept, and what it is asked to send and to verify."""
         self.outbound = FakeOutbound(otherwise=self.accepting)
         self.notifier = self.make_notifier(self.outbound)
         callback = Callback(_CALLBACK_URL, self.notifier.protocol, "river.notify")
@@ -92,6 +97,10 @@ class _NotifierContract(TestCase):
         self.challenge = Intent(_TOPIC, callback, 90_000, challenge=True)
 
     async def assert_all_fail(self, *, challenge: bool = True) -> None:
+        """Check that notifications and verifications fail now, each with a reason.
+
+        :param challenge: whether a verification with a challenge must fail, too.
+        """
         outcomes = [
             await self.notifier.notify(self.notification),
             await self.notifier.verify(self.intent),
@@ -131,11 +140,13 @@ class _NotifierContract(TestCase):
         await self.assert_all_fail()
 
     async def test_other_status_is_a_failure(self) -> None:
+        """A status that does not accept is a failure, even with the body of an acceptance."""
         for status in (301, 304, 400, 404, 410, 500, 503):
             self.outbound.otherwise = partial(self._accepted_with, status)
             await self.assert_all_fail()
 
     async def test_garbage_is_an_outcome(self) -> None:
+        """Whatever a callback answers, the notifier returns an outcome and raises nothing."""
         for body in (b"", b"\xff\xfe\x00<", b"<a>" * 1000, b"<a><b></a>", b"x" * 65_536):
             self.outbound.otherwise = reply(200, body)
             for intent in (self.intent, self.challenge):
@@ -211,6 +222,7 @@ class _SinkContract(TestCase):
     """The tests that every ``IEventSink`` must pass."""
 
     def make_sink(self) -> IEventSink:
+        """Make the sink that is tested; the TestCase of a plugin has its own."""
         raise NotImplementedError
 
     def setUp(self) -> None:
@@ -228,6 +240,7 @@ class _SinkContract(TestCase):
         self.assertEqual((other.name, other.handles), (self.sink.name, self.sink.handles))
 
     async def test_handles_what_it_asks_for(self) -> None:
+        """A sink takes each event of the classes that it handles; a service runs meanwhile."""
         service = IService(self.sink, None)
         if service is not None:
             self.assertTrue(verifyObject(IService, service))
@@ -258,16 +271,18 @@ def make_sink_tests(fixture: Callable[[TestCase], IEventSink]) -> type[TestCase]
 
 
 class DoorChecks(TestCase):
-    """What must hold for every ``IFrontDoor``."""
+    """What must hold for every ``IFrontDoor``, as checks that several contracts use."""
 
     def check_interface(self, door: IFrontDoor) -> None:
         self.assertTrue(verifyObject(IFrontDoor, door))
         self.assertTrue(door.name)
 
     def check_offers(self, door: IFrontDoor) -> None:
+        """A front door offers something: a route, a procedure or a service."""
         self.assertTrue([*door.routes(), *door.xmlrpc_handlers(), *door.soap_services()])
 
     def check_routes(self, door: IFrontDoor) -> None:
+        """Routes are written as the site expects them, and no two are for the same requests."""
         routes = door.routes()
         for route in routes:
             self.assertTrue(route.path.startswith("/"), route)
@@ -299,6 +314,7 @@ class DoorChecks(TestCase):
         return int(response.code)
 
     def check_xmlrpc_handlers(self, door: IFrontDoor) -> None:
+        """Each prefix of procedures is one word, and has procedures."""
         for prefix, handler in door.xmlrpc_handlers().items():
             self.assertTrue(prefix)
             self.assertNotIn(".", prefix)
@@ -306,6 +322,7 @@ class DoorChecks(TestCase):
             self.assertTrue(handler.listProcedures(), prefix)
 
     def check_soap_services(self, door: IFrontDoor) -> None:
+        """Each service has operations, and a WSDL that names the URL, if it has any."""
         for service in door.soap_services():
             for action in (service.action, *service.aliases):
                 self.assertTrue(action.startswith("/"), action)
@@ -324,6 +341,7 @@ class _FrontDoorContract(DoorChecks):
     """The tests that every ``IFrontDoor`` must pass."""
 
     def make_front_door(self) -> IFrontDoor:
+        """Make the front door that is tested; the TestCase of a plugin has its own."""
         raise NotImplementedError
 
     def setUp(self) -> None:

@@ -88,6 +88,7 @@ class FakeOutbound:
         self.requests: list[OutboundRequest] = []
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
+        """Record a request, signed if it is to be, and return or raise the answer in the table."""
         url, signing = request.url, request.signing
         if signing is not None:
             signature = sign(request.body, signing.secret, signing.method)
@@ -137,6 +138,10 @@ class FakeFetcher:
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
+        """Record a fetch, and return what the tables say of the URL.
+
+        :raises TopicUnreadable: the topic has no content.
+        """
         self.fetched.append(url)
         self.asked.append((known, subscribers))
         self.wanted.append(wanted)
@@ -204,6 +209,7 @@ class FakeNotifier:
         return self._outcome(denial.callback)
 
     def _outcome(self, callback: Callback) -> Outcome:
+        """The outcome that the test has given for a callback."""
         outcome = self.outcomes.get(callback.url, Outcome(True))
         if isinstance(outcome, Exception):
             raise outcome
@@ -338,6 +344,7 @@ class FakeBroker:
         return self.changed
 
     async def subscribe(self, intent: Intent) -> Subscription:
+        """Record an intent, and return a subscription that is stored nowhere."""
         self._fail("subscribe")
         self.intents.append(intent)
         lease = Lease(0.0, intent.lease_seconds)
@@ -354,6 +361,7 @@ class FakeBroker:
         self.accepted.append(intent)
 
     def _fail(self, verb: str) -> None:
+        """Raise the exception that the test has given for a method, if any."""
         if verb in self.failures:
             raise self.failures[verb]
 

@@ -13,7 +13,7 @@ class FakeJobs:
     """The jobs of the only node, which may do each whenever it wants to.
 
     :ivar shares: what ``shares_work`` returns.
-    :ivar hinted: the names of the jobs of which nodes were hinted that there is something to do.
+    :ivar hinted: the name of each job of which ``hint_at_job`` said that there is something to do.
     """
 
     def __init__(self) -> None:

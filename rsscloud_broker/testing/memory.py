@@ -76,6 +76,7 @@ class CallersThread:
         self._tables = tables
 
     def start(self, engine: Engine) -> None:
+        """Make the tables in the database of an engine, and run all operations on it."""
         make_tables(engine, metadata)
         for tables in self._tables:
             make_tables(engine, tables.metadata)
@@ -88,6 +89,7 @@ class CallersThread:
         return execute(self._write_once, operation)
 
     def _write_once(self, operation: Operation[T]) -> T:
+        """Run an operation in a transaction."""
         with database_errors(), for_writing(self._engine).begin() as connection:
             return operation(connection)
 

@@ -32,9 +32,11 @@ class FakeTopicView:
         return None if found is None else found.status
 
     async def watched(self, after: int, limit: int) -> Sequence[TopicSummary]:
+        """Topics that have subscriptions, with greater ids than ``after``."""
         return [summary for summary in self.summaries if summary.id > after][:limit]
 
     async def beginning(self, begins: str, limit: int) -> Sequence[TopicOverview]:
+        """Topics whose URLs begin so after the scheme."""
         return [
             overview
             for url, overview in self.overviews.items()
@@ -42,6 +44,7 @@ class FakeTopicView:
         ][:limit]
 
     async def pings(self, before: tuple[float, int] | None, limit: int) -> Sequence[Ping]:
+        """The newest pings, before the time and the id of one; None for all."""
         older = [
             ping for ping in self.listed if before is None or (ping.received_at, ping.id) < before
         ]

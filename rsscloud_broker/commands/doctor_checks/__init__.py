@@ -1,15 +1,16 @@
 """Checks an installed broker, for its operator: ``rsscloud-broker doctor``.
 
 ``results``   what a check finds, and how it is written
-``patient``   what the checks are given: the configuration, clients, and the broker's own answer
+``context``   what the checks are given: the configuration, clients, and the broker's own answer
 ``machine``   the data directory, the disk, file descriptors, Twisted's plugin caches
 ``database``  the database, damage in it, and whether backups can be made
 ``network``   the clock, names, and the rules for outgoing requests
+``neighbours``  the servers that the operator names: targets of the relay, and what is followed
 ``outside``   the public URL from outside in: proxies and certificates
 ``checks``    all checks in their order
 
-A check is a function that takes the patient and yields results.  The checks change nothing and do
-not disturb a running broker; they may run beside it at any time.
+A check is a function that takes the patient, which is the broker to examine, and yields results.
+The checks change nothing and do not disturb a running broker; they may run beside it at any time.
 """
 
 from rsscloud_broker.commands.doctor_checks.checks import examine

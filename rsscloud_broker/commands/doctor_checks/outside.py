@@ -76,7 +76,7 @@ async def _arrived(patient: CheckContext, key: bytes, headers: Mapping[str, str]
     """Ask the broker through its public URL how the request arrived.
 
     :raises ClientError: there was no answer.
-    :raises WrongAnswer: somebody else has answered.
+    :raises WrongBroker: somebody else has answered.
     """
     nonce = token_urlsafe(16)
     query = self_test.question(key, nonce, patient.clock.wall_seconds())
@@ -88,6 +88,7 @@ async def _arrived(patient: CheckContext, key: bytes, headers: Mapping[str, str]
 
 
 def _other_answer(answer: FeedAnswer) -> str:
+    """Why an answer is not that of this broker, as a clause."""
     server = answer.headers.get("server", "")
     by = f", by {server}" if server else ""
     if answer.target:
@@ -208,6 +209,7 @@ def _without_header(patient: CheckContext, arrived: Mapping[str, str]) -> Result
 
 
 def _is_within(host: str, networks: tuple[Network, ...]) -> bool:
+    """Whether a host is in some networks; also if it is no address, as for a UNIX socket."""
     address = address_of(host)
     return address is None or any(address in network for network in networks)
 
@@ -253,6 +255,11 @@ def _certificate_at(host: str, port: int) -> x509.Certificate:
 
 
 def _dated(where: str, certificate: x509.Certificate, now: float) -> Result:
+    """The result about the dates of a certificate.
+
+    :param where: whose certificate it is, for the operator.
+    :param now: the present time, in seconds since the epoch.
+    """
     ends = certificate.not_valid_after_utc
     moment = datetime.fromtimestamp(now, UTC)
     days = (ends - moment).days
