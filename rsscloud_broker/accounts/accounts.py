@@ -117,9 +117,7 @@ class Accounts:
         return self._caller(account, session, secret)
 
     async def caller_of_token(self, secret: str) -> Caller | None:
-        """The caller with an API token, which allows no more than its account; None if it is
-        invalid.
-        """
+        """The caller with an API token, which allows no more than its account; None if invalid."""
         digest = digest_of(secret)
         found = await self._store.token(digest) if digest else None
         if found is None or not self._is_valid(found[1]):
@@ -132,10 +130,7 @@ class Accounts:
         return Caller(account, (token.scopes & SCOPES.keys()) - withheld)
 
     async def caller_of_password(self, name: str, password: str, source: str) -> Caller:
-        """The caller with a name and a password, who may only publish.
-
-        A password that was right before and still is does not count as an attempt to sign in.
-        """
+        """The caller with a name and a password, who may only publish; see ``CheckedPasswords``."""
         name = name.strip().lower()
         stored = await self._store.stored_password(name) if is_name(name) else None
         if is_too_long(password) or not self._checked_passwords.has(password, stored):
@@ -160,10 +155,7 @@ class Accounts:
     # signing in and out
 
     async def sign_in(self, attempt: SignIn) -> SignedIn:
-        """Begin a session for somebody with a name and a password.
-
-        :raises SignInFailed: they are wrong, or the account is disabled.
-        """
+        """Begin a session for somebody with a right password, unless the account is disabled."""
         name = attempt.name.strip().lower()
         stored = await self._checked(name, attempt.password, attempt.source, attempt.known)
         account = stored.account
@@ -182,10 +174,7 @@ class Accounts:
         return await self._store.account_of_link(link, now, kind) if link else None
 
     async def sign_in_by_link(self, secret: str, attempt: SignIn, kind: str = "link") -> SignedIn:
-        """Use a sign-in link up, and begin a session of its account.
-
-        :raises SignInFailed: the link was used or has expired.
-        """
+        """Use a sign-in link up, and begin a session of its account."""
         begin = partial(self._store.redeem_link, digest_of(secret), kind=kind)
         session_secret, expires_at, found = await self._begin(begin, attempt)
         if found is None:
@@ -221,12 +210,8 @@ class Accounts:
         return SignedIn(self._caller(account, session, secret), secret, expires_at, known)
 
     async def _checked(self, name: str, password: str, source: str, known: str) -> StoredPassword:
-        """The account and the hash of its password, if the password is right.  Refusals are
-        remembered.
-
-        :param known: the mark in the cookie of the browser; empty for none.
-        :raises SignInFailed: the name or the password is wrong.
-        :raises TooMany: there were too many attempts.
+        """The account and the hash of its password, if the password is right and there were not
+        too many attempts.  Refusals are remembered.  ``known``: the mark in the browser's cookie.
         """
         try:
             return await self._checked_unless_refused(name, password, source, known)
@@ -289,10 +274,7 @@ class Accounts:
         return known_browser(known, name, stored.hash) if stored else ""
 
     def _limit(self, pause: int, where: str) -> None:
-        """Refuse an attempt to sign in if there is a pause to wait for, in seconds.
-
-        :raises TooMany: there is.
-        """
+        """Raise ``TooMany`` if there is a pause to wait for, in seconds."""
         if pause:
             raise TooMany(f"there were too many attempts to sign in {where}", pause)
 
@@ -357,10 +339,8 @@ class Accounts:
         self.log.info("{name} has removed the account.", name=caller.name)
 
     async def _check_again(self, caller: Caller, password: str, source: str) -> None:
-        """Check the password that somebody who has signed in types once more.
-
-        :raises SignInFailed: it is wrong.
-        :raises TooMany: there were too many attempts.
+        """Check the password that somebody who has signed in types once more; raises if it is
+        wrong.
         """
         self._limit_in_session(caller, source)
         try:

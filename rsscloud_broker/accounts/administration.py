@@ -101,18 +101,11 @@ class AccountAdministration:
             raise _unknown(name)
 
     def _change(self, account: str, verb: str, name: str, reason: str) -> Change:
-        """The record of what an administrator did.
-
-        :param account: the name of the administrator.
-        :param name: the account that is changed, as it was typed.
-        """
+        """The record of what the administrator ``account`` did with the account ``name``."""
         return change_by(account, verb, _name(name), reason, self._clock.wall_seconds())
 
     async def _store_change(self, change: Change, **values: Any) -> None:
-        """Store new values of an account, with the record of the change.
-
-        :raises Unadministrable: there is no such account.
-        """
+        """Store new values of an account, with the record of the change; raises if it is gone."""
         if not await self._store.change_account(change.object, values, change):
             raise _unknown(change.object)
 
@@ -129,7 +122,6 @@ def _check_other(account: str, name: str) -> None:
 
 
 def _name(name: str) -> str:
-    """The name of an account as it was typed, tidied."""
     return name.strip().lower()
 
 

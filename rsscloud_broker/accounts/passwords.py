@@ -144,10 +144,7 @@ class Passwords:
         return True, self._hasher.hash(password) if self._hasher.is_outdated(stored) else ""
 
     async def _do(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function in a thread.
-
-        :raises TooMany: too many passwords wait for one.
-        """
+        """Call a function in a thread; raises ``TooMany`` if too many passwords wait for one."""
         if self._waiting >= MAX_WAITING:
             raise TooMany("too many people sign in at this moment", PAUSE)
         self._waiting += 1

@@ -47,10 +47,7 @@ class PasswordChecker:
         return Deferred.fromCoroutine(self._avatar_id(credentials))
 
     async def _avatar_id(self, credentials: IUsernamePassword) -> AvatarId:
-        """The name of the account, if the password is that of the account.
-
-        :raises UnauthorizedLogin: it is not.
-        """
+        """The name of the account, if the password is right."""
         name, password = (
             bytes(part).decode("utf-8", "replace")
             for part in (credentials.username, credentials.password)
@@ -76,10 +73,7 @@ class AnyOf:
         return Deferred.fromCoroutine(self._avatar_id(credentials))
 
     async def _avatar_id(self, credentials: IUsernamePassword) -> AvatarId:
-        """What the first checker that accepts returns.
-
-        :raises UnauthorizedLogin: none accepts.
-        """
+        """What the first checker returns that accepts."""
         for checker in self._checkers:
             try:
                 found = await maybeDeferred(checker.requestAvatarId, credentials)
@@ -104,10 +98,7 @@ class AccountRealm:
         return Deferred.fromCoroutine(self._avatar(avatarId))
 
     async def _avatar(self, avatar_id: AvatarId) -> Avatar:
-        """The account with a name, as ``twisted.cred`` wants it.
-
-        :raises UnauthorizedLogin: there is no such account.
-        """
+        """The account with a name, as ``twisted.cred`` wants it."""
         name = bytes(avatar_id).decode("ascii", "replace")
         stored = await self._store.stored_password(name) if is_name(name) else None
         if stored is None:  # a checker by others knows more people than have accounts here

@@ -122,10 +122,7 @@ class AnyAddress:
         self._max_bytes = max_bytes
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
-        """Make a request, and follow as many redirects as it allows.
-
-        :raises OutboundError: there is no answer, or it is too large.
-        """
+        """Make a request, and follow as many redirects as it allows; or ``OutboundError``."""
         if request.signing:
             raise ValueError("this client signs nothing")
         hops: list[tuple[int, str]] = []

@@ -113,9 +113,6 @@ def _visible_text(page: bytes) -> str:
 
 
 def _require_success(url: str, reply: Reply) -> None:
-    """Check the status of an answer.
-
-    :raises ClientError: it is not from 200 to 299.
-    """
+    """Raise ``ClientError`` if the status of an answer is not from 200 to 299."""
     if not reply.success:
         raise ClientError(f"{url}: answered with HTTP status {reply.status}")

@@ -144,11 +144,7 @@ class FeedDoctor:
     _bytes: int = field(default=0, init=False)
 
     async def examine(self, url: str, source: str) -> FeedReport:
-        """Examine a feed for a stranger, within the limits.
-
-        :param source: the address of the caller.
-        :raises Refused: the caller may not have it examined now.
-        """
+        """Examine a feed for a stranger, whose address is ``source``, within the limits."""
         with self._turn(bucket_of(source)), self._counted() as ask:
             admitted = self.admit(url, source)
 

@@ -122,10 +122,7 @@ def _no_feed(fetches: Fetches) -> Finding:
 
 
 def _moved_by_xml(url: str) -> Finding:
-    """The finding about a document that says where the feed has moved (``newLocation``).
-
-    :param url: the new address as it is written; empty if the feed has ended.
-    """
+    """The finding about ``newLocation``; an empty URL says that the feed has ended."""
     if not url:
         text = (
             "The document says that the feed has ended (an empty newLocation), like a status of"
@@ -148,10 +145,7 @@ def _moved_by_xml(url: str) -> Finding:
 
 
 def _validators(last: FeedAnswer, again: FeedAnswer | None) -> Iterator[Finding]:
-    """The findings about ETag and Last-Modified.
-
-    :param again: the answer to the second request; None if the first answer had neither.
-    """
+    """The findings about ETag and Last-Modified; ``again`` is None if there is neither."""
     etag, modified = last.headers.get("etag", ""), last.headers.get("last-modified", "")
     if again is None:
         text = (
@@ -313,10 +307,7 @@ def _header_links(last: FeedAnswer) -> tuple[list[links.WebLink], list[Finding]]
 
 
 def _unusable(last: FeedAnswer, hubs: Sequence[str]) -> Iterator[Finding]:
-    """The findings about hubs whose addresses are no URLs.
-
-    :param hubs: the addresses as they are written.
-    """
+    """The findings about hubs whose addresses, as they are written, are no URLs."""
     for hub in hubs:
         if not joined(last.url, hub):
             text = f"The hub {hub} is no URL, so nobody can subscribe there. Correct its address."
@@ -380,7 +371,6 @@ def _hints(facts: FeedFacts) -> Iterator[Finding]:
 
 
 def _count(number: int, one: str, more: str) -> str:
-    """A number with its noun: "1 entry" or "2 entries"."""
     return f"{number} {one if number == 1 else more}"
 
 

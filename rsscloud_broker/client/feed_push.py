@@ -203,7 +203,6 @@ def _topic_of(fetches: Fetches) -> str:
 
 
 def _requests(service: Service) -> str:
-    """What a service takes, for people."""
     if service.kind == "hub":
         return "WebSub subscriptions"
     return f"registrations by {service.protocol}"

@@ -135,7 +135,6 @@ async def _call(web: Web, cloud: Cloud, topic: str, callback: RegisteredCallback
 
 
 def _form(topic: str, callback: RegisteredCallback) -> list[tuple[str, str]]:
-    """The fields of a registration by form."""
     fields = [
         ("notifyProcedure", callback.procedure),
         ("port", str(callback.port)),

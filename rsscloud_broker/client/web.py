@@ -74,10 +74,7 @@ class Web:
         return await self._request(OutboundRequest("POST", url, headers, body))
 
     async def _request(self, request: OutboundRequest) -> Reply:
-        """Make a request.
-
-        :raises ClientError: there was no answer, or its body was too large.
-        """
+        """Make a request; raises ``ClientError`` if there was no answer, or a too large one."""
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
             reply = await self.outbound.request(evolve(request, headers=headers))

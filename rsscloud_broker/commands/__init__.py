@@ -1,6 +1,6 @@
 """The ``rsscloud-broker`` command, with which people start a broker, talk to one and look after it.
 
-It is a thin layer over ``client``, ``storage`` and ``discovery``, which do the work.
+It is a thin layer over ``client``, ``storage`` and ``runtime``, which do the work.
 
 ``serve``       starts a broker: serve
 ``calling``     talks to any broker: ping, publish, listen, feed-state, resourcesync

@@ -104,10 +104,7 @@ def add(
 
 
 def _check_free(connection: Connection, name: str) -> None:
-    """Check that no account has a name.
-
-    :raises click.ClickException: one has it.
-    """
+    """End the command if there is an account with a name."""
     if rows.stored_password(connection, name) is not None:
         raise click.ClickException(
             f"there is an account {name} already; account passwd changes its password"
@@ -273,10 +270,7 @@ def remove_token(config_file: str | None, data: str | None, name: str, number: i
 
 
 def _account(connection: Connection, name: str) -> Account:
-    """The account with a name.
-
-    :raises click.ClickException: there is none.
-    """
+    """The account with a name; the command ends if there is none."""
     found = rows.stored_password(connection, name)
     if found is None:
         raise click.ClickException(f"there is no account {name!r}; account list shows all")
@@ -284,10 +278,7 @@ def _account(connection: Connection, name: str) -> Account:
 
 
 def _hashed(name: str, options: AccountsConfig, from_stdin: bool) -> str:
-    """Read a new password, twice unless it comes from stdin, and return its hash.
-
-    :raises InvalidAccount: it cannot be a password of the account.
-    """
+    """Read a new password, twice unless it comes from stdin, and return its hash."""
     if from_stdin:
         password = sys.stdin.readline().rstrip("\r\n")
     else:

@@ -109,11 +109,8 @@ _OPTIONS: Final = (
 
 
 def _parameter(name: str, schema: Mapping[str, Any], *, required: bool) -> click.Parameter:
-    """The parameter of a command for a value that an operation takes.
-
-    A value that is required becomes an argument, except for a reason; others become options.
-
-    :param schema: the JSON schema of the value.
+    """The parameter for a value with a JSON schema: an argument if it is required, and an option
+    for any other, and for reasons.
     """
     kind: click.ParamType[Any] = click.STRING
     if "enum" in schema:
@@ -164,10 +161,7 @@ def _warn(broker: str) -> None:
 
 
 def _show(name: str, answer: Mapping[str, Any], as_json: bool) -> None:
-    """Print the answer of an operation: a list as a table, everything else as lines.
-
-    :param name: the name of the operation.
-    """
+    """Print the answer of the operation ``name``: a list as a table, everything else as lines."""
     if as_json:
         click.echo(json.dumps(answer, indent=2))
     elif name in _COLUMNS:
@@ -182,10 +176,7 @@ def _show(name: str, answer: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _show_table(columns: Sequence[str], items: Iterable[Mapping[str, Any]]) -> None:
-    """Print items as a table.
-
-    :param columns: the names of the values that are shown.
-    """
+    """Print items as a table of some of their values."""
     rows = [
         tuple(column.replace("_", " ").upper() for column in columns),
         *(tuple(_text(item.get(column)) for column in columns) for item in items),

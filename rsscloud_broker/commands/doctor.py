@@ -104,10 +104,7 @@ def examine(
 
 
 async def _examine_feed(reactor: Any, url: str, own: OwnBroker | None, as_json: bool) -> None:
-    """Examine a feed, and show what was found.
-
-    :param own: the broker that the feed should name; None if that is not known.
-    """
+    """Examine a feed, which should name the broker ``own``, and show what was found."""
     clock = SystemClock(reactor)
     ask = asking(outbound(reactor), clock)
     report = await feed_doctor.examine(ask, clock, url, own)
@@ -131,7 +128,6 @@ def _named_broker(
 
 
 def _show(results: Sequence[Result], as_json: bool) -> None:
-    """Print results, as JSON or as lines."""
     if as_json:
         click.echo(json.dumps(doctor_checks.as_json(results), indent=2, ensure_ascii=False))
     else:

@@ -9,7 +9,8 @@ This package needs no broker.  A publisher keeps a log; a reader uses a follower
 
 ``entries``     the values: an entry, and its links, authors and content
 ``schema``      the tables of logs
-``log``         appends to logs, reads and prunes them; functions of an SQLAlchemy connection
+``log``         appends to logs, and reads them; functions of an SQLAlchemy connection
+``pruning``     deletes old entries of logs; functions of an SQLAlchemy connection
 ``atom``        writes documents as Atom
 ``archive``     keeps archived documents as files
 ``feeds``       serves the documents of logs: from the archive, or made from the rows

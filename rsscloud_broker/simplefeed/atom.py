@@ -109,19 +109,16 @@ def entry_element(entry: Entry) -> etree._Element:
 
 
 def _in_atom(name: str) -> str:
-    """The name of an element of Atom, as lxml writes it."""
     return f"{{{ATOM}}}{name}"
 
 
 def _add(parent: etree._Element, name: str, text: str) -> etree._Element:
-    """Add an element of Atom with a text."""
     element = etree.SubElement(parent, _in_atom(name))
     element.text = text
     return element
 
 
 def _add_person(parent: etree._Element, person: Person) -> None:
-    """Add an author, without what is empty."""
     author = etree.SubElement(parent, _in_atom("author"))
     for name in ("name", "uri", "email"):
         if value := getattr(person, name):
@@ -129,7 +126,6 @@ def _add_person(parent: etree._Element, person: Person) -> None:
 
 
 def _add_link(parent: etree._Element, link: EntryLink) -> None:
-    """Add a link, without what is empty."""
     element = etree.SubElement(parent, _in_atom("link"), rel=link.rel, href=link.href)
     for name in ("type", "title"):
         if value := getattr(link, name):
@@ -137,7 +133,6 @@ def _add_link(parent: etree._Element, link: EntryLink) -> None:
 
 
 def _add_category(parent: etree._Element, category: Category) -> None:
-    """Add a category, without what is empty."""
     element = etree.SubElement(parent, _in_atom("category"), term=category.term)
     for name in ("scheme", "label"):
         if value := getattr(category, name):

@@ -196,10 +196,7 @@ def _relation(element: etree._Element) -> str:
 
 
 def _order(entries: Sequence[Entry], newest_first: bool) -> Order:
-    """The order of the entries in a document, by how often their times rise and fall.
-
-    :param newest_first: what to assume if these are equal.
-    """
+    """The order of entries, by how often their times rise and fall; the given one if equally."""
     pairs = [(one.updated, other.updated) for one, other in pairwise(entries)]
     falling = sum(one > other for one, other in pairs)
     rising = sum(one < other for one, other in pairs)
@@ -222,10 +219,7 @@ def _without_repeated(entries: list[Entry], order: Order) -> tuple[list[Entry], 
 
 
 def _entry(element: etree._Element, url: str) -> Entry:
-    """An entry of a document; what is missing or malformed is left empty.
-
-    :param url: the URL of the document, against which links are resolved.
-    """
+    """An entry of the document at a URL; what is missing or malformed is left empty."""
     first: dict[str, etree._Element] = {}
     links: list[EntryLink] = []
     categories: list[Category] = []
@@ -301,10 +295,7 @@ def _time(text: str) -> float:
 
 
 def _content(element: etree._Element, url: str) -> EntryContent:
-    """The content of an entry, in any of the forms that feeds really have.
-
-    :param url: the URL of the document.
-    """
+    """The content of an entry, in any of the forms that feeds really have."""
     kind = element.get("type", "text").strip()
     if src := element.get("src", "").strip():
         return EntryContent(kind, src=_joined(url, src))

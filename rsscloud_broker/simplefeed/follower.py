@@ -249,8 +249,6 @@ class Follower:
         """Process the documents from the beginning to the recent one.
 
         The recent document is used as it was read at first: the others lead to that one.
-
-        :param position: entries of the first document up to it are left out; None for none.
         """
         document, steps = beginning.document, beginning.steps
         while steps:
@@ -300,10 +298,7 @@ class Follower:
     async def _process_while_reading(
         self, document: AtomDocument, url: str, after: Position | None
     ) -> AtomDocument:
-        """Process a document, and return the one at a URL, which is fetched meanwhile.
-
-        :param after: see ``Processing.process``.
-        """
+        """Process a document, and return the one at a URL, which is fetched meanwhile."""
         upcoming = self._waits.begin(self._reader.read, url)
         try:
             await self._processing.process(document, after)

@@ -47,7 +47,6 @@ def encode(entry: Entry, document: str) -> bytes:
 
 
 def _link(link: EntryLink) -> dict[str, str]:
-    """A link as JSON has it, without what is empty."""
     # As for other values, but quicker: nearly all entries have links, with a URL and a relation.
     found = {"href": link.href, "rel": link.rel}
     if link.type:

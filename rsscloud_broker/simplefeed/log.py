@@ -203,7 +203,6 @@ def known_logs(conn: Connection, names: Sequence[str]) -> set[str]:
 
 
 def _begins(prefix: str) -> ColumnElement[bool]:
-    """The condition that the name of a log begins with a prefix."""
     return schema.log.c.name.startswith(prefix, autoescape=True)
 
 

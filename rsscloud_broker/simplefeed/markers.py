@@ -65,10 +65,7 @@ class FileMarker:
         self._in_thread = in_thread
 
     async def load(self) -> Position | None:
-        """The position in the file; None if there is no file, or an empty one.
-
-        :raises FollowError: the file cannot be read, or is not the marker of this feed.
-        """
+        """The position in the file; None if there is no file, or an empty one."""
         try:
             content: bytes = await self._in_thread(self._file.getContent)
         except FileNotFoundError:

@@ -87,10 +87,7 @@ def ping_of(entry: Entry, source: str) -> Ping:
 
 
 def _first(entry: Entry, relation: str, title: str | None = None) -> str | None:
-    """The URL of the first link of a relation; None if there is none.
-
-    :param title: the title that the link must have; None for any.
-    """
+    """The URL of the first link of a relation (and a title, if given); None if there is none."""
     return next(_links(entry, relation, title), None)
 
 

@@ -101,12 +101,7 @@ class Processing:
                 await self.save()
 
     async def _hand_on(self, entries: list[Entry], url: str) -> None:
-        """Hand some entries on until they are processed, with pauses after failures.
-
-        :param url: the URL of their document.
-        :raises FollowError: they failed too often.
-        :raises Stopped: the follower was stopped.
-        """
+        """Hand entries of the document at a URL on until they are processed, with pauses."""
         failures = 0
         while True:
             if self._waits.stopping:

@@ -29,11 +29,7 @@ from rsscloud_broker.testing.contracts import DoorChecks
 
 
 class AppContract(DoorChecks):
-    """The tests that every application must pass.
-
-    :cvar maker: makes the application.
-    :cvar given: the options that it is made with; None for those of an empty table.
-    """
+    """The tests that every application must pass; ``maker`` makes it with the options ``given``."""
 
     maker: Any
     given: Any
@@ -59,7 +55,6 @@ class AppContract(DoorChecks):
                 self.assertTrue(verifyObject(interface, part))
 
     def test_names(self) -> None:
-        """No two front doors, sinks or services share a name."""
         for parts in (self.app.front_doors, self.app.sinks, self.app.services):
             names = [part.name for part in parts]
             self.assertEqual(len(set(names)), len(names), names)
@@ -74,7 +69,6 @@ class AppContract(DoorChecks):
             await self.check_answers(door)
 
     def test_nothing_is_offered_twice(self) -> None:
-        """No two front doors of the application have the same route."""
         offers = Offers.of(self.app.front_doors)
         self.assertEqual(
             len(offers.routes), sum(len(door.routes()) for door in self.app.front_doors)

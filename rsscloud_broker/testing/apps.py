@@ -123,10 +123,6 @@ class FakeCallers:
         return True
 
     def check_form(self, request: Request, caller: Caller) -> None:
-        """Check the CSRF token, as the broker does.
-
-        :raises ForgedForm: it is wrong.
-        """
         sent = (request.args or {}).get(b"csrf", [b""])[0]
         if caller.session is not None and sent != caller.csrf.encode("ascii"):
             raise ForgedForm("the form does not belong to your session")
@@ -164,7 +160,6 @@ def memory_sign_in(database: Any, clock: IClock) -> IAccounts:
 
 
 def _never_wait(key: str) -> int:
-    """A rate limit that lets everything through at once."""
     return 0
 
 

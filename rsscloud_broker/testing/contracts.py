@@ -73,15 +73,11 @@ _CALLBACK_URL = "http://reader.example/notify"
 
 
 class _NotifierContract(TestCase):
-    """The tests that every ``INotifier`` must pass.
-
-    :cvar accepting: the answer of a callback that accepts: see ``make_notifier_tests``.
-    """
+    """The tests that every ``INotifier`` must pass; see ``make_notifier_tests``."""
 
     accepting: Answer
 
     def make_notifier(self, outbound: IOutbound) -> INotifier:
-        """Make the notifier that is tested; the TestCase of a plugin has its own."""
         raise NotImplementedError
 
     def setUp(self) -> None:
@@ -97,10 +93,7 @@ class _NotifierContract(TestCase):
         self.challenge = Intent(_TOPIC, callback, 90_000, challenge=True)
 
     async def assert_all_fail(self, *, challenge: bool = True) -> None:
-        """Check that notifications and verifications fail now, each with a reason.
-
-        :param challenge: whether a verification with a challenge must fail, too.
-        """
+        """Check that notifications and verifications fail now, each with a reason."""
         outcomes = [
             await self.notifier.notify(self.notification),
             await self.notifier.verify(self.intent),
@@ -222,7 +215,6 @@ class _SinkContract(TestCase):
     """The tests that every ``IEventSink`` must pass."""
 
     def make_sink(self) -> IEventSink:
-        """Make the sink that is tested; the TestCase of a plugin has its own."""
         raise NotImplementedError
 
     def setUp(self) -> None:
@@ -278,7 +270,6 @@ class DoorChecks(TestCase):
         self.assertTrue(door.name)
 
     def check_offers(self, door: IFrontDoor) -> None:
-        """A front door offers something: a route, a procedure or a service."""
         self.assertTrue([*door.routes(), *door.xmlrpc_handlers(), *door.soap_services()])
 
     def check_routes(self, door: IFrontDoor) -> None:
@@ -341,7 +332,6 @@ class _FrontDoorContract(DoorChecks):
     """The tests that every ``IFrontDoor`` must pass."""
 
     def make_front_door(self) -> IFrontDoor:
-        """Make the front door that is tested; the TestCase of a plugin has its own."""
         raise NotImplementedError
 
     def setUp(self) -> None:

@@ -138,10 +138,7 @@ class FakeFetcher:
         subscribers: int = 0,
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
-        """Record a fetch, and return what the tables say of the URL.
-
-        :raises TopicUnreadable: the topic has no content.
-        """
+        """Record a fetch, and return or raise what the tables say of the URL."""
         self.fetched.append(url)
         self.asked.append((known, subscribers))
         self.wanted.append(wanted)

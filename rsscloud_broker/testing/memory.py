@@ -89,7 +89,6 @@ class CallersThread:
         return execute(self._write_once, operation)
 
     def _write_once(self, operation: Operation[T]) -> T:
-        """Run an operation in a transaction."""
         with database_errors(), for_writing(self._engine).begin() as connection:
             return operation(connection)
 

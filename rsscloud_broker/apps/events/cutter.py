@@ -90,9 +90,7 @@ class Cutter(Service):
         return self._running
 
     async def _run(self) -> None:
-        """Cut and sweep again and again until the service stops; an error only makes the pause
-        longer.
-        """
+        """Cut and sweep until the service stops; an error only makes the next pause longer."""
         failing = False
         while self.running:
             pause = 0.5  # seconds between two looks for new rows
@@ -168,9 +166,8 @@ class Cutter(Service):
         return True
 
     async def _content(self, change: KeptChange) -> EntryContent | None:
-        """The content of a topic after a change, for its entry; None if the store does not keep it.
-
-        A content that cannot be parsed stays bytes.
+        """The content of an entry; None if the store keeps none.  What nobody can parse stays
+        bytes.
         """
         read = change.content
         if read is None:
@@ -195,10 +192,9 @@ class Cutter(Service):
         return len(pings) == PINGS_AT_ONCE
 
     async def _sweep(self) -> None:
-        """Remove the entries, documents and logs that are older than the options allow.
+        """Remove entries, documents and logs that are too old: of some logs at a time, by name.
 
-        Each transaction looks at some logs in the order of their names; ``after`` is the name of
-        the last one, and None when all have been looked at.
+        ``after`` is the name of the last log that is done; None if all are.
         """
         now = self._clock.wall_seconds()
         after: str | None = ""

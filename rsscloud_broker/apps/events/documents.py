@@ -149,10 +149,7 @@ def asked(path: str, query: str) -> DocumentQuery:
 
 
 def _number(text: str) -> int:
-    """The number of a document.
-
-    :raises NotAsked: the text is no such number.
-    """
+    """The number of a document; raises ``NotAsked`` if the text is none."""
     if not _NUMBER.fullmatch(text):
         raise NotAsked(
             404,
@@ -163,10 +160,7 @@ def _number(text: str) -> int:
 
 
 def _topic(text: str) -> str:
-    """The URL of a topic, in normal form.
-
-    :raises NotAsked: the text is no URL that a topic of a feed can have.
-    """
+    """The URL of a topic, in normal form; raises ``NotAsked`` if it cannot be one."""
     example = f"{PREFIX}/topic?url=http://blog.example/rss.xml"
     if not text:
         raise NotAsked(400, f"Say which topic you mean, such as {example}")
@@ -185,10 +179,7 @@ def _topic(text: str) -> str:
 
 
 def _host(text: str) -> str:
-    """The name of a host, as the broker writes it.
-
-    :raises NotAsked: the text is no name of a host.
-    """
+    """The name of a host, as the broker writes it; raises ``NotAsked`` if it cannot be one."""
     example = f"{PREFIX}/host?name=blog.example"
     if not text:
         raise NotAsked(400, f"Say which host you mean, such as {example}")
@@ -222,9 +213,8 @@ class EventDocuments(Answers):
             self._cache.drop((name, None))
 
     async def read(self, url: str) -> Content | None:
-        """The recent document at a URL of this broker, for subscribers; None if the URL has none.
-
-        See ``ServedTopics``.
+        """The recent document at a URL of this broker, or None, for subscribers: see
+        ``ServedTopics``.
         """
         parts = urlsplit(url.removeprefix(self._public_url))
         try:
@@ -248,10 +238,7 @@ class EventDocuments(Answers):
         return NOT_DONE_YET
 
     async def _respond(self, request: Request) -> Answer | None:
-        """Look a document up, and send it.
-
-        :returns: an answer that says why there is no document; None if the document was sent.
-        """
+        """Look a document up and send it; returns an answer, if there is none, that says why."""
         wanted = _asked_by(request)
         try:
             found = await self._find(wanted)
@@ -267,10 +254,7 @@ class EventDocuments(Answers):
         return None
 
     async def _find(self, wanted: DocumentQuery) -> ReadyDocument | None:
-        """The document, ready to be sent; None if there is no such log or document.
-
-        :raises DocumentGone: the document was removed.
-        """
+        """The document, ready to be sent; None if there is no such log or document."""
         if wanted.number is None:
             written = await self._feeds.recent(wanted.name)
             return None if written is None else await self._recent(wanted, written)
@@ -317,10 +301,8 @@ class EventDocuments(Answers):
         """Make the answers for a document.
 
         :param packed: the body compressed by gzip.
-        :param tag: identifies this version; the ETags are made of it.
-        :param at: the time for Last-Modified, in seconds since the epoch.
+        :param at: the time for Last-Modified.
         :param until: when the document must be looked up again, by the monotonic clock.
-        :param link: the value of the Link header; empty for none.
         """
         more = {"cache-control": cache_control, **(_SAFE if wanted.has_contents else {})}
         now = self._clock.wall_seconds()
@@ -342,10 +324,7 @@ class EventDocuments(Answers):
 
 
 def _asked_by(request: Request) -> DocumentQuery:
-    """The document that a request asks for.
-
-    :raises NotAsked: it names none.
-    """
+    """The document that a request asks for; raises ``NotAsked``."""
     return _parsed(request.path, request.uri.partition(b"?")[2])
 
 

@@ -33,12 +33,9 @@ class Cut:
     """The entries that a change becomes.
 
     :ivar id: the id of the change in the store.
-    :ivar url: the URL of the topic.
     :ivar entry: the entry in the feed of all changes, and in that of the host.
     :ivar of_topic: the entry with the content, in the feed of the topic; None if its contents are
         not kept.
-    :ivar host: the host of the topic, cut to 255 characters: ``documents`` serves no feed of a
-        longer one.
     """
 
     id: int

@@ -75,11 +75,7 @@ class StreamPosition:
 
 @frozen
 class _Line:
-    """An entry as JSON, or a gap.
-
-    :ivar kind: ``change``, ``ping`` or ``gap``.
-    :ivar position: the position behind the entry.
-    """
+    """An entry as JSON, or a gap (``kind``), with the position behind it."""
 
     kind: str
     position: StreamPosition
@@ -99,10 +95,7 @@ class EntryPage:
     _made: dict[tuple[str, bool], bytes] = field(factory=dict, init=False)
 
     def data(self, kind: str, *, as_lines: bool) -> bytes:
-        """The bytes of the lines of a kind; of all kinds if it is empty.  Gaps are always there.
-
-        :param as_lines: whether as lines of JSON; else as server-sent events.
-        """
+        """The bytes of the lines of a kind, with gaps; of all kinds if it is empty."""
         key = kind, as_lines
         if key not in self._made:
             make = _as_line if as_lines else _as_event
@@ -127,10 +120,7 @@ def newest(conn: Connection) -> StreamPosition:
 
 
 def read_page(conn: Connection, after: StreamPosition, until: StreamPosition) -> EntryPage:
-    """The entries between two positions, the oldest first, as many as fit on a page.
-
-    If entries were removed, a gap comes first.
-    """
+    """The entries between two positions, the oldest first, as many as fit; after a gap, if any."""
     lines: list[_Line] = []
     start = _without_gap(conn, after, until)
     if start != after:
@@ -149,10 +139,8 @@ def read_page(conn: Connection, after: StreamPosition, until: StreamPosition) ->
 
 
 def _without_gap(conn: Connection, after: StreamPosition, until: StreamPosition) -> StreamPosition:
-    """The position at which a page can begin: the given one, if all entries after it are there.
-
-    It is a later one if some of these were removed.  It is the newest if the given one does not
-    exist yet: then the client had it from another database.
+    """The position at which a page can begin: the given one, or a later one if entries that
+    follow were removed; or the newest, if the client has the given one from another database.
     """
     if after.changes > until.changes or after.pings > until.pings:
         return until

@@ -30,11 +30,7 @@ ARCHIVED_AFTER, EMPTY_AFTER = 120.0, 900.0
 
 
 class MissingHours:
-    """Reads the archives of missing hours, some at a time.
-
-    It remembers which hours are done and how often each was tried, until all are done; and when all
-    are to be read once more.
-    """
+    """Reads the archives of missing hours, some at a time, and remembers which are done."""
 
     log = Logger()
 
@@ -98,11 +94,7 @@ class MissingHours:
         return max(first, self.earliest), last
 
     def _without_old(self, first: int, last: int) -> int:
-        """The first missing hour that is not too old; ``last + 1`` if all are, or there are no
-        archives.
-
-        The older ones are given up.
-        """
+        """The first missing hour that is not too old, or ``last + 1``.  The others are given up."""
         begin = min(max(first, self.earliest), last + 1) if self._source.archives else last + 1
         if lost := [hour for hour in range(first, begin) if hour not in self._done]:
             self.log.warn(
@@ -125,11 +117,7 @@ class MissingHours:
         return sorted(hours, key=lambda hour: (self._tried[hour], hour))[:4]
 
     async def _read(self, hour: int) -> bool:
-        """Read the archive of an hour, and take its pings in.
-
-        :returns: whether the hour is done: False if its archive does not exist, but may still come.
-        :raises CannotRead: the archive cannot be read now.
-        """
+        """Read the archive of an hour; returns whether that is done: False if it may still come."""
         url = "/".join((self._source.archives.rstrip("/"), *archive_path(hour)))
         end = (hour + 1.0) * HOUR
         reply = await self._documents.get(url, {}, may_be_missing=True)

@@ -54,10 +54,7 @@ class Understood:
 
 
 def _understood(found: ReadList, seen: frozenset[int], complete_until: float | None) -> Understood:
-    """What is new in a document.
-
-    :param seen, complete_until: see ``SourceDocuments.understand``.
-    """
+    """What is new in a document; see ``SourceDocuments.understand``."""
     # Pings without exact times are taken for new if they are not older than ten minutes before the
     # last reading: the clock of the list's server may have been set back since.
     since = 0.0 if complete_until is None else min(complete_until, found.made_at) - 600.0

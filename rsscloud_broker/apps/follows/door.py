@@ -109,10 +109,7 @@ class _Following(Service):
                 feed.start()
 
     async def _states(self) -> Sequence[FollowedList]:
-        """How far each list was read, in the order of the options.
-
-        The store forgets lists and feeds that the options do not name and nobody read for a week.
-        """
+        """How far each list was read.  Others that nobody read for a week are forgotten."""
         before = self._clock.wall_seconds() - (7 * 86_400.0)
         lists = [source.url for source in self._options.sources]
         feeds = [feed.url for feed in self._options.feeds]

@@ -82,9 +82,7 @@ class PingTaker:
         self._faulty = False
 
     async def handle(self, entries: Sequence[Entry], document: str) -> None:
-        """Take in the pings of some entries, but for faulty and too old ones, and count the
-        outcomes.
-        """
+        """Take in the pings of some entries, except faulty and too old ones; count all."""
         now = self._parts.clock.wall_seconds()
         since = now - self._feed.catch_up_hours * HOUR
         counts: Counter[str] = Counter(invalid=0, too_old=0)
@@ -219,7 +217,6 @@ class FeedFollower:
         await self._follower.run()
 
     def _succeeded(self) -> None:
-        """Log that the feed can be read again, if it could not."""
         if self._told:
             self._told = ""
             self.log.info("{url} can be read again.", url=self._feed.url)

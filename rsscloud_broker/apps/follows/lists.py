@@ -96,10 +96,7 @@ class ListFollower:
             pass  # the service stops
 
     def hint(self) -> None:
-        """Read the list now, since it has probably changed.
-
-        If the last read failed, the pause goes on: a hub must not make the broker try more often.
-        """
+        """Read the list now, since it has probably changed; after a failure the pause goes on."""
         self._hinted = True
         if self._sleeping is not None and not self._state.failures:
             sleeping, self._sleeping = self._sleeping, None
@@ -168,10 +165,7 @@ class ListFollower:
     # --- the list
 
     async def _read(self) -> None:
-        """Read the list once, take its pings in, and store what is missing since the last read.
-
-        :raises CannotRead: the list cannot be read now.
-        """
+        """Read the list once, take its pings in, and store what is missing since the last read."""
         source, state, documents = self._source, self._state, self._documents
         reply = await documents.get(source.url, _conditions(state.validators))
         self.hub = hub_named(reply.headers, reply.url or source.url)
@@ -236,11 +230,7 @@ class ListFollower:
         return (before, begins) if begins > before else None
 
     def _noted(self, missing: tuple[float, float]) -> dict[str, Any]:
-        """What to store of missing pings: the hours whose archives are to be read.
-
-        :param missing: from when to when pings are missing.
-        :returns: values of ``FollowedList``; empty if no archive can help.
-        """
+        """The hours to store as missing, for ``FollowedList``; empty if no archives help."""
         source, state = self._source, self._state
         first, last = (datetime.fromtimestamp(max(time, 0), UTC) for time in missing)
         if not source.archives:

@@ -96,11 +96,7 @@ def key_of(url: str) -> str:
 
 
 def hub_named(headers: Mapping[str, str], url: str) -> tuple[str, str] | None:
-    """The hub that the headers of an answer name, and the URL by which it knows what was read.
-
-    :param url: the URL that was read; relative links are resolved against it.
-    :returns: None if the headers name no hub.
-    """
+    """The hub that the headers of an answer name, if any, and the URL by which it knows ``url``."""
     found = links.parse_or_none(headers.get("link", ""))
     hub, own = next(iter(links.targets(found, "hub")), ""), links.targets(found, "self")
     hub = hub and joined(url, hub)

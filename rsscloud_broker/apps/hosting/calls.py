@@ -146,9 +146,7 @@ class SaveRssDoor:
         return await self._save_rss.save(request, *(values[name] for name in _NAMES))
 
     async def _rest(self, request: Request) -> Answer:
-        """Answer a request by REST with a document, in XML or JSON, that says whether the feed was
-        saved.
-        """
+        """Answer a request by REST with a document that says whether the feed was saved."""
         kind = preferred(request.getHeader("accept"), _KINDS)
         if kind is None:
             return Answer(b"Not Acceptable\n", PLAIN, 406)
@@ -164,10 +162,7 @@ class SaveRssDoor:
         return Answer(document, "text/xml; charset=utf-8")
 
     async def _save_form(self, request: Request) -> str:
-        """Save the feed in the fields of a form, and return its public URL.
-
-        :raises Refused: a field is missing, or the feed was not saved.
-        """
+        """Save the feed in the fields of a form, and return its public URL; or ``Refused``."""
         sent = [raw_parameter(request, name) for name in _NAMES]
         absent = [name for name, value in zip(_NAMES, sent, strict=True) if value is None]
         if absent:

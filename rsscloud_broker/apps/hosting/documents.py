@@ -179,17 +179,14 @@ def of_form(body: bytes) -> bytes:
 
 
 def examined(path: str, body: bytes, content_type: str = "") -> HostedDocument:
-    """Check a document, and return it as it can be stored.  For small ones; else see ``judged``.
-
-    :raises NotStored: as for ``judged``.
-    """
+    """Check a small document, and return it as it can be stored: see ``judged``."""
     return HostedDocument(body, *judged(path, body, content_type))
 
 
 def judged(path: str, body: bytes, content_type: str) -> tuple[str, bytes, bool]:
-    """Check a document of any size.  A parser process should call this (``interfaces.Parsing``).
+    """Check a document.
 
-    Large documents take some time, and those of strangers may take very long.
+    A large one may take very long, so a parser process calls this (``interfaces.Parsing``).
 
     :param path: a path that ``check_path`` has returned.
     :param content_type: the Content-Type header that came with it, or empty.
@@ -244,10 +241,7 @@ def _type_of_xml(body: bytes, content_type: str, *, is_feed: bool) -> str:
 
 
 def _root(body: bytes, content_type: str) -> etree._Element:
-    """The root element of a feed or of a list of feeds.
-
-    :raises NotStored: it cannot be read, is not well-formed, or has a DOCTYPE that declares things.
-    """
+    """The root element of a document; ``NotStored`` if it is malformed or declares entities."""
     # How many bytes are searched for a DOCTYPE, which is more than may come before a root element.
     beginning = body[: 512 * 1024].replace(b"\0", b"")  # UTF-16 has NULs between ASCII letters
     before = _BEFORE_ROOT.match(beginning)
@@ -310,9 +304,7 @@ _CHARSET: Final = re.compile(
 
 
 def _charset(body: bytes, content_type: str) -> str:
-    """The encoding by which ``wire.xml`` has read a document: by its first bytes, or as its XML
-    declaration says, or as its Content-Type header says; else UTF-8.
-    """
+    """The encoding by which ``wire.xml`` has read a document."""
     for mark, charset in _MARKS:
         if body.startswith(mark):
             return charset

@@ -87,10 +87,7 @@ class Gate:
 
 
 def _name_and_password(encoded: str) -> tuple[str, str]:
-    """The name and the password in the credentials of Basic.
-
-    :raises NotSaid: they cannot be decoded.
-    """
+    """The name and the password in credentials of Basic, or ``NotSaid``."""
     try:
         text = b64decode(encoded, validate=True).decode("utf-8")
     except ValueError:

@@ -217,8 +217,7 @@ class Hosting:
     ) -> HostedDocument:
         """Check the body of a file, and make the document that can be stored.
 
-        A small one is checked at once.  A parser process checks a larger one, since that may take
-        long.
+        If it is not small, a parser process checks it, since that may take long.
 
         :raises NotStored: it is too large, or not what is stored here.
         """
@@ -235,27 +234,18 @@ class Hosting:
         return HostedDocument(body, *judged)
 
     def _check_scope(self, caller: Caller) -> None:
-        """Check that the token of a caller allows to save.
-
-        :raises MayNot: it does not.
-        """
+        """Raise ``MayNot`` if the token of a caller does not allow to save."""
         if "publish" not in caller.scopes:
             raise MayNot("This token does not allow to save: it needs the scope publish.")
 
     def _admit(self, caller: Caller) -> None:
-        """Let a caller change files now.
-
-        :raises MayNot: the token of the caller lacks the scope.
-        :raises TooMany: the account saves too often.
-        """
+        """Let a caller change files now, or raise ``MayNot`` or ``TooMany``."""
         self._check_scope(caller)
         if pause := self._take(caller.name):
             raise TooMany("your account saves too often", pause)
 
     async def _put(self, caller: Caller, path: str, document: HostedDocument, source: str) -> Saved:
-        """Store a document as the new version of a file; if it is a topic, with the ping and the
-        fan-out.
-        """
+        """Store a document as the new version of a file, and publish it if it is a topic."""
         key = (caller.name, path)
         wanted = Save(
             caller.account, path, document, self._clock.wall_seconds(), self._limits_of(caller)
@@ -283,10 +273,7 @@ def _nothing(conn: Any) -> None:
 
 
 def _withdrawing(conn: Any, file: Public, record: Callable[[Any], None]) -> bool:
-    """Delete a file no matter who owns it, and record that; returns whether it was there.
-
-    Like ``_removing``, it runs in a transaction.
-    """
+    """Delete a file of any account, and record that; returns whether it was there."""
     was_there = rows.take_down(conn, file.account, file.path)
     if was_there:
         record(conn)

@@ -112,12 +112,7 @@ class FeedsDoor(RoutesOnly):
         done: str = "",
         status: int = 400,
     ) -> Answer:
-        """Render the page.
-
-        :param path: the file whose versions are listed; empty for none.
-        :param problem, done: what to say above the list; empty for nothing.
-        :param status: the status of the answer if there is a problem.
-        """
+        """Render the page; ``path`` is the file whose versions are listed, empty for none."""
         usage = await self._hosting.usage(caller)
         versions = await self._hosting.versions(caller, path) if path else []
         page = await self._pages.render(
@@ -176,7 +171,6 @@ def _form(text: str, caller: Caller, path: str, what: str = "", **fields: str) -
 
 
 def _used(usage: Usage) -> str:
-    """How much of its quota an account uses, in words."""
     files = "1 file" if len(usage.files) == 1 else f"{len(usage.files)} files"
     return (
         f"{files} of at most {usage.limits.files}, with {usage.bytes:,} of at most "

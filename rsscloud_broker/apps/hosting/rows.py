@@ -125,10 +125,7 @@ def take_down(conn: Connection, account: str, path: str) -> bool:
 
 
 def _empty(conn: Connection, *which: ColumnElement[bool]) -> bool:
-    """Delete the versions of a file that some conditions select; its row stays.
-
-    :returns: whether there was such a file, with a version.
-    """
+    """Delete the versions of a file, whose row stays; returns whether it had any."""
     key = conn.execute(select(feed.c.id).where(*which, feed.c.version_id.is_not(None))).scalar()
     if key is None:
         return False

@@ -216,10 +216,7 @@ def _is_full(row: Row[Any]) -> bool:
 
 
 def _version(place: _Place) -> dict[str, object]:
-    """The columns of a new version.
-
-    Its ``modified_at`` is a later second than that of the version before, even within one second.
-    """
+    """The columns of a new version; ``modified_at`` is in a later second than the last one's."""
     document, account = place.save.document, place.save.account
     known = place.known
     before = 0.0 if known is None or known.modified_at is None else to_seconds(known.modified_at)
@@ -262,11 +259,7 @@ def _with_taken_over(
 def _check_room(
     others: Sequence[Row[Any]], size: int, limits: AccountLimits, *, is_new: bool
 ) -> None:
-    """Check that one more document fits beside the other files of an account.
-
-    :param size: the bytes of the document.
-    :raises NotStored: it does not.
-    """
+    """Raise ``NotStored`` if a document of this size does not fit beside the other files."""
     if is_new and len(others) >= limits.files:
         raise NotStored(
             f"Your account has {len(others)} files, and no more than {limits.files} are allowed: "

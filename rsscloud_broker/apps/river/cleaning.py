@@ -146,10 +146,7 @@ def without_fragment(url: str) -> str:
 
 
 def _attribute_filter(base: str) -> Callable[[str, str, str], str | None]:
-    """A filter for nh3: it returns the value that an attribute gets, or None to leave it out.
-
-    :param base: the URL against which relative links are resolved.
-    """
+    """A filter for nh3: returns the value that an attribute gets, or None to leave it out."""
 
     def keep(tag: str, name: str, value: str) -> str | None:
         if name in {"href", "src"}:

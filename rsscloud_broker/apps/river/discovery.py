@@ -129,11 +129,7 @@ class Discovery:
         )
 
     async def _read(self, url: str, reply: OutboundReply) -> FoundFeed:
-        """Read an answer as a feed.  If all redirects were permanent, its URL is the new one.
-
-        :param url: the URL that was requested.
-        :raises DocumentFault: it is no feed.
-        """
+        """Read an answer as a feed, whose URL is the new one if all redirects were permanent."""
         moved = bool(reply.hops) and all(status in _PERMANENT for status, _ in reply.hops)
         own = normal_form(without_fragment(reply.url if moved else url))
         kind = reply.headers.get("content-type", "")

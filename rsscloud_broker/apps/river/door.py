@@ -111,11 +111,7 @@ class RiverDoor(RoutesOnly):
     def _for_caller(
         self, respond: Callable[[Request, Caller], Awaitable[Answer]]
     ) -> Callable[[Request], Awaitable[Answer]]:
-        """Make a function that answers requests of callers whose token has the scope, and refuses
-        others.
-
-        :param respond: answers a request of such a caller.
-        """
+        """Make a function that answers callers whose token has the scope, and refuses others."""
 
         async def answer(request: Request) -> Answer:
             caller = await self._callers.caller(request)
@@ -204,9 +200,7 @@ class RiverDoor(RoutesOnly):
     # --- for clouds ---------------------------------------------------------------
 
     async def _challenge(self, request: Request) -> Answer:
-        """Repeat the challenge of a cloud, if the river has asked that cloud to register the
-        callback.
-        """
+        """Repeat the challenge of a cloud, if the river asked it to register the callback."""
         challenge = parameter(request, "challenge")
         if not challenge:
             return plain(400, "url and challenge must come here, as a cloud sends them.")
@@ -215,7 +209,6 @@ class RiverDoor(RoutesOnly):
         return confirmed(challenge)
 
     async def _pinged(self, request: Request) -> Answer:
-        """Have the broker read a feed, since a cloud says that it changed."""
         if not await self._pushing.pinged(callback_key(request), client_address(request)):
             return plain(410, UNKNOWN)
         return _thanks(request)

@@ -120,7 +120,6 @@ class FeedsPage:
         request.args |= {name.encode(): [data] for name, _, data in form.files}
 
     async def _subscribe(self, request: Request, caller: Caller) -> Answer:
-        """Follow the feed that was typed, and show the page."""
         source = client_address(request)
         feed = await self._river.subscribe(caller, parameter(request, "url").strip(), source)
         when = " now." if feed.is_new else " already."
@@ -144,9 +143,7 @@ class FeedsPage:
         return await self._page(caller, done=f"Your river {shown} the items of this feed now.")
 
     async def _import(self, request: Request, caller: Caller) -> Answer:
-        """Follow the feeds of an OPML document: the file if one was chosen, else the text in the
-        form.
-        """
+        """Follow the feeds of an OPML document: a file, or else the text in the form."""
         args = request.args or {}
         data = next(
             (data for name in (b"opml", b"text") for data in args.get(name, ()) if data), b""
@@ -174,12 +171,7 @@ class FeedsPage:
         failed: Sequence[tuple[str, str]] = (),
         status: int = 200,
     ) -> Answer:
-        """Render the page.
-
-        :param problem, done: what went wrong with a form, or what it has done; empty for nothing.
-        :param typed: the URL that was typed, so that it can be corrected.
-        :param failed: URLs that an import could not follow, with the reason of each.
-        """
+        """Render the page: what a form has done, what went wrong, and ``typed`` to correct."""
         feeds = await self._river.feeds(caller)
         is_public = await self._river.store.is_public(caller.account.id)
         page = await self._pages.render(

@@ -55,7 +55,6 @@ def about_feed(feed: Feed) -> dict[str, Any]:
 
 
 def _json_item(item: Item) -> dict[str, Any]:
-    """An item as it is in the JSON Feed."""
     written: dict[str, Any] = {
         "id": item.guid,
         "content_html": item.text_html,
@@ -110,7 +109,7 @@ def river_js(feeds: Sequence[Feed], items: Sequence[Item], now: float) -> bytes:
 
 
 def _group(feed: Feed, items: list[Item]) -> dict[str, Any]:
-    """Items of one feed as river.js has them: its texts are HTML, so titles are escaped."""
+    """Items of one feed as they are in river.js, whose texts are HTML."""
     return {
         "feedUrl": feed.url,
         "websiteUrl": feed.link,
@@ -122,7 +121,6 @@ def _group(feed: Feed, items: list[Item]) -> dict[str, Any]:
 
 
 def _river_item(item: Item) -> dict[str, Any]:
-    """An item as it is in river.js."""
     at = item.arrived_at if item.published_at is None else item.published_at
     written: dict[str, Any] = {
         "title": escape(item.title, quote=False),

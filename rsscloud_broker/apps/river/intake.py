@@ -174,8 +174,7 @@ class RiverIntake:
 def _kept_offer(feed: FeedRecord, offers: tuple[Offer, ...], now: float) -> Mapping[str, Any]:
     """Which of the new hubs and clouds of a feed is used: the same as before, or else the first.
 
-    The values are for ``change_feed``.  A new hub or cloud gets a new key, which the old one does
-    not know.
+    A new one gets a new key, which the old one does not know.
     """
     if feed.current in offers:
         return {"offer": offers.index(feed.current)}

@@ -107,10 +107,7 @@ _EDITED = ("digest", "title", "text_html", "link", "more", "published_at")
 
 
 def _counts(before: FeedRecord, new: int, way: Way, now: float) -> dict[str, int]:
-    """The counters of a feed that change, by how new items reached the river.
-
-    Items in the first document are not counted: no hub could have pushed them.
-    """
+    """The counters of a feed that change.  Items in the first document are not counted."""
     if way == "pushed":
         return {"missed": 0, "pushed": before.pushed + (new if before.turn else 0)}
     if new and before.turn and before.is_pushed(now):

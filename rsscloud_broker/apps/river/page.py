@@ -116,10 +116,7 @@ class RiverPage:
         self._visits = Visits(parts.clock)
 
     async def show(self, request: Request) -> Answer:
-        """The page; who has not signed in is led to the form.
-
-        The newest page also marks all items as seen, if somebody looks at it.
-        """
+        """The page; who has not signed in is led to the form.  The newest one marks all as seen."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))
@@ -169,9 +166,7 @@ class RiverPage:
     ) -> bytes:
         """Render the page.
 
-        :param newest: the id of the newest item of all.
-        :param seen: the id of the newest item that was seen before this visit.
-        :param is_live: whether this is the newest page, to which new items are added.
+        :param seen: the newest item that was seen before this visit.
         :param stopped: the newest item below the line where somebody stopped; None without a line.
         :param is_here: whether that line is on this page.
         """

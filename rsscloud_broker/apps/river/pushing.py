@@ -118,10 +118,8 @@ class Pushing:
         await self._confirmed(feed, now, 25 * 3600.0, now + RENEW_AFTER)
 
     async def _confirmed(self, feed: FeedRecord, now: float, lease: float, due: float) -> None:
-        """Store that a hub or a cloud will push.
-
-        :param lease: for how many seconds.
-        :param due: when to subscribe anew, in seconds since the epoch.
+        """Store that a hub or a cloud will push for ``lease`` seconds, and is asked anew at
+        ``due``.
         """
         offer = feed.current
         self.log.info(
@@ -255,10 +253,7 @@ class Pushing:
         return True
 
     async def _pinged(self, feed: FeedRecord, source: str) -> None:
-        """Note that a feed was pinged, and have the broker read it.
-
-        :param source: the address of who pinged, which is limited; empty for no limit.
-        """
+        """Note a ping of a feed, and have the broker read it; an empty source has no limit."""
         now = self._clock.wall_seconds()
         await self._store.change_feed(feed.id, {"pinged_at": now, "missed": 0})
         try:
@@ -274,10 +269,7 @@ def _noun(offer: Offer) -> str:
 
 
 def _next_offer(feed: FeedRecord, now: float) -> Mapping[str, Any]:
-    """Values for ``change_feed``: go on with the next hub or cloud; with the first after a pause.
-
-    If there are several, a new key keeps the old one from pushing on.
-    """
+    """Go on with the next hub or cloud of a feed; with the first again after a pause."""
     following = feed.offer + 1
     is_last = following >= len(feed.offers)
     values: dict[str, Any] = {

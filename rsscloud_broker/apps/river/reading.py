@@ -104,10 +104,7 @@ def _size(items: tuple[SubItem, ...]) -> int:
 
 
 def _of_xml(root: etree._Element, url: str) -> list[ReadItem]:
-    """The items of a feed in RSS or Atom.
-
-    :param url: the URL against which links are resolved.
-    """
+    """The items of a feed in RSS or Atom, as feedparser reads them."""
     elements = list(_items(root))
     half = MAX_ENTRIES // 2
     kept = elements if len(elements) <= MAX_ENTRIES else elements[:half] + elements[-half:]
@@ -144,11 +141,7 @@ def _items(root: etree._Element) -> Iterator[etree._Element]:
 def _entry(
     raw: Mapping[str, Any], items: tuple[SubItem, ...], url: str, *, is_atom: bool
 ) -> ReadItem:
-    """An item as feedparser has read it, cleaned.
-
-    :param raw: the entry of feedparser.
-    :param items: the items below it.
-    """
+    """An item, cleaned: ``raw`` is from feedparser, and ``items`` are those below it."""
     detail = next(iter(raw.get("content") or ()), None) or raw.get("summary_detail") or {}
     base = _text(detail, "base") or url
     text = _text(detail, "value")
@@ -190,10 +183,7 @@ def _at(parsed: struct_time | None) -> float | None:
 
 
 def _enclosures(found: Iterator[tuple[str, str, Any]], url: str) -> tuple[ItemEnclosure, ...]:
-    """The usable enclosures of an item.
-
-    :param found: for each its URL, its media type and its length, as the feed says them.
-    """
+    """The usable enclosures of an item, each given as URL, media type and length."""
     enclosures: list[ItemEnclosure] = []
     for href, media_type, length in found:
         absolute = cleaning.web_url(href, url) if href else ""

@@ -214,10 +214,7 @@ def event(arrival: Arrival) -> bytes:
 
 
 def _event(arrival: Arrival, made: Tag) -> bytes:
-    """An event with an item in its section.
-
-    :param made: the element of the item.
-    """
+    """An event with the element of an item, in its section."""
     item = arrival.item
     html = _html(section(item.feed_id, arrival.title, arrival.link, [made]))
     data = json.dumps({"id": item.id, "feed": item.feed_id, "html": html}, ensure_ascii=False)

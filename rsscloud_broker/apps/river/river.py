@@ -159,10 +159,7 @@ class River:
         return is_new
 
     async def _check_number(self, account_id: int) -> None:
-        """Check that an account may follow one more feed.
-
-        :raises InvalidFeed: it may not.
-        """
+        """Raise ``InvalidFeed`` if an account follows as many feeds as it may."""
         if await self.store.number_of_feeds(account_id) >= self._bounds.feeds:
             raise self._too_many_feeds()
 
@@ -230,10 +227,7 @@ class River:
         return imported
 
     async def _import(self, caller: Caller, named: FeedList) -> ImportedFeeds:
-        """Follow the feeds of a list that was read.
-
-        A key and a secret are made for each feed, in case that it is not stored yet.
-        """
+        """Follow the feeds of a list; those that are not stored yet get new keys."""
         failed = [(url, "lists that a list includes are not read") for url in named.included]
         wanted: dict[str, tuple[str, str, str, str]] = {}
         for written, title in named.feeds.items():
@@ -291,9 +285,8 @@ def _why_empty(named: FeedList) -> str:
 
 
 class _Pace:
-    """Limits how often an account has the broker look at URLs of its choice.
-
-    It counts the requests of each account in the present hour, and those that are under way.
+    """Limits how often an account has the broker look at URLs of its choice, in an hour and at
+    once.
     """
 
     def __init__(self, clock: IClock) -> None:

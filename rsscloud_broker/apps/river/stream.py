@@ -113,11 +113,7 @@ class RiverSource:
         return EventPage(b"".join(mine), found.after)
 
     async def _read(self, key: _Key) -> _Events:
-        """The events of the items between two ids: at most ``PART``, and ``MAX_PAGE`` bytes if
-        several.
-
-        HTML is made only for items whose event is not in memory.
-        """
+        """The events of the items between two ids: as many as are read, and sent, at a time."""
         account_id, after, until = key
         found = await self._reads.run(self._store.arrivals, after, until, PART, account_id)
         wanted = [each for each in found if not self._made.get(each, b"")]

@@ -46,20 +46,14 @@ def text_in(value: Any, what: str) -> str:
 
 
 def struct_in(value: Any, what: str) -> Mapping[str, Any]:
-    """A struct that somebody sent.
-
-    :param what: what it is, for the fault.
-    """
+    """A struct that somebody sent; ``what`` it is, for the fault."""
     if not isinstance(value, dict):
         raise Fault(FaultCode.BAD_REQUEST, f"The type of {what} must be struct.")
     return value
 
 
 def texts_in(value: Any, what: str) -> list[str]:
-    """The texts in an array that somebody sent; a single string is one.
-
-    :param what: what they are, for the fault.
-    """
+    """The texts in an array that somebody sent; a single string is one."""
     if isinstance(value, str):
         return [value]
     if not isinstance(value, list):
@@ -92,8 +86,5 @@ def id_in(value: Any) -> int:
 
 
 def number_of(name: str) -> int:
-    """A number for a category or a file, made of its name or URL: editors want numbers as ids.
-
-    The same name always has the same number, from 1 to 2**31 - 1.
-    """
+    """A number for a category or a file, made of its name: editors want numbers as ids."""
     return int.from_bytes(sha256(name.encode("utf-8", "replace")).digest()[:4], "big") >> 1 or 1

@@ -97,10 +97,7 @@ class WritingDoor(RoutesOnly):
         return NOTHING_HERE
 
     async def _feed(self, request: Request, name: str, file: str) -> Answer | None:
-        """Send a feed of an author.
-
-        :returns: an answer if there is none; None if the feed was sent.
-        """
+        """Send a feed of an author, and return None; or an answer if there is none."""
         author = await self._writing.store.author_named(name)
         if author is None or not author.is_public:
             return await self._people.nothing_of(name)
@@ -112,10 +109,7 @@ class WritingDoor(RoutesOnly):
         return None
 
     async def _file(self, request: Request, name: str, digest: str) -> Answer | None:
-        """Send an uploaded file.
-
-        :returns: an answer if there is none; None if the file was sent.
-        """
+        """Send an uploaded file, and return None; or an answer if there is none."""
         upload = await self._writing.store.upload_named(name, digest)
         if upload is None:
             return await self._people.nothing_of(name)

@@ -49,10 +49,7 @@ async def facts_of(web: IOutbound, url: str) -> Enclosure:
 
 
 def _unusable(url: str, reason: str) -> InvalidPost:
-    """The error for a URL that cannot be an enclosure.
-
-    :param reason: why not, as a clause.
-    """
+    """The error for a URL that cannot be an enclosure, with a clause that says why."""
     return InvalidPost(
         f"the enclosure {url} cannot be used: {reason}; check the address, or upload the file here"
     )
@@ -67,10 +64,7 @@ def _media_type(reply: OutboundReply, url: str) -> str:
 
 
 def _size(reply: OutboundReply) -> int:
-    """The size of the file; 0 if the server does not say it.
-
-    The length of an answer is not that of the file if the answer is compressed or only a part.
-    """
+    """The size of the file; 0 if the server says none, or only that of a compressed answer."""
     if part := _RANGE.fullmatch(reply.headers.get("content-range", "").strip()):
         return int(part[1])
     said = reply.headers.get("content-length", "").strip()

@@ -74,21 +74,13 @@ def _enclosure(entry: Mapping[str, Any]) -> str | None:
 
 
 def _link(writing: Writing, entry: Mapping[str, Any], old: Post | None, link: str) -> str:
-    """The link of a message.
-
-    Editors that copy a struct send the URL of the message's own page, which is no new link.
-
-    :param link: the link until now.
-    """
+    """The link of a message.  Editors that copy a struct send the address of its page."""
     sent = text_in(entry.get("link", link), "link")
     return link if old is not None and sent == writing.page_url(old) else sent
 
 
 def _categories(entry: Mapping[str, Any], before: tuple[str, ...]) -> tuple[str, ...]:
-    """The categories of a message.  What Movable Type calls keywords are categories, too.
-
-    :param before: those until now, which stay if the struct does not have ``categories``.
-    """
+    """The categories of a message.  What Movable Type calls keywords are categories, too."""
     names = texts_in(entry["categories"], "categories") if "categories" in entry else [*before]
     keywords = text_in(entry.get("mt_keywords", ""), "mt_keywords").split(",")
     return merged(names, keywords)

@@ -112,10 +112,7 @@ class Micropub:
     # /micropub
 
     async def _post(self, request: Request) -> Answer:
-        """Create, update or delete a message, as a request asks for.
-
-        :raises Refusal, Refused: it was not done.
-        """
+        """Create, update or delete a message, as a request asks for."""
         caller, sent = await self._requests.read(request)
         document, source = sent.document, client_address(request)
         action = document.get("action", "")
@@ -137,11 +134,7 @@ class Micropub:
         return Answer(b"", JSON, 204)
 
     async def _create(self, caller: Caller, sent: Sent, source: str) -> Answer:
-        """Create a message, with the files in the request, and answer with its URL.
-
-        It is read once without the files, so that no file is stored for a message that breaks a
-        rule.
-        """
+        """Create a message with files; it is checked before any of them is stored."""
         if sent.form is None:
             properties = of_json(sent.document)
         elif sent.document.get("h", "entry") != "entry":
@@ -231,9 +224,7 @@ class Micropub:
     async def _post_at(self, caller: Caller, url: Any) -> Post:
         """The message of the caller whose page has a URL.
 
-        :param url: a value of a request, of any type.
         :raises Refusal: there is none; messages of others are none.
-        :raises InvalidPost: it is no URL.
         """
         if not isinstance(url, str) or not url:
             raise InvalidPost("url must be the URL of a message")
@@ -295,11 +286,7 @@ def _source(properties: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
 
 
 def _number(request: Request, name: str, otherwise: int) -> int:
-    """A parameter that is a number.
-
-    :param otherwise: the number if there is no such parameter.
-    :raises InvalidPost: it is none.
-    """
+    """A parameter that is a number, or ``otherwise`` if it is not there."""
     text = parameter(request, name) or str(otherwise)
     if not (text.isascii() and text.isdigit() and len(text) <= 18):  # 64 bits
         raise InvalidPost(f"{name} must be a number")
@@ -340,11 +327,7 @@ def _failure(request: Request, status: int, text: str, **headers: str) -> bytes:
 
 
 def _error(status: int, error: str, text: str) -> Answer:
-    """The answer to a request that failed.
-
-    :param error: the error code of Micropub.
-    :param text: what went wrong, for people.
-    """
+    """The answer to a request that failed: Micropub's code, and a text for people."""
     headers = {}
     if status == 401:  # RFC 6750, section 3
         code = f', error="{error}", scope="{SCOPE}"' if error == "insufficient_scope" else ""

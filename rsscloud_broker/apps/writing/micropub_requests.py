@@ -99,11 +99,7 @@ class Requests:
         return caller, sent
 
     async def _caller_of(self, token: str) -> Caller:
-        """The caller with a token.
-
-        :param token: empty for none.
-        :raises Refusal: there is no token, or it does not allow the caller to post.
-        """
+        """The caller with a token; raises ``Refusal`` if it does not allow to post."""
         caller = await self._accounts.caller_of_token(token) if token else None
         if caller is None:
             what = "has expired or was never valid" if token else "is missing"
@@ -157,10 +153,7 @@ def _sent(form: Form) -> Sent:
 
 
 def _document(body: bytes) -> Sent:
-    """Read JSON.
-
-    :raises InvalidPost: it is no JSON object.
-    """
+    """Read JSON, which must be an object."""
     try:
         document = json.loads(body)
     except RecursionError:

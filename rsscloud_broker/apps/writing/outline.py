@@ -31,11 +31,7 @@ _LINK: Final = re.compile(r"(?:(.*)[ \t])?<(https?://[^<>\s]+)>[ \t]*", re.DOTAL
 
 @define
 class _Open:
-    """An item to which others may still be added below.
-
-    :ivar indent: how many blanks are before it.
-    :ivar below: the items below it until now.
-    """
+    """An item, with its indent in blanks, to which others may still be added below."""
 
     indent: int
     text: str

@@ -103,9 +103,7 @@ class PeoplePages:
         return GONE if await self._writing.store.is_former(name) else NOTHING_HERE
 
     async def _list(self, request: Request, author: Author) -> Answer:
-        """A page with messages of an author; ``before`` in the request is the position of a
-        message.
-        """
+        """A page with messages of an author, the newest or those before a position."""
         typed = parameter(request, "before")
         if typed and not (typed.isascii() and typed.isdigit() and len(typed) < 19):
             text = "The parameter before is no position; take it from the link to older messages.\n"

@@ -186,10 +186,7 @@ def updated(old: Properties, update: Mapping[str, Any]) -> dict[str, list[Any]]:
 
 
 def _operation(update: Mapping[str, Any], name: str) -> Mapping[str, list[Any]]:
-    """What an update says for one of its operations: lists of values by property.
-
-    :raises InvalidPost: it is no object of arrays.
-    """
+    """The lists of values by property of one operation; raises ``InvalidPost`` if they are none."""
     operation = update.get(name, {})
     if not isinstance(operation, dict) or not all(
         isinstance(values, list) for values in operation.values()
@@ -225,10 +222,7 @@ def _first(properties: Properties, name: str) -> Any:
 
 
 def _texts(properties: Properties, name: str) -> list[str]:
-    """The values of a property.
-
-    :raises InvalidPost: one is no text.
-    """
+    """The values of a property, which must be texts."""
     values = [_plain(value) for value in properties.get(name, ())]
     if not all(isinstance(value, str) for value in values):
         raise InvalidPost(f"the values of {name} must be texts")
@@ -236,19 +230,12 @@ def _texts(properties: Properties, name: str) -> list[str]:
 
 
 def _text(properties: Properties, name: str) -> str:
-    """The first value of a property; empty if it has none.
-
-    :raises InvalidPost: a value is no text.
-    """
+    """The first value of a property, which must be a text; empty if it has none."""
     return next(iter(_texts(properties, name)), "")
 
 
 def _link(value: Any, name: str) -> MarkupLink:
-    """A value of a property for files, as a link with the text that stands for the file.
-
-    :param name: the name of the property, for the error.
-    :raises InvalidPost: it is neither a URL nor an object with one.
-    """
+    """A value of a property for files, as a link with the text that stands for the file."""
     match value:
         case str(url) | {"value": str(url)}:
             alt = value.get("alt", "") if isinstance(value, dict) else ""
@@ -258,10 +245,7 @@ def _link(value: Any, name: str) -> MarkupLink:
 
 
 def _is_draft(properties: Properties) -> bool:
-    """Whether the ``post-status`` is that of a draft.
-
-    :raises InvalidPost: there is no such status.
-    """
+    """Whether ``post-status`` says that it is a draft; published if it says nothing."""
     status = _text(properties, "post-status") or "published"
     if status not in {"published", "draft"}:
         raise InvalidPost("post-status must be published or draft")
@@ -269,9 +253,6 @@ def _is_draft(properties: Properties) -> bool:
 
 
 def _check_visibility(properties: Properties) -> None:
-    """Check that a message is not meant for some people only.
-
-    :raises InvalidPost: it is.
-    """
+    """Raise ``InvalidPost`` if a message is meant for some people only."""
     if _text(properties, "visibility") not in {"", "public"}:
         raise InvalidPost("messages are public here: leave visibility out, or send a draft")

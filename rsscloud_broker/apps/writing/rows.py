@@ -336,10 +336,7 @@ def _item(value: list[Any]) -> OutlineItem:
 
 
 def _to_placed(row: Row[Any], owner: Author) -> Placed:
-    """The message in a row, with its position.
-
-    :param owner: its author.
-    """
+    """The message in a row, with its position."""
     file = None
     if row.enclosure_url:
         file = Enclosure(
@@ -373,9 +370,7 @@ def categories(conn: Connection, account_id: int) -> list[str]:
 
 
 def _use_category(conn: Connection, account_id: int, name: str, at: int) -> None:
-    """Note when an account used a category; if there are too many, forget those not used for
-    longest.
-    """
+    """Note that a category was used; if there are too many, forget the ones used longest ago."""
     same = (category.c.account_id == account_id, category.c.name == name)
     if conn.execute(update(category).where(*same).values(used_at=at)).rowcount:
         return

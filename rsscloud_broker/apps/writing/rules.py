@@ -77,11 +77,7 @@ def checked(new: NewPost, most: int) -> NewPost:
 
 
 def _short(text: str, most: int, what: str) -> str:
-    """A text, if it is not too long.
-
-    :param what: what the text is, for the error.
-    :raises InvalidPost: it has more than ``most`` characters.
-    """
+    """A text that has at most ``most`` characters; ``what`` it is, for the error."""
     if len(text) > most * POINTS_PER_GRAPHEME:
         raise InvalidPost(f"{what} is much too long; it may have {most} characters")
     if (length := graphemes(text)) > most:
@@ -94,11 +90,7 @@ def _short(text: str, most: int, what: str) -> str:
 
 
 def _url(url: str, what: str) -> str:
-    """A web address without white space around it, or no text.
-
-    :param what: what it is, for the error.
-    :raises InvalidPost: it is none, or too long.
-    """
+    """A web address, tidied, or no text; ``what`` it is, for the error."""
     url = clean(url)
     if not url:
         return ""
@@ -113,10 +105,7 @@ def _url(url: str, what: str) -> str:
 
 
 def _categories(given: tuple[str, ...]) -> tuple[str, ...]:
-    """The categories, tidied, each once.
-
-    :raises InvalidPost: there are too many, or one is too long.
-    """
+    """The categories, tidied, each once; not too many, and none too long."""
     names = list(dict.fromkeys(filter(None, map(clean, given))))
     if len(names) > MAX_CATEGORIES:
         raise InvalidPost(f"the message has {len(names)} categories; it may have {MAX_CATEGORIES}")
@@ -147,10 +136,7 @@ def _outline(items: tuple[OutlineItem, ...], most: int) -> tuple[OutlineItem, ..
 
 
 def _check_size(items: tuple[OutlineItem, ...]) -> None:
-    """Check how deep an outline is, and how many items it has, level by level.
-
-    :raises InvalidPost: it is too deep, or has too many.
-    """
+    """Check how deep an outline is, and how many items it has, level by level."""
     level, depth, number = list(items), 0, 0
     while level:
         depth += 1

@@ -105,10 +105,7 @@ class _Sending:
             request.finish()
 
     async def _write(self, read: ReadChunk) -> None:
-        """Write the part piece by piece, until it is sent or the client has hung up.
-
-        :raises Unavailable: the file cannot be read to its end.
-        """
+        """Write the part piece by piece, until it is sent or the client has hung up."""
         first, end = self._part.first, self._part.end
         for number in range(first // CHUNK, -(-end // CHUNK)):  # rounded up
             data = await read(self._upload.id, number)
@@ -121,9 +118,7 @@ class _Sending:
 
 
 def _headers_of(upload: StoredUpload) -> Mapping[str, str]:
-    """The headers of all answers with a file: browsers show pictures, sounds and films, and save
-    all other files.
-    """
+    """The headers of all answers with a file; browsers show only some kinds of files."""
     is_shown = upload.media_type.startswith(_SHOWN)
     how = "inline" if is_shown else "attachment"
     return {

@@ -43,10 +43,7 @@ class TakingAway:
         yield await self._writing.rss_of(author, posts)
 
     async def _pieces(self, upload: StoredUpload) -> AsyncIterator[bytes]:
-        """An upload, piece by piece.
-
-        :raises Unavailable: it was deleted meanwhile.
-        """
+        """An upload, piece by piece."""
         for number in range(-(-upload.size // CHUNK)):  # rounded up
             piece = await self._writing.store.get_chunk(upload.id, number)
             if piece is None:

@@ -56,10 +56,7 @@ class Uploads:
         return begun
 
     async def _store_chunks(self, upload_id: int, data: bytes) -> None:
-        """Store the pieces of a file.
-
-        :raises Unavailable: not all could be stored; then the upload is removed.
-        """
+        """Store the pieces of a file, or none: then ``Unavailable`` is raised."""
         chunks = [data[start : start + CHUNK] for start in range(0, len(data), CHUNK)]
         try:
             for first in range(0, len(chunks), AT_ONCE):

@@ -130,11 +130,7 @@ def _links(what: str, begin: int, older: int) -> list[Flattenable]:
 
 
 def _button(caller: Caller, do: str, name: str, value: str, text: str) -> Tag:
-    """A form that is a button.
-
-    :param do: what it does: see ``write_page``.
-    :param name, value: its other field.
-    """
+    """A form that is a button; ``do`` is what it does: see ``write_page``."""
     return tags.form(
         tags.input(type="hidden", name="csrf", value=caller.csrf),
         tags.input(type="hidden", name="do", value=do),

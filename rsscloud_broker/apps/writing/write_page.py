@@ -149,10 +149,7 @@ class WritePage:
     async def _act(
         self, request: Request, caller: Caller, file: tuple[str, bytes] | None
     ) -> Answer:
-        """Check a form, and do what it asks for; if that fails, show the page with the reason.
-
-        :param file: the name and the bytes of the file in the form; None if there is none.
-        """
+        """Check a form, with its file if any, and do what it asks for; or show why not."""
         try:
             self._callers.check_form(request, caller)
         except ForgedForm as error:
@@ -222,10 +219,7 @@ class WritePage:
         return old, self._new_post(request, old)
 
     def _new_post(self, request: Request, old: Post | None) -> NewPost:
-        """The message that was typed.
-
-        :param old: the message until now; None if it is new.
-        """
+        """The message that was typed, in place of the old one if any."""
         typed = parameter(request, "outline")
         # What nobody changed stays, with the titles of items, which the form does not have.
         is_same = old is not None and _lines(typed) == _lines(outline.written(old.items))
@@ -241,7 +235,6 @@ class WritePage:
         )
 
     async def _discard(self, request: Request, caller: Caller, _: object) -> Answer:
-        """Forget what was typed and not sent."""
         number = number_in(parameter(request, "id"))
         await self._writing.store.drop_unsent(caller.account.id, number)
         return redirect(f"/write?id={number}" if number else "/write")
@@ -302,9 +295,7 @@ class WritePage:
 
         :param post: the message that is edited; None for a new one.
         :param fields: what is in the form, by ``FIELDS``.
-        :param problem, done: what went wrong, or what was done; empty for nothing.
         :param restored: when the fields were kept, if they were typed and not sent.
-        :param preview: the message as it would look.
         """
         categories = await self._writing.categories(caller)
         lists = await self._lists.slots(request, caller)

@@ -39,10 +39,7 @@ _CHECKS: Final[tuple[tuple[str, Check | WaitingCheck], ...]] = (
 
 
 async def examine(patient: CheckContext) -> list[Result]:
-    """Run all checks.  A check that fails in itself is a result, too.
-
-    :param patient: the broker to examine.
-    """
+    """Run all checks.  A check that fails in itself is a result, too."""
     results: list[Result] = []
     for name, check in _CHECKS:
         try:

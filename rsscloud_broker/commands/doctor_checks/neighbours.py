@@ -59,11 +59,7 @@ async def _judged(
     key: str,
     what: str,
 ) -> AsyncIterator[Result]:
-    """Whether the broker may call some URLs.
-
-    :param networks: networks that are allowed beside public addresses, by the option ``key``.
-    :param what: what the broker does there, as the beginning of a clause.
-    """
+    """Whether the broker may call some URLs; ``key`` is the option that allows networks."""
     known = tuple(own_listeners(patient.config.all_listen))
     policy = URLPolicy(resolver, AddressGuard(networks, known), patient.reactor)
     for url in urls:

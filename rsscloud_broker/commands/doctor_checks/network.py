@@ -140,9 +140,7 @@ def egress(patient: CheckContext) -> Iterator[Result]:
 
 
 def _too_open(networks: Sequence[Network]) -> Iterator[str]:
-    """What is wrong with allowed networks: each clause names one that lets strangers reach too
-    much.
-    """
+    """Clauses about allowed networks that let strangers reach too much."""
     for network in networks:
         for delicate, what in _DELICATE:
             if network.version == delicate.version and network.overlaps(delicate):

@@ -255,11 +255,7 @@ def _certificate_at(host: str, port: int) -> x509.Certificate:
 
 
 def _dated(where: str, certificate: x509.Certificate, now: float) -> Result:
-    """The result about the dates of a certificate.
-
-    :param where: whose certificate it is, for the operator.
-    :param now: the present time, in seconds since the epoch.
-    """
+    """The result about the dates of a certificate; ``where`` says whose it is."""
     ends = certificate.not_valid_after_utc
     moment = datetime.fromtimestamp(now, UTC)
     days = (ends - moment).days
