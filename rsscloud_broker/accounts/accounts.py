@@ -405,7 +405,7 @@ class Accounts:
 
 
 async def _if_possible(storing: Awaitable[None]) -> None:
-    """Wait until something is stored that nobody needs, unless the store is unavailable."""
+    """Store when something was last used, but do without if the store is unavailable."""
     with suppress(Unavailable):
         await storing
 

@@ -98,10 +98,10 @@ class _RequestBody:
         """There is nothing to pause: all has been written."""
 
     def resumeProducing(self) -> None:
-        """See ``pauseProducing``."""
+        """Nothing was paused."""
 
     def stopProducing(self) -> None:
-        """See ``pauseProducing``."""
+        """There is nothing to stop: all has been written."""
 
 
 @implementer(IOutbound)

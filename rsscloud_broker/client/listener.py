@@ -80,7 +80,6 @@ class Listener(Resource):
         return self._by_xmlrpc(body)
 
     def _by_form(self, request: Request) -> bytes:
-        """Accept a notification by a form; 404 if its topic was not registered."""
         if not self._notify(decode(_argument(request, b"url"))):
             return _refuse(request, 404, _UNKNOWN)
         request.setHeader("Content-Type", "text/plain")

@@ -324,7 +324,7 @@ class HubSubscriber:
         self._subscriptions.clear()
 
     async def verify(self, key: str, call: HubCall) -> bool:
-        """See ``IsCalledByHubs``."""
+        """Whether to confirm a hub's verification of intent; a denial is noted, and confirmed."""
         subscription = self._subscriptions.get(key)
         if subscription is None or subscription.topic != call.topic:
             return False
@@ -360,7 +360,7 @@ class HubSubscriber:
             self._renew_after(subscription, self._retry_after)
 
     async def receive(self, key: str, content: PushedContent) -> bool:
-        """See ``IsCalledByHubs``."""
+        """Pass a content on, with whether its signature is right; False if the key is unknown."""
         subscription = self._subscriptions.get(key)
         if subscription is None:
             return False

@@ -27,7 +27,7 @@ class Clock(task.Clock):
         return self.rightNow
 
     def wall_seconds(self) -> float:
-        """See ``IClock.wall_seconds``."""
+        """What the wall clock shows, in seconds since the epoch."""
         return self._wall + self.seconds()
 
     def set_wall(self, by: float) -> None:

@@ -193,7 +193,7 @@ def _host(text: str) -> str:
 
 
 class EventDocuments(Answers):
-    """The resource of all documents."""
+    """The resource of all documents; those that were served last stay in memory."""
 
     def __init__(self, feeds: Feeds, parts: FrontDoorParts) -> None:
         super().__init__(self._respond)

@@ -46,7 +46,7 @@ from rsscloud_broker.wire.links import HUB_PATHS
 
 @implementer(IFrontDoor, IServesTopics)
 class EventsDoor(RoutesOnly, Service):
-    """The front door."""
+    """The front door: it joins the cutter, the documents, the stream and the page."""
 
     name = "events"
 

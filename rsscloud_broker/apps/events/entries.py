@@ -49,7 +49,7 @@ class Cut:
 
 
 class EntryWriter:
-    """Makes entries.
+    """Makes entries of pings and of changes.
 
     :param public_url: the URL of the broker.
     """

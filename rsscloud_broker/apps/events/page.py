@@ -22,7 +22,7 @@ _LISTED: Final = {CHANGES: "All changes", PINGS: "All pings"}
 
 
 class EventsPage:
-    """The page."""
+    """The page ``/events``, which lists the feeds of all changes and of all pings."""
 
     def __init__(self, database: IDatabase, parts: FrontDoorParts) -> None:
         self._database = database
@@ -32,7 +32,7 @@ class EventsPage:
         self._public_url = parts.public_url
 
     async def show(self, request: Request) -> Answer:
-        """The page."""
+        """Render the page for anybody."""
         viewer = await viewer_of(self._callers, request)
         found = await self._database.read(_logs)
         now = self._clock.wall_seconds()

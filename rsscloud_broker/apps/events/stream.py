@@ -185,7 +185,7 @@ class EntrySource:
         self._pages = TimedCache(self._read, clock, 60.0, 32)
 
     async def newest(self, before: StreamPosition | None) -> StreamPosition:
-        """See ``EventSource``."""
+        """The position behind all entries; those since ``before`` are read ahead for most clients."""
         position: StreamPosition = await self._database.read(newest)
         if before is not None and before != position:
             with suppress(Exception):  # those who want the page learn what is wrong
@@ -195,7 +195,7 @@ class EntrySource:
     async def page(
         self, wanted: WantedEntries, after: StreamPosition, until: StreamPosition
     ) -> EventPage[StreamPosition]:
-        """See ``EventSource``."""
+        """The bytes of the entries between two positions, as a client wants them."""
         page = await self._pages.get((after, until))
         return EventPage(page.data(wanted.kind, as_lines=wanted.as_lines), page.after)
 
@@ -211,7 +211,7 @@ class EntrySource:
         return page
 
     def heartbeat(self, wanted: WantedEntries, position: StreamPosition | None) -> bytes:
-        """See ``EventSource``."""
+        """What a client gets if nothing is new; server-sent events have the position."""
         if wanted.as_lines:
             return b"\n"
         return b"id: %s\n\n" % str(position).encode() if position else b":\n\n"

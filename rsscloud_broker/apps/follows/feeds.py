@@ -145,7 +145,7 @@ class FeedFollower:
 
     @property
     def hub(self) -> tuple[str, str] | None:
-        """See ``Pushed``."""
+        """The feed's hub, and the URL by which the hub knows the feed; None as long as unknown."""
         return None if self._follower is None else self._follower.hub
 
     def start(self) -> None:

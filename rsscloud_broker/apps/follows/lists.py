@@ -62,6 +62,8 @@ class ListFollower:
         self._label = host_of(source.url)
         self._documents = SourceDocuments(source, parts)
         self._hours = MissingHours(source, self._documents, parts)
+        # The pings of the last read: see ``Understood.keys``.  And until when the list is complete
+        # here, which ``_state`` has too, but not after answers with 304.
         self._seen: frozenset[int] = frozenset()
         self._complete_until: float | None = None
         self._sleeping: Deferred[None] | None = None

@@ -43,11 +43,11 @@ ASK_AGAIN, LOOK = 3600.0, 5.0
 
 
 class Pushed(Protocol):
-    """What is followed, and can be pushed."""
+    """A list or a feed that is followed, and that a hub can push."""
 
     @property
     def url(self) -> str:
-        """Its URL."""
+        """The URL of the list or feed."""
 
     @property
     def is_pushed(self) -> bool:
@@ -55,7 +55,7 @@ class Pushed(Protocol):
 
     @property
     def hub(self) -> tuple[str, str] | None:
-        """Its hub, and the URL by which the hub knows it; None as long as it is unknown."""
+        """The hub, and the URL by which the hub knows this; None as long as it is unknown."""
 
     def hint(self) -> None:
         """Read it now, since it has probably changed."""
@@ -154,7 +154,7 @@ class ListSubscriptions:
         return callback_routes(PATH, self, MAX_CONTENT_BYTES) if self._hints else []
 
     async def verify(self, key: str, call: HubCall) -> bool:
-        """See ``IsCalledByHubs``."""
+        """Whether to confirm what a hub asks a callback: see ``IsCalledByHubs``."""
         return await self._subscriber.verify(key, call)
 
     async def receive(self, key: str, content: PushedContent) -> bool:

@@ -19,7 +19,7 @@ class HostingStore:
         self._database = database
 
     def save(self, wanted: Save) -> Deferred[Saved]:
-        """See ``saving.save_all``."""
+        """Store a new version of a file, together with others that are saved now."""
         return cast("Deferred[Saved]", self._database.write(Batched(save_all, wanted)))
 
     remove = writing(rows.remove)

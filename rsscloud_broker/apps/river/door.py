@@ -84,7 +84,7 @@ class RiverDoor(RoutesOnly):
         )
 
     def routes(self) -> Sequence[Route]:
-        """See ``IFrontDoor``."""
+        """The routes of programs, hubs and clouds, which the module describes."""
         return [
             Route("/river.json", "GET", Answers(self._for_caller(self._json))),
             Route("/river/opml", "GET", Answers(self._for_caller(self._export))),

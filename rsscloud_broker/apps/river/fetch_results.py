@@ -23,7 +23,7 @@ _FAILED: Final = "the last fetch failed: "
 
 @implementer(IEventSink)
 class RiverSink:
-    """The sink of the river."""
+    """The sink of the river: it handles the results of fetches, and hints of other nodes."""
 
     name = "river"
     handles = (TopicFetched, TopicFetchFailed, WorkHinted)

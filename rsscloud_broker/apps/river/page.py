@@ -116,7 +116,7 @@ class RiverPage:
         self._visits = Visits(parts.clock)
 
     async def show(self, request: Request) -> Answer:
-        """The page; who has not signed in is led to the form.  The newest one marks all as seen."""
+        """Show items, and mark all as seen on the newest page; or lead to the form to sign in."""
         caller = await self._callers.caller(request)
         if caller is None or caller.session is None:
             return redirect(self._callers.sign_in_url(request))

@@ -179,7 +179,7 @@ class Pushing:
     # --- the callbacks ----------------------------------------------------------
 
     async def verify(self, key: str, call: HubCall) -> bool:
-        """See ``IsCalledByHubs``."""
+        """Whether to confirm a hub's verification of intent; a denial is noted, and confirmed."""
         if call.mode == "unsubscribe":
             return self._leaving.get(key) == call.topic
         feed = await self._store.feed_by_key(key)

@@ -92,7 +92,7 @@ class RiverSource:
         self._pages: TimedCache[_Key, _Events] = TimedCache(self._read, clock, 5.0, 32)
 
     async def newest(self, before: int | None) -> int:
-        """See ``EventSource``."""
+        """The id of the newest item; those since ``before`` are read ahead, if they are few."""
         newest: int = await self._store.newest_id()
         if before is not None and before < newest <= before + NEAR:
             with suppress(Exception):  # those who want the page learn what is wrong
@@ -100,7 +100,7 @@ class RiverSource:
         return newest
 
     async def page(self, wanted: RiverReader, after: int, until: int) -> EventPage[int]:
-        """See ``EventSource``."""
+        """The events of a browser's items between two ids; a gap if it has missed too many."""
         if after >= until:
             return EventPage(b"", until)  # a position that there never was
         is_near = until - after <= NEAR

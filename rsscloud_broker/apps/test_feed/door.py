@@ -108,7 +108,7 @@ class TestPage:
         }
 
     async def show(self, request: Request) -> Answer:
-        """The page."""
+        """The page, with the items, and the seconds until the next one."""
         viewer = await viewer_of(self._callers, request)
         await self._feed.refresh()
         now = self._clock.wall_seconds()

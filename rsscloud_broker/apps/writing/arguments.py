@@ -46,7 +46,7 @@ def text_in(value: Any, what: str) -> str:
 
 
 def struct_in(value: Any, what: str) -> Mapping[str, Any]:
-    """A struct that somebody sent; ``what`` it is, for the fault."""
+    """A struct that somebody sent; ``what`` names it in the fault."""
     if not isinstance(value, dict):
         raise Fault(FaultCode.BAD_REQUEST, f"The type of {what} must be struct.")
     return value

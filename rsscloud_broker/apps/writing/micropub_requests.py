@@ -66,7 +66,7 @@ class Sent:
 
 
 class Requests:
-    """Reads requests."""
+    """Finds out who has sent a request, and reads its body."""
 
     def __init__(self, parts: AppParts) -> None:
         self._accounts = parts.accounts

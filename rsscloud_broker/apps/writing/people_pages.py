@@ -43,7 +43,7 @@ AUTHORS_PER_PAGE: Final = 200
 
 
 class PeoplePages:
-    """Makes the pages."""
+    """Makes the pages of all authors, of one author, and of one message."""
 
     def __init__(self, parts: AppParts, writing: Writing) -> None:
         self._pages = parts.pages
@@ -167,7 +167,6 @@ class PeoplePages:
         ]
 
     def _feed_links(self, author: Author) -> list[Flattenable]:
-        """Links to the feeds of an author, one for each format."""
         links: list[Flattenable] = []
         for file, (_, _, format_name) in FORMATS.items():
             links.append(tags.a(format_name, href=f"/people/{author.name}/{file}"))

@@ -77,7 +77,7 @@ def checked(new: NewPost, most: int) -> NewPost:
 
 
 def _short(text: str, most: int, what: str) -> str:
-    """A text that has at most ``most`` characters; ``what`` it is, for the error."""
+    """A text of at most ``most`` characters, or ``InvalidPost``; ``what`` names it in errors."""
     if len(text) > most * POINTS_PER_GRAPHEME:
         raise InvalidPost(f"{what} is much too long; it may have {most} characters")
     if (length := graphemes(text)) > most:
@@ -90,7 +90,7 @@ def _short(text: str, most: int, what: str) -> str:
 
 
 def _url(url: str, what: str) -> str:
-    """A web address, tidied, or no text; ``what`` it is, for the error."""
+    """A web address without white space around it, or no text; ``what`` names it in errors."""
     url = clean(url)
     if not url:
         return ""

@@ -31,7 +31,7 @@ _TOLD_FOR: Final = 30 * DAY
 
 
 class Lists:
-    """Makes the lists."""
+    """Makes the lists of drafts, messages and files of an author."""
 
     def __init__(self, parts: AppParts, writing: Writing) -> None:
         self._writing = writing

@@ -102,7 +102,7 @@ _ABOUT_THE_NAME: Final = ("there is no such name", "it has no address")
 async def _looked_up(
     patient: CheckContext, name: str, servers: Sequence[str]
 ) -> tuple[str, Sequence[str]]:
-    """Why a name has no address, and its addresses; one of them is empty."""
+    """Why a name has no address, or empty; and its addresses, or none."""
     resolver = Resolver(patient.reactor, servers)
     resolver.startService()
     try:
