@@ -73,7 +73,7 @@ class AnyOf:
         return Deferred.fromCoroutine(self._avatar_id(credentials))
 
     async def _avatar_id(self, credentials: IUsernamePassword) -> AvatarId:
-        """The name of the account, by the first checker that accepts; or ``UnauthorizedLogin``."""
+        """The name of the account; raises ``UnauthorizedLogin`` if no checker accepts."""
         for checker in self._checkers:
             try:
                 found = await maybeDeferred(checker.requestAvatarId, credentials)

@@ -122,7 +122,7 @@ class AnyAddress:
         self._max_bytes = max_bytes
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
-        """Make a request, and follow as many redirects as it allows; or ``OutboundError``."""
+        """Make a request, and follow as many redirects as it allows."""
         if request.signing:
             raise ValueError("this client signs nothing")
         hops: list[tuple[int, str]] = []

@@ -160,6 +160,7 @@ class FeedDoctor:
         taken = 0
 
         async def ask(url: str, headers: Mapping[str, str]) -> FeedAnswer:
+            """Ask, and count the bytes of the answer; refuse it if there are too many in memory."""
             nonlocal taken
             answer = await self.ask(url, headers)
             taken += len(answer.body)

@@ -78,7 +78,6 @@ def judge(fetches: Fetches) -> Judgement:
 
 
 def _redirects(fetches: Fetches) -> Iterator[Finding]:
-    """The findings about the redirects that lead to the feed."""
     for answer in fetches.redirects:
         there = f"{answer.url} leads to {answer.target} (status {answer.status})"
         if answer.status in PERMANENT:

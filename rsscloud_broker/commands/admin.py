@@ -59,6 +59,7 @@ def _command(operation: Operation) -> click.Command:
     def call(
         broker: str, token_file: str | None, as_json: bool, yes: bool = False, **values: Any
     ) -> None:
+        """Call the operation with the values of the command line, and show the answer."""
         token = _token(token_file)
         given = {name: value for name, value in values.items() if value is not None}
         if operation.final and not yes:
@@ -176,7 +177,6 @@ def _show(name: str, answer: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _show_table(columns: Sequence[str], items: Iterable[Mapping[str, Any]]) -> None:
-    """Print items as a table of some of their values."""
     rows = [
         tuple(column.replace("_", " ").upper() for column in columns),
         *(tuple(_text(item.get(column)) for column in columns) for item in items),

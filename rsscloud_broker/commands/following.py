@@ -179,7 +179,7 @@ class JsonLines:
         self._nobody_reads = nobody_reads
 
     async def handle(self, entries: Sequence[Entry], document: str) -> None:
-        """Print entries; ``EntryFailed`` if the reader has closed the pipe."""
+        """Print entries; raises ``EntryFailed`` if the reader has closed the pipe."""
         lines = b"".join(json.encode(each, document) + b"\n" for each in entries)
         try:
             sys.stdout.buffer.write(lines)
@@ -202,7 +202,7 @@ class Exec:
         self._command = command
 
     async def handle(self, entries: Sequence[Entry], document: str) -> None:
-        """Run the command for each entry, one after the other; ``EntryFailed`` if it fails."""
+        """Run the command for each entry in turn; raises ``EntryFailed`` if it fails."""
         for entry in entries:
             process = _Process(json.encode(entry, document) + b"\n")
             self._reactor.spawnProcess(

@@ -104,7 +104,7 @@ class Waiting:
         return reading.addBoth(self._over, reading)
 
     async def result(self, reading: Awaitable[T]) -> T:
-        """The result of a function that reads; ``Stopped`` if it was interrupted."""
+        """The result of a function that reads; raises ``Stopped`` if ``stop`` interrupts it."""
         try:
             return await reading
         except (CancelledError, FeedUnavailable):

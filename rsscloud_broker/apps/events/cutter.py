@@ -145,7 +145,7 @@ class Cutter(Service):
         return more
 
     async def _source(self, name: str) -> int:
-        """The id of the last row of the store whose entry is in a log."""
+        """The id of the last row of the store that was cut into the log with a name."""
         found = await self._database.read(partial(log.find_log, name=name))
         return int(found.source)
 

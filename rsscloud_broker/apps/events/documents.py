@@ -213,9 +213,7 @@ class EventDocuments(Answers):
             self._cache.drop((name, None))
 
     async def read(self, url: str) -> Content | None:
-        """The recent document at a URL of this broker, or None, for subscribers: see
-        ``ServedTopics``.
-        """
+        """The recent document at a URL of this broker, as a topic for the broker; or None."""
         parts = urlsplit(url.removeprefix(self._public_url))
         try:
             wanted = asked(parts.path, parts.query)

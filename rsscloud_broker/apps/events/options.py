@@ -14,7 +14,7 @@ from rsscloud_broker.model.work import History
 
 
 def _is_prefix(_: object, key: attrs.Attribute[Any], text: str) -> None:
-    """Require the beginning of a URL with a whole host, so that no other host has it too."""
+    """Require the beginning of a URL with a whole host: a part of one would begin others, too."""
     if "://" not in text or text.count("/") < 3:
         raise ValueError(
             f"'{key.name}' has {text!r}, which is not the beginning of URLs with a whole host; "

@@ -162,7 +162,7 @@ class SaveRssDoor:
         return Answer(document, "text/xml; charset=utf-8")
 
     async def _save_form(self, request: Request) -> str:
-        """Save the feed in the fields of a form, and return its public URL; or ``Refused``."""
+        """Save the feed in a form, and return its public URL; raises ``Refused`` if it cannot."""
         sent = [raw_parameter(request, name) for name in _NAMES]
         absent = [name for name, value in zip(_NAMES, sent, strict=True) if value is None]
         if absent:

@@ -241,7 +241,7 @@ def _type_of_xml(body: bytes, content_type: str, *, is_feed: bool) -> str:
 
 
 def _root(body: bytes, content_type: str) -> etree._Element:
-    """The root element of a document; ``NotStored`` if it is malformed or declares entities."""
+    """The root element of a document; raises ``NotStored`` if it is malformed or not safe."""
     # How many bytes are searched for a DOCTYPE, which is more than may come before a root element.
     beginning = body[: 512 * 1024].replace(b"\0", b"")  # UTF-16 has NULs between ASCII letters
     before = _BEFORE_ROOT.match(beginning)

@@ -87,7 +87,7 @@ class Gate:
 
 
 def _name_and_password(encoded: str) -> tuple[str, str]:
-    """The name and the password in credentials of Basic, or ``NotSaid``."""
+    """The name and the password in credentials of Basic; raises ``NotSaid`` if unreadable."""
     try:
         text = b64decode(encoded, validate=True).decode("utf-8")
     except ValueError:

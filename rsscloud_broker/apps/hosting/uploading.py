@@ -95,7 +95,7 @@ class UploadDoor(RoutesOnly):
         return Answer(b"", PLAIN, 204)
 
     async def _allowed(self, prefix: str, request: Request) -> tuple[Caller, str]:
-        """Who makes a request, and the path below the name of the account; or ``Refused``."""
+        """The caller, and the path below the account's name; raises ``Refused`` if not allowed."""
         caller = await self._gate.by_header(request)
         whole = request.path.decode("latin-1").removeprefix(f"{prefix}/")
         name, _, path = whole.partition("/")

@@ -149,6 +149,7 @@ def _attribute_filter(base: str) -> Callable[[str, str, str], str | None]:
     """A filter for nh3: returns the value that an attribute gets, or None to leave it out."""
 
     def keep(tag: str, name: str, value: str) -> str | None:
+        """URLs become absolute and must be of the web, sizes must be numbers; others stay."""
         if name in {"href", "src"}:
             return web_url(value, base) or None
         if name in {"width", "height", "colspan", "rowspan", "start"}:

@@ -114,6 +114,7 @@ class RiverDoor(RoutesOnly):
         """Make a function that answers callers whose token has the scope, and refuses others."""
 
         async def answer(request: Request) -> Answer:
+            """Answer a request, if its caller is known and has the scope."""
             caller = await self._callers.caller(request)
             if caller is None:
                 needed = {"www-authenticate": 'Bearer realm="rsscloud-broker"', **_NO_STORE}

@@ -216,7 +216,6 @@ def _text(holder: Any, name: str) -> str:
 
 
 def _of_json(body: bytes, url: str) -> list[ReadItem]:
-    """The items of a JSON Feed."""
     feed = msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
     found = feed.get("items") if isinstance(feed, dict) else None
     items = [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []

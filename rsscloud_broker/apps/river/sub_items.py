@@ -71,5 +71,4 @@ def take_out(element: etree._Element, base: str) -> tuple[SubItem, ...]:
 
 
 def _sub_items(element: etree._Element) -> list[etree._Element]:
-    """The elements of the sub-items directly in an element."""
     return [child for child in element if xml.local_name(child) == "item"]

@@ -77,7 +77,6 @@ class TestFeed:
                 await self._read()
 
     async def _read(self) -> None:
-        """Read the items from the database."""
         self._take(*await self._database.read(partial(newest_items, limit=MAX_ITEMS)))
         self._is_read = True
 

@@ -321,11 +321,13 @@ def editing(parameters: str) -> Callable[[Method[T]], Method[T]]:
     names = parameters.split()
 
     def mark(method: Method[T]) -> Method[T]:
+        """Make a procedure of a method, with the signature that ``methodSignature`` shows."""
         given = inspect.signature(method).parameters.values()
         optional = {each.name for each in given if each.default is not each.empty}
         needed = [name for name in names if name not in optional]
 
         async def answer(self: EditorAPI, request: Request, *sent: Any) -> T:
+            """Find out who calls, and call the method with the parameters that came, by name."""
             if missing := needed[len(sent) :]:
                 raise Fault(
                     INVALID_PARAMS,

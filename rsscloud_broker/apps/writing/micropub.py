@@ -301,6 +301,7 @@ def _no_such_post() -> Refusal:
 
 
 def _json(value: Any) -> Answer:
+    """The answer to a query, which no cache may keep."""
     return Answer(
         json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"),
         JSON,

@@ -147,7 +147,6 @@ def _text(field: str) -> str:
 
 
 def _sent(form: Form) -> Sent:
-    """What a form brought."""
     named = form.fields
     return Sent({name: named[name] for name in ("h", "action", "url") if name in named}, form)
 

@@ -303,7 +303,6 @@ def apply(conn: Connection, change: ChangeOfPosts) -> None:
 
 
 def _values(new: Placed) -> dict[str, object]:
-    """The columns of a message."""
     given = new.post
     file = given.enclosure
     return {
@@ -336,7 +335,6 @@ def _item(value: list[Any]) -> OutlineItem:
 
 
 def _to_placed(row: Row[Any], owner: Author) -> Placed:
-    """The message in a row, with its position."""
     file = None
     if row.enclosure_url:
         file = Enclosure(

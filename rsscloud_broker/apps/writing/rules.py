@@ -77,7 +77,7 @@ def checked(new: NewPost, most: int) -> NewPost:
 
 
 def _short(text: str, most: int, what: str) -> str:
-    """A text of at most ``most`` characters, or ``InvalidPost``; ``what`` names it in errors."""
+    """A text; raises ``InvalidPost`` if it is longer than ``most``; ``what`` names it then."""
     if len(text) > most * POINTS_PER_GRAPHEME:
         raise InvalidPost(f"{what} is much too long; it may have {most} characters")
     if (length := graphemes(text)) > most:
@@ -90,7 +90,7 @@ def _short(text: str, most: int, what: str) -> str:
 
 
 def _url(url: str, what: str) -> str:
-    """A web address without white space around it, or no text; ``what`` names it in errors."""
+    """A web address or nothing; raises ``InvalidPost`` for others; ``what`` names it then."""
     url = clean(url)
     if not url:
         return ""

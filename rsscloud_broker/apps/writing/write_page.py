@@ -365,7 +365,6 @@ def _sent(request: Request) -> dict[str, str]:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of an outline as it was typed, without empty ones at its end."""
     return text.rstrip().splitlines()
 
 
