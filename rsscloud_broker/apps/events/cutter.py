@@ -166,8 +166,8 @@ class Cutter(Service):
         return True
 
     async def _content(self, change: KeptChange) -> EntryContent | None:
-        """The content of an entry; None if the store keeps none.  What nobody can parse stays
-        bytes.
+        """The content of an entry, or None if the store keeps none; as bytes if it cannot be
+        parsed.
         """
         read = change.content
         if read is None:
@@ -194,7 +194,7 @@ class Cutter(Service):
     async def _sweep(self) -> None:
         """Remove entries, documents and logs that are too old: of some logs at a time, by name.
 
-        ``after`` is the name of the last log that is done; None if all are.
+        ``after`` is the name of the last log that was looked at; None if all were.
         """
         now = self._clock.wall_seconds()
         after: str | None = ""

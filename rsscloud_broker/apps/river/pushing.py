@@ -118,9 +118,7 @@ class Pushing:
         await self._confirmed(feed, now, 25 * 3600.0, now + RENEW_AFTER)
 
     async def _confirmed(self, feed: FeedRecord, now: float, lease: float, due: float) -> None:
-        """Store that a hub or a cloud will push for ``lease`` seconds, and is asked anew at
-        ``due``.
-        """
+        """Store that a hub or a cloud pushes for ``lease`` seconds; it is asked anew at ``due``."""
         offer = feed.current
         self.log.info(
             "{hub} pushes the changes of the feed {url} for {lease:.0f} s.",

@@ -285,9 +285,7 @@ def _why_empty(named: FeedList) -> str:
 
 
 class _Pace:
-    """Limits how often an account has the broker look at URLs of its choice, in an hour and at
-    once.
-    """
+    """Limits how often an account has the broker look at URLs of its choice."""
 
     def __init__(self, clock: IClock) -> None:
         self._clock = clock

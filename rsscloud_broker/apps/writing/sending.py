@@ -74,7 +74,7 @@ async def send_upload(request: Request, upload: StoredUpload, read: ReadChunk) -
 
 
 def _part(request: Request, size: int, etag: str) -> _Part:
-    """The part of a file that a request asks for; else all: the client may have another version."""
+    """The part of a file that a request asks for; the whole if it names none or another version."""
     part = asked_part(header(request, "range"), size)
     if part is None or request.method == b"HEAD" or header(request, "if-range") not in {"", etag}:
         return _Part(0, size)
