@@ -361,7 +361,7 @@ class Administered:
     """An administrator changed something, and the change is stored.
 
     :ivar account: who.
-    :ivar verb: what, in one word of ``admin_records.VERBS``.
+    :ivar verb: what, in one word of ``model.administration.VERBS``.
     :ivar object: to what: a URL, a host, the id of a subscription, and so on.
     :ivar reason: why, for people; may be empty.
     """

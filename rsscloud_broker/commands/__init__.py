@@ -10,6 +10,8 @@ It is a thin layer over ``client``, ``storage`` and ``runtime``, which do the wo
 ``admin``       looks after a running broker, by its administration API: admin ...
 ``check_config`` examines a configuration: check-config, plugins
 ``doctor``      examines an installed broker, or a feed: doctor
+``doctor_checks`` has the checks of an installed broker
+``groups``      has groups of commands that suggest no other one than that which was asked for
 ``connected``   has what the commands share that use the network
 ``configured``  has what the commands share that read the broker's configuration
 ``examples``    has the examples in the help of each command

@@ -90,13 +90,18 @@ class LocalSignIn(Service):
         """The account of the person who started the broker; it is made if there is no account at
         all.
 
-        If there are accounts, it is the one that was made so, or else an administrator's.
+        If there are accounts, it is the one that was made so, or else an administrator's; None if
+        all are disabled.
         """
         accounts = await self._store.accounts()
         if not accounts:
             now = self._clock.wall_seconds()
             return await self._store.add_account(NAME, "", True, now)
-        return min(accounts, key=lambda each: (each.name != NAME, not each.is_admin, each.name))
+        return min(
+            (each for each in accounts if not each.disabled),
+            key=lambda each: (each.name != NAME, not each.is_admin, each.name),
+            default=None,
+        )
 
 
 def invitation(link: str, name: str) -> str:

@@ -20,6 +20,7 @@ This package needs no broker.  A publisher keeps a log; a reader uses a follower
 ``processing``  hands on the entries of a document, and saves the position
 ``pings``       writes pings as entries, and reads them
 ``json``        writes entries as JSON, for other programs
+``errors``      what can go wrong when a feed is followed
 ``waiting``     what a follower waits for, and how long
 ``markers``     remembers which entry was processed last
 """

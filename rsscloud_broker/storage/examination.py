@@ -183,8 +183,8 @@ def _check_rights(connection: Connection, apps: Mapping[str, AppTables]) -> None
             f"{_role(connection)} lacks {', and '.join(clauses)}; "
             "grant that, or let it own the tables"
         )
-    schema = "has_schema_privilege(current_schema(), :right)"
-    if ours != sorted(owned) and not _may(connection, schema, "", "CREATE"):
+    may_create = text("SELECT has_schema_privilege(current_schema(), 'CREATE')")
+    if ours != sorted(owned) and not connection.execute(may_create).scalar_one():
         raise UnfitDatabase(
             f"{_role(connection)} may make no tables in it; grant CREATE on the schema"
         )
@@ -225,15 +225,6 @@ def _check_ownership(connection: Connection) -> None:
             f"the start migrates it, and {_role(connection)} does not own {', '.join(foreign)}; "
             "start the broker once as their owner, or let that role own them"
         )
-
-
-def _may(connection: Connection, privilege: str, what: str, right: str) -> bool:
-    """Whether the role has a right.
-
-    :param privilege: the expression in SQL that says so, with the parameters below.
-    """
-    query = text(f"SELECT {privilege}")  # always one of the expressions in this module
-    return bool(connection.execute(query, {"what": what, "right": right}).scalar_one())
 
 
 def _role(connection: Connection) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from attrs import evolve
 from twisted.internet import reactor
-from twisted.internet.defer import Deferred, fail
+from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import capturedLogs, formatEvent
 from twisted.trial.unittest import SynchronousTestCase
 
@@ -98,6 +98,16 @@ class LocalSignInTests(SynchronousTestCase):
         self.add(NAME)
         self.start()
         self.assertEqual(self.account(), NAME)
+
+    def test_nobody_can_sign_in_to_a_disabled_account(self) -> None:
+        for name in (NAME, "anna"):
+            self.add(name)
+        accounts = self.successResultOf(self.store.accounts())
+        self.store.accounts = lambda: succeed(
+            [evolve(each, disabled="spam" if each.name == NAME else "") for each in accounts]
+        )
+        self.start()
+        self.assertEqual(self.account(), "anna")
 
     def test_the_name_may_be_had(self) -> None:
         check_name(NAME)

@@ -19,6 +19,7 @@ from twisted.web.template import Flattenable, Tag, tags
 
 from rsscloud_broker.apps.river.markup import host_of
 from rsscloud_broker.apps.river.model import Feed, ImportedFeeds, InvalidFeed
+from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.apps.river.river import River
 from rsscloud_broker.errors import ForgedForm, Refused, TooMany
 from rsscloud_broker.http.answering import Answer, Answers
@@ -33,6 +34,9 @@ from rsscloud_broker.wire.text import clean, sentence
 PATH: Final = "/river/feeds"
 
 _TYPES: Final = frozenset({"multipart/form-data", "application/x-www-form-urlencoded"})
+
+#: How many bytes a form may have: an OPML document, and what is around it.
+_MAX_FORM: Final = MAX_BYTES + 10_000
 
 #: How many of the feeds that an import could not follow are named.
 _NAMED: Final = 50
@@ -75,8 +79,7 @@ class FeedsPage:
         """The routes of the page."""
         return [
             Route(PATH, "GET", Answers(self.show)),
-            # How many bytes a form may have, with an OPML document in it.
-            Route(PATH, "POST", Answers(self.act), content_types=_TYPES, body_limit=4_000_000),
+            Route(PATH, "POST", Answers(self.act), content_types=_TYPES, body_limit=_MAX_FORM),
         ]
 
     async def show(self, request: Request) -> Answer:

@@ -7,6 +7,7 @@ from typing import Any
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.apps.river.model import ImportedFeeds, InvalidFeed
+from rsscloud_broker.apps.river.opml import MAX_BYTES
 from rsscloud_broker.errors import TooMany
 from rsscloud_broker.wire.times import iso_time
 from tests.apps.river.page_site import RiverSite, feed
@@ -216,7 +217,7 @@ class ImportTests(FeedsCase):
         self.assertIn("form", self.dave.said("//*[@role='alert']"))
 
     def test_large_documents(self) -> None:
-        large = OPML + b" " * 3_990_000
+        large = OPML.ljust(MAX_BYTES)
         self.assertEqual(self.upload(self.csrf(), ("opml", "a.opml", large)).status, 200)
-        too_large = OPML + b" " * 4_000_000
+        too_large = OPML.ljust(MAX_BYTES + 20_000)
         self.assertEqual(self.upload(self.csrf(), ("opml", "a.opml", too_large)).status, 413)
