@@ -952,7 +952,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         "outbound/couriers/parsers.py",
-        "if owner not in busy and (has_room or not self._is_slow(owner)):",
+        "if owner not in busy and (slow_may_begin or not self._is_slow(owner)):",
         "if owner not in busy:",
         "outbound.couriers.test_parsers",
         "Slow documents of some owners keep all others waiting.",

@@ -52,6 +52,7 @@ BodyMaker: TypeAlias = Callable[[Fields], AnswerBody]
 class TruncatingBody:
     """Collects a body as it comes; keeps its beginning if it is too long or incomplete.
 
+    :param fields: the headers of the answer, which do not matter here.
     :param limit: how many bytes are kept.
     """
 

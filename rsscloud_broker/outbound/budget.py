@@ -41,7 +41,7 @@ NO_MEMORY: Final = "the broker has no memory left for what it reads just now"
 Call: TypeAlias = Callable[..., object]
 
 
-def _at_once(function: Callable[..., object], *args: Any) -> None:
+def _call_at_once(function: Callable[..., object], *args: Any) -> None:
     function(*args)
 
 
@@ -68,10 +68,10 @@ class AnswerBudget(Budget):
         """A budget for answers of callbacks, which are short."""
         return cls(CALLBACK_LIMIT, SMALL_CALLBACK)
 
-    def __init__(self, limit: int = LIMIT, small: int = SMALL, call: Call = _at_once) -> None:
+    def __init__(self, limit: int = LIMIT, small: int = SMALL, call: Call = _call_at_once) -> None:
         super().__init__(limit, small)
         self._call = call
-        self._waiting: deque[tuple[Deferred[None], int]] = deque()
+        self._waiting: deque[tuple[Deferred[None], int]] = deque()  # who waits, for how many bytes
         self.encoded = self.kept = 0
 
     def set_body_limit(self, body_limit: int) -> None:
@@ -83,15 +83,15 @@ class AnswerBudget(Budget):
 
     def has_capacity(self, size: int) -> bool:
         """Whether an uncompressed content of ``size`` bytes fits."""
-        # Contents that came uncompressed may use this many times the limit.
+        # They may use twice the limit, since they cannot wait.
         return size <= self._small or self.kept + size <= 2 * self._limit
 
     def keep(self, content: Content) -> None:
-        """Count a content until the last reference to it is gone."""
+        """Count a content until the garbage collector has removed it; small ones do not count."""
         size = len(content.body)
         if size > self._small:
             self.kept += size
-            finalize(content, self._call, self._release, size).atexit = False
+            finalize(content, self._call, self._release, size).atexit = False  # needless at the end
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
@@ -109,8 +109,8 @@ class AnswerBudget(Budget):
 
     @asynccontextmanager
     async def reserve(self, size: int) -> AsyncIterator[None]:
-        """Reserve ``size`` bytes for a content while the context lasts; first wait until they are
-        free.
+        """Reserve ``size`` bytes for a content while the context lasts; first wait, in order, until
+        contexts that ended have freed them.
         """
         if self._waiting or not self._fits(size):
             turn: Deferred[None] = Deferred()

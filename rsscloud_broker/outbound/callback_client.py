@@ -21,7 +21,7 @@ from rsscloud_broker.util.deferreds import BreakOff, Done
 
 
 class CallbackClient(Client):
-    """Makes guarded requests to callbacks; the body of a longer answer is truncated."""
+    """Makes guarded requests to callbacks; a body longer than ``body_limit`` is truncated."""
 
     body = TruncatingBody
 

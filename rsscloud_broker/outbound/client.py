@@ -191,7 +191,7 @@ class _Call:
         try:
             client.check_block(url)
             self._cancel = client.exchange(
-                request.method, url, self._headers, request.body, self._replied
+                request.method, url, self._headers, request.body, self._handle_reply
             )
         except Exception as error:
             self._end(error)
@@ -213,20 +213,20 @@ class _Call:
             self._client.forget(self)
             done(result)
 
-    def _replied(self, reply: OutboundReply | Exception) -> None:
+    def _handle_reply(self, reply: OutboundReply | Exception) -> None:
         """Follow a redirect while the request allows one more; else end with the reply."""
         if self._done is None:
             return
         if isinstance(reply, OutboundReply) and not reply.success:
-            location = _location(reply, self._request.method)
+            location = _location_to_follow(reply, self._request.method)
             if location and len(self._hops) < self._request.redirects:
-                self._follow(reply, location)
+                self._follow_redirect(reply, location)
                 return
         if self._hops and isinstance(reply, OutboundReply):
             reply = evolve(reply, hops=tuple(self._hops))
         self._end(reply)
 
-    def _follow(self, reply: OutboundReply, location: str) -> None:
+    def _follow_redirect(self, reply: OutboundReply, location: str) -> None:
         """Make the request again, to the URL that a redirect names."""
         try:
             self._url = redirected(self._url, location)
@@ -238,7 +238,7 @@ class _Call:
             self.begin()
 
 
-def _location(reply: OutboundReply, method: str) -> str:
+def _location_to_follow(reply: OutboundReply, method: str) -> str:
     """The Location header of a redirect to follow; empty if there is none."""
     if reply.status in _REDIRECTS or (reply.status == 303 and method == "GET"):
         return reply.headers.get("location", "")

@@ -17,10 +17,10 @@ from rsscloud_broker.outbound.http1 import Http1, NotConnected
 
 #: Errors of the operating system that say nothing about the other side: this machine has no
 #: file descriptors, buffers, memory or ports left.
-OUR_OWN_WANT = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
+OUR_OWN_LACK = frozenset({EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM})
 
 #: With an IPv6 address EADDRNOTAVAIL means that this machine has no IPv6.
-_WANT_OVER_IPV6 = OUR_OWN_WANT - {EADDRNOTAVAIL}
+_LACK_OVER_IPV6 = OUR_OWN_LACK - {EADDRNOTAVAIL}
 
 
 class Connector:
@@ -43,7 +43,10 @@ class Connector:
 
 
 class _OneConnection(ClientFactory):
-    """Tells an ``Http1`` what became of the attempt to connect it."""
+    """Gives an ``Http1`` its connection, after a check of the address; else fails its request.
+
+    :ivar _connector: Twisted's connector; None until Twisted has begun to connect.
+    """
 
     noisy = False
     _connector: Any = None
@@ -60,18 +63,20 @@ class _OneConnection(ClientFactory):
     def buildProtocol(  # type: ignore[override] # connections of TCP have such addresses only
         self, addr: IPv4Address | IPv6Address
     ) -> IProtocol | None:
-        """The protocol of the connection; None if it reached an address that is not allowed."""
+        """Check the address that was really reached; return the protocol, with TLS if the request
+        needs it.  None ends the connection; then the request has failed already.
+        """
         connection, host = self._connection, addr.host
         try:
             if self._connector is not None:  # Twisted passes the address that it was to connect to
                 host = self._connector.transport.getHandle().getpeername()[0]
-            if host != self._address:  # it is spelled in another way, or another address
+            if host != self._address:  # another address, or another spelling of the same one
                 self._guard.check(host, addr.port)
         except OutboundError as refusal:
             connection.fail(refusal)
             return None
         except OSError as problem:  # it was connected, and has been lost already
-            connection.fail(_refusal(problem, self._address))
+            connection.fail(_request_error(problem, self._address))
             return None
         if connection.tls is None:
             return connection
@@ -79,13 +84,15 @@ class _OneConnection(ClientFactory):
         return TLSMemoryBIOProtocol(tls, connection)
 
     def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
-        self._connection.fail(_refusal(reason.value, self._address))
+        self._connection.fail(_request_error(reason.value, self._address))
 
 
-def _refusal(problem: BaseException | None, address: str) -> NotConnected | CallsUnavailable:
-    """What an error in connecting to an address means for the request."""
+def _request_error(problem: BaseException | None, address: str) -> NotConnected | CallsUnavailable:
+    """The error for the request if connecting failed: ``CallsUnavailable`` if the cause is a lack
+    of this machine's, else ``NotConnected``.
+    """
     number = problem.errno if isinstance(problem, OSError) else getattr(problem, "osError", None)
     text = " ".join(str(problem).split())
-    if number in (_WANT_OVER_IPV6 if ":" in address else OUR_OWN_WANT):
+    if number in (_LACK_OVER_IPV6 if ":" in address else OUR_OWN_LACK):
         return CallsUnavailable(f"no connection can be made just now: {text}")
     return NotConnected(text, port_only=number == ECONNREFUSED)

@@ -71,7 +71,7 @@ class BodyDecoder:
                 if at_once == self.limit:
                     raise
         turn = _Turn()
-        working = Deferred.fromCoroutine(self._work(turn, coding, encoded))
+        working = Deferred.fromCoroutine(self._decode_in_turn(turn, coding, encoded))
 
         def give_up(asked: Deferred[bytes]) -> None:
             # A running thread cannot be cancelled: it keeps its turn and its budget.
@@ -86,7 +86,7 @@ class BodyDecoder:
         working.addBoth(pass_on)
         return await asked
 
-    async def _work(self, turn: _Turn, coding: bytes, encoded: bytes) -> bytes:
+    async def _decode_in_turn(self, turn: _Turn, coding: bytes, encoded: bytes) -> bytes:
         """Decode a body in a thread, when it is its turn and there is memory for it."""
         limit = self.limit  # it may change while this waits
         with self._budget.holding(len(encoded)):

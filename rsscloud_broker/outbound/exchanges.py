@@ -125,8 +125,8 @@ class _Exchange:
         self._connection: Http1 | None = None
         self._looking: Deferred[Any] | None = None
         self._addresses: Sequence[str] = ()
-        self._tried = 0
-        self._problem: OutboundError | None = None
+        self._tried = 0  # how many of the addresses
+        self._problem: OutboundError | None = None  # with the address that was tried last
 
     def begin(self) -> None:
         """Send the request over an idle connection if there is one; else look the host up."""
@@ -146,12 +146,13 @@ class _Exchange:
             self._looking.cancel()
 
     def _end(self, result: HTTPAnswer | Exception) -> None:
+        """Give the caller the result, unless the exchange has ended or was cancelled."""
         done, self._done = self._done, None
         if done is not None:
             done(result)
 
     def _answered_by_idle(self, result: HTTPAnswer | Exception) -> None:
-        """End with the answer; try a new connection if the idle one brought none."""
+        """End with the result; if no byte of an answer came, try again over a new connection."""
         connection, self._connection = self._connection, None
         assert connection is not None  # it has called this
         if isinstance(result, OutboundError) and not connection.heard:
@@ -160,28 +161,28 @@ class _Exchange:
             self._finish(connection, result)
 
     def _look_up(self) -> None:
-        """Find the addresses of the host; if the host is an address, it is the only one."""
+        """Look up the addresses of the host, and call one; a host may be an address itself."""
         host = self._target.host
         if is_address(host):
-            self._found((host,))
+            self._use_addresses((host,))
             return
         try:
             looking: Deferred[Any] = self._exchanger.resolve(host)
         except (OSError, UnicodeError) as error:
-            self._unknown(Failure(error))
+            self._fail_look_up(Failure(error))
         else:
             self._looking = looking
-            looking.addCallbacks(self._found, self._unknown)
+            looking.addCallbacks(self._use_addresses, self._fail_look_up)
 
-    def _unknown(self, failure: Failure) -> None:
-        """The host could not be looked up: end with the error."""
+    def _fail_look_up(self, failure: Failure) -> None:
+        """End with an error: the host could not be looked up."""
         self._looking = None
         error: Any = failure.value
         if isinstance(error, OSError | UnicodeError):
             error = OutboundError(f"the name {self._target.host} does not resolve: {error}")
         self._end(error)
 
-    def _found(self, addresses: Sequence[str]) -> None:
+    def _use_addresses(self, addresses: Sequence[str]) -> None:
         """Have the guard check the addresses of the host, and connect to the first."""
         self._looking = None
         try:
@@ -203,7 +204,7 @@ class _Exchange:
         self._tried += 1
         # Each attempt but the last has a time limit; the last has the time that is left.
         timeout = exchanger.seconds / count if self._tried < count else None
-        tls = exchanger.tls.to(target.host, target.port) if target.secure else None
+        tls = exchanger.tls.for_host(target.host, target.port) if target.secure else None
         self._connection = connection = Http1(
             target.origin, tls, exchanger.make_body, exchanger.budget
         )

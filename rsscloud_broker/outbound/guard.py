@@ -91,7 +91,7 @@ class AddressGuard:
         self._blocks = blocks
         self._own: dict[int, set[tuple[int, int] | None]] = {}
         for address, port in own:
-            self._own.setdefault(port, set()).add(_listener(address))
+            self._own.setdefault(port, set()).add(_listener_address(address))
 
     def allow(self, networks: Iterable[Network]) -> None:
         """Allow these networks from now on, beside public addresses, and no others."""
@@ -107,7 +107,7 @@ class AddressGuard:
         :param address: an IPv4 or IPv6 address as the resolver gives it.
         :raises AddressRefused: the broker may not connect to it.
         """
-        version, number = _number(address)
+        version, number = _version_and_number(address)
         if port in self._own and self._is_own(address, version, number, port):
             raise OwnAddress(
                 f"the address {address} with port {port} is this broker itself, so it is not called"
@@ -161,7 +161,7 @@ def _contains(network: Network, number: int) -> bool:
     return 0 <= number - int(network.network_address) < network.num_addresses
 
 
-def _number(address: str) -> tuple[int, int]:
+def _version_and_number(address: str) -> tuple[int, int]:
     """Version and number of an address, or of the IPv4 address that it embeds.
 
     :raises OutboundError: the text is no address.
@@ -177,10 +177,10 @@ def _number(address: str) -> tuple[int, int]:
     return 6, number
 
 
-def _listener(address: str) -> tuple[int, int] | None:
+def _listener_address(address: str) -> tuple[int, int] | None:
     """Version and number of a listener's address; None if it listens on every address."""
     try:
-        version, number = _number(address)
+        version, number = _version_and_number(address)
     except OutboundError:
         return None  # empty, or a name that resolves to an address of this machine
     return (version, number) if number else None

@@ -195,8 +195,8 @@ class Http1(Protocol):
         self.reusable = self.gone = False
         self._make_body = make_body
         self._budget = budget
-        self._answered: Done[HTTPAnswer] | None = None
-        self._whole = False
+        self._answered: Done[HTTPAnswer] | None = None  # who gets the answer; None between requests
+        self._whole = False  # whether nothing more of the answer is wanted
 
     def request(self, message: Message, done: Done[HTTPAnswer]) -> None:
         """Send a request, now or as soon as the connection is open, and read its answer.
@@ -213,7 +213,7 @@ class Http1(Protocol):
         self._parser = parser = HttpResponseParser(self)
         # Some servers end lines with LF alone, or continue a header on the next line.
         parser.set_dangerous_leniencies(lenient_headers=True, lenient_optional_cr_before_lf=True)
-        self._begin()
+        self._prepare_for_answer()
         self._answered = done
         if self.connected:
             self._write(message)
@@ -352,7 +352,7 @@ class Http1(Protocol):
         if self._whole:
             return
         if self._status < 200:
-            self._begin()  # that was an interim answer; the final one follows
+            self._prepare_for_answer()  # that was an interim answer; the final one follows
             return
         self._whole = True
         # A server may send an error before it has read the whole request.  Then it could take the
@@ -371,7 +371,7 @@ class Http1(Protocol):
             self._pieces = Pieces(self.transport, message.large)
             self.transport.registerProducer(self._pieces, False)
 
-    def _begin(self) -> None:
+    def _prepare_for_answer(self) -> None:
         """Prepare for an answer, or for the one after an interim answer (status 1xx)."""
         self._status = 0
         self._fields: list[tuple[bytes, bytes]] = []
@@ -413,7 +413,7 @@ class Http1(Protocol):
     def _why_lost(self, reason: Failure) -> str:
         """Why the connection was lost, in words."""
         error: Any = reason.value
-        text = self.tls.reason(error) if self.tls is not None else str(error)
+        text = self.tls.why_lost(error) if self.tls is not None else str(error)
         if self.tls is not None and self.tls.problem:
             return text
         if isinstance(error, ConnectionDone):

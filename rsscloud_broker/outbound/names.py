@@ -36,8 +36,8 @@ class Names:
     def __init__(self, clock: IReactorTime, files: Sequence[str] = SYSTEM) -> None:
         self._clock = clock
         self._files = files
-        self._versions = self._read()
-        self._look_at = clock.seconds() + LOOK
+        self._versions = self._versions_of_files()
+        self._next_look = clock.seconds() + LOOK
         self.forget()
 
     def forget(self) -> None:
@@ -47,7 +47,7 @@ class Names:
     def get(self, host: str) -> list[str] | None:
         """The addresses of a host; None if they must be looked up."""
         now = self._clock.seconds()
-        if now >= self._look_at:
+        if now >= self._next_look:
             self._check_files(now)
         kept = self._kept.get(host, None)
         if kept is None or now >= kept[0]:
@@ -67,13 +67,13 @@ class Names:
 
     def _check_files(self, now: float) -> None:
         """Forget all names if the system looks them up in another way than before."""
-        self._look_at = now + LOOK
-        versions = self._read()
+        self._next_look = now + LOOK
+        versions = self._versions_of_files()
         if versions != self._versions:
             self._versions = versions
             self.forget()
 
-    def _read(self) -> list[object]:
+    def _versions_of_files(self) -> list[object]:
         """The versions of the files: they change when a file changes."""
         return [_version(file) for file in self._files]
 

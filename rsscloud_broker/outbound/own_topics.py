@@ -115,11 +115,11 @@ class OwnTopics:
         """Fetch a topic: from an application, from the disk, or by the other fetcher.  See
         ``ITopicFetcher``.
         """
-        if served := self._of_app(url):
-            return _fetched(url, await served.read(url))
+        if served := self._served_at(url):
+            return _fetched_here(url, await served.read(url))
         if not url.startswith(self._prefix):
             return await self._fetcher.fetch(url, known, subscribers, wanted)
-        file = self._file(url)
+        file = self._file_of(url)
         try:
             await self._copy_file(url.removeprefix(self._prefix.rstrip("/")))
             body, modified_at = await self._in_thread(lambda: _read(file))
@@ -131,19 +131,19 @@ class OwnTopics:
             return Fetched(None, known, result="another node has a newer version")
         validators = Validators(last_modified=formatdate(modified_at, usegmt=True))
         return evolve(
-            _fetched(url, Content(body, "text/xml; charset=utf-8")), validators=validators
+            _fetched_here(url, Content(body, "text/xml; charset=utf-8")), validators=validators
         )
 
     async def check(self, url: str) -> None:
         """Accept the broker's own URLs; the policy judges all others."""
-        if not (url.startswith(self._prefix) or self._of_app(url)):
+        if not (url.startswith(self._prefix) or self._served_at(url)):
             await self._policy.check(url)
 
-    def _of_app(self, url: str) -> ServedTopics | None:
+    def _served_at(self, url: str) -> ServedTopics | None:
         """The application's topics to which a URL belongs; None if no application serves it."""
         return next((each for each in self._served() if url.startswith(each.prefix)), None)
 
-    def _file(self, url: str) -> FilePath[str]:
+    def _file_of(self, url: str) -> FilePath[str]:
         """The file below the public directory; TopicUnreadable if the path is not allowed."""
         path = url.removeprefix(self._prefix.rstrip("/"))
         if not _PATH.fullmatch(path):
@@ -158,7 +158,7 @@ def _read(file: FilePath[str]) -> tuple[bytes, int]:
         return opened.read(), int(os.fstat(opened.fileno()).st_mtime)
 
 
-def _fetched(url: str, content: Content | None) -> Fetched:
+def _fetched_here(url: str, content: Content | None) -> Fetched:
     """What was fetched from the broker itself.
 
     :raises TopicUnreadable: there is no content.

@@ -53,7 +53,7 @@ CACHED, REFRESH = 1000, 60.0
 NO_ANSWER = "no name server has answered"
 
 #: Seconds for which the resolver says that it lacks a resource, unless a lookup succeeds earlier.
-WANT_LASTS = 60.0
+LACK_LASTS = 60.0
 
 #: What is wrong with a name, in words.
 _PROBLEMS = {
@@ -65,7 +65,7 @@ _PROBLEMS = {
 }
 
 #: Statuses that say nothing about the name: the broker has no socket, memory or name server.
-_OUR_OWN_WANT = {
+_OUR_OWN_LACK = {
     errno.ARES_ECONNREFUSED: "no name server can be reached",
     errno.ARES_ENOMEM: "there is no memory",
     errno.ARES_EFILE: "the system's configuration cannot be read",
@@ -104,14 +104,14 @@ class Resolver(Service):
         self._servers = servers
         self._channel: Channel | None = None
         self._sockets: dict[int, _Socket] = {}
-        self._changes: deque[tuple[int, bool, bool, int | None]] = deque()
+        self._changes: deque[tuple[int, bool, bool, int | None]] = deque()  # what ``_watch`` got
         self._names = Names(reactor)
-        self._looking: dict[str, list[Deferred[list[str]]]] = {}
-        self._found: deque[tuple[str, AddressFamily, AddrInfoResult | int]] = deque()
-        self._is_telling = False
+        self._waiting: dict[str, list[Deferred[list[str]]]] = {}  # who waits for which host
+        self._results: deque[tuple[str, AddressFamily, AddrInfoResult | int]] = deque()
+        self._is_handling = False
         self._timer: IDelayedCall | None = None
-        self._want = ""
-        self._wanted_at = -WANT_LASTS
+        self._lack = ""  # why the last lookup failed, if for a lack of the broker's own means
+        self._lacked_at = -LACK_LASTS
 
     def startService(self) -> None:
         super().startService()
@@ -119,7 +119,7 @@ class Resolver(Service):
         self._channel = Channel(
             servers=servers, timeout=TIMEOUT, tries=TRIES, sock_state_cb=self._watch
         )
-        self._fresh()
+        self._note_fresh_cache()
 
     def stopService(self) -> None:
         super().stopService()
@@ -127,7 +127,7 @@ class Resolver(Service):
         if channel is not None:
             channel.cancel()  # ends the lookups now; close() works in another thread
             channel.close()
-            self._tell()
+            self._handle_results()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -135,7 +135,7 @@ class Resolver(Service):
     @property
     def lookups(self) -> int:
         """How many names are being looked up."""
-        return len(self._looking)
+        return len(self._waiting)
 
     def check(self) -> None:
         """Return if names can be looked up, by what the latest lookups have shown.
@@ -144,12 +144,12 @@ class Resolver(Service):
         """
         if self._channel is None:
             raise CallsUnavailable("names cannot be looked up: the resolver does not run")
-        if self._want and self._reactor.seconds() < self._wanted_at + WANT_LASTS:
-            raise CallsUnavailable(self._want)
+        if self._lack and self._reactor.seconds() < self._lacked_at + LACK_LASTS:
+            raise CallsUnavailable(self._lack)
 
     def __call__(self, host: str) -> Deferred[list[str]]:
-        """Look up a host: a name in its ASCII form, or an address.  The Deferred gets its
-        addresses.
+        """Look up a host: a name in its ASCII form, or an address.  The Deferred fires with its
+        addresses: at once if they are kept, else with all others who wait for the same host.
         """
         if is_localhost(host):  # c-ares knows it without a dot at its end only
             host = host.removesuffix(".")
@@ -157,22 +157,22 @@ class Resolver(Service):
         if kept is not None:
             return succeed(kept)
         if _NUMBER.fullmatch(host):
-            return _ipv4(host)
+            return _parse_ipv4(host)
         if self._channel is None:
             return fail(CallsUnavailable("names cannot be looked up: the broker stops"))
         looking: Deferred[list[str]] = Deferred()
-        others = self._looking.get(host)
+        others = self._waiting.get(host)
         if others is not None:
             others.append(looking)
             return looking
         if self._asked >= CACHED or self._reactor.seconds() >= self._stale_at:
             with contextlib.suppress(AresError):  # it could start no thread: next time
                 self._channel.reinit()  # this also empties the cache
-            self._fresh()
+            self._note_fresh_cache()
         self._asked += 1
         self._ask(host, AF_INET if self._prefers_ipv4 and ":" not in host else _EITHER)
-        self._looking[host] = [looking]
-        self._tell()
+        self._waiting[host] = [looking]
+        self._handle_results()
         return looking
 
     def _ask(self, host: str, family: AddressFamily) -> None:
@@ -187,8 +187,8 @@ class Resolver(Service):
             callback=partial(self._add_result, host, family),
         )
 
-    def _fresh(self) -> None:
-        """Note that the cache is empty, when it is stale, and which family to ask for."""
+    def _note_fresh_cache(self) -> None:
+        """Note that c-ares's cache is empty now, when it is stale, and which family to ask for."""
         self._asked = 0
         self._stale_at = self._reactor.seconds() + REFRESH
         self._prefers_ipv4 = not has_public_ipv6()
@@ -202,12 +202,12 @@ class Resolver(Service):
         # before this object learns of it.
         self._changes.append((descriptor, reads, writes, _duplicate(descriptor)))
         if isInIOThread():
-            self._follow()
+            self._apply_changes()
         else:
-            self._reactor.callFromThread(self._follow)
+            self._reactor.callFromThread(self._apply_changes)
 
-    def _follow(self) -> None:
-        """Pass the requests of ``_watch`` on to the reactor, in order."""
+    def _apply_changes(self) -> None:
+        """Have the reactor watch the sockets as ``_watch`` was asked, in order."""
         while self._changes:
             descriptor, reads, writes, duplicate = self._changes.popleft()
             watched = self._sockets.get(descriptor)
@@ -228,8 +228,8 @@ class Resolver(Service):
         result: AddrInfoResult | None,
         status: int | None,
     ) -> None:
-        """Keep a result for ``_tell``: addresses, or a status if there are none."""
-        self._found.append((host, family, result or status or 0))
+        """Keep a result for ``_handle_results``: addresses, or a status of c-ares if none."""
+        self._results.append((host, family, result or status or 0))
 
     # --- called by the reactor
 
@@ -237,53 +237,53 @@ class Resolver(Service):
         """Have c-ares handle a ready socket, or its timeouts if there is none."""
         if self._channel is not None:
             self._channel.process_fd(read, written)
-            self._tell()
+            self._handle_results()
 
-    def _tell(self) -> None:
-        """Fire the Deferreds of finished lookups.
+    def _handle_results(self) -> None:
+        """End finished lookups, or ask again for IPv6; while others go on, set the timer for them.
 
-        Not in the callbacks of c-ares, since anyone who waits may look up another name at once.
+        The callbacks of c-ares do not call this, since who waits may look up a name at once.
         """
-        if self._is_telling:
+        if self._is_handling:
             return  # a caller has looked up another name
-        self._is_telling = True
-        while self._found:
-            host, family, found = self._found.popleft()
+        self._is_handling = True
+        while self._results:
+            host, family, found = self._results.popleft()
             try:
-                if family == AF_INET and _is_none(found) and self._channel is not None:
+                if family == AF_INET and _has_no_address(found) and self._channel is not None:
                     self._ask(host, AF_INET6)
                 else:
-                    self._end(host, found)
+                    self._end_lookup(host, found)
             except Exception as error:  # log a bug; other lookups go on
                 self.log.failure("Looking up {host} failed.", host=host)
-                for looking in self._looking.pop(host, ()):
+                for looking in self._waiting.pop(host, ()):
                     looking.errback(OSError(f"its name could not be looked up: {error}"))
-        self._is_telling = False
-        if self._looking and self._timer is None and self._channel is not None:
-            # Seconds after which c-ares checks again whether a lookup has timed out.
-            self._timer = self._reactor.callLater(0.25, self._tick)
+        self._is_handling = False
+        if self._waiting and self._timer is None and self._channel is not None:
+            # c-ares asks again after a quarter of a second at the earliest.
+            self._timer = self._reactor.callLater(0.25, self._check_timeouts)
 
-    def _end(self, host: str, found: AddrInfoResult | int) -> None:
-        """End a lookup: give everybody who waits the addresses of a host, or a status."""
+    def _end_lookup(self, host: str, found: AddrInfoResult | int) -> None:
+        """End a lookup: give everybody who waits the addresses of the host, or an error."""
         problem: Exception | None = None
         addresses: list[str] = []
         if not isinstance(found, int):
-            self._want = ""
+            self._lack = ""
             addresses = _addresses(found)
             self._names.keep(host, addresses, _time_to_live(found))
-        elif found in _OUR_OWN_WANT:
-            want = f"names cannot be looked up just now: {_OUR_OWN_WANT[found]}"
-            self._want, self._wanted_at = want, self._reactor.seconds()
-            problem = CallsUnavailable(want)
+        elif found in _OUR_OWN_LACK:
+            lack = f"names cannot be looked up just now: {_OUR_OWN_LACK[found]}"
+            self._lack, self._lacked_at = lack, self._reactor.seconds()
+            problem = CallsUnavailable(lack)
         else:
             problem = OSError(_PROBLEMS.get(found) or errno.strerror(found))
-        for looking in self._looking.pop(host):
+        for looking in self._waiting.pop(host):
             if problem is None:
                 looking.callback(addresses)
             else:
                 looking.errback(problem)
 
-    def _tick(self) -> None:
+    def _check_timeouts(self) -> None:
         """Let c-ares check whether lookups have timed out."""
         self._timer = None
         self._process()
@@ -338,7 +338,7 @@ def _addresses(result: AddrInfoResult) -> list[str]:
     return list(dict.fromkeys(one.decode() if isinstance(one, bytes) else one for one in found))
 
 
-def _is_none(found: AddrInfoResult | int) -> bool:
+def _has_no_address(found: AddrInfoResult | int) -> bool:
     """Whether a lookup found no address, though the other family may have one."""
     return isinstance(found, int) and found in _NONE_FOUND
 
@@ -358,7 +358,7 @@ def has_public_ipv6() -> bool:
     return False
 
 
-def _ipv4(host: str) -> Deferred[list[str]]:
+def _parse_ipv4(host: str) -> Deferred[list[str]]:
     """Parse an IPv4 address like ``inet_aton``: shortened, in octal, as one number."""
     try:
         return succeed([inet_ntoa(inet_aton(host.removesuffix(".")))])

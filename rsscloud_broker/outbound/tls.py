@@ -69,7 +69,7 @@ class TLSContext:
         self._sessions: BoundedDict[tuple[str, int], SSL.Session | None] = BoundedDict(SESSIONS)
         self._called: BoundedDict[tuple[str, int], bool] = BoundedDict(SESSIONS)
 
-    def to(self, host: str, port: int) -> HostTLS:
+    def for_host(self, host: str, port: int) -> HostTLS:
         """The TLS settings of one connection to a host.
 
         :param host: a name in its ASCII form, or an address without brackets.
@@ -146,7 +146,7 @@ class HostTLS:
             return False
         return True
 
-    def refuse(self, problem: str) -> None:
+    def note_problem(self, problem: str) -> None:
         """Note what is wrong with the certificate."""
         self.problem = f"the certificate of {self._name} {problem}"
 
@@ -157,7 +157,7 @@ class HostTLS:
         """
         self._context.keep_session(self, connection)
 
-    def reason(self, error: BaseException) -> str:
+    def why_lost(self, error: BaseException) -> str:
         """Why the connection was lost, for people."""
         if self.problem:
             return self.problem
@@ -177,9 +177,9 @@ def _verify(connection: Any, certificate: X509, error: int, depth: int, trusted:
     """
     host: HostTLS = connection.host
     if not trusted:
-        host.refuse(_PROBLEMS.get(error, f"cannot be verified (OpenSSL says: error {error})"))
+        host.note_problem(_PROBLEMS.get(error, f"cannot be verified (OpenSSL says: error {error})"))
         return False
     if depth or host.is_named_by(certificate):
         return True
-    host.refuse("is for another name")
+    host.note_problem("is for another name")
     return False

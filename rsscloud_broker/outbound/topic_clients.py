@@ -37,10 +37,10 @@ class TopicClients:
         """Call these networks from now on, beside public addresses, and no others."""
         self.client.allow(networks)
         if self.crew is not None:
-            self.crew.read_by(replace(self.crew.rules, allowed=[*map(str, networks)]))
+            self.crew.change_rules(replace(self.crew.rules, allowed=[*map(str, networks)]))
 
     def change_body_limit(self, limit: int) -> None:
         """Read contents of up to this many bytes."""
         self.client.change_body_limit(limit)
         if self.crew is not None:
-            self.crew.read_by(replace(self.crew.rules, body_limit=limit))
+            self.crew.change_rules(replace(self.crew.rules, body_limit=limit))

@@ -91,7 +91,7 @@ class TopicFetcher:
     ) -> Fetched:
         """Fetch a topic and follow its redirects: see ``ITopicFetcher``."""
         try:
-            reply = await self._last_answer(url, known, subscribers)
+            reply = await self._follow_redirects(url, known, subscribers)
         except TooLarge as error:
             self._log_too_large(url, error)
             reason = f"{error}, too large to be read: its subscribers are not notified of changes"
@@ -102,8 +102,8 @@ class TopicFetcher:
         self._too_large.pop(url, False)
         if reply.status == 410:
             reason = "its server answered that it is gone for good (status 410)"
-            raise _gone(url, reply.hops, reason)
-        validators = _validators(reply.headers, self._clock.wall_seconds())
+            raise _gone_error(url, reply.hops, reason)
+        validators = _reliable_validators(reply.headers, self._clock.wall_seconds())
         moved_to = _moved_to(reply.hops)
         fresh_seconds = freshness(reply.headers, self._clock.wall_seconds())
         if reply.status == 304:
@@ -113,7 +113,7 @@ class TopicFetcher:
             return Fetched(None, validators, moved_to, fresh_seconds, "304, not modified")
         if not reply.success:
             lasting = 400 <= reply.status <= 499 and reply.status not in PASSING
-            raise TopicUnreadable(url, _answered(reply), lasting=lasting)
+            raise TopicUnreadable(url, _status_text(reply), lasting=lasting)
         if not self._budget.has_capacity(len(reply.body)):
             del reply  # else the error's traceback would keep the body in memory
             raise TopicUnreadable(url, NO_MEMORY)
@@ -133,8 +133,13 @@ class TopicFetcher:
                 error=error,
             )
 
-    async def _last_answer(self, url: str, known: Validators, subscribers: int) -> OutboundReply:
-        """The answer at the end of all redirects, with every hop on the way."""
+    async def _follow_redirects(
+        self, url: str, known: Validators, subscribers: int
+    ) -> OutboundReply:
+        """Request a topic and follow its redirects, also in XML; the last answer, with all hops.
+
+        :raises OutboundError: there is no answer, or redirects lead in a circle or are too many.
+        """
         agent = {"user-agent": user_agent(self._product, self._page, subscribers)}
         conditions = _conditions(known)
         hops: _Hops = ()
@@ -149,9 +154,9 @@ class TopicFetcher:
                 hops = (*hops, hop)
                 check_circle(url, hops)
             if reply.status in _REDIRECTING and reply.headers.get("location"):
-                raise _too_many()
+                raise _too_many_redirects()
             if reply.status == 304 and not conditions:
-                raise OutboundError(f"{_answered(reply)}, though it was not asked what is new")
+                raise OutboundError(f"{_status_text(reply)}, though it was not asked what is new")
             if reply.status == 304 and _moved_to(hops):
                 # The validators are from the old URL, so this 304 may be about an older file:
                 # fetch again without them.
@@ -186,7 +191,7 @@ def _conditions(known: Validators) -> dict[str, str]:
     }
 
 
-def _validators(headers: Mapping[str, str], now: float) -> Validators:
+def _reliable_validators(headers: Mapping[str, str], now: float) -> Validators:
     """The validators of an answer that can be relied on (RFC 9110, section 8.8.2.2)."""
     modified = http_date(headers.get("last-modified", ""))
     if modified is not None:
@@ -222,9 +227,9 @@ def _xml_redirect(url: str, reply: OutboundReply, hops: _Hops) -> str:
     if target is None:
         return ""
     if not target:
-        raise _gone(url, hops, "an XML redirect without a URL is there: it is gone for good")
+        raise _gone_error(url, hops, "an XML redirect without a URL is there: it is gone for good")
     if len(hops) == REDIRECTS:
-        raise _too_many()
+        raise _too_many_redirects()
     return target.encode().decode("latin-1")
 
 
@@ -240,7 +245,7 @@ def _moved_to(hops: _Hops) -> str:
     return location
 
 
-def _gone(url: str, hops: _Hops, reason: str) -> TopicUnreadable:
+def _gone_error(url: str, hops: _Hops, reason: str) -> TopicUnreadable:
     """The error for a topic that is gone, as the server at the end of the redirects says.
 
     A server that a temporary redirect led to cannot end the topic.
@@ -250,9 +255,9 @@ def _gone(url: str, hops: _Hops, reason: str) -> TopicUnreadable:
     return TopicUnreadable(url, f"{reason}; but a temporary redirect led there", lasting=True)
 
 
-def _too_many() -> OutboundError:
+def _too_many_redirects() -> OutboundError:
     return OutboundError(f"its server redirects more than {REDIRECTS} times")
 
 
-def _answered(reply: OutboundReply) -> str:
+def _status_text(reply: OutboundReply) -> str:
     return f"its server answered with status {reply.status}"

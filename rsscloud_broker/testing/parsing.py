@@ -14,5 +14,5 @@ T = TypeVar("T")
 async def parse_here(owner: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function; its arguments and its result are encoded and decoded, as by ``Parsers``."""
     signature = Signature(function)
-    result: Any = signature.result(signature.call(signature.encoded(args, kwargs)))
+    result: Any = signature.decode_result(signature.call(signature.encode_arguments(args, kwargs)))
     return result  # type: ignore[no-any-return]

@@ -121,16 +121,16 @@ class ResolverTests(TestCase):
 
         self.patch(resolver, "TRIES", 5)
         self.resolve = self.resolver(self.server.place)
-        tell, count = self.resolve._tell, 20
-        self.patch(self.resolve, "_tell", lambda: None)
+        tell, count = self.resolve._handle_results, 20
+        self.patch(self.resolve, "_handle_results", lambda: None)
         all_asked = [
             self.resolve(f"{number}.b.example").addCallback(ask_again, number)
             for number in range(count)
         ]
-        while len(self.resolve._found) < count:
+        while len(self.resolve._results) < count:
             self.resolve._process()  # lost questions are asked again
             await self.turn()
-        self.patch(self.resolve, "_tell", tell)
+        self.patch(self.resolve, "_handle_results", tell)
         tell()
         found = await DeferredList(all_asked, consumeErrors=True)
         self.assertEqual(found, [(True, ["192.0.2.2"])] * count)
@@ -204,7 +204,7 @@ class ResolverTests(TestCase):
         why = await self.problem("b.example", Unavailable)
         self.assertEqual(why, "names cannot be looked up just now: no name server can be reached")
         self.assertEqual(str(self.assertRaises(Unavailable, self.resolve.check)), why)
-        self.patch(resolver, "WANT_LASTS", 0.0)
+        self.patch(resolver, "LACK_LASTS", 0.0)
         self.resolve.check()  # nobody has asked for long
 
     async def test_no_file_descriptors(self) -> None:

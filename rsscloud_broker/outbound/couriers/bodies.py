@@ -20,18 +20,19 @@ class SentBodies:
     """The bodies that one process of a courier has, by their numbers."""
 
     def __init__(self) -> None:
-        self._last = 0
-        self._bodies: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
-        self._bytes = 0
+        self._last = 0  # the number of the last body
+        self._bodies: OrderedDict[int, tuple[int, bytes]] = OrderedDict()  # by id(body)
+        self._bytes = 0  # of all of them
 
     def clear(self) -> None:
         """Forget all: the next process has none."""
         self._bodies.clear()
         self._bytes = 0
 
-    def sent(self, body: bytes, link: Link[FromBroker, FromCourier]) -> bytes | int:
-        """What a message says for a body: a small body itself, or the number of a large one.  If
-        the process does not have the large one yet, it is sent first.
+    def send_once(self, body: bytes, link: Link[FromBroker, FromCourier]) -> bytes | int:
+        """Send the process a large body if it does not have it yet.
+
+        :returns: what a message says for the body: a small body itself, the number of a large one.
         """
         if len(body) < LARGE:
             return body

@@ -68,8 +68,8 @@ class Carrier:
         self._notifiers: Mapping[str, IDirectNotifier] = {}
         self._outdated = outdated
         self._client: Client | None = None
-        self._bodies: dict[int, bytes] = {}
-        self._under_way: dict[int, BreakOff] = {}
+        self._bodies: dict[int, bytes] = {}  # large ones, by their numbers
+        self._under_way: dict[int, BreakOff] = {}  # what ends each request, by its number
         self.link: Link[FromCourier, FromBroker]
 
     def refuse(self, message: FromCourier, why: str) -> None:
@@ -93,18 +93,20 @@ class Carrier:
                 self._notify(message)
                 continue
             if isinstance(message, Call):
-                self._track(message.number, self._carry(message, self._body(message.body)))
+                self._track(
+                    message.number, self._make_request(message, self._body_of(message.body))
+                )
                 continue
             if isinstance(message, Read):
                 self._track(message.number, self._reader.read(message, self.link))
                 continue
             try:
-                self._follow(message)
+                self._obey(message)
             except Exception as error:
                 self._leave(f"{type(message).__name__} failed, so it ends: {error!r}")
                 return
 
-    def _follow(self, message: FromBroker) -> None:
+    def _obey(self, message: FromBroker) -> None:
         """Obey a message that has no outcome: cancel, keep a body, obey new rules."""
         match message:
             case Cancel():
@@ -117,9 +119,9 @@ class Carrier:
             case Beat():
                 self._answer_beat()
             case Networks():
-                self._made.allow(map(ip_network, message.allowed))
+                self._ready_client.allow(map(ip_network, message.allowed))
             case TopicRules():
-                self._reader.follow(message)
+                self._reader.obey(message)
             case Blocked():
                 self._block(message.blocks)
             case Setup():
@@ -131,7 +133,7 @@ class Carrier:
         if why := self._outdated():
             self._leave(why)
         else:
-            self.link.send(Alive(self._made.idle, self._reader.idle))
+            self.link.send(Alive(self._ready_client.idle, self._reader.idle_connections))
 
     def _leave(self, why: str) -> None:
         """Tell the broker why this courier ends, and close the link, which ends it."""
@@ -139,44 +141,44 @@ class Carrier:
         self.link.close()
 
     @property
-    def _made(self) -> Client:
+    def _ready_client(self) -> Client:
         """The client that ``Setup`` had made."""
         assert self._client is not None  # the broker sends ``Setup`` first
         return self._client
 
-    def _body(self, sent: bytes | int | None) -> bytes | None:
+    def _body_of(self, sent: bytes | int | None) -> bytes | None:
         """The body that a message names; it is looked up at once, since the broker may have the
         courier forget it next.
         """
         return self._bodies.get(sent) if isinstance(sent, int) else sent
 
     def _notify(self, message: Notify) -> None:
-        """Begin to notify a subscriber; ``_notified`` gets the outcome, perhaps at once."""
-        number, body = message.number, self._body(message.body)
+        """Begin to notify a subscriber; ``_send_outcome`` gets the outcome, perhaps at once."""
+        number, body = message.number, self._body_of(message.body)
         notifier = self._notifiers.get(message.protocol)
         self._under_way[number] = nothing_to_break_off
         if notifier is None or (body is None and message.body is not None):
             lack = f"notifier of {message.protocol}" if notifier is None else "such content"
-            self._notified(message, Unavailable(f"the courier has no {lack}"))
+            self._send_outcome(message, Unavailable(f"the courier has no {lack}"))
             return
         content = None if body is None else Content(body, message.content_type, message.link)
         callback = Callback(message.url, message.protocol, message.procedure)
         notification = Notification(message.topic, callback, message.options, content)
-        break_off = notifier.begin(notification, partial(self._notified, message))
-        if number in self._under_way:
+        break_off = notifier.begin(notification, partial(self._send_outcome, message))
+        if number in self._under_way:  # it has no outcome yet
             self._under_way[number] = break_off
 
-    def _notified(self, message: Notify, result: Outcome | Exception) -> None:
-        """Send the outcome: only the number, if the subscriber was notified."""
+    def _send_outcome(self, message: Notify, result: Outcome | Exception) -> None:
+        """Send the broker an outcome: only the number, if the subscriber was notified."""
         del self._under_way[message.number]
         if not isinstance(result, Outcome):
-            self._failed(message.number, message.url, result)
+            self._send_error(message.number, message.url, result)
         elif result.success:
             self.link.send(message.number)
         else:
             self.link.send(NotNotified(message.number, result))
 
-    def _failed(self, number: int, what: str, error: Exception) -> None:
+    def _send_error(self, number: int, what: str, error: Exception) -> None:
         """Send the broker the error for which a call or a notification has no result."""
         if isinstance(error, CancelledError):
             return  # nobody waits for it
@@ -194,17 +196,17 @@ class Carrier:
         if number in self._under_way:
             self._under_way[number] = break_off
 
-    async def _carry(self, call: Call, body: bytes | None) -> None:
+    async def _make_request(self, call: Call, body: bytes | None) -> None:
         """Make the request that a message names, and send its answer or its error."""
         signing = None if call.key is None else Signing(call.key.secret, call.key.method)
         try:
             if body is None:
                 raise LookupError(f"there is no body {call.body!r}")
-            reply = await self._made.request(
+            reply = await self._ready_client.request(
                 OutboundRequest(call.method, call.url, call.headers, body, call.redirects, signing)
             )
         except Exception as error:
-            self._failed(call.number, f"{call.method} {call.url}", error)
+            self._send_error(call.number, f"{call.method} {call.url}", error)
         else:
             self.link.send(
                 Answered(

@@ -116,7 +116,7 @@ class Confinement:
     def __init__(self) -> None:
         self._readable = [path for path in _REPLACED if not _is_forbidden(path)]
         self.problems: list[str] = []
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no file with its memory if it crashes
         if sys.platform != "linux":
             return
         _offer_to_end()
@@ -185,14 +185,14 @@ def _give_up_users(libc: Any) -> None:
 
 
 def end_with_the_parent() -> None:
-    """End when the parent of this process ends, where the system can see to that."""
+    """Have the kernel end this process when its parent ends; only Linux can."""
     if sys.platform == "linux":
         _end_with_the_broker(ctypes.CDLL(None, use_errno=True))
 
 
 def _end_with_the_broker(libc: Any) -> None:
-    """End when the parent ends, which is the broker or ends with it.  The kernel forgets this when
-    the user changes, but not when capabilities are given up.
+    """Have the kernel end this process when its parent ends: the broker, or what ends with it.  The
+    kernel forgets this when the user changes, but not when capabilities are given up.
     """
     _check(libc.prctl(_Prctl.PDEATHSIG, signal.SIGKILL, 0, 0, 0))
 
@@ -246,7 +246,7 @@ def _give_up_files(libc: Any) -> None:
 
 
 def _allow(libc: Any, ruleset: int, path: str) -> None:
-    """Allow to read a file, or all that is below a directory."""
+    """Add a rule to a ruleset: a file, or all that is below a directory, may be read."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:

@@ -103,13 +103,13 @@ class Courier:
         self._link: Link[FromBroker, FromCourier] | None = None
         self._process: Any = None
         self._standard_error: StandardError
-        self._ended: Deferred[None] | None = None
-        self._pause = FIRST_PAUSE
-        self._again: IDelayedCall | None = None
-        self._for_start: list[Deferred[Link[FromBroker, FromCourier]]] = []
+        self._exit: Deferred[None] | None = None  # fires when the process has ended
+        self._pause = FIRST_PAUSE  # seconds until the next start, after a short life
+        self._next_start: IDelayedCall | None = None
+        self._waiting_for_start: list[Deferred[Link[FromBroker, FromCourier]]] = []
         self._started_at = 0.0
-        self._has_lived = False
-        self._unanswered = self._lines = 0
+        self._has_lived = False  # whether the process has sent something
+        self._unanswered = self._lines = 0  # beats without an answer; lines logged in this beat
         self._beating = endless_call(clock, self._beat, f"Looking after courier {number}")
         self._is_stopping = self._is_leaving = self._is_silent = False
         self.idle = self.idle_topics = self.readings = 0
@@ -119,11 +119,11 @@ class Courier:
     @property
     def under_way(self) -> int:
         """How many requests it has, or will have when it has started; readings do not count."""
-        return max(0, len(self._pending) + len(self._for_start) - self.readings)
+        return max(0, len(self._pending) + len(self._waiting_for_start) - self.readings)
 
     async def request(self, request: OutboundRequest) -> OutboundReply:
         """Have the process make a request when there is room for it, and wait for the reply."""
-        await self._ready()
+        await self._wait_for_room()
         send = partial(self._send_call, request)
         return await from_callback(lambda done: self._begin(done, TO_CALL, send))
 
@@ -135,7 +135,7 @@ class Courier:
         return self._begin(done, TO_NOTIFY, send)
 
     async def _notify_later(self, send: Callable[[int], None]) -> Outcome:
-        await self._ready()
+        await self._wait_for_room()
         return await from_callback(lambda done: self._begin(done, TO_NOTIFY, send))
 
     async def read(self, make: Callable[[int], Read]) -> ReadDone | Unread:
@@ -147,7 +147,7 @@ class Courier:
         """
         self.readings += 1
         try:
-            await self._ready()
+            await self._wait_for_room()
             done: ReadDone | Unread = await from_callback(
                 lambda done: self._begin(done, TO_READ, lambda number: self.send(make(number)))
             )
@@ -157,8 +157,8 @@ class Courier:
         finally:
             self.readings -= 1
 
-    async def _ready(self) -> Link[FromBroker, FromCourier]:
-        """The connection to the process, when there is room for a request."""
+    async def _wait_for_room(self) -> Link[FromBroker, FromCourier]:
+        """Wait until the process runs and there is room for a request; the connection to it."""
         while (link := self._link or await self._next_link()).is_full:
             await link.until_there_is_room()
         return link
@@ -174,7 +174,7 @@ class Courier:
         assert link is not None  # it is sent where there is one
         carried: tuple[Any, ...] = ()
         if content is not None:
-            carried = self._bodies.sent(content.body, link), content.content_type, content.link
+            carried = self._bodies.send_once(content.body, link), content.content_type, content.link
         link.send(
             Notify(
                 number,
@@ -190,7 +190,7 @@ class Courier:
     def _send_call(self, request: OutboundRequest, number: int) -> None:
         link = self._link
         assert link is not None  # it is sent where there is one
-        body, signing = self._bodies.sent(request.body, link), request.signing
+        body, signing = self._bodies.send_once(request.body, link), request.signing
         key = None if signing is None else Key(signing.secret, signing.method)
         headers = dict(request.headers)
         call = Call(number, request.method, request.url, headers, body, request.redirects, key)
@@ -203,32 +203,32 @@ class Courier:
         """
         if self._is_stopping:
             raise CallsUnavailable("the broker stops")
-        started: Deferred[Link[FromBroker, FromCourier]] = Deferred(self._no_longer)
-        self._for_start.append(started)
+        started: Deferred[Link[FromBroker, FromCourier]] = Deferred(self._forget_waiting)
+        self._waiting_for_start.append(started)
         return await started
 
-    def _no_longer(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
+    def _forget_waiting(self, started: Deferred[Link[FromBroker, FromCourier]]) -> None:
         """Forget a caller that no longer waits for the next process."""
         with suppress(ValueError):  # it has been taken from the list
-            self._for_start.remove(started)
+            self._waiting_for_start.remove(started)
 
     def _break_off(self, number: int) -> None:
         """Have the process cancel a request; who waits for it gets a CancelledError."""
         if number in self._pending:
             self.send(Cancel(number))
-            self._pending.tell(number, CancelledError())
+            self._pending.finish(number, CancelledError())
 
     def send(self, message: FromBroker) -> None:
         """Send a message, if there is a process; a new one gets the greeting."""
         if self._link is not None:
             self._link.send(message)
 
-    def _unsendable(self, message: FromBroker, why: str) -> None:
+    def _fail_unsendable(self, message: FromBroker, why: str) -> None:
         if isinstance(message, Call | Notify | Read):
-            self._pending.tell(message.number, OutboundError(f"the request is faulty: {why}"))
+            self._pending.finish(message.number, OutboundError(f"the request is faulty: {why}"))
 
-    def _take(self, batch: Sequence[FromCourier]) -> None:
-        """Take messages of the process: answers, of which most are numbers, and others."""
+    def _handle_messages(self, batch: Sequence[FromCourier]) -> None:
+        """Handle messages of the process: answers, of which most are numbers, and others."""
         self._has_lived, self._unanswered = True, 0
         for message in batch:
             match message:
@@ -268,7 +268,7 @@ class Courier:
 
     def start(self) -> None:
         """Start a process; if the system has no room for one, try again later."""
-        self._again = None
+        self._next_start = None
         try:
             self._start()
         except OSError as error:
@@ -279,21 +279,21 @@ class Courier:
                 error=error,
                 seconds=seconds,
             )
-            self._again = self._clock.callLater(seconds, self.start)
+            self._next_start = self._clock.callLater(seconds, self.start)
             self._pending.give_up(CallsUnavailable)
-            self._disappoint(f"no process can be started that makes requests: {error}")
+            self._fail_waiting(f"no process can be started that makes requests: {error}")
         except Exception:  # log a bug; it must not be the end of this courier
             self.log.failure("Courier {number} cannot be started.", number=self.number)
             self._pending.give_up(CallsUnavailable)
-            self._disappoint("no process can be started that makes requests")
-            if self._ended is None:
-                self._again = self._clock.callLater(self._next_pause(0.0), self.start)
+            self._fail_waiting("no process can be started that makes requests")
+            if self._exit is None:
+                self._next_start = self._clock.callLater(self._next_pause(0.0), self.start)
             else:
                 self.kill()  # when it has ended, another one is started
 
-    def _disappoint(self, why: str) -> None:
-        """Have the requests fail that wait for a process."""
-        waiting, self._for_start = self._for_start, []
+    def _fail_waiting(self, why: str) -> None:
+        """Have the requests fail that wait for a process to start."""
+        waiting, self._waiting_for_start = self._waiting_for_start, []
         for started in waiting:
             started.errback(CallsUnavailable(why))
 
@@ -301,17 +301,17 @@ class Courier:
         """Start a process, connect to it, and send it the greeting and the kept requests."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._process, self._standard_error = self._spawn(theirs.fileno(), self._exited)
-            self._ended = Deferred()
+            self._process, self._standard_error = self._spawn(theirs.fileno(), self._handle_exit)
+            self._exit = Deferred()
             self._started_at = self._clock.seconds()
             self._has_lived = self._is_leaving = self._is_silent = False
             self._unanswered = self._lines = 0
             link = Link[FromBroker, FromCourier](
                 self._reactor,
                 FromCourier,
-                self._take,
-                self._unlinked,
-                self._unsendable,
+                self._handle_messages,
+                self._handle_lost_link,
+                self._fail_unsendable,
                 lambda: self._limits().frame,
             )
             for message in (*self._greeting(), Beat()):  # so that it gives a sign of life at once
@@ -326,12 +326,12 @@ class Courier:
                     "Courier {number} has no connection: {error}", number=self.number, error=error
                 )
                 self.kill()  # when it has ended, another one is started
-                self._disappoint(f"the process that makes requests has no connection: {error}")
+                self._fail_waiting(f"the process that makes requests has no connection: {error}")
                 return
         self._link = link
         self._beating.start(BEAT, now=False)
         self._pending.send_kept()
-        waiting, self._for_start = self._for_start, []
+        waiting, self._waiting_for_start = self._waiting_for_start, []
         for started in waiting:
             started.callback(link)
 
@@ -346,17 +346,17 @@ class Courier:
     async def stop(self) -> None:
         """End the process, and wait until it has ended."""
         self._is_stopping = True
-        if self._again is not None:
-            self._again.cancel()
-            self._again = None
+        if self._next_start is not None:
+            self._next_start.cancel()
+            self._next_start = None
         link, self._link = self._link, None
         if link is not None:
             link.abort("")
-        self._give_up()
-        self._disappoint("the broker stops")
-        if self._ended is not None:
+        self._end_or_keep_requests()
+        self._fail_waiting("the broker stops")
+        if self._exit is not None:
             self.kill()  # nobody waits for it any more, and it has nothing to store
-            await self._ended
+            await self._exit
 
     def kill(self) -> None:
         """End the process at once."""
@@ -389,7 +389,7 @@ class Courier:
         return "handed to the next one" if self._is_silent else "failed attempts"
 
     def _replace(self, why: str) -> None:
-        """Log why the process is of no use, and kill it: ``_exited`` starts another one."""
+        """Log why the process is of no use, and kill it: ``_handle_exit`` starts another one."""
         self.log.error(
             "Courier {number} {why}: it is replaced, and the {count} requests that it had under "
             "way are {fate}.",
@@ -400,8 +400,8 @@ class Courier:
         )
         self.kill()
 
-    def _unlinked(self, why: str) -> None:
-        """The connection has ended: kill the process, and log why if there is a reason."""
+    def _handle_lost_link(self, why: str) -> None:
+        """Kill the process, as the connection has ended; log why if there is a reason."""
         self._link = None
         if not self._is_stopping:
             if why:
@@ -409,20 +409,20 @@ class Courier:
             else:
                 self.kill()
 
-    def _exited(self, reason: str) -> None:
-        """The process has ended: end or keep its requests, and plan the next start."""
+    def _handle_exit(self, reason: str) -> None:
+        """After the end of the process, end or keep its requests, and plan the next start."""
         lived = self._clock.seconds() - self._started_at
         self._lines = 0  # its last words are not left out
         self._log_standard_error()
         self._standard_error.close()
-        ended, self._ended = self._ended, None
+        ended, self._exit = self._exit, None
         if ended is not None:
             ended.callback(None)
         link, self._link = self._link, None
         count = len(self._pending)
         if link is not None:
             link.abort("")
-        self._give_up()
+        self._end_or_keep_requests()
         if self._beating.running:
             self._beating.stop()
         self.idle = self.idle_topics = 0
@@ -438,10 +438,10 @@ class Courier:
             count=count,
             fate=self._fate,
         )
-        self._again = self._clock.callLater(seconds, self.start)
+        self._next_start = self._clock.callLater(seconds, self.start)
 
-    def _give_up(self) -> None:
-        """Have all requests fail that are under way, unless the next process gets them."""
+    def _end_or_keep_requests(self) -> None:
+        """Have all requests under way fail, or keep them for the next process if it was silent."""
         self._bodies.clear()
         was_at_work = self._has_lived and not self._is_stopping and not self._is_leaving
         self._pending.give_up(

@@ -74,12 +74,12 @@ class Crew(Service):
         self._forks = ForkServer(reactor, command)
         self._setup = setup
         self._rules = rules
-        self._largest = max(setup.body_limit, rules.body_limit)
+        self._largest = max(setup.body_limit, rules.body_limit)  # of all limits until now
         self._networks = Networks([*networks])
         self._blocked = Blocked([])
-        self.couriers = [self._courier(number) for number in range(processes)]
+        self.couriers = [self._make_courier(number) for number in range(processes)]
 
-    def _courier(self, number: int) -> Courier:
+    def _make_courier(self, number: int) -> Courier:
         return Courier(
             number,
             self._reactor,
@@ -144,14 +144,14 @@ class Crew(Service):
     def allow(self, networks: Iterable[object]) -> None:
         """Have these networks called from now on, beside public addresses, and no others."""
         self._networks = Networks([str(network) for network in networks])
-        self._tell(self._networks)
+        self._send_to_all(self._networks)
 
     def block(self, blocks: Iterable[Block]) -> None:
         """Have these hosts and topics not called from now on, and no others."""
         self._blocked = Blocked(
             [(one.kind, one.object, one.reason) for one in blocks if one.kind != "source"]
         )
-        self._tell(self._blocked)
+        self._send_to_all(self._blocked)
 
     @property
     def readings(self) -> int:
@@ -163,18 +163,18 @@ class Crew(Service):
         """How many connections are kept open for further readings."""
         return sum(each.idle_topics for each in self.couriers)
 
-    def read_by(self, rules: TopicRules) -> None:
+    def change_rules(self, rules: TopicRules) -> None:
         """Have topics read by these rules from now on."""
         self._rules = rules
         self._largest = max(self._largest, rules.body_limit)
-        self._tell(rules)
+        self._send_to_all(rules)
 
     @property
     def rules(self) -> TopicRules:
         """How topics are read now."""
         return self._rules
 
-    def _tell(self, message: FromBroker) -> None:
+    def _send_to_all(self, message: FromBroker) -> None:
         """Send a message to all couriers; those without a process get it in their greeting."""
         for courier in self.couriers:
             courier.send(message)

@@ -34,8 +34,8 @@ class CourierFetcher:
         wanted: Wanted = EVERYTHING,
     ) -> Fetched:
         """Have the courier of the topic's host fetch it: see ``ITopicFetcher``."""
-        question = _question(url, known, subscribers, wanted)
-        done = _found(url, await self._crew.courier_of(url).read(question))
+        question = _read_message(url, known, subscribers, wanted)
+        done = _done_or_raise(url, await self._crew.courier_of(url).read(question))
         if done.body is not None and not self._memory.has_capacity(len(done.body)):
             del done  # else the error's traceback would keep the body in memory
             raise MemoryUnavailable(f"{url}: {NO_MEMORY}")
@@ -53,7 +53,7 @@ class CourierFetcher:
         )
 
 
-def _question(
+def _read_message(
     url: str, known: Validators, subscribers: int, wanted: Wanted
 ) -> Callable[[int], Read]:
     """A function that makes the message to read a topic, from the number of the request."""
@@ -73,7 +73,7 @@ def _question(
     return make
 
 
-def _found(url: str, done: ReadDone | Unread) -> ReadDone:
+def _done_or_raise(url: str, done: ReadDone | Unread) -> ReadDone:
     """The answer of a courier, if it could read the topic.
 
     :raises TopicUnreadable: the topic could not be read.

@@ -82,9 +82,9 @@ class ForkServer:
         self._socket: socket.socket | None = None
         self._standard_error: StandardError
         self._received = b""
-        self._asked: deque[Forked] = deque()
-        self._started: dict[int, Forked] = {}
-        self._gone: list[Deferred[None]] = []
+        self._asked: deque[Forked] = deque()  # those that have not started yet, in order
+        self._started: dict[int, Forked] = {}  # those that run, by their numbers
+        self._waiting: list[Deferred[None]] = []  # who waits for the end of the server
 
     def spawn(
         self, descriptor: int, exited: Callable[[str], object], order: bytes = COURIER
@@ -103,7 +103,7 @@ class ForkServer:
             standard_error.close()
             raise
         finally:
-            standard_error.handed_over()
+            standard_error.close_theirs()
         forked = Forked(partial(self._reactor.callLater, 0, exited), self)
         self._asked.append(forked)
         return forked, standard_error
@@ -132,7 +132,7 @@ class ForkServer:
         if self._process is None:
             return succeed(None)
         gone: Deferred[None] = Deferred()
-        self._gone.append(gone)
+        self._waiting.append(gone)
         self._kill()
         return gone
 
@@ -142,12 +142,12 @@ class ForkServer:
                 self._process.signalProcess("KILL")
 
     def _start(self) -> socket.socket:
-        """Start the server; the broker's end of the connection to it."""
+        """Start the server, and return the broker's end of the connection to it."""
         ours, theirs = socket.socketpair()
         with theirs:
             try:
                 self._process, self._standard_error = spawn(
-                    self._reactor, self._command, theirs.fileno(), self._ended
+                    self._reactor, self._command, theirs.fileno(), self._handle_end
                 )
             except BaseException:
                 ours.close()
@@ -157,8 +157,8 @@ class ForkServer:
         self._reactor.addReader(self)
         return ours
 
-    def _ended(self, reason: str) -> None:
-        """The server has ended, and the kernel ends what it has forked."""
+    def _handle_end(self, reason: str) -> None:
+        """After the end of the server, clean up; the kernel ends what the server has forked."""
         self.doRead()
         self._close()
         for line in self._standard_error.lines():
@@ -168,8 +168,8 @@ class ForkServer:
         left, self._asked, self._started = [*self._started.values(), *self._asked], deque(), {}
         for forked in left:
             forked.exited(ServerEnded(f"the process that starts couriers has ended: {reason}"))
-        gone, self._gone = self._gone, []
-        for each in gone:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
             each.callback(None)
 
     def _close(self) -> None:
@@ -216,10 +216,10 @@ class ForkServer:
                 if forked.is_unwanted:
                     os.kill(pid, signal.SIGKILL)
             elif pid in self._started:
-                self._started.pop(pid).exited(_how(outcome))
+                self._started.pop(pid).exited(_in_words(outcome))
 
 
-def _how(status: int) -> str:
+def _in_words(status: int) -> str:
     """How a process has ended, in words."""
     return f"signal {-status}" if status < 0 else f"exit status {status}"
 
@@ -247,7 +247,7 @@ def serve(descriptor: int) -> tuple[bytes, int] | None:
             ready, _, _ = select([broker.fileno(), reading], [], [])
             if reading in ready:
                 os.read(reading, 1024)
-                for pid, status in _ended():
+                for pid, status in _ended_children():
                     broker.sendall(_NOTICE.pack(pid, status))
             if broker.fileno() in ready:
                 order, descriptors, _, _ = socket.recv_fds(broker, 1, 2)
@@ -271,8 +271,8 @@ def serve(descriptor: int) -> tuple[bytes, int] | None:
                     os.close(each)
 
 
-def _ended() -> list[tuple[int, int]]:
-    """The children that have ended, and how."""
+def _ended_children() -> list[tuple[int, int]]:
+    """The children of this process that have ended: the number and exit status of each."""
     ended = []
     with suppress(ChildProcessError):  # there are no more
         while (found := os.waitpid(-1, os.WNOHANG))[0]:

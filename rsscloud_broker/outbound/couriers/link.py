@@ -68,8 +68,8 @@ class Link(Protocol, Generic[S, T]):
         self._lost = lost
         self._refuse = refuse
         self._longest = longest
-        self._size = 0
-        self._why = ""
+        self._size = 0  # bytes of bodies in the batch
+        self._abort_reason = ""  # empty unless this end has aborted
         self._batch: list[S] = []
         self._flushing: IDelayedCall | None = None
         self._waiting: list[Deferred[None]] = []
@@ -100,9 +100,9 @@ class Link(Protocol, Generic[S, T]):
         batch, self._batch = self._batch, []
         size, self._size = self._size, 0
         for start in range(0, len(batch), MOST_MESSAGES):
-            self._send(batch[start : start + MOST_MESSAGES], size)
+            self._send_frames(batch[start : start + MOST_MESSAGES], size)
 
-    def _send(self, batch: Sequence[S], size: int) -> None:
+    def _send_frames(self, batch: Sequence[S], size: int) -> None:
         """Send messages in one frame, or in several ones if it were too long.
 
         :param size: how many bytes their bodies have at most.
@@ -114,12 +114,12 @@ class Link(Protocol, Generic[S, T]):
                 self._refuse(batch[0], f"it cannot be sent: {error}")
             else:
                 for message in batch:
-                    self._send([message], size)
+                    self._send_frames([message], size)
         else:
             if len(frame) - size > USUAL_FRAME and len(batch) > 1:
                 half = len(batch) // 2
-                self._send(batch[:half], size)
-                self._send(batch[half:], size)
+                self._send_frames(batch[:half], size)
+                self._send_frames(batch[half:], size)
                 return
             length = len(frame).to_bytes(_PREFIX, "big")
             cast(ITransport, self.transport).writeSequence([length, frame])
@@ -145,12 +145,12 @@ class Link(Protocol, Generic[S, T]):
 
     def resumeProducing(self) -> None:
         self.is_full = False
-        self._let_in()
+        self._wake_waiting()
 
     def stopProducing(self) -> None:
         """Do nothing: the transport has closed, and ``connectionLost`` follows."""
 
-    def _let_in(self) -> None:
+    def _wake_waiting(self) -> None:
         """Wake those who wait for room."""
         waiting, self._waiting = self._waiting, []
         for room in waiting:
@@ -164,7 +164,7 @@ class Link(Protocol, Generic[S, T]):
         # of all of it for each piece.
         received = self._received
         received += data
-        while not self._why and len(received) >= _PREFIX:
+        while not self._abort_reason and len(received) >= _PREFIX:
             length = int.from_bytes(received[:_PREFIX], "big")
             if length > BESIDES_LAST_BODY and length > (most := self._longest()):
                 self.abort(f"it sent a frame of {length:,} bytes; {most:,} are the most")
@@ -193,7 +193,7 @@ class Link(Protocol, Generic[S, T]):
 
         :param why: the reason, in words, for ``lost``.
         """
-        self._why = self._why or why
+        self._abort_reason = self._abort_reason or why
         if self.connected:
             cast(Any, self.transport).abortConnection()
 
@@ -204,5 +204,5 @@ class Link(Protocol, Generic[S, T]):
         self._flushing = None
         self._batch = []
         self._received.clear()
-        self._lost(self._why)
-        self._let_in()  # who waits for room finds out that this is no link any more
+        self._lost(self._abort_reason)
+        self._wake_waiting()  # who waits for room finds out that this is no link any more

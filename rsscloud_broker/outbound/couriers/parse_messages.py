@@ -41,9 +41,10 @@ class Parsed(_Message, frozen=True):
 class Unparsed(_Message, frozen=True):
     """The document cannot be parsed.
 
-    :ivar fault: the module and the name of the ``DocumentFault``; empty if it took too much, or if
-        something failed that should not.
-    :ivar parts: what the fault is made of, or what failed.
+    :ivar fault: the module and the name of the ``DocumentFault``; empty if the document took too
+        much time or memory, or if something failed that should not.
+    :ivar parts: the arguments of the fault; without a fault: what failed, or nothing if the
+        document took too much.
     """
 
     fault: str
@@ -93,8 +94,8 @@ class Signature:
         self._arguments = msgpack.Decoder(tuple[types])
         self._result = msgpack.Decoder(hints["return"])
 
-    def encoded(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
-        """The arguments of a call, for ``Parse``.
+    def encode_arguments(self, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
+        """Encode the arguments of a call, for ``Parse``.
 
         :raises DocumentUnread: they cannot be written as MessagePack.
         """
@@ -110,8 +111,8 @@ class Signature:
         given = dict(zip(self._names, self._arguments.decode(arguments), strict=True))
         return _ENCODER.encode(self._function(**given))
 
-    def result(self, encoded: bytes) -> Any:
-        """What the function has returned.
+    def decode_result(self, encoded: bytes) -> Any:
+        """Decode what the function has returned.
 
         :raises msgspec.DecodeError: the function cannot return such a value.
         """

@@ -62,9 +62,9 @@ class Parser:
         self._link: Link[Parse, FromParser] | None = None
         self._process: Any = None
         self._standard_error: StandardError
-        self._gone: list[Deferred[None]] = []
+        self._waiting: list[Deferred[None]] = []
         self._reason = ""  # why the process has ended; empty while it has not
-        self._looks = self._longest = 0
+        self._looks = self._longest = 0  # looks since the last document; bytes of its answer
         self._is_ready = False
         self.is_working = self.is_ending = False
 
@@ -88,13 +88,13 @@ class Parser:
         """Start a process and connect to it; OSError if the system has no room for it."""
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            self._process, self._standard_error = self._spawn(theirs.fileno(), self._exited)
+            self._process, self._standard_error = self._spawn(theirs.fileno(), self._handle_exit)
             self._is_ready, self.is_ending, self._reason = False, False, ""
             link = Link[Parse, FromParser](
                 self._reactor,
                 FromParser,
                 self._take,
-                self._unlinked,
+                self._handle_lost_link,
                 lambda *_: None,  # a ``Parse`` can always be encoded
                 lambda: self._longest,
             )
@@ -118,10 +118,10 @@ class Parser:
                     for problem in message.problems:
                         self._log(problem)
                 case Parsed() | Unparsed() if self.is_working:
-                    self._end(message)
+                    self._end_document(message)
 
-    def _end(self, answer: Parsed | Unparsed | ParsingUnavailable | None) -> None:
-        """The document is done with: pass the answer, or why there is none, on."""
+    def _end_document(self, answer: Parsed | Unparsed | ParsingUnavailable | None) -> None:
+        """Pass the answer to the document on, or why there is none; then another may come."""
         self.is_working, self._looks = False, 0
         self._answered(answer)
 
@@ -130,33 +130,33 @@ class Parser:
         said = clean(text)[:1000]
         self.log.warn("Parser {number}: {said}", number=self._number, said=said)
 
-    def _unlinked(self, why: str) -> None:
+    def _handle_lost_link(self, why: str) -> None:
         """The connection has ended: kill the process, unless it has ended already."""
         self._link = None
         if why:
             self._log(why)
         if self._reason:
-            self._finish()
+            self._handle_end()
         elif self._process is not None:
             self.kill()
 
-    def _exited(self, reason: str) -> None:
-        """The process has ended.  What it has sent before may not be read yet."""
+    def _handle_exit(self, reason: str) -> None:
+        """Note that the process has ended.  What it has sent before may not be read yet."""
         for line in self._standard_error.lines():
             self._log(line)
         self._standard_error.close()
         self._reason, self.is_ending = reason, True
         if self._link is None:
-            self._finish()
+            self._handle_end()
 
-    def _finish(self) -> None:
-        """Nothing more comes from the process."""
+    def _handle_end(self) -> None:
+        """Tell all who wait that the process has ended and nothing more comes from it."""
         self._process, self.is_ending = None, False
         if self.is_working:
             is_to_blame = self._is_ready and not isinstance(self._reason, ServerEnded)
             why = f"a process that parses documents has ended: {self._reason}"
-            self._end(None if is_to_blame else ParsingUnavailable(why))
-        gone, self._gone = self._gone, []
+            self._end_document(None if is_to_blame else ParsingUnavailable(why))
+        gone, self._waiting = self._waiting, []
         for each in gone:
             each.callback(None)
         self._ended()
@@ -182,10 +182,10 @@ class Parser:
     def stop(self) -> Deferred[None]:
         """End the process, and wait until it has ended."""
         if self.is_working:
-            self._end(ParsingUnavailable("the broker stops"))
+            self._end_document(ParsingUnavailable("the broker stops"))
         if not self.is_up:
             return succeed(None)
         gone: Deferred[None] = Deferred()
-        self._gone.append(gone)
+        self._waiting.append(gone)
         self.kill()
         return gone

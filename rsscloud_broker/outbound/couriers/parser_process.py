@@ -102,7 +102,10 @@ def _limited_time() -> Iterator[None]:
 def answer(
     message: Parse, memory: Memory, signature_of: Callable[[str], Signature]
 ) -> Parsed | Unparsed:
-    """Have the function that a message names parse its document; the result, or what is wrong."""
+    """Have the function that a message names parse its document.
+
+    :returns: the result, or what is wrong: see ``Unparsed``.
+    """
     try:
         signature = signature_of(message.function)
         with memory.limited(), _limited_time():
@@ -110,8 +113,8 @@ def answer(
     except DocumentFault as error:
         return Unparsed(name_of_fault(error), error.parts)
     except (MemoryError, RecursionError):
-        return Unparsed("", [])
-    except Exception as error:  # a bug, or the fault of a library, which may be gone: it is logged
+        return Unparsed("", [])  # it took too much
+    except Exception as error:  # of the broker or a library; the broker logs it
         return Unparsed("", [f"{type(error).__name__}: {error}"[:1000]])
 
 
@@ -128,11 +131,11 @@ def run(connection: BinaryIO, output: BinaryIO, confinement: Confinement, memory
     while prefix := connection.read(_PREFIX):
         frame = connection.read(int.from_bytes(prefix, "big"))
         for message in msgpack.decode(frame, type=list[Parse]):
-            answered = answer(message, memory, signature_of)
+            reply = answer(message, memory, signature_of)
             if memory.has_grown:
-                _send(output, answered, ParserLeaving())
+                _send(output, reply, ParserLeaving())
                 return
-            _send(output, answered)
+            _send(output, reply)
 
 
 def _send(output: BinaryIO, *messages: FromParser) -> None:

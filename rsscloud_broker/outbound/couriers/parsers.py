@@ -40,11 +40,11 @@ T = TypeVar("T")
 
 #: How many bytes of documents may wait, and how many of one owner, beside the first document.
 WAITING_BYTES: Final = 64 * 2**20
-OF_AN_OWNER: Final = WAITING_BYTES // 4
+WAITING_BYTES_OF_ONE: Final = WAITING_BYTES // 4
 
 #: How many documents may wait, and how many of one owner.
 WAITING: Final = 2000
-OF_AN_OWNER_TOO: Final = WAITING // 4
+WAITING_OF_ONE: Final = WAITING // 4
 
 #: Seconds for which an owner counts as slow.
 SLOW_FOR: Final = 600.0
@@ -110,7 +110,7 @@ class _Queue:
         self.size -= document.size
 
 
-def _empty() -> _Queue:
+def _empty_queue() -> _Queue:
     return _Queue(WAITING, WAITING_BYTES)
 
 
@@ -128,22 +128,20 @@ class Parsers(Service):
         self,
         reactor: Any,
         clock: IClock,
-        # How many parsers there are at most: with two, one document that takes long leaves one for
-        # others.
-        parsers: int = 2,
+        parsers: int = 2,  # so that one document that takes long leaves a parser for others
         fork: Spawn | None = None,
     ) -> None:
         self._clock = clock
         start = fork or partial(spawn, reactor, PARSER_COMMAND)
         self._parsers = [
-            Parser(number, reactor, partial(self._end, number), self._assign, start)
+            Parser(number, reactor, partial(self._end_document, number), self._assign, start)
             for number in range(parsers)
         ]
-        self._parsed: dict[int, _Document] = {}
-        self._waiting = _empty()
+        self._being_parsed: dict[int, _Document] = {}  # by the numbers of parsers
+        self._waiting = _empty_queue()
         self._owners: OrderedDict[str, _Queue] = OrderedDict()  # those who have documents there
-        self._slow: BoundedDict[str, float] = BoundedDict(10_000)  # owners
-        self._not_before = 0.0
+        self._slow: BoundedDict[str, float] = BoundedDict(10_000)  # since when owners are
+        self._not_before = 0.0  # when a process may be started again
         self._looking = endless_call(clock, self._look_after_all, "Looking after the parsers")
 
     def __call__(
@@ -154,7 +152,7 @@ class Parsers(Service):
         """
         done: Deferred[T] = Deferred(lambda _: self._remove(document))
         try:
-            encoded = _signature(function).encoded(args, kwargs)
+            encoded = _signature(function).encode_arguments(args, kwargs)
             document = _Document(owner, function, Parse(name_of(function), encoded), done)
             self._add(document)
         except (DocumentUnread, ParsingUnavailable):
@@ -167,7 +165,7 @@ class Parsers(Service):
         """Have a document wait; ParsingUnavailable if there is no room for it."""
         if not self.running:
             raise ParsingUnavailable("the broker does not run")
-        own = self._owners.get(document.owner) or _Queue(OF_AN_OWNER_TOO, OF_AN_OWNER)
+        own = self._owners.get(document.owner) or _Queue(WAITING_OF_ONE, WAITING_BYTES_OF_ONE)
         for queue in (own, self._waiting):
             queue.admit(document)
         for queue in (own, self._waiting):
@@ -192,7 +190,7 @@ class Parsers(Service):
         super().stopService()
         if self._looking.running:
             self._looking.stop()
-        waiting, self._waiting = self._waiting, _empty()
+        waiting, self._waiting = self._waiting, _empty_queue()
         self._owners.clear()
         for document in waiting.documents:
             document.done.errback(ParsingUnavailable("the broker stops"))
@@ -206,27 +204,27 @@ class Parsers(Service):
         for number, parser in enumerate(self._parsers):
             if parser.is_working or parser.is_ending or not (parser.is_up or may_start):
                 continue
-            if self.running and (document := self._next()):
+            if self.running and (document := self._take_next()):
                 self._begin(number, document)
 
     def _begin(self, number: int, document: _Document) -> None:
         """Give a document to the parser with this number."""
         document.began = self._clock.seconds()
-        self._parsed[number] = document
+        self._being_parsed[number] = document
         try:
             self._parsers[number].parse(document.message)
         except OSError as error:
-            self._end(number, ParsingUnavailable(f"no parser can be started: {error}"))
+            self._end_document(number, ParsingUnavailable(f"no parser can be started: {error}"))
 
-    def _next(self) -> _Document | None:
-        """The next document to parse; None if there is none.  Owners take turns, and of one owner
-        one document is parsed at a time, so that they stay in order.  Slow owners leave one parser
-        free.
+    def _take_next(self) -> _Document | None:
+        """Take the next document to parse from those that wait; None if there is none.  Owners take
+        turns, with one document at a time each, so that they stay in order.  Slow owners leave one
+        parser free, if there are two.
         """
-        busy = {document.owner for document in self._parsed.values()}
-        has_room = sum(map(self._is_slow, busy)) < max(1, len(self._parsers) - 1)
+        busy = {document.owner for document in self._being_parsed.values()}
+        slow_may_begin = sum(map(self._is_slow, busy)) < max(1, len(self._parsers) - 1)
         for owner, queue in self._owners.items():
-            if owner not in busy and (has_room or not self._is_slow(owner)):
+            if owner not in busy and (slow_may_begin or not self._is_slow(owner)):
                 document = next(iter(queue.documents))
                 self._owners.move_to_end(owner)
                 self._remove(document)
@@ -238,19 +236,21 @@ class Parsers(Service):
 
     # --- what parsers say
 
-    def _end(self, number: int, answer: Parsed | Unparsed | ParsingUnavailable | None) -> None:
+    def _end_document(
+        self, number: int, answer: Parsed | Unparsed | ParsingUnavailable | None
+    ) -> None:
         """Tell who waits what came of a document.
 
         :param answer: None if the document has ended the parser; an error if the parser failed.
         """
-        document, now = self._parsed.pop(number), self._clock.seconds()
+        document, now = self._being_parsed.pop(number), self._clock.seconds()
         if isinstance(answer, ParsingUnavailable):
-            # The next one is started a second after one that ended before it was ready.
+            # A parser that was of no use is followed by another one after a second only.
             self._not_before = now + 1.0
         elif answer is None or now - document.began > 0.5:
             # Its document has taken half a second, or ended a parser.
             self._slow[document.owner] = now
-        result = self._result(document, answer)
+        result = self._result_for_caller(document, answer)
         if not document.done.called:  # nobody has cancelled it
             if isinstance(result, Exception):
                 document.done.errback(result)
@@ -258,20 +258,22 @@ class Parsers(Service):
                 document.done.callback(result)
         self._assign()
 
-    def _result(
+    def _result_for_caller(
         self, document: _Document, answer: Parsed | Unparsed | ParsingUnavailable | None
     ) -> object:
         """What an answer means for who waits: what the function returned, or an exception."""
         match answer:
             case Parsed():
                 try:
-                    return _signature(document.function).result(answer.result)
+                    return _signature(document.function).decode_result(answer.result)
                 except DecodeError as error:
-                    return self._failed(document, f"its answer cannot be read: {error}")
+                    return self._log_failure(document, f"its answer cannot be read: {error}")
             case Unparsed(fault="", parts=[what]):
-                return self._failed(document, str(what))
+                return self._log_failure(document, str(what))
             case Unparsed(fault=name, parts=parts) if name:
-                return fault_named(name, parts) or self._failed(document, f"it says {name[:100]}")
+                return fault_named(name, parts) or self._log_failure(
+                    document, f"it says {name[:100]}"
+                )
             case ParsingUnavailable():
                 if self.running:
                     self.log.error(
@@ -286,15 +288,14 @@ class Parsers(Service):
         )
         return DocumentTooCostly(TOO_COSTLY)
 
-    def _failed(self, document: _Document, what: str) -> DocumentUnread:
+    def _log_failure(self, document: _Document, what: str) -> DocumentUnread:
         """Log the fault of the broker or of a library, and return the error for who waits."""
         self.log.error(
             "A document of {owner} cannot be parsed ({function}), which is a fault of the broker "
             "or of a library: {what}",
             owner=document.owner,
             function=document.message.function,
-            # The longest line that is logged of a parser, in characters.
-            what=clean(what)[:1000],
+            what=clean(what)[:1000],  # longer lines are cut
         )
         return DocumentUnread("the program that reads it failed")
 

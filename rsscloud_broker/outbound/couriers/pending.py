@@ -44,7 +44,7 @@ _ERRORS: Final[Mapping[str, type[OutboundError]]] = {
     if isinstance(kind, type) and issubclass(kind, OutboundError)
 }
 
-_LACKS: Final[Mapping[str, type[Unavailable]]] = {"MemoryUnavailable": MemoryUnavailable}
+_UNAVAILABLE: Final[Mapping[str, type[Unavailable]]] = {"MemoryUnavailable": MemoryUnavailable}
 
 
 _NOTIFIED: Final = Outcome(True)
@@ -60,6 +60,7 @@ class _Request:
 
     :ivar done: is notified of its end.
     :ivar send: sends it by its number.
+    :ivar answers: the types of messages that may answer it.
     :ivar since: in which beat it was sent.
     :ivar was_kept: whether a process had it before this one.
     """
@@ -77,9 +78,9 @@ class Pending:
     log = Logger()
 
     def __init__(self) -> None:
-        self.last = 0
+        self.last = 0  # the number of the last request
         self._beats = 0
-        self._waiting: dict[int, _Request] = {}
+        self._waiting: dict[int, _Request] = {}  # by number, in order
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -104,8 +105,8 @@ class Pending:
         send(number)
         return number
 
-    def tell(self, number: int, result: object) -> None:
-        """Give who waits for a request its result; perhaps nobody waits any more."""
+    def finish(self, number: int, result: object) -> None:
+        """End a request: give who waits for it the result; perhaps nobody waits any more."""
         if request := self._waiting.pop(number, None):
             try:
                 request.done(result)
@@ -137,7 +138,7 @@ class Pending:
         if has_content and len(message.body) != message.size:  # type: ignore[union-attr, arg-type]
             raise WrongAnswer("it sent a content that has not the size which it says")
         # A mere number says that the subscriber was notified.
-        self.tell(number, _NOTIFIED if message is number else _result(message))
+        self.finish(number, _NOTIFIED if message is number else _result_of(message))
 
     def give_up(self, kind: type[CallsUnavailable | Interrupted], *, keeps: bool = False) -> None:
         """End all requests that are under way, with an error of this kind.
@@ -148,7 +149,7 @@ class Pending:
             if keeps and not request.was_kept:
                 request.was_kept = True
             else:
-                self.tell(number, kind("the process that made the request has ended"))
+                self.finish(number, kind("the process that made the request has ended"))
 
     def send_kept(self) -> None:
         """Send what was kept to a new process."""
@@ -157,7 +158,7 @@ class Pending:
             request.send(number)
 
 
-def _result(message: Answer) -> object:
+def _result_of(message: Answer) -> object:
     """What came of a request, for the caller that made it."""
     match message:
         case NotNotified():
@@ -169,7 +170,7 @@ def _result(message: Answer) -> object:
         case Failed():
             kind = _ERRORS.get(message.kind)
             if kind is None:
-                return _LACKS.get(message.kind, CallsUnavailable)(message.reason)
+                return _UNAVAILABLE.get(message.kind, CallsUnavailable)(message.reason)
             return kind(message.reason, port_only=message.port_only)
         case _:
             return message

@@ -57,15 +57,17 @@ def run(
     """
     use_monotonic_timers(reactor)
     clients = _Clients(reactor, tls)
-    reader = Reader(clients.of_topics)
-    carrier = Carrier(clients.of_callbacks, clients.block, reader, notifiers, confinement.outdated)
+    reader = Reader(clients.make_topic_client)
+    carrier = Carrier(
+        clients.make_callback_client, clients.block, reader, notifiers, confinement.outdated
+    )
     link: Link[FromCourier, FromBroker] = Link(
         reactor, FromBroker, carrier.take, lambda why: reactor.stop(), carrier.refuse
     )
     carrier.link = link
     for problem in confinement.problems:
         link.send(Said(problem))
-    globalLogBeginner.beginLoggingTo([_Telling(link)], redirectStandardIO=False)
+    globalLogBeginner.beginLoggingTo([_LogSender(link)], redirectStandardIO=False)
     reactor.adoptStreamConnection(descriptor, AF_UNIX, Factory.forProtocol(lambda: link))
     os.close(descriptor)
     reactor.run(installSignalHandlers=False)
@@ -81,8 +83,8 @@ class _Clients:
         self._setup: Setup
         self._resolver: Resolver
 
-    def of_callbacks(self, setup: Setup) -> CallbackClient:
-        """The client of callbacks, started, with a resolver that topics use too."""
+    def make_callback_client(self, setup: Setup) -> CallbackClient:
+        """Make and start the client of callbacks, with a resolver that topics use too."""
         self._setup = setup
         self._resolver = Resolver(self._reactor, setup.name_servers)
         client = CallbackClient(
@@ -100,8 +102,8 @@ class _Clients:
         client.startService()
         return client
 
-    def of_topics(self, rules: TopicRules) -> Means:
-        """The client of topics; it shares the names and the TLS sessions of the other one."""
+    def make_topic_client(self, rules: TopicRules) -> Means:
+        """Make and start the client of topics; it shares names and TLS sessions with the other."""
         reactor, setup = self._reactor, self._setup
         decoding = Workers(reactor, "decoding", AT_A_TIME)
         decoding.startService()
@@ -123,11 +125,12 @@ class _Clients:
         return Means(client, fetcher)
 
     def block(self, blocks: Sequence[tuple[str, str, str]]) -> None:
+        """Block these kinds and names, with these reasons, and no others."""
         self._blocks.change(Block(kind, name, reason, "", 0.0) for kind, name, reason in blocks)
 
 
 @implementer(ILogObserver)
-class _Telling:
+class _LogSender:
     """Sends what goes wrong to the broker, whose log has it."""
 
     def __init__(self, link: Link[FromCourier, FromBroker]) -> None:
@@ -135,5 +138,4 @@ class _Telling:
 
     def __call__(self, event: LogEvent) -> None:
         if event["log_level"] >= LogLevel.warn:
-            # The longest line that a courier logs, in characters.
-            self._link.send(Said(formatEvent(event)[:1000]))
+            self._link.send(Said(formatEvent(event)[:1000]))  # longer lines are cut

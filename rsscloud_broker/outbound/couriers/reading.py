@@ -51,14 +51,14 @@ class Reader:
 
     def __init__(self, make: Callable[[TopicRules], Means]) -> None:
         self._make = make
-        self._means: Means | None = None
+        self._means: Means | None = None  # until the first rules come
 
     @property
-    def idle(self) -> int:
+    def idle_connections(self) -> int:
         """How many connections are kept open for further readings."""
         return self._means.client.idle if self._means else 0
 
-    def follow(self, rules: TopicRules) -> None:
+    def obey(self, rules: TopicRules) -> None:
         """Read topics by these rules from now on."""
         if self._means is None:
             self._means = self._make(rules)
@@ -67,7 +67,7 @@ class Reader:
             self._means.client.change_body_limit(rules.body_limit)
 
     async def read(self, asked: Read, link: Link[FromCourier, FromBroker]) -> None:
-        """Read a topic, and say what was found."""
+        """Read a topic, and send the broker what was found, or why it could not be read."""
         try:
             await self._read(asked, link)
         except CancelledError:
@@ -91,10 +91,10 @@ class Reader:
         if brought.content is not None:
             await link.until_there_is_room()
         size = len(brought.content.body) if brought.content else 0
-        link.send(_done(asked.number, brought), size)
+        link.send(_read_done(asked.number, brought), size)
 
 
-def _done(number: int, brought: Fetched) -> ReadDone:
+def _read_done(number: int, brought: Fetched) -> ReadDone:
     """The message to the broker that says what was fetched."""
     content = brought.content
     return ReadDone(

@@ -69,13 +69,13 @@ def spawn(
         # Without pipes of its own it notices the end of the process at once, also if that has
         # left a process of its own behind that keeps them open.
         process = reactor.spawnProcess(
-            _Watch(reactor, exited),
+            _ExitWatch(reactor, exited),
             command[0],
             [*command, str(_DESCRIPTOR)],
             env=_environment(),
             childFDs={
-                0: _null(),
-                1: _null(),
+                0: _null_descriptor(),
+                1: _null_descriptor(),
                 2: standard_error.theirs,
                 _DESCRIPTOR: descriptor,
             },
@@ -84,12 +84,12 @@ def spawn(
         standard_error.close()
         raise
     finally:
-        standard_error.handed_over()
+        standard_error.close_theirs()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return process, standard_error
 
 
-class _Watch(ProcessProtocol):
+class _ExitWatch(ProcessProtocol):
     """Calls a function with the reason when the process has ended."""
 
     def __init__(self, reactor: Any, exited: Callable[[str], object]) -> None:
@@ -113,7 +113,7 @@ def _environment() -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(package)}
 
 
-def _null() -> int:
+def _null_descriptor() -> int:
     """A descriptor of ``/dev/null``; it stays open as long as this process."""
     if not _nulls:
         _nulls.append(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))

@@ -24,7 +24,7 @@ _LAST: Final = 5
 class StandardError:
     """The pipe of one process.
 
-    :ivar theirs: the descriptor for the process; its starter calls ``handed_over`` afterwards.
+    :ivar theirs: the descriptor for the process; call ``close_theirs`` when it has started.
     :raises OSError: the system has no descriptor left.
     """
 
@@ -33,12 +33,12 @@ class StandardError:
         os.set_blocking(self._ours, False)
         os.set_blocking(self.theirs, False)
 
-    def handed_over(self) -> None:
+    def close_theirs(self) -> None:
         """Close the end of the process, which has its own copy or never will."""
         os.close(self.theirs)
 
     def lines(self) -> list[str]:
-        """What was written since the last time: at most nine lines, of any length."""
+        """Take what was written since the last time: at most nine lines, of any length."""
         data = b""
         with suppress(OSError):  # there is nothing
             data = os.read(self._ours, _AT_A_TIME)

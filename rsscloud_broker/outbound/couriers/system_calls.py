@@ -53,7 +53,7 @@ REFUSED: Final = (
     "listen 50 201"
 )
 
-#: Calls that ``_steps`` allows with some arguments only, or refuses with another error.
+#: Calls that ``_filter_steps`` allows with some arguments only, or refuses with another error.
 SPECIAL: Final = "clone 56 220 clone3 435 435 socket 41 198 prlimit64 302 261 tgkill 234 131"
 
 
@@ -132,7 +132,7 @@ def give_up(libc: Any) -> None:
     """
     if fault():
         return  # the broker has said so
-    steps = _steps(*_MACHINES[machine()])
+    steps = _filter_steps(*_MACHINES[machine()])
     program = _Program(len(steps), (_Step * len(steps))(*steps))
     if libc.prctl(_Prctl.SET_SECCOMP, _Prctl.FILTER, ctypes.byref(program), 0, 0):
         number = ctypes.get_errno()
@@ -149,7 +149,7 @@ def numbers(table: str, column: int) -> dict[str, int]:
     return {name: int(number) for name, number in found if number != "-"}
 
 
-def _steps(column: int, known_as: int) -> list[_Step]:
+def _filter_steps(column: int, known_as: int) -> list[_Step]:
     """The filter, for a column of the tables and a machine as the kernel knows it."""
     refuse, allow = (
         _Step(_Bpf.RETURN, 0, 0, _Say.ERROR | EPERM),

@@ -181,7 +181,7 @@ class CrewTestCase(TestCase):
 
         :param courier: by default the first one of the crew.
         """
-        while (courier or self.courier)._again is None:
+        while (courier or self.courier)._next_start is None:
             await deferLater(REACTOR, 0.01)
 
 

@@ -30,7 +30,7 @@ class BodiesTests(SynchronousTestCase):
 
     def sent(self, body: bytes) -> bytes | int:
         """What a request says of its body, which the courier has by now."""
-        sent = self.bodies.sent(body, self.link)
+        sent = self.bodies.send_once(body, self.link)
         self.assertEqual(self.has[sent] if isinstance(sent, int) else sent, body)
         return sent
 

@@ -146,7 +146,7 @@ class RequestTests(CrewTestCase):
 
     async def test_body_that_the_courier_has_not(self) -> None:
         """It is an error of this request alone."""
-        with mock.patch.object(self.courier._bodies, "sent", lambda body, link: 4711):
+        with mock.patch.object(self.courier._bodies, "send_once", lambda body, link: 4711):
             answer = self.request(method="POST", body=bytes(2000))
             await self.assertFailure(answer, Unavailable)
         self.assertEqual((await self.request(method="POST", body=bytes(2000))).status, 202)
@@ -219,7 +219,7 @@ class NotifyTests(CrewTestCase):
     async def test_content_that_the_courier_has_not(self) -> None:
         """It is put off, and not delivered without its content."""
         await self.request()
-        with mock.patch.object(self.courier._bodies, "sent", lambda body, link: 4711):
+        with mock.patch.object(self.courier._bodies, "send_once", lambda body, link: 4711):
             self.begin(protocol="websub", content=Content(bytes(2000), "text/xml"))
             await self.until_over()
         self.assertIsInstance(self.ends[0], Unavailable)
@@ -442,7 +442,7 @@ class DeathTests(CrewTestCase):
             await self.request()
             self.courier.kill()
             await self.until_ended()
-            again = self.courier._again
+            again = self.courier._next_start
             assert again is not None
             pauses.append(again.getTime() - self.clock.seconds())
             self.clock.advance(pauses[-1] + 0.1)

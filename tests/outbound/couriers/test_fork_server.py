@@ -71,7 +71,7 @@ class ForkServerTests(CrewTestCase):
         server = parent_of(await self.pid())
         os.kill(server, signal.SIGSTOP)
         self.courier._abort("it was a test")  # the courier ends, and nobody is notified
-        further = self.crew._courier(1)
+        further = self.crew._make_courier(1)
         self.crew.couriers.append(further)
         further.start()
         for _ in range(int(Limits().first_sign) + 3):

@@ -213,7 +213,7 @@ class TurnTests(ParsersTestCase):
 
     async def test_too_many_wait(self) -> None:
         parsers = self.made(1)
-        self.patch(module, "OF_AN_OWNER_TOO", 2)
+        self.patch(module, "WAITING_OF_ONE", 2)
         given = [parsers("a", parsed.upper, "x") for _ in range(4)]
         await self.assertFailure(given[-1], ParsingUnavailable)
         self.assertEqual(await parsers("b", parsed.upper, "x"), "X")

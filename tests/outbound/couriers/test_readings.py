@@ -169,21 +169,21 @@ class RuleTests(ReadingTestCase):
         error = await self.refused("/large")
         self.assertTrue(error.refused)
         self.assertIn("too large to be read", error.reason)
-        self.crew.read_by(TopicRules(body_limit=3 * LIMIT, allowed=["127.0.0.0/8"]))
+        self.crew.change_rules(TopicRules(body_limit=3 * LIMIT, allowed=["127.0.0.0/8"]))
         self.assertEqual((await self.fetch("/large")).size, 2 * LIMIT)
 
     async def test_content_of_the_largest_size(self) -> None:
         """Frames that a courier sends may have no more, and what was allowed earlier."""
         largest = 5 * LIMIT
         self.pages.answers["/large"] = page(200, b"x" * largest, **TYPE)
-        self.crew.read_by(TopicRules(body_limit=largest, allowed=["127.0.0.0/8"]))
+        self.crew.change_rules(TopicRules(body_limit=largest, allowed=["127.0.0.0/8"]))
         (courier,) = self.crew.couriers
         self.assertEqual(courier._limits().frame, largest + BESIDES_LAST_BODY)
         readings = [self.fetch("/large") for _ in range(3)]
         for reading in readings:
             fetched = await reading
             self.assertEqual(fetched.content, Content(b"x" * largest, "text/xml"))
-        self.crew.read_by(TopicRules(body_limit=LIMIT, allowed=["127.0.0.0/8"]))
+        self.crew.change_rules(TopicRules(body_limit=LIMIT, allowed=["127.0.0.0/8"]))
         self.assertEqual(courier._limits().frame, largest + BESIDES_LAST_BODY)
 
     async def test_networks_are_those_of_topics(self) -> None:
@@ -191,7 +191,7 @@ class RuleTests(ReadingTestCase):
         await self.assertFailure(
             Deferred.fromCoroutine(self.crew.request(OutboundRequest("GET", self.url()))), Exception
         )
-        self.crew.read_by(TopicRules(body_limit=LIMIT, allowed=[]))
+        self.crew.change_rules(TopicRules(body_limit=LIMIT, allowed=[]))
         self.assertTrue((await self.refused("/feed")).refused)
 
     async def test_blocked_topics_and_hosts(self) -> None:

@@ -37,7 +37,7 @@ class LinesTests(SynchronousTestCase):
         os.write(self.pipe.theirs, data)
 
     def test_a_few_lines(self) -> None:
-        self.addCleanup(self.pipe.handed_over)
+        self.addCleanup(self.pipe.close_theirs)
         self.assertEqual(self.pipe.lines(), [])
         self.write(b"one\n\n  two \xff\r\nthree")
         self.assertEqual(self.pipe.lines(), ["one", "  two \N{REPLACEMENT CHARACTER}", "three"])
@@ -45,7 +45,7 @@ class LinesTests(SynchronousTestCase):
 
     def test_many_lines(self) -> None:
         """Their beginning and their end are notified, and fit into what the log has in a beat."""
-        self.addCleanup(self.pipe.handed_over)
+        self.addCleanup(self.pipe.close_theirs)
         for count in (9, 10, 1000):
             self.write(b"".join(b"%d\n" % number for number in range(count)))
             lines = self.pipe.lines()
@@ -56,7 +56,7 @@ class LinesTests(SynchronousTestCase):
 
     def test_nobody_waits(self) -> None:
         """Who writes while nobody reads loses what does not fit; a look reads a part of it."""
-        self.addCleanup(self.pipe.handed_over)
+        self.addCleanup(self.pipe.close_theirs)
         with self.assertRaises(BlockingIOError):
             while True:
                 self.write(b"x" * 4096)
@@ -65,7 +65,7 @@ class LinesTests(SynchronousTestCase):
 
     def test_closed_by_the_process(self) -> None:
         self.write(b"bye")
-        self.pipe.handed_over()
+        self.pipe.close_theirs()
         self.assertEqual([self.pipe.lines() for _ in range(3)], [["bye"], [], []])
 
 
@@ -152,7 +152,7 @@ class CourierTests(StrangeProgramTestCase):
         before = os.listdir("/proc/self/fd")
         for _ in range(50):
             self.clock.advance(module.LONGEST_PAUSE)
-            self.assertIsNone(self.courier._again)
+            self.assertIsNone(self.courier._next_start)
             await self.until_ended()
         # Fewer are there if meanwhile the garbage of another test was collected.
         self.assertLessEqual(len(os.listdir("/proc/self/fd")), len(before))
