@@ -35,8 +35,8 @@ _SET_BY_AGENT = frozenset({"host", "content-length", "accept-encoding", "connect
 class GuardedAgent:
     """Makes HTTP requests through a guarded exchanger.
 
-    :param exchanger: makes the requests; it must collect bodies by ``Whole``, since one that was
-        truncated cannot be decoded.
+    :param exchanger: makes the requests; it must collect bodies by ``WholeBody``, since a truncated
+        one cannot be decoded.
     :param decoder: undoes the content codings of answers.
     """
 

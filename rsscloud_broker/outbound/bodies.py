@@ -57,7 +57,7 @@ class TruncatingBody:
     """
 
     def __init__(self, fields: Fields, limit: int) -> None:
-        # Not a list of pieces: very small ones would take more memory than their bytes.
+        # A list of very small pieces would take more memory than their bytes.
         self._kept = bytearray()
         self._left = limit
 
@@ -66,6 +66,7 @@ class TruncatingBody:
         return len(self._kept)
 
     def add(self, data: bytes) -> bool:
+        """Keep what fits; False once a byte did not fit."""
         self._kept += data[: self._left]
         self._left -= len(data)
         return self._left >= 0
@@ -74,7 +75,7 @@ class TruncatingBody:
         return bytes(self._kept)
 
 
-class Whole:
+class WholeBody:
     """Collects a body as it comes, perhaps compressed; a long or incomplete body is an error.
 
     :param limit: how many bytes the body may have.
@@ -90,6 +91,7 @@ class Whole:
         return len(self._kept)
 
     def add(self, data: bytes) -> bool:
+        """Keep a piece; an error beyond the limit, or if the broker cannot decode the body."""
         if self._coding in _STRANGE:  # checked only here: an answer without a body may name one
             raise OutboundError(f"the answer is compressed by {self._coding.decode()}, unasked")
         if len(self._kept) + len(data) > self._limit:

@@ -16,7 +16,7 @@ from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.interfaces import IDirectOutbound, OutboundReply, OutboundRequest
 from rsscloud_broker.model import host_of
 from rsscloud_broker.model.administration import Block
-from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
+from rsscloud_broker.outbound.bodies import TruncatingBody, WholeBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.exchanges import HTTPExchanger
 from rsscloud_broker.outbound.expiry import Expiry
@@ -54,7 +54,7 @@ class Client(Service, ABC):
     :cvar body: the class that collects the body of an answer.
     """
 
-    body: ClassVar[type[TruncatingBody] | type[Whole]]
+    body: ClassVar[type[TruncatingBody] | type[WholeBody]]
 
     def __init__(
         self,

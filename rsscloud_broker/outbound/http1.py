@@ -333,6 +333,7 @@ class Http1(Protocol):
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
+        """Note the status; for a final answer, make the object that collects its body."""
         if self._whole:
             return
         self._status = self._parser.get_status_code()
@@ -341,6 +342,7 @@ class Http1(Protocol):
             self._whole = not self._answer_has_body
 
     def on_body(self, data: bytes) -> None:
+        """Collect a part of the body, until further parts are of no use."""
         if self._whole:
             return
         assert self._body is not None  # the parser calls on_headers_complete first

@@ -131,6 +131,7 @@ class HostTLS:
         self._is_address = is_address(name)
 
     def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
+        """Make the TLS connection, which names the host (SNI) unless it is an address."""
         connection = self._context.connection(self)
         if not self._is_address:
             connection.set_tlsext_host_name(self._name.encode("ascii"))

@@ -13,7 +13,7 @@ from twisted.web.http_headers import Headers
 from rsscloud_broker.interfaces import OutboundReply
 from rsscloud_broker.model.administration import Block
 from rsscloud_broker.outbound.agent import GuardedAgent
-from rsscloud_broker.outbound.bodies import Whole
+from rsscloud_broker.outbound.bodies import WholeBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.client import Client
 from rsscloud_broker.outbound.decoding import BodyDecoder, InThread
@@ -50,7 +50,7 @@ class TopicClient(Client):
     :param in_thread: calls a function in a thread and returns its result.
     """
 
-    body = Whole
+    body = WholeBody
 
     def __init__(
         self,

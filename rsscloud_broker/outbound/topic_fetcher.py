@@ -213,7 +213,7 @@ def _usable(validator: str) -> str:
         sent = validator.encode("latin-1").decode()
     except UnicodeError:
         return ""
-    # The longest validator that is kept, in characters; real ones have some tens.
+    # A validator of more than 1000 characters is not kept; real ones have some tens.
     return validator if len(sent) <= 1000 and sent.isprintable() else ""
 
 

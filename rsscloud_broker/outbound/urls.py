@@ -155,7 +155,7 @@ def check_circle(first: str, hops: Sequence[tuple[int, str]]) -> None:
     urls = [first, *(url for _, url in hops)]
     begins = urls.index(urls[-1])
     if begins < len(hops):
-        # How many characters of each URL an error with several URLs shows.
+        # Of each URL 200 characters are shown, as there may be several.
         circle = " to ".join(url[:200] for url in urls[begins:])
         raise OutboundError(f"its redirects lead in circles: {circle}")
 

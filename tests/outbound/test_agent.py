@@ -21,7 +21,7 @@ from zope.interface.verify import verifyObject
 from rsscloud_broker.errors import AddressRefused, OutboundError
 from rsscloud_broker.outbound import AddressGuard, TLSContext
 from rsscloud_broker.outbound.agent import GuardedAgent
-from rsscloud_broker.outbound.bodies import Whole
+from rsscloud_broker.outbound.bodies import WholeBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.decoding import BodyDecoder
 from rsscloud_broker.outbound.exchanges import HTTPExchanger
@@ -38,7 +38,7 @@ class AgentTests(TestCase):
             AddressGuard(map(ip_network, LOOPBACK)),
             TLSContext(),
             seconds=30,
-            make_body=partial(Whole, limit=1000),
+            make_body=partial(WholeBody, limit=1000),
             budget=AnswerBudget(),
         )
         self.addCleanup(exchanges.close)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import OutboundError, TooLarge
-from rsscloud_broker.outbound.bodies import AnswerBody, TruncatingBody, Whole
+from rsscloud_broker.outbound.bodies import AnswerBody, TruncatingBody, WholeBody
 
 
 def fields(*codings: bytes) -> list[tuple[bytes, bytes]]:
@@ -36,17 +36,17 @@ class CutOffTests(SynchronousTestCase):
 class WholeTests(SynchronousTestCase):
     def assert_refused(self, why: str, data: bytes, *codings: bytes) -> None:
         with self.assertRaises(OutboundError) as caught:
-            fed(Whole(fields(*codings), 100), data, 10)
+            fed(WholeBody(fields(*codings), 100), data, 10)
         self.assertIn(why, str(caught.exception))
 
     def test_as_it_comes(self) -> None:
         for coding in (b"gzip", b"utf-8", b"identity", b""):
             for size in (1, 7, 1000):
-                self.assertEqual(fed(Whole(fields(coding), 100), b"x" * 100, size), b"x" * 100)
-        self.assertEqual(fed(Whole([], 100), b"", 1), b"")
+                self.assertEqual(fed(WholeBody(fields(coding), 100), b"x" * 100, size), b"x" * 100)
+        self.assertEqual(fed(WholeBody([], 100), b"", 1), b"")
 
     def test_limit(self) -> None:
-        body = Whole([], 100)
+        body = WholeBody([], 100)
         with self.assertRaises(TooLarge) as caught:
             fed(body, b"x" * 101, 10)
         self.assertEqual(str(caught.exception), "the answer is larger than 100 bytes")
@@ -54,7 +54,7 @@ class WholeTests(SynchronousTestCase):
 
     def test_what_was_not_asked_for(self) -> None:
         self.assert_refused("the answer is compressed by br, unasked", b"x", b"br")
-        self.assertEqual(Whole(fields(b"br"), 100).end(True), b"")  # such as a 304
+        self.assertEqual(WholeBody(fields(b"br"), 100).end(True), b"")  # such as a 304
 
     def test_more_than_once(self) -> None:
         why = "the answer is compressed more than once"
@@ -62,7 +62,7 @@ class WholeTests(SynchronousTestCase):
         self.assert_refused(why, b"x", b"gzip", b"deflate")
 
     def test_breaks_off(self) -> None:
-        body = Whole([], 100)
+        body = WholeBody([], 100)
         body.add(b"x")
         error = self.assertRaises(OutboundError, body.end, False)
         self.assertEqual(str(error), "the answer breaks off")

@@ -12,7 +12,7 @@ from twisted.trial.unittest import SynchronousTestCase
 
 from rsscloud_broker.errors import OutboundError
 from rsscloud_broker.model import Content
-from rsscloud_broker.outbound.bodies import TruncatingBody, Whole
+from rsscloud_broker.outbound.bodies import TruncatingBody, WholeBody
 from rsscloud_broker.outbound.budget import AnswerBudget
 from rsscloud_broker.outbound.http1 import Http1, HTTPAnswer, message
 from rsscloud_broker.outbound.urls import target_of
@@ -146,7 +146,7 @@ class ConnectionTests(SynchronousTestCase):
         self.assertIn(FULL, str(self.failureResultOf(answered, OutboundError).value))
 
     def test_many_small_pieces_take_no_more_room(self) -> None:
-        for body in (TruncatingBody([], 5000), Whole([], 5000)):
+        for body in (TruncatingBody([], 5000), WholeBody([], 5000)):
             for _ in range(1000):
                 body.add(b"ab")
             self.assertEqual(body.size, 2000)

@@ -102,7 +102,7 @@ class Crew(Service):
         longest = max(self._setup.deadline, self._rules.deadline)
         return Limits(
             megabytes=Limits().megabytes + more,
-            # Seconds that a courier has for an answer beyond the longest deadline: it may have to
+            # A courier has 30 seconds for an answer beyond the longest deadline: it may have to
             # wait for memory, and for the broker to read.
             answer=longest + 30.0,
             frame=self._largest + BESIDES_LAST_BODY,

@@ -173,6 +173,7 @@ class ForkServer:
             each.callback(None)
 
     def _close(self) -> None:
+        """Close the broker's end of the connection to the server, if it is open."""
         if self._socket is not None:
             self._reactor.removeReader(self)
             self._socket.close()

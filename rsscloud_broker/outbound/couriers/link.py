@@ -198,6 +198,7 @@ class Link(Protocol, Generic[S, T]):
             cast(Any, self.transport).abortConnection()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
+        """Forget what is not sent, call ``lost``, and wake those who wait for room."""
         self.connected = 0
         if self._flushing is not None and self._flushing.active():
             self._flushing.cancel()

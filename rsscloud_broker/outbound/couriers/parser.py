@@ -126,8 +126,7 @@ class Parser:
         self._answered(answer)
 
     def _log(self, text: str) -> None:
-        # Longer lines of a parser are cut.
-        said = clean(text)[:1000]
+        said = clean(text)[:1000]  # longer lines are cut
         self.log.warn("Parser {number}: {said}", number=self._number, said=said)
 
     def _handle_lost_link(self, why: str) -> None:
