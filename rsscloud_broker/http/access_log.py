@@ -48,7 +48,7 @@ def as_line(request: Request, at: float) -> str:
     target = request.uri.partition(b"?")[0]
     asked = b" ".join((request.method, target, request.clientproto))
     return (
-        f'{client} - - {_time(int(at))} "{_field(asked)}" {request.code} '
+        f'{client} - - {_time(int(at))} "{_escaped(asked)}" {request.code} '
         f'{request.sentLength or "-"} "{_header(request, "referer").partition("?")[0]}" '
         f'"{_header(request, "user-agent")}"'
     )
@@ -61,10 +61,10 @@ _time = lru_cache(1)(datetimeToLogString)
 def _header(request: Request, name: str) -> str:
     """A header as a field of a line; ``-`` if the request has none."""
     values = request.requestHeaders.getRawHeaders(name.encode("ascii"))
-    return _field(values[0]) if values else "-"
+    return _escaped(values[0]) if values else "-"
 
 
-def _field(value: bytes) -> str:
+def _escaped(value: bytes) -> str:
     """Bytes as a field of a line, cut and escaped, so that they end neither."""
     return value[:1000].decode("latin-1").translate(_ESCAPES)  # strangers write longer ones
 
@@ -93,9 +93,9 @@ class AccessLog(Service):
         self._lost = counters.unlogged
         self._lines: list[str] = []
         self._timer: IDelayedCall | None = None
-        self._writing: Deferred[None] | None = None
+        self._writing: Deferred[None] | None = None  # fires when the thread has written
         self._stale = False  # the file is to be opened again
-        self._failed = False
+        self._failed = False  # the last write failed, and the log of the broker says so
         self._file: IO[bytes] | None = None  # only the thread uses it
 
     def add(self, request: Request) -> None:
@@ -122,9 +122,9 @@ class AccessLog(Service):
 
     def stopService(self) -> Deferred[None]:
         super().stopService()
-        return Deferred.fromCoroutine(self._finish())
+        return Deferred.fromCoroutine(self._write_rest())
 
-    async def _finish(self) -> None:
+    async def _write_rest(self) -> None:
         """Write all lines that wait, and wait until they are written."""
         while self._lines or self._writing is not None:
             self._write_soon()
@@ -132,22 +132,21 @@ class AccessLog(Service):
                 over: Deferred[None] = Deferred()  # of its own: to cancel it ends no writing
                 self._writing.addCallback(over.callback)
                 await over
-        self._cancel()
+        self._cancel_timer()
 
     def _write_later(self) -> None:
         """Write the lines within a second, with those that come until then."""
         if self._timer is None:
-            # Seconds after which a line is written at the latest.
             self._timer = self._clock.callLater(1.0, self._write_soon)
 
-    def _cancel(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None and self._timer.active():
             self._timer.cancel()
         self._timer = None
 
     def _write_soon(self) -> None:
         """Have the thread write what has been gathered, unless it is still writing."""
-        self._cancel()
+        self._cancel_timer()
         if self._writing is None:
             writing: Deferred[None] = Deferred()
             self._writing = writing
@@ -199,7 +198,7 @@ class AccessLog(Service):
             self._file = _open(path)
         # Writes of this size to a pipe are whole, beside the lines of the broker's log.
         limit = select.PIPE_BUF if path == "-" else 1 << 20
-        for portion in _portions(lines, limit):
+        for portion in _join_lines(lines, limit):
             left = memoryview(portion)
             while left:
                 left = left[os.write(self._file.fileno(), left) :]
@@ -212,7 +211,7 @@ def _open(path: str) -> IO[bytes]:
     return open(path, "ab", buffering=0, opener=lambda name, flags: os.open(name, flags, 0o640))
 
 
-def _portions(lines: Sequence[str], limit: int) -> Sequence[bytes]:
+def _join_lines(lines: Sequence[str], limit: int) -> Sequence[bytes]:
     """Lines as bytes, joined to portions that are no longer than a limit, if no line is."""
     portions: list[bytearray] = []
     for line in lines:

@@ -39,8 +39,8 @@ class _UnavailableLog:
     """Logs that something is unavailable, at most once a minute: more lines could fill a disk."""
 
     def __init__(self) -> None:
-        self._logged_at = -_LOG_INTERVAL
-        self._unlogged = 0
+        self._logged_at = -_LOG_INTERVAL  # the first one is logged at once
+        self._unlogged = 0  # requests since the last line
 
     def add(self, error: Unavailable, now: float) -> None:
         """Log that a request failed since the broker lacks something, or count the request.
@@ -129,25 +129,26 @@ def answer(request: Request, body: Awaitable[Answered], say: Say = requests.plai
     """
 
     async def write() -> None:
+        """Answer with what ``body`` returns, or with its error, if the client is still there."""
         try:
             content = await body
         except Exception as error:
-            content = _failed(request, error, say)
+            content = _failure_body(request, error, say)
         if content is None or request.channel is None:  # the client has hung up
             return
         if isinstance(content, Answer):
             send(request, content)
             return
-        _finish(request, request.code, content)
+        _send_body(request, request.code, content)
 
     writing = Deferred.fromCoroutine(write())
-    if isinstance(request, BoundedRequest) and request.work_began():
-        writing.addBoth(lambda _: request.work_ended())
+    if isinstance(request, BoundedRequest) and request.begin_work():
+        writing.addBoth(lambda _: request.end_work())
     return NOT_DONE_YET
 
 
-def _failed(request: Request, error: Exception, say: Say) -> bytes:
-    """The body that says why a request failed; bugs and lacks are logged."""
+def _failure_body(request: Request, error: Exception, say: Say) -> bytes:
+    """Log a bug or what the broker lacks; the body that says why the request failed."""
     failure = Failure.of(error)
     if isinstance(error, Unavailable):
         _unavailable_log.add(error, time.monotonic())
@@ -174,10 +175,10 @@ def send(request: Request, answer: Answer) -> None:
         if request.setETag(etag) is CACHED:
             request.finish()
             return
-    _finish(request, answer.status, answer.body)
+    _send_body(request, answer.status, answer.body)
 
 
-def _finish(request: Request, status: int, body: bytes) -> None:
+def _send_body(request: Request, status: int, body: bytes) -> None:
     """Send the body with its length, and end the request."""
     if status not in NO_BODY_CODES:  # such an answer must not have a Content-Length
         request.setHeader("content-length", str(len(body)))

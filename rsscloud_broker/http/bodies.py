@@ -46,7 +46,7 @@ class BodyBudget(Budget):
     def __init__(self, body_limit: int) -> None:
         super().__init__(LIMIT, SMALL)
         self.set_body_limit(body_limit)
-        self._by_source: Counter[str] = Counter()
+        self._by_source: Counter[str] = Counter()  # bytes of ``in_use``
         self.in_use = 0
 
     def set_body_limit(self, body_limit: int) -> None:

@@ -117,7 +117,7 @@ def _check_files(options: Mapping[str, str]) -> None:
     """
     key_file = options.get("privateKey", "server.pem")
     certificate_file = options.get("certKey", key_file)
-    certificate, key = _content(certificate_file), _content(key_file)
+    certificate, key = _read_file(certificate_file), _read_file(key_file)
     both = certificate + b"\n" + key  # Twisted looks for each of the two in both files
     try:
         crypto.load_certificate(crypto.FILETYPE_PEM, both)
@@ -141,10 +141,10 @@ def _check_files(options: Mapping[str, str]) -> None:
         ) from error
     for name in ("extraCertChain", "dhParameters"):
         if name in options:
-            _content(options[name])
+            _read_file(options[name])
 
 
-def _content(file: str) -> bytes:
+def _read_file(file: str) -> bytes:
     """The bytes of a file; ConfigError if it cannot be read."""
     try:
         return Path(file).read_bytes()

@@ -34,18 +34,18 @@ class Channel(HTTPChannel):
 
     transport: Connection  # type: ignore[assignment] # what the factory wraps it in
     target = b""
-    _head_bytes = 0
+    _head_bytes = 0  # of the present request
     _headers = 0
-    _has_body_header = False
-    _had_blank_line = False
+    _has_body_header = False  # one that says where the body ends
+    _had_blank_line = False  # before the first line
 
     def lineReceived(self, line: bytes) -> None:
         """Pass a line of a head on to Twisted, unless the request is refused."""
-        if not self.transport.refused and self._accepts(line):
+        if not self.transport.refused and self._check_line(line):
             super().lineReceived(line)
 
-    def _accepts(self, line: bytes) -> bool:
-        """Whether a line may go on to Twisted; otherwise the request has been refused."""
+    def _check_line(self, line: bytes) -> bool:
+        """Check a line of a head; False if the request has been refused because of it."""
         if not self.requests and self.persistent:  # this is the first line of a request
             if not line and not self._had_blank_line:
                 self._had_blank_line = True  # one may come first (RFC 9112, section 2.2)
@@ -99,7 +99,7 @@ class Channel(HTTPChannel):
         return accepted
 
     def _body_fault(self, name: bytes, value: bytes) -> str:
-        """What is wrong with a header that says where the body ends; empty if nothing is.
+        """Note a header that says where the body ends; what is wrong with it, or empty.
 
         ``chunked`` is the only transfer coding that the broker accepts: ``identity`` is no longer
         one.  A proxy may have understood a request with another coding, or with two of these

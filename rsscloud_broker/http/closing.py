@@ -46,21 +46,20 @@ class Answering(Service):
         """
         now = self._clock.seconds()
         until, idle_until = now + self._within, now + min(1.0, self._within)
-        while (idle := self._idle()) or self._unanswered():
+        while (idle := self._idle_connections()) or self._has_unanswered():
             now = self._clock.seconds()
             if now >= idle_until:
                 for connection in idle:
                     connection.loseConnection()
-                if now >= until or not self._unanswered():
+                if now >= until or not self._has_unanswered():
                     return
-            # Seconds between two looks whether all requests are answered.
-            await deferLater(self._clock, 0.05)
+            await deferLater(self._clock, 0.05)  # seconds until the next look
 
-    def _idle(self) -> list[Connection]:
+    def _idle_connections(self) -> list[Connection]:
         """The connections on which no request is being read or answered."""
         return [one for one in self._connections.protocols if not one.wrappedProtocol.requests]
 
-    def _unanswered(self) -> bool:
+    def _has_unanswered(self) -> bool:
         """Whether some request waits for its answer."""
         return any(
             not request.startedWriting

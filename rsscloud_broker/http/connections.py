@@ -126,9 +126,9 @@ class Connection(ProtocolWrapper):
     factory: LimitedConnections
     wrappedProtocol: HTTPChannel
     refused = False
-    _deadline: IDelayedCall | None = None
+    _deadline: IDelayedCall | None = None  # for the next request to begin
     _reader_deadline: IDelayedCall | None = None
-    _began = False
+    _has_begun = False  # whether a request began in the bytes that came last
     _checked_against: tuple[Network, ...] | None = None
     _from_proxy = False
 
@@ -181,7 +181,7 @@ class Connection(ProtocolWrapper):
         if self.refused:
             return
         self.refused = True
-        self.request_began()
+        self.stop_awaiting_request()
         body, kind, more = f"{text}\n".encode(), b"plain", b""
         if page:
             body, kind = page, b"html"
@@ -193,29 +193,29 @@ class Connection(ProtocolWrapper):
             b"Content-Type: text/%s; charset=utf-8\r\nContent-Length: %d\r\n\r\n%s"
             % (status, _REASONS[status], more, kind, len(body), body)
         )
-        # Seconds in which a refused client may read the answer while it still sends.
+        # A refused client may still send; it has two seconds to read the answer.
         self.factory.limits.clock.callLater(2.0, self.transport.abortConnection)
 
     # what comes
 
     def await_request(self) -> None:
-        """Close the connection unless a request begins in time."""
+        """Set the timer that closes the connection unless a request begins in time."""
         limits = self.factory.limits
         self._deadline = limits.clock.callLater(REQUEST_TIMEOUT, self.transport.abortConnection)
 
-    def request_began(self) -> None:
+    def stop_awaiting_request(self) -> None:
         """Stop waiting for a request: one has begun, or none will be accepted."""
-        self._began = True
+        self._has_begun = True
         _call_off(self._deadline)
         self._deadline = None
 
     def dataReceived(self, data: bytes) -> None:
-        """Pass bytes on to ``HTTPChannel``; if they only begin a first line, its time runs."""
+        """Pass bytes on to ``HTTPChannel``; if they only begin a first line, limit its time."""
         if self.refused:
             return
-        self._began = False
+        self._has_begun = False
         super().dataReceived(data)
-        begun = self._began or self._deadline or self.wrappedProtocol.requests
+        begun = self._has_begun or self._deadline or self.wrappedProtocol.requests
         if not begun:
             self.await_request()  # these bytes are part of a first line
 
@@ -234,18 +234,18 @@ class Connection(ProtocolWrapper):
 
     def registerProducer(self, producer: IPushProducer, streaming: bool) -> None:
         """Wrap the producer, so that the connection learns when its buffers are full."""
-        self.transport.registerProducer(_Observed(producer, self), streaming)
+        self.transport.registerProducer(_ObservedProducer(producer, self), streaming)
 
     def await_reader(self) -> None:
-        """Abort the connection unless the client reads what is in the buffers in time."""
-        self.reader_takes()
+        """Set the timer that aborts the connection unless the client empties the buffers."""
+        self.stop_awaiting_reader()
         if self in self.factory.protocols:  # it has not gone yet
             limits = self.factory.limits
             self._reader_deadline = limits.clock.callLater(
                 limits.http.idle_timeout, self.transport.abortConnection
             )
 
-    def reader_takes(self) -> None:
+    def stop_awaiting_reader(self) -> None:
         """Stop waiting for the client: it has read what was in the buffers."""
         _call_off(self._reader_deadline)
 
@@ -257,8 +257,8 @@ class Connection(ProtocolWrapper):
         super().loseConnection()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self.request_began()
-        self.reader_takes()
+        self.stop_awaiting_request()
+        self.stop_awaiting_reader()
         super().connectionLost(reason)
 
 
@@ -270,7 +270,7 @@ def _call_off(call: IDelayedCall | None) -> None:
 
 @implementer(IPushProducer)
 @define(eq=False)
-class _Observed:
+class _ObservedProducer:
     """Wraps a producer, and tells the connection when the buffers are full and when empty."""
 
     _producer: IPushProducer
@@ -281,7 +281,7 @@ class _Observed:
         self._producer.pauseProducing()
 
     def resumeProducing(self) -> None:
-        self._connection.reader_takes()
+        self._connection.stop_awaiting_reader()
         self._producer.resumeProducing()
 
     def stopProducing(self) -> None:
@@ -298,7 +298,7 @@ class LimitedConnections(WrappingFactory):
     def __init__(self, wrapped: Factory[Any], limits: HTTPLimits) -> None:
         super().__init__(wrapped)
         self.limits = limits
-        self._by_host: Counter[str] = Counter()
+        self._by_host: Counter[str] = Counter()  # how many connections
 
     def logPrefix(self) -> str:
         """What Twisted's log says that has started: people do not know the names of classes."""
@@ -323,11 +323,13 @@ class LimitedConnections(WrappingFactory):
         return super().buildProtocol(addr)
 
     def registerProtocol(self, p: Connection) -> None:
+        """Count a new connection, and limit the time until its first request."""
         super().registerProtocol(p)
         self._by_host[_host(p)] += 1
         p.await_request()
 
     def unregisterProtocol(self, p: Connection) -> None:
+        """Stop counting a connection that has ended."""
         super().unregisterProtocol(p)
         host = _host(p)
         self._by_host[host] -= 1

@@ -53,7 +53,7 @@ def read_call(document: bytes, charset: str | None, means_soap: bool) -> LargeCa
     """Read a call; to be called by ``interfaces.Parsing``.
 
     :param means_soap: whether the request is one for SOAP, unless the document says something else.
-    :returns: the call, for ``whole``.
+    :returns: the call, for ``unpack_call``.
     :raises UnreadableCall: there is none.
     """
     try:
@@ -69,8 +69,8 @@ def read_call(document: bytes, charset: str | None, means_soap: bool) -> LargeCa
         raise UnreadableCall(error.string) from error
 
 
-def whole(call: LargeCall) -> LargeCall:
-    """A call as ``read_call`` has found it, after it came from another process."""
+def unpack_call(call: LargeCall) -> LargeCall:
+    """The call that ``read_call`` has read in another process, with its dates as such again."""
     return evolve(call, parameters=_unpacked(call.parameters))
 
 

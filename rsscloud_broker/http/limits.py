@@ -105,7 +105,7 @@ class BoundedRequest(TracedRequest):
 
     def __init__(self, channel: Channel, *args: Any, **kwargs: Any) -> None:
         super().__init__(channel, *args, **kwargs)
-        self._connection.request_began()
+        self._connection.stop_awaiting_request()
         self._body = BytesIO()
         self._received = 0
         self._limit = self.limits.http.body_limit
@@ -121,7 +121,7 @@ class BoundedRequest(TracedRequest):
             f"The whole request must arrive within {timeout:g} seconds.",
         )
 
-    def _limit_of_body(self) -> int:
+    def _find_body_limit(self) -> int:
         """How many bytes the body may have."""
         larger = 0
         if self.routes is not None and self.channel is not None:
@@ -129,10 +129,10 @@ class BoundedRequest(TracedRequest):
         return max(larger, self.limits.http.body_limit)
 
     def gotLength(self, length: int | None) -> None:
-        """All headers are there: find the limit of the body, and refuse one that is longer."""
+        """Find the limit of the body, and refuse a longer one, when all headers are there."""
         self._body = BytesIO()  # not a temporary file, as Twisted would use: the limit is low
         self.content = self._body
-        self._limit = self._limit_of_body()
+        self._limit = self._find_body_limit()
         if length is not None and length > self._limit:
             self.requestHeaders.removeHeader(b"expect")  # or Twisted asks for the body
             self.refuse_body()
@@ -152,21 +152,21 @@ class BoundedRequest(TracedRequest):
         """Answer that there is no memory for the body, and end the connection."""
         self._refuse(503, NO_MEMORY)
 
-    def work_began(self) -> bool:
+    def begin_work(self) -> bool:
         """Note that a front door works on the answer, perhaps until after the client has left.
 
-        :returns: whether the front door must call `work_ended` when it has finished.
+        :returns: whether the front door must call `end_work` when it has finished.
         """
         self._is_in_use = self._counted > 0
         return self._is_in_use
 
-    def work_ended(self) -> None:
+    def end_work(self) -> None:
         """Note that the front door has finished with the request."""
         self._is_in_use = False
         self._free_body()
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        """The request is whole: count its body, and have it answered if there is memory."""
+        """Count the body of a request that is whole, and have it answered if there is memory."""
         self._cancel_deadline()
         if not path.startswith(b"/"):
             path = self._path_of(path)
@@ -176,7 +176,7 @@ class BoundedRequest(TracedRequest):
             super().requestReceived(command, path, version)
 
     def _path_of(self, target: bytes) -> bytes:
-        """The path and query of a request target, which may be in absolute form."""
+        """The path and query of a request target; an absolute one also sets the header Host."""
         absolute = _ABSOLUTE.match(target)
         if absolute is None:
             return target
@@ -223,6 +223,7 @@ class BoundedRequest(TracedRequest):
         super().finish()
 
     def connectionLost(self, reason: Failure) -> None:
+        """End the request, and free its body unless somebody still reads it."""
         self._cancel_deadline()
         self.limits.bodies.drop(self)
         self._is_over = True

@@ -129,7 +129,7 @@ def listening_error(description: str) -> OSError | CannotListenError | None:
     :param description: an endpoint that `check_endpoints` and `can_be_tried` accept.
     :returns: None if the broker could listen.
     """
-    trial: Any = _Trial()
+    trial: Any = _TrialReactor()
     found: list[OSError | CannotListenError] = []
 
     def failed(failure: Failure) -> None:
@@ -144,13 +144,13 @@ def listening_error(description: str) -> OSError | CannotListenError | None:
 def is_busy(error: OSError | CannotListenError) -> bool:
     """Whether the broker cannot listen because another process does."""
     if isinstance(error, CannotListenError) and not isinstance(error.port, int):
-        return _number(error) == errno.EADDRINUSE and not _is_other_file(error.port)
-    return _number(error) == errno.EADDRINUSE
+        return _errno_of(error) == errno.EADDRINUSE and not _is_other_file(error.port)
+    return _errno_of(error) == errno.EADDRINUSE
 
 
 def sentence(error: OSError | CannotListenError) -> str:
     """Say, for the operator, why the broker cannot listen, and what to do."""
-    number = _number(error)
+    number = _errno_of(error)
     if not isinstance(error, CannotListenError):  # the path of a UNIX socket
         path = os.fsdecode(error.filename2 or error.filename or "")
         return f"cannot listen: {path}: {error.strerror}; --listen names another address"
@@ -177,14 +177,14 @@ def sentence(error: OSError | CannotListenError) -> str:
     return f"{error}{again} --listen names another address."
 
 
-def _number(error: OSError | CannotListenError) -> int | None:
+def _errno_of(error: OSError | CannotListenError) -> int | None:
     """The system's number of an error (errno); None if it has none."""
     cause = error.socketError if isinstance(error, CannotListenError) else error
     number: int | None = getattr(cause, "errno", None)
     return number
 
 
-class _Trial:
+class _TrialReactor:
     """A reactor that does not listen: it raises the error that listening would meet."""
 
     def listenTCP(

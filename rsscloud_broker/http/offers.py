@@ -55,6 +55,7 @@ class Offers:
 
     :ivar handlers: the handlers of XML-RPC procedures, by prefix.
     :ivar services: the SOAP services, by SOAPAction.
+    :ivar _owners: which front door offers each thing; None for the broker itself.
     """
 
     routes: list[Route] = field(factory=list)

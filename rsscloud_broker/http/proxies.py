@@ -87,7 +87,7 @@ class UnnamedProxies:
         """
         host = str(getattr(peer, "host", ""))
         network = _network_of(host)
-        # So few networks are warned of, since strangers could fill the log.
+        # At most ten networks are warned of, since strangers could fill the log.
         if network in self._warned or len(self._warned) >= 10:
             return
         self._warned.add(network)

@@ -56,7 +56,7 @@ def form_slots(
     :param fields: the names and values that the broker understood; empty values are left out.
     :param secrets: the names of fields whose values are not shown.
     """
-    # Of more fields only this many are shown.
+    # At most 20 fields are shown.
     shown = [
         (name, HIDDEN if name in secrets else value[:MAX_VALUE]) for name, value in fields if value
     ][:20]

@@ -24,7 +24,7 @@ from rsscloud_broker.errors import DocumentFault
 from rsscloud_broker.http import soap as soap_door
 from rsscloud_broker.http import xmlrpc as xmlrpc_door
 from rsscloud_broker.http.answering import answer
-from rsscloud_broker.http.large_calls import LARGE, is_soap, read_call, whole
+from rsscloud_broker.http.large_calls import LARGE, is_soap, read_call, unpack_call
 from rsscloud_broker.http.offers import Offers
 from rsscloud_broker.http.requests import (
     begins_as_xml,
@@ -85,7 +85,7 @@ class Root(Resource):
         self._routes: dict[tuple[str, str], list[Route]] = {}
         offers = Offers.of(doors)
         for route in offers.routes:
-            self._add(route)
+            self._add_route(route)
         self._xmlrpc = XMLRPCRoot(offers.handlers)
         services = list(offers.services.values())
         self._soap = SoapRoot(services)
@@ -100,17 +100,17 @@ class Root(Resource):
                 assert description is not None
                 document = description.document(f"{public_url}{path}", service.described)
                 page = DescriptionPage(document)
-                self._add(Route(path, "GET", page, frozenset({"wsdl"})))
+                self._add_route(Route(path, "GET", page, frozenset({"wsdl"})))
         self._methods_at = self._find_methods()
-        self._known_as = {_folded(path): path for path in self._methods_at}
-        self._depth = max(
+        self._known_as = {_folded(path): path for path in self._methods_at}  # as people type them
+        self._depth = max(  # slashes in the deepest path that ends in /*
             (at.count("/") for at in self._methods_at if at.endswith("/*")), default=0
         )
         self._headers_at = {path: self._headers_of(path) for path in self._methods_at}
-        self._large: dict[str, list[Route]] = {}
+        self._large_routes: dict[str, list[Route]] = {}
         for route in offers.routes:
             if route.body_limit:
-                self._large.setdefault(route.path, []).append(route)
+                self._large_routes.setdefault(route.path, []).append(route)
 
     @property
     def pages(self) -> frozenset[str]:
@@ -128,12 +128,12 @@ class Root(Resource):
         it takes them.
         """
         found = self._call_limit if path in self._call_paths and kind != FORM else 0
-        if not self._large:
+        if not self._large_routes:
             return found
         limits = (
             route.body_limit
             for each in self._candidates(path)
-            for route in self._large.get(each, ())
+            for route in self._large_routes.get(each, ())
             if kind in route.content_types or not (route.content_types or kind == FORM)
         )
         return max(limits, default=found)
@@ -149,7 +149,7 @@ class Root(Resource):
     @property
     def largest_body(self) -> int:
         """The largest number that ``body_limit`` returns."""
-        limits = (route.body_limit for routes in self._large.values() for route in routes)
+        limits = (route.body_limit for routes in self._large_routes.values() for route in routes)
         return max(limits, default=self._call_limit)
 
     def _candidates(self, path: str) -> Sequence[str]:
@@ -162,7 +162,7 @@ class Root(Resource):
         prefixes = ("/".join(parts[:n]) + "/*" for n in range(len(parts) - 1, 0, -1))
         return [each for each in (path, *prefixes) if each in self._methods_at]
 
-    def _add(self, route: Route) -> None:
+    def _add_route(self, route: Route) -> None:
         """Add a route; at one path, those that require the most parameters come first."""
         routes = self._routes.setdefault((route.path, route.method), [])
         routes.append(route)
@@ -174,18 +174,18 @@ class Root(Resource):
         for name, value in self._headers_at.get(path) or self._headers_below(path):
             request.setHeader(name, value)
         if request.method == b"OPTIONS":
-            return self._options(request, path)
+            return self._answer_options(request, path)
         is_call = request.method == b"POST" and path in self._call_paths
         body = body_of(request) if is_call else b""
         if is_call and begins_as_xml(body):
-            return self._call(request, body)
-        resource = self._resource(request, path)
+            return self._answer_call(request, body)
+        resource = self._find_resource(request, path)
         if resource is not None:
             rendered: bytes | int = resource.render(request)
             return rendered
         if is_call:
-            return self._call(request, body)
-        return self._nothing_here(request, path)
+            return self._answer_call(request, body)
+        return self._refuse_unrouted(request, path)
 
     def _path_of(self, request: Request) -> str:
         """The path of a request, in the spelling that the routes have."""
@@ -213,11 +213,11 @@ class Root(Resource):
         routes = chain.from_iterable(self._routes.get((at, each), ()) for each in ("GET", "POST"))
         return any(route.for_everybody for route in routes)
 
-    def _options(self, request: Request, path: str) -> bytes:
+    def _answer_options(self, request: Request, path: str) -> bytes:
         """Answer OPTIONS with the methods of a path (RFC 9110, section 9.3.7)."""
         at = next(iter(self._candidates(path)), "")
         if not at:
-            return self._nothing_here(request, path)
+            return self._refuse_unrouted(request, path)
         methods = ", ".join(sorted(self._methods_at[at]))
         request.setHeader("allow", methods)
         if self._is_for_everybody(path):
@@ -226,21 +226,21 @@ class Root(Resource):
                 request.setHeader(name, value)
         return b""
 
-    def _resource(self, request: Request, path: str) -> IResource | None:
+    def _find_resource(self, request: Request, path: str) -> IResource | None:
         """What answers a request by a route; None if no route takes it."""
         method = {b"HEAD": "GET"}.get(request.method, request.method.decode("latin-1"))
         # Most requests have no parameters.
         names = parameters(request).keys() if b"?" in request.uri or request.args else _NOTHING
         # A path with routes of its own is not for the routes that end in /*.  "/" is the
         # exception: it takes calls, and a route for /* may still have a home page for it.
-        known = path != "/" and self._methods(path)
+        known = path != "/" and self._methods_of(path)
         for candidate in (path,) if known else self._candidates(path):
-            for route in self._suitable(request, candidate, method):
+            for route in self._suitable_routes(request, candidate, method):
                 if route.requires <= names:
                     return route.resource
         return None
 
-    def _suitable(self, request: Request, path: str, method: str) -> Sequence[Route]:
+    def _suitable_routes(self, request: Request, path: str, method: str) -> Sequence[Route]:
         """The routes at a path for the media type of a request's body."""
         routes = self._routes.get((path, method), ())
         if not any(route.content_types for route in routes):
@@ -249,7 +249,7 @@ class Root(Resource):
         named = [route for route in routes if kind in route.content_types]
         return named or [route for route in routes if not route.content_types]
 
-    def _call(self, request: Request, body: bytes) -> bytes | int:
+    def _answer_call(self, request: Request, body: bytes) -> bytes | int:
         """Parse the body of a call, once, and pass it to XML-RPC or SOAP by its root element."""
         encoding = charset(request)
         if (call := xmlrpc.plain_call(body, encoding)) is not None:
@@ -262,28 +262,31 @@ class Root(Resource):
         try:
             root = xml.parse(body, encoding)
         except xml.MalformedXML as error:
-            return _unreadable(request, error.reason, means_soap)
+            return _answer_unreadable(request, error.reason, means_soap)
         if is_soap(root, means_soap):
             return self._soap.render_document(request, root)
         return self._xmlrpc.render_document(request, root)
 
     async def _answer_large(self, request: Request, body: bytes, means_soap: bool) -> bytes:
-        """Answer a large call, which another process parses."""
+        """Answer a large call, which another process parses.
+
+        :param means_soap: whether a document that is neither of the two counts as SOAP.
+        """
         try:
-            call = whole(
+            call = unpack_call(
                 await self._parse(
                     client_address(request), read_call, body, charset(request), means_soap
                 )
             )
         except DocumentFault as error:
-            return _unreadable(request, error.reason, means_soap)
+            return _answer_unreadable(request, error.reason, means_soap)
         if call.is_soap:
             return await self._soap.answer_call(
                 request, soap.SoapCall(call.name, call.namespace, call.parameters)
             )
         return await self._xmlrpc.answer_call(request, call.name, call.parameters)
 
-    def _methods(self, path: str) -> Set[str]:
+    def _methods_of(self, path: str) -> Set[str]:
         """The HTTP methods of a path, including POST for calls."""
         return self._methods_at.get(path, _NOTHING)
 
@@ -298,21 +301,21 @@ class Root(Resource):
                 methods.add("HEAD")
         return {at: frozenset(methods) for at, methods in found.items()}
 
-    def _nothing_here(self, request: Request, path: str) -> bytes:
-        """Answer a request that no route takes, and say why."""
-        allowed = self._methods(path)
+    def _refuse_unrouted(self, request: Request, path: str) -> bytes:
+        """Answer a request that no route takes: 404, 415, 400 or 405, with the reason."""
+        allowed = self._methods_of(path)
         method = request.method.decode("latin-1")
         if not allowed:
             return plain(request, 404, "There is nothing at this address.")
         if method in allowed:
             asked = "GET" if method == "HEAD" else method
-            suitable = self._suitable(request, path, asked)
+            suitable = self._suitable_routes(request, path, asked)
             if not suitable:
                 kinds = {
                     kind for route in self._routes[path, asked] for kind in route.content_types
                 }
                 return plain(request, 415, f"This address takes {' and '.join(sorted(kinds))}.")
-            needed = "&".join(sorted(suitable[-1].requires))
+            needed = "&".join(sorted(suitable[-1].requires))  # the last one requires the fewest
             text = f"This address needs parameters that did not come: ?{needed}"
             return plain(request, 400, text)
         text = f"This address takes {' and '.join(sorted(allowed - {'HEAD', 'OPTIONS'}))} requests"
@@ -321,7 +324,7 @@ class Root(Resource):
         return plain(request, 405, f"{text}.", allow=", ".join(sorted(allowed)))
 
 
-def _unreadable(request: Request, reason: str, means_soap: bool) -> bytes:
+def _answer_unreadable(request: Request, reason: str, means_soap: bool) -> bytes:
     """Answer a call that cannot be read."""
     text = f"The request is not acceptable XML: {reason}"
     if means_soap:

@@ -46,6 +46,7 @@ class SoapRoot:
     def __init__(self, services: Sequence[SoapService]) -> None:
         self._services = services
         self._by_action: dict[str, SoapService] = {}
+        # Namespaces of services with a WSDL, whose clients know the types of results.
         self._literal = {one.description.namespace for one in services if one.description}
         for service in services:
             for action in (service.action, *service.aliases):
@@ -73,8 +74,8 @@ class SoapRoot:
     async def answer_call(self, request: Request, call: soap.SoapCall) -> bytes:
         """The body of the answer to a call: a result, or a fault."""
         try:
-            operation = self._operation(request, call)
-            values = _named(call.parameters, operation.parameters)
+            operation = self._find_operation(request, call)
+            values = _named_values(call.parameters, operation.parameters)
             asker = request if operation.takes_request else client_address(request)
             result = await operation.answer(values, asker)
         except soap.SoapFault as fault:
@@ -85,7 +86,7 @@ class SoapRoot:
         document = soap.encode_response(call, result, literal=literal)
         return respond(request, 200, CONTENT_TYPE, document)
 
-    def _operation(self, request: Request, call: soap.SoapCall) -> SoapOperation:
+    def _find_operation(self, request: Request, call: soap.SoapCall) -> SoapOperation:
         """The operation that a call means, as the module says; SoapFault if there is none."""
         action = soap.action_of(header(request, "soapaction"))
         prefix, _, name = call.operation.rpartition(".")
@@ -111,7 +112,7 @@ def _fitness(values: Mapping[str, Any], operation: SoapOperation) -> tuple[int, 
     return len(values.keys() & set(names)), len(values) <= len(names), -len(names)
 
 
-def _named(values: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+def _named_values(values: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
     """The values of a call by the operation's names; in their order if the call uses no name."""
     if values.keys() & set(names):
         return values

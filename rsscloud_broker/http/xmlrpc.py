@@ -129,6 +129,7 @@ class XMLRPCRoot(XMLRPC):
         function = self.lookupProcedure(method)
         arguments = [request, *params] if getattr(function, "withRequest", False) else params
         try:
+            # One more than the arguments: the function of a method takes ``self``.
             _check_arity(getattr(function, "__func__", function), len(arguments) + 1)
         except TypeError as error:
             raise Fault(xmlrpc.INVALID_PARAMS, f"{method}: {error}") from None
@@ -163,10 +164,10 @@ class System(XMLRPCIntrospection):
                 xmlrpc.INVALID_PARAMS,
                 f"system.multicall takes one array of at most {MAX_CALLS} calls",
             )
-        return [await self._one_of_many(request, call) for call in calls]
+        return [await self._call_one(request, call) for call in calls]
 
-    async def _one_of_many(self, request: Request, call: Any) -> Any:
-        """The result of one call of a multicall: an array with one value, or a fault struct."""
+    async def _call_one(self, request: Request, call: Any) -> Any:
+        """Make one call of a multicall: the result as an array of one value, or a fault struct."""
         try:
             match call:
                 case {"methodName": "system.multicall"}:

@@ -277,5 +277,5 @@ class LossTests(AccessLogTestCase):
         self.assertEqual(len(self.lines()), 11)
 
     def test_portions_for_a_pipe(self) -> None:
-        portions = access_log._portions(["x" * 10] * 5, 25)
+        portions = access_log._join_lines(["x" * 10] * 5, 25)
         self.assertEqual([len(portion) for portion in portions], [22, 22, 11])
