@@ -81,7 +81,7 @@ async def find_hub(web: Web, url: str) -> tuple[str, str]:
 
 def _in_headers(reply: Reply) -> Iterator[tuple[str, str]]:
     """Targets and relations of the links in the Link headers."""
-    for link in links.parse_or_none(reply.link):
+    for link in links.parse_or_empty(reply.link):
         yield from ((link.target, relation) for relation in link.relations)
 
 

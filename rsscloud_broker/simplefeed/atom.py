@@ -24,7 +24,7 @@ from lxml import etree
 
 from rsscloud_broker.simplefeed.entries import Category, Entry, EntryContent, EntryLink, Person
 from rsscloud_broker.simplefeed.log import LogDocument
-from rsscloud_broker.wire.feed_document import written
+from rsscloud_broker.wire.feed_document import write_xml
 from rsscloud_broker.wire.times import exact_iso_time
 
 ATOM: Final = "http://www.w3.org/2005/Atom"
@@ -78,7 +78,7 @@ def render(
         _add_link(feed, link)
     for entry in document.entries:
         feed.append(entry_element(entry))
-    return written(feed, pretty=False)
+    return write_xml(feed, pretty=False)
 
 
 def entry_element(entry: Entry) -> etree._Element:

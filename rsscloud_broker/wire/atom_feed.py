@@ -9,7 +9,13 @@ from typing import Any, Final
 
 from lxml import etree
 
-from rsscloud_broker.wire.feed_document import GENERATOR, FeedDocument, FeedEntry, brief, written
+from rsscloud_broker.wire.feed_document import (
+    GENERATOR,
+    FeedDocument,
+    FeedEntry,
+    short_title,
+    write_xml,
+)
 from rsscloud_broker.wire.times import iso_time
 
 MEDIA_TYPE: Final = "application/atom+xml; charset=utf-8"
@@ -35,13 +41,14 @@ def encode(feed: FeedDocument) -> bytes:
     _add(root, "generator", GENERATOR)
     for entry in feed.entries:
         _add_entry(root, entry)
-    return written(root)
+    return write_xml(root)
 
 
 def _add_entry(root: etree._Element, entry: FeedEntry) -> None:
+    """Add an entry with its links, file and categories; its outline is in the content."""
     made = etree.SubElement(root, f"{{{_ATOM}}}entry")
     _add(made, "id", entry.id)
-    _add(made, "title", brief(entry))
+    _add(made, "title", short_title(entry))
     _add(made, "published", iso_time(entry.published))
     _add(made, "updated", iso_time(entry.updated))
     _link(made, "alternate", entry.url, type="text/html")

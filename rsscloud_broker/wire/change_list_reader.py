@@ -100,8 +100,7 @@ def read_list(
     :raises NotAList: the document is not a change list.
     """
     try:
-        # How many records a list may have at most.
-        # The root, its records, and nothing within them.
+        # At most 200,000 records: the root, its records, and nothing within them.
         root = xml.parse(document, max_depth=3, max_elements=200_000 + 1)
     except xml.MalformedXML as error:
         raise NotAList(f"it is not a change list: {error.reason}") from None
@@ -112,6 +111,7 @@ def read_list(
         )
     said = http_date(str(root.get("updated", "")))
     ahead = _seconds_ahead(said, date, now)
+    # The list itself is believed first, then the caller, then the answer.
     known = [None if time is None else time - ahead for time in (said, made_at, date)]
     believed = [time for time in known if time is not None and time <= now + AHEAD]
     made = next(iter(believed), now)
@@ -122,7 +122,7 @@ def read_list(
         if xml.local_name(element) != "weblog":
             continue
         try:
-            found.append(reader.record({str(k): str(v) for k, v in element.attrib.items()}))
+            found.append(reader.read_record({str(k): str(v) for k, v in element.attrib.items()}))
         except ValueError as error:
             invalid += 1
             fault = fault or f"line {element.sourceline}: {error}"
@@ -133,7 +133,7 @@ def read_list(
         made_at=made,
         exact=tuple(ping for ping, is_exact in kept if is_exact),
         rough=tuple(ping for ping, is_exact in kept if not is_exact),
-        reaches=_reaches(made, [ping.received_at for ping, _ in kept]),
+        reaches=_complete_since(made, [ping.received_at for ping, _ in kept]),
         is_dated=bool(believed),
         ahead=ahead,
         too_old=len(found) - len(recent),
@@ -154,7 +154,7 @@ def _seconds_ahead(said: float | None, date: float | None, now: float) -> float:
     return date - now
 
 
-def _reaches(made: float, times: Sequence[float]) -> float:
+def _complete_since(made: float, times: Sequence[float]) -> float:
     """The time since which a list seems to have all pings.
 
     :param made: when the list was made.
@@ -184,8 +184,8 @@ class _Reader:
     source: str
     ahead: float
 
-    def record(self, said: _Attributes) -> tuple[Ping, bool]:
-        """The ping of a record, and whether its time is exact.
+    def read_record(self, said: _Attributes) -> tuple[Ping, bool]:
+        """Read a record from its attributes: the ping, and whether its time is exact.
 
         :raises ValueError: the record has a fault; the text says which.
         """
@@ -195,7 +195,7 @@ class _Reader:
                 raise ValueError(fault)
         if not url:
             raise ValueError("the weblog has no URL")
-        at, is_exact = self._time(said)
+        at, is_exact = self._time_of(said)
         if at > self.now + AHEAD:
             raise ValueError("the time of the ping is in the future")
         try:
@@ -205,7 +205,7 @@ class _Reader:
         name = clean(said.get("name", ""))[:MAX_URL] or url
         return Ping(name, url, at, rss_url=feed, origin=extended(via, self.source)), is_exact
 
-    def _time(self, said: _Attributes) -> tuple[float, bool]:
+    def _time_of(self, said: _Attributes) -> tuple[float, bool]:
         """The time of a ping, corrected by ``ahead``, and whether it is exact; ValueError if it has
         a fault.
         """

@@ -94,12 +94,14 @@ def clouds_of(feed: bytes) -> list[Cloud]:
     clouds: list[Cloud] = []
     problems: list[str] = []
     elements = list(
-        _elements(xml.parse(feed, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS))
+        _cloud_elements(xml.parse(feed, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS))
     )
-    elements.sort(key=lambda element: not _is_source(element))  # stable: equals keep their order
+    elements.sort(
+        key=lambda element: not _is_source_cloud(element)
+    )  # stable: equals keep their order
     for element in elements:
         try:
-            cloud = _read(element)
+            cloud = _read_element(element)
         except InvalidCloud as problem:
             problems.append(str(problem))
             continue
@@ -122,16 +124,16 @@ def encode(cloud: Cloud) -> str:
     return f"<cloud {' '.join(f'{name}={quoteattr(text)}' for name, text in attributes.items())} />"
 
 
-def _elements(feed: etree._Element) -> Iterator[etree._Element]:
+def _cloud_elements(feed: etree._Element) -> Iterator[etree._Element]:
     """The elements called cloud that belong to the feed itself, and not to one of its items."""
     for parent in (feed, *feed):
         if parent is feed or xml.local_name(parent) in {"channel", "head"}:
             yield from (child for child in parent if xml.local_name(child) == "cloud")
 
 
-def _read(element: etree._Element) -> Cloud:
+def _read_element(element: etree._Element) -> Cloud:
     """The cloud that an element describes; InvalidCloud if the element has a fault."""
-    if _is_source(element):
+    if _is_source_cloud(element):
         return from_url((element.text or "").strip())
     given = {str(name): str(text).strip() for name, text in element.attrib.items()}
     missing = [name for name in ("domain", "port", "path", "protocol") if not given.get(name)]
@@ -174,6 +176,6 @@ def _protocol(text: str) -> str:
     return protocol
 
 
-def _is_source(element: etree._Element) -> bool:
+def _is_source_cloud(element: etree._Element) -> bool:
     """Whether an element is ``source:cloud``; feeds write its namespace in several ways."""
     return xml.namespace(element).partition("://")[2].strip("/") == _SOURCE

@@ -43,7 +43,7 @@ def decode_content(coding: bytes, encoded: bytes, limit: int) -> bytes:
     :raises TooLong: there are more than ``limit`` decoded bytes.
     :raises DecodingFailed: the bytes are cut off, or have another coding.
     """
-    decoder = zlib.decompressobj(_GZIP if coding in _GZIPPED else _deflate(encoded[0]))
+    decoder = zlib.decompressobj(_GZIP if coding in _GZIPPED else _deflate_wbits(encoded[0]))
     try:
         body = decoder.decompress(encoded, limit + 1)
     except zlib.error as error:
@@ -55,7 +55,7 @@ def decode_content(coding: bytes, encoded: bytes, limit: int) -> bytes:
     return body
 
 
-def _deflate(first: int) -> int:
+def _deflate_wbits(first: int) -> int:
     """The ``wbits`` for data labelled as deflate, by its first byte.
 
     The label means the zlib format (RFC 9110, section 8.4.1.2), but some programs send a raw
@@ -74,12 +74,12 @@ def allows_gzip(accepted: bytes) -> bool:
     weights: dict[bytes, bool] = {}
     for value in accepted.lower().split(b","):
         coding, *parameters = (part.strip() for part in value.split(b";"))
-        weights[coding] = all(_is_positive(parameter) for parameter in parameters)
+        weights[coding] = all(_allows_coding(parameter) for parameter in parameters)
     return weights.get(b"gzip", weights.get(b"x-gzip", weights.get(b"*", False)))
 
 
-def _is_positive(parameter: bytes) -> bool:
-    """False for ``q=0``, ``q=0.000`` and a q that is not a number."""
+def _allows_coding(parameter: bytes) -> bool:
+    """Whether a parameter of a coding lets it be used: not ``q=0``, nor a q that is no number."""
     name, _, value = parameter.partition(b"=")
     if name.strip() != b"q":
         return True

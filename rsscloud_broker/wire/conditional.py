@@ -28,7 +28,7 @@ def has_version(
     :param modified_at: its Last-Modified, in whole seconds since the epoch; None if it has none.
     """
     if tags is not None:
-        # How many bytes of ``If-None-Match`` are looked at.
+        # Further bytes of ``If-None-Match`` are ignored.
         known = b",".join(tags)[:4000]
         return known.strip() == b"*" or any(tag in etags for tag in _ETAGS.findall(known))
     if since is None or modified_at is None:

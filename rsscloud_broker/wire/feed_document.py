@@ -102,7 +102,7 @@ class FeedDocument:
     ttl: int = 0
 
 
-def written(root: etree._Element, *, pretty: bool = True) -> bytes:
+def write_xml(root: etree._Element, *, pretty: bool = True) -> bytes:
     """Write the elements of a feed, in UTF-8, with the style sheet for people who open it."""
     root.addprevious(etree.ProcessingInstruction("xml-stylesheet", STYLE))
     return etree.tostring(
@@ -110,7 +110,7 @@ def written(root: etree._Element, *, pretty: bool = True) -> bytes:
     )
 
 
-def brief(entry: FeedEntry) -> str:
+def short_title(entry: FeedEntry) -> str:
     """A title for an entry that may have none: the beginning of its text, or its address."""
     text = entry.title or " ".join(entry.text.split()) or entry.link or entry.url
     return text if len(text) <= 80 else f"{text[:79].rstrip()}…"

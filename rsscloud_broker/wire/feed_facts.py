@@ -51,6 +51,6 @@ def to_url(text: str) -> str:
     return text if len(text) <= MAX_FEED_URL and " " not in text else ""
 
 
-def unique(ids: Iterator[str]) -> tuple[str, ...]:
+def unique_ids(ids: Iterator[str]) -> tuple[str, ...]:
     """The first 500 ids of entries, each once."""
     return tuple(dict.fromkeys(islice(ids, 500)))

@@ -81,23 +81,23 @@ def read_hints(texts: HintTexts) -> tuple[Hints, list[str]]:
     The hour 24 is taken for 0, since old feeds count from 1 to 24.
     """
     problems: list[str] = []
-    hours = {_hour(text, problems) for text in texts.hours} - {None}
-    days = {_day(text, problems) for text in texts.days} - {None}
+    hours = {_read_hour(text, problems) for text in texts.hours} - {None}
+    days = {_read_day(text, problems) for text in texts.days} - {None}
     if len(hours) == 24:
         problems.append("skipHours is ignored: it names all 24 hours of the day")
     if len(days) == 7:
         problems.append("skipDays is ignored: it names all seven days of the week")
     hints = Hints(
-        _number("ttl", "minutes", texts.ttl, MAX_TTL_MINUTES, problems),
+        _read_number("ttl", "minutes", texts.ttl, MAX_TTL_MINUTES, problems),
         frozenset(hour for hour in hours if hour is not None),
         frozenset(day for day in days if day is not None),
-        _update_seconds(texts, problems),
-        _update_base(texts.base, problems),
+        _read_update_seconds(texts, problems),
+        _read_update_base(texts.base, problems),
     )
     return hints, problems
 
 
-def _number(
+def _read_number(
     name: str, unit: str, text: str | None, largest: int, problems: list[str]
 ) -> int | None:
     """The number in a text; None if there is no text, or a faulty one, which becomes a problem."""
@@ -106,43 +106,43 @@ def _number(
     digits = text.strip()
     if _DIGITS.fullmatch(digits) and 1 <= int(digits) <= largest:
         return int(digits)
-    _ignore(problems, name, text, f"it must be a number of {unit} from 1 to {largest}")
+    _add_problem(problems, name, text, f"it must be a number of {unit} from 1 to {largest}")
     return None
 
 
-def _hour(text: str, problems: list[str]) -> int | None:
+def _read_hour(text: str, problems: list[str]) -> int | None:
     """The hour in a text; None, and a problem more, if it is none."""
     digits = text.strip()
     if _DIGITS.fullmatch(digits) and int(digits) <= 24:
         return int(digits) % 24
-    _ignore(problems, "an hour in skipHours", text, "hours are numbers from 0 to 23, in GMT")
+    _add_problem(problems, "an hour in skipHours", text, "hours are numbers from 0 to 23, in GMT")
     return None
 
 
-def _day(text: str, problems: list[str]) -> int | None:
+def _read_day(text: str, problems: list[str]) -> int | None:
     """The number of a day; None, and a problem more, if it is none."""
     number = _DAY_NUMBERS.get(text.strip().lower())
     if number is None:
-        _ignore(problems, "a day in skipDays", text, f"days are {', '.join(DAYS)}")
+        _add_problem(problems, "a day in skipDays", text, f"days are {', '.join(DAYS)}")
     return number
 
 
-def _update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
+def _read_update_seconds(texts: HintTexts, problems: list[str]) -> float | None:
     """Seconds between two updates; None if the feed gives none, or a faulty period."""
     if texts.period is None and texts.frequency is None:
         return None
-    # The largest ``updateFrequency`` that is believed: in a year, one update every half minute.
-    times = _number("updateFrequency", "times", texts.frequency, 1_000_000, problems)
+    # A larger ``updateFrequency`` is not believed: in a year, it is an update every half minute.
+    times = _read_number("updateFrequency", "times", texts.frequency, 1_000_000, problems)
     period = "daily" if texts.period is None else texts.period.strip().lower()
     if period not in _PERIODS:
         rule = f"it must be one of {', '.join(_PERIODS)}"
-        _ignore(problems, "updatePeriod", period, rule)
+        _add_problem(problems, "updatePeriod", period, rule)
         return None
     return _PERIODS[period] / (times or 1)
 
 
-def _update_base(text: str | None, problems: list[str]) -> float | None:
-    """The moment to count updates from; None if the feed gives none, or a faulty one."""
+def _read_update_base(text: str | None, problems: list[str]) -> float | None:
+    """The moment to count updates from; None if there is none, or a faulty one (a problem)."""
     if text is None:
         return None
     given = text.strip()
@@ -155,11 +155,11 @@ def _update_base(text: str | None, problems: list[str]) -> float | None:
             pass
         else:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    _ignore(problems, "updateBase", text, "it must be a date such as 2000-01-01T12:00+00:00")
+    _add_problem(problems, "updateBase", text, "it must be a date such as 2000-01-01T12:00+00:00")
     return None
 
 
-def _ignore(problems: list[str], name: str, text: str, rule: str) -> None:
+def _add_problem(problems: list[str], name: str, text: str, rule: str) -> None:
     """Add a sentence to the problems: that a value is ignored, and what the rule is."""
     given = clean(text)[:40] or "nothing"
     problems.append(f"{name} of {given} is ignored: {rule}")

@@ -17,7 +17,7 @@ from rsscloud_broker.wire.feed_facts import (
     MAX_TEXT,
     FeedFacts,
     to_url,
-    unique,
+    unique_ids,
 )
 from rsscloud_broker.wire.feed_tree import MAX_BYTES, UnreadableFeed
 from rsscloud_broker.wire.text import clean
@@ -48,7 +48,7 @@ def read_json(body: bytes) -> FeedFacts:
         self_link=to_url(_text(feed, "feed_url")),
         hubs=tuple(_text(hub, "url") for hub in hubs if _text(hub, "type").lower() == "websub"),
         clouds=_clouds(hubs, problems),
-        entry_ids=unique(filter(None, ids)),
+        entry_ids=unique_ids(filter(None, ids)),
         problems=tuple(problems),
     )
 

@@ -85,30 +85,30 @@ def read_tree(body: bytes, content_type: str, roots: frozenset[str]) -> Tree:
     found = _CHARSET.search(content_type)
     charset = found[1] if found else None
     try:
-        return Tree(_strict(body, charset))
+        return Tree(_parse_strictly(body, charset))
     except xml.MalformedXML as malformed:
         complaint = malformed.reason
-    text = _decoded(body, charset)
-    start = _root_at(text, roots)
+    text = _decode(body, charset)
+    start = _find_root(text, roots)
     if _ENTITY.search(text, 0, _PROLOG_CHARACTERS if start is None else start):
         raise UnreadableFeed("it declares entities of its own, which are not read here")
     if start is None:
         raise UnreadableFeed("it is neither RSS nor Atom")
     if "DOCTYPE" in complaint:  # RSS 0.91 required one, so that alone is no fault
         try:
-            return Tree(_strict(legal(text[start:]).encode(), "utf-8"))
+            return Tree(_parse_strictly(legal(text[start:]).encode(), "utf-8"))
         except xml.MalformedXML as malformed:
             complaint = malformed.reason
-    # Of a malformed feed only this many characters are parsed: the facts about the feed come first.
-    return Tree(_recovered(text[start : start + (1024 * 1024)]), complaint)
+    # Of a malformed feed only the beginning is parsed: the facts about the feed come first.
+    return Tree(_parse_leniently(text[start : start + (1024 * 1024)]), complaint)
 
 
-def _strict(document: bytes, charset: str | None) -> etree._Element:
+def _parse_strictly(document: bytes, charset: str | None) -> etree._Element:
     """Parse a document as all other XML; MalformedXML if it is not well-formed."""
     return xml.parse(document, charset, max_depth=xml.FEED_DEPTH, max_elements=xml.FEED_ELEMENTS)
 
 
-def _decoded(body: bytes, charset: str | None) -> str:
+def _decode(body: bytes, charset: str | None) -> str:
     """A body as text, by the first encoding that fits: many documents declare a wrong one."""
     for mark, encoding in _MARKS:
         if body.startswith(mark):
@@ -123,7 +123,7 @@ def _decoded(body: bytes, charset: str | None) -> str:
     return body.decode("windows-1252", "replace")
 
 
-def _root_at(text: str, roots: frozenset[str]) -> int | None:
+def _find_root(text: str, roots: frozenset[str]) -> int | None:
     """The position of the root element in a text; None if there is none.
 
     Anything may come before it, for instance error messages of the script that made the feed.
@@ -141,7 +141,7 @@ def _root_at(text: str, roots: frozenset[str]) -> int | None:
     return None
 
 
-def _recovered(text: str) -> etree._Element:
+def _parse_leniently(text: str) -> etree._Element:
     """The root element that libxml2's recovering parser finds in a malformed text."""
     parser = etree.XMLParser(
         recover=True,
@@ -154,7 +154,7 @@ def _recovered(text: str) -> etree._Element:
         remove_pis=True,
     )
     try:
-        root = etree.fromstring(_tidied(legal(text)).encode(), parser)
+        root = etree.fromstring(_tidy(legal(text)).encode(), parser)
     except etree.XMLSyntaxError:
         root = None
     if root is None:
@@ -162,29 +162,29 @@ def _recovered(text: str) -> etree._Element:
     return root
 
 
-def _tidied(text: str) -> str:
+def _tidy(text: str) -> str:
     """A text without the most common faults, which would spoil the text that follows them.
 
     CDATA sections stay as they are.
     """
     markup, *sections = text.split("<![CDATA[")
-    tidied = [_tidied_markup(markup)]
+    tidied = [_tidy_markup(markup)]
     for section in sections:
         inside, end, markup = section.partition("]]>")
         if end:
-            tidied += ("<![CDATA[", inside, end, _tidied_markup(markup))
+            tidied += ("<![CDATA[", inside, end, _tidy_markup(markup))
         else:
-            tidied.append(_tidied_markup(inside))
+            tidied.append(_tidy_markup(inside))
     return "".join(tidied)
 
 
-def _tidied_markup(markup: str) -> str:
+def _tidy_markup(markup: str) -> str:
     """A text outside of CDATA, without the most common faults."""
-    return _AMPERSAND.sub(_character, _REFERENCE.sub(_legal, _HTML.sub("", markup)))
+    return _AMPERSAND.sub(_replace_entity, _REFERENCE.sub(_drop_illegal, _HTML.sub("", markup)))
 
 
-def _legal(reference: re.Match[str]) -> str:
-    """A reference to a character by its number; nothing if XML has no such character.
+def _drop_illegal(reference: re.Match[str]) -> str:
+    """What replaces a reference to a character by its number: nothing if XML has no such one.
 
     Of a surrogate libxml2 would make bytes that are not UTF-8.
     """
@@ -192,8 +192,8 @@ def _legal(reference: re.Match[str]) -> str:
     return reference[0] if number <= sys.maxunicode and legal(chr(number)) else ""
 
 
-def _character(reference: re.Match[str]) -> str:
-    """The character that an HTML entity names; for any other name an escaped ampersand."""
+def _replace_entity(reference: re.Match[str]) -> str:
+    """What replaces an ampersand: the characters that an HTML entity names, or else ``&amp;``."""
     name = reference[1]
     if name and name in html5:
         return "".join(f"&#{ord(character)};" for character in html5[name])

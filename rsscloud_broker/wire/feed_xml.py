@@ -19,7 +19,7 @@ from rsscloud_broker.wire.feed_facts import (
     MAX_TEXT,
     FeedFacts,
     to_url,
-    unique,
+    unique_ids,
 )
 from rsscloud_broker.wire.feed_hints import HintTexts, read_hints
 from rsscloud_broker.wire.feed_tree import Tree, UnreadableFeed
@@ -53,13 +53,13 @@ class _Head:
     own: dict[str, list[etree._Element]] = field(factory=dict)
     others: dict[str, list[etree._Element]] = field(factory=dict)
 
-    def any(self, name: str) -> list[etree._Element]:
+    def all_of(self, name: str) -> list[etree._Element]:
         """The elements of a name, the feed's own first."""
         return self.own.get(name, []) + self.others.get(name, [])
 
     def text(self, name: str) -> str | None:
         """The text of the first element of a name; None if there is none."""
-        found = self.any(name)
+        found = self.all_of(name)
         return _text(found[0]) if found else None
 
 
@@ -71,28 +71,28 @@ def read_xml(tree: Tree) -> FeedFacts:
     problems: list[str] = []
     if tree.complaint:
         problems.append(f"this is not well-formed, and read as well as may be: {tree.complaint}")
-    holder = _holder(tree)
+    holder = _find_holder(tree)
     vocabulary = xml.namespace(holder)
-    head = _head(tree, holder, vocabulary)
-    links = [link for link in head.any("link") if link.get("href")]
+    head = _find_head(tree, holder, vocabulary)
+    links = [link for link in head.all_of("link") if link.get("href")]
     pages = [to_url(_text(link)) for link in head.own.get("link", ()) if not link.get("href")]
     pages += _hrefs(links, "alternate")
     own_urls = _hrefs(links, "self") + [to_url(_text(link)) for link in head.others.get("self", ())]
     hints, ignored = read_hints(_hint_texts(head))
     return FeedFacts(
-        format=_format(tree.root, vocabulary, problems),
+        format=_format_of(tree.root, vocabulary, problems),
         title=next((_text(title)[:MAX_TEXT] for title in head.own.get("title", ())), ""),
         link=next(filter(None, pages), ""),
         self_link=next(filter(None, own_urls), ""),
         hubs=tuple(dict.fromkeys(_hrefs(links, "hub")))[:MAX_LINKS],
-        clouds=_clouds(head.any("cloud"), problems),
-        entry_ids=unique(_entry_ids(tree, vocabulary)),
+        clouds=_clouds(head.all_of("cloud"), problems),
+        entry_ids=unique_ids(_entry_ids(tree, vocabulary)),
         hints=hints,
         problems=tuple((problems + ignored)[:20]),  # nobody reads more
     )
 
 
-def _holder(tree: Tree) -> etree._Element:
+def _find_holder(tree: Tree) -> etree._Element:
     """The element whose children are about the feed itself: ``channel`` or ``feed``.
 
     :raises UnreadableFeed: the tree is not that of a feed.
@@ -112,7 +112,7 @@ def _holder(tree: Tree) -> etree._Element:
     return root
 
 
-def _format(root: etree._Element, vocabulary: str, problems: list[str]) -> str:
+def _format_of(root: etree._Element, vocabulary: str, problems: list[str]) -> str:
     """The format of a feed, as ``FeedFacts`` has it; what is odd about it becomes a problem."""
     name = xml.local_name(root).lower()
     if name == "feed":
@@ -128,14 +128,14 @@ def _format(root: etree._Element, vocabulary: str, problems: list[str]) -> str:
     return "rss 2.0"
 
 
-def _head(tree: Tree, holder: etree._Element, vocabulary: str) -> _Head:
+def _find_head(tree: Tree, holder: etree._Element, vocabulary: str) -> _Head:
     """Find the elements that say something about the feed itself.
 
     :param holder: the element that has them, unless the feed is malformed.
     :param vocabulary: the namespace of the feed's own elements.
     """
     head = _Head()
-    members = _scattered(tree.root) if tree.complaint else iter(holder)
+    members = _scattered_elements(tree.root) if tree.complaint else iter(holder)
     for element in members:
         prefix, _, name = xml.local_name(element).lower().rpartition(":")
         if name not in _WANTED:
@@ -149,7 +149,7 @@ def _head(tree: Tree, holder: etree._Element, vocabulary: str) -> _Head:
     return head
 
 
-def _scattered(root: etree._Element) -> Iterator[etree._Element]:
+def _scattered_elements(root: etree._Element) -> Iterator[etree._Element]:
     """The elements of a malformed feed that may be about the feed itself, wherever they are.
 
     Elements inside of an entry or another part are left out, but hints are not: an entry that is
@@ -172,9 +172,10 @@ def _hint_texts(head: _Head) -> HintTexts:
     """The texts of the feed's hints for polling, as they are written."""
 
     def inside(name: str, member: str) -> list[str]:
+        """The texts of the elements called ``member`` in those called ``name``."""
         return [
             _text(element)
-            for holder in head.any(name)
+            for holder in head.all_of(name)
             for element in islice(holder.iter("*"), 100)
             if xml.local_name(element).lower() == member
         ]

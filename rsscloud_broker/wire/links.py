@@ -81,8 +81,8 @@ def parse(value: str) -> list[WebLink]:
     return links
 
 
-def parse_or_none(header: str) -> list[WebLink]:
-    """The links in the values of Link headers; none if these are malformed."""
+def parse_or_empty(header: str) -> list[WebLink]:
+    """The links in the values of Link headers; an empty list if these are malformed."""
     try:
         return parse(header)
     except MalformedLink:

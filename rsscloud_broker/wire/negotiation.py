@@ -17,8 +17,8 @@ def preferred(accept: str | None, offered: Sequence[str]) -> str | None:
     """
     if not accept or not accept.strip():
         return offered[0]
-    ranges = [_range(part) for part in accept.split(",")]
-    ranks = {kind: _rank(kind, ranges) for kind in offered}
+    ranges = [_read_range(part) for part in accept.split(",")]
+    ranks = {kind: _rank_of(kind, ranges) for kind in offered}
     best = max(offered, key=lambda kind: ranks[kind])  # the first of several that are equal
     return best if ranks[best] > (0.0, 0) else None
 
@@ -41,7 +41,7 @@ def wants_page(accept: str | None, others: Sequence[str]) -> bool:
     return "application/xhtml+xml" in accept.lower() or preferred(accept, others) is None
 
 
-def _range(part: str) -> tuple[str, float]:
+def _read_range(part: str) -> tuple[str, float]:
     """A media range and its quality, from 0 to 1; 0 if the quality is not a number."""
     kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
     quality = 1.0
@@ -55,7 +55,7 @@ def _range(part: str) -> tuple[str, float]:
     return kind, quality if 0 <= quality <= 1 else 0.0
 
 
-def _rank(kind: str, ranges: Sequence[tuple[str, float]]) -> tuple[float, int]:
+def _rank_of(kind: str, ranges: Sequence[tuple[str, float]]) -> tuple[float, int]:
     """The quality of a media type, and the specificity of the range that gives it.
 
     The most specific range that covers the media type gives its quality.

@@ -48,7 +48,7 @@ def to_json(nodes: Sequence[NodeState]) -> list[dict[str, Any]]:
 
 def to_text(nodes: Sequence[NodeState]) -> str:
     """Nodes as lines of text, without a line break at the end."""
-    return "\n".join(line for one in nodes for line in _lines(one))
+    return "\n".join(line for one in nodes for line in _lines_about(one))
 
 
 def claims_of(one: NodeState) -> dict[str, int]:
@@ -56,23 +56,23 @@ def claims_of(one: NodeState) -> dict[str, int]:
     return {**one.claims, "slices": one.slices, "notifications": one.notifications}
 
 
-def _lines(one: NodeState) -> Iterator[str]:
+def _lines_about(one: NodeState) -> Iterator[str]:
     """The lines about one node: its name, then a line for each fact."""
     yield clean(one.name)
     held = ", ".join(f"{count:,} {kind}" for kind, count in claims_of(one).items() if count)
     for name, text in (
         ("since", f"{iso_time(one.started_at)}, version {clean(one.version)}"),
-        ("heartbeat", _heartbeat(one.silent_for)),
+        ("heartbeat", _heartbeat_text(one.silent_for)),
         ("clock", clock_of(one)),
-        ("pings", _rate(one.ping_rate, one.pings)),
-        ("notifications", _rate(one.notification_rate, one.notified)),
+        ("pings", _rate_text(one.ping_rate, one.pings)),
+        ("notifications", _rate_text(one.notification_rate, one.notified)),
         ("works on", held or "nothing"),
         ("jobs", ", ".join(one.jobs) or "none"),
     ):
         yield f"  {name:<14}{text}"
 
 
-def _heartbeat(silent_for: float | None) -> str:
+def _heartbeat_text(silent_for: float | None) -> str:
     """How long ago a node gave a sign of life, in words; None for the only broker on SQLite."""
     if silent_for is None:
         return "none: the only broker on SQLite writes none"
@@ -102,6 +102,6 @@ def clock_of(one: NodeState) -> str:
     return clock_sentence(one.clock_ahead)
 
 
-def _rate(rate: float | None, total: int) -> str:
+def _rate_text(rate: float | None, total: int) -> str:
     """How much a node does, in words; a rate of None is not recorded."""
     return "see /metrics" if rate is None else f"{rate:,.1f} a second, {total:,} since its start"

@@ -139,8 +139,8 @@ def has_passed(origin: str, url: str) -> bool:
     """
     if not origin or not url:
         return False
-    site = _site(url)
-    return any(_site(broker) == site for broker in origin.split())
+    site = _host_and_port(url)
+    return any(_host_and_port(broker) == site for broker in origin.split())
 
 
 def site_of(url: str) -> str:
@@ -149,7 +149,7 @@ def site_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def _site(url: str) -> tuple[str, int | None]:
+def _host_and_port(url: str) -> tuple[str, int | None]:
     """Host and port by which brokers are compared; the port is None if it is a default."""
     try:
         parts = urlsplit(url)

@@ -98,7 +98,7 @@ class ResourceEntry:
 
     def link(self, rel: str) -> str:
         """The URL of the first link of a relation; empty if there is none."""
-        return _first(self.links, rel)
+        return _first_href(self.links, rel)
 
 
 @frozen
@@ -117,7 +117,7 @@ class ResourceDocument:
 
     def link(self, rel: str) -> str:
         """Where the first link of a relation leads; empty without one."""
-        return _first(self.links, rel)
+        return _first_href(self.links, rel)
 
 
 # --- the documents of a source ----------------------------------------------------
@@ -243,8 +243,8 @@ def decode(
     top = _one_md(root, "the top of the document")
     return ResourceDocument(
         capability=_capability(root, top),
-        entries=tuple(_entry(url) for url in root.findall(f"{{{SITEMAP}}}url")),
-        links=_links(root),
+        entries=tuple(_read_entry(url) for url in root.findall(f"{{{SITEMAP}}}url")),
+        links=_read_links(root),
         at=top.get("at", ""),
         since=top.get("from", ""),
     )
@@ -278,10 +278,10 @@ def warnings(notification: ResourceDocument) -> list[str]:
     """
     if notification.capability != FRAMEWORK:
         return []
-    return list(_oddities(notification.entries))
+    return list(_odd_changes(notification.entries))
 
 
-def _oddities(entries: Iterable[ResourceEntry]) -> Iterator[str]:
+def _odd_changes(entries: Iterable[ResourceEntry]) -> Iterator[str]:
     """A sentence about each entry whose document seldom changes in that way."""
     for entry in entries:
         usual = USUAL_CHANGES[entry.capability]
@@ -327,7 +327,7 @@ def _capability(root: etree._Element, md: etree._Element) -> str:
     return capability
 
 
-def _entry(url: etree._Element) -> ResourceEntry:
+def _read_entry(url: etree._Element) -> ResourceEntry:
     """The entry in a ``url`` element; InvalidDocument if that breaks a rule."""
     locs = url.findall(f"{{{SITEMAP}}}loc")
     if len(locs) != 1:
@@ -350,15 +350,15 @@ def _entry(url: etree._Element) -> ResourceEntry:
         hash=md.get("hash", ""),
         length=int(length) if _LENGTH.fullmatch(length) else None,
         type=md.get("type", ""),
-        links=_links(url),
+        links=_read_links(url),
     )
 
 
-def _links(parent: etree._Element) -> tuple[Ln, ...]:
-    return tuple(_link(element) for element in parent.findall(f"{{{TERMS}}}ln"))
+def _read_links(parent: etree._Element) -> tuple[Ln, ...]:
+    return tuple(_read_link(element) for element in parent.findall(f"{{{TERMS}}}ln"))
 
 
-def _link(element: etree._Element) -> Ln:
+def _read_link(element: etree._Element) -> Ln:
     """The link in an ``rs:ln``; InvalidDocument if that breaks a rule."""
     rel, href = element.get("rel", ""), element.get("href", "").strip()
     if not rel or not is_absolute(href):
@@ -378,6 +378,6 @@ def _require_one_of(name: str, value: str, allowed: Iterable[str], entry: Resour
         )
 
 
-def _first(links: Iterable[Ln], rel: str) -> str:
+def _first_href(links: Iterable[Ln], rel: str) -> str:
     """The URL of the first link of a relation; empty if there is none."""
     return next((link.href for link in links if link.rel == rel), "")

@@ -32,8 +32,8 @@ from rsscloud_broker.wire.feed_document import (
     FeedDocument,
     FeedEntry,
     FeedOutline,
-    brief,
-    written,
+    short_title,
+    write_xml,
 )
 
 __all__ = ["MEDIA_TYPE", "RSSCLOUD", "encode"]
@@ -81,17 +81,18 @@ def encode(feed: FeedDocument) -> bytes:
     account.set("service", feed.service)
     for entry in feed.entries:
         _add_entry(channel, entry)
-    return written(root)
+    return write_xml(root)
 
 
 def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:
+    """Add an entry as an ``item``; its outline as HTML, ``source:outline`` and sub-items."""
     item = etree.SubElement(channel, "item")
     if entry.title:
         _add(item, "title", entry.title)
     if entry.text:
         _add(item, "description", entry.html)
     elif not entry.title:  # an item has a title or a description (RSS 2.0, "Elements of item")
-        _add(item, "title", brief(entry))
+        _add(item, "title", short_title(entry))
     if entry.items:
         _add(item, f"{{{CONTENT}}}encoded", entry.full_html)
     _add(item, "pubDate", _date(entry.published))
@@ -104,7 +105,7 @@ def _add_entry(channel: etree._Element, entry: FeedEntry) -> None:
         etree.SubElement(item, "enclosure", attributes)
     if entry.items:
         _add_outline(item, entry)
-        _add_items(item, entry.items)
+        _add_sub_items(item, entry.items)
     # Last: some readers, such as feedparser, take the last link inside of an item for its own, even
     # if it is that of a sub-item.
     _add(item, "link", entry.link or entry.url)
@@ -126,8 +127,8 @@ def _add_outline(item: etree._Element, entry: FeedEntry) -> None:
             )
 
 
-def _add_items(item: etree._Element, items: tuple[FeedOutline, ...]) -> None:
-    """Add the sub-items.  It does not recurse."""
+def _add_sub_items(item: etree._Element, items: tuple[FeedOutline, ...]) -> None:
+    """Add ``rssCloud:item`` elements for all items below an entry.  It does not recurse."""
     waiting = [(item, items)]
     while waiting:
         parent, below = waiting.pop()

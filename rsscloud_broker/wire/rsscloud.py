@@ -95,7 +95,7 @@ class Registration:
     def intents(self) -> list[Intent]:
         """The intents of the registration, one for each topic."""
         return [
-            # How long a registration lasts: 25 hours, as subscribers renew it every 24.
+            # It lasts 25 hours, as subscribers renew it every 24.
             Intent(topic, self.callback, 90_000, self.challenge, self.source)
             for topic in self.topics
         ]
@@ -120,7 +120,7 @@ def unreadable(what: str, url: str, rule: str = "") -> str:
     sentence = (
         f"The {what} was cancelled because there was an error reading the resource at URL {url}."
     )
-    return _with_rule(sentence, rule)
+    return _append_rule(sentence, rule)
 
 
 def callback_failed(rule: str = "") -> str:
@@ -129,10 +129,10 @@ def callback_failed(rule: str = "") -> str:
     :param rule: the rule by which the broker does not call such a URL, if that is the reason.
     """
     sentence = "The subscription was cancelled because the call failed when we tested the handler."
-    return _with_rule(sentence, rule)
+    return _append_rule(sentence, rule)
 
 
-def _with_rule(sentence: str, rule: str) -> str:
+def _append_rule(sentence: str, rule: str) -> str:
     """A sentence that clients compare, with a rule in parentheses after it."""
     return f"{sentence} ({rule})" if rule else sentence
 
@@ -182,13 +182,15 @@ def registration(
         raise BadRegistration(
             f"One request may name at most {MAX_OF_HOST} resources of one host; send several."
         )
-    procedure = _procedure(protocol, values.get("notifyProcedure", ""))
+    procedure = _check_procedure(protocol, values.get("notifyProcedure", ""))
     domain = values.get("domain", "")
     url = _callback_url(protocol, domain or caller, values["port"], values["path"])
     # Servers of XML-RPC and SOAP seldom answer a GET.  If they name the address that they call
     # from, the callback is their own, as it is without a domain.
     host = domain.rpartition("://")[2]
-    challenge = bool(domain) and not (procedure and caller and _host(host) == _host(caller))
+    challenge = bool(domain) and not (
+        procedure and caller and _host_in_url(host) == _host_in_url(caller)
+    )
     return Registration(distinct_topics, Callback(url, protocol, procedure), challenge, caller)
 
 
@@ -205,7 +207,7 @@ def distinct(topics: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-def _procedure(protocol: str, name: str) -> str:
+def _check_procedure(protocol: str, name: str) -> str:
     """The procedure to call at the callback; empty for protocols without procedures."""
     if protocol not in {"xml-rpc", "soap"}:
         return ""
@@ -231,14 +233,14 @@ def _callback_url(protocol: str, domain: str, port_text: str, path: str) -> str:
         )
     secure = scheme.lower() == "https" or protocol == "https-post" or port == 443
     joint = "" if path.startswith("/") else "/"
-    url = f"{'https' if secure else 'http'}://{_host(host)}:{port}{joint}{path}"
+    url = f"{'https' if secure else 'http'}://{_host_in_url(host)}:{port}{joint}{path}"
     if len(url) > MAX_URL:
         raise BadRegistration(f"The URL of a callback may have at most {MAX_URL} characters.")
     return url
 
 
-def _host(text: str) -> str:
-    """A host in the form that it has in a URL; BadRegistration if it is none."""
+def _host_in_url(text: str) -> str:
+    """A host as a URL has it: an IPv6 address in brackets; BadRegistration if it is none."""
     host = text.rstrip("/").strip("[]")
     try:
         address = IPv6Address(host)
@@ -276,10 +278,10 @@ def fields_from_values(values: Mapping[str, Any]) -> tuple[dict[str, str], list[
     :raises BadRegistration: a parameter has a wrong type.
     """
     fields = {
-        name: _scalar(name, values.get(name))
+        name: _parameter_text(name, values.get(name))
         for name in ("notifyProcedure", "port", "path", "protocol", "domain")
     }
-    return fields, _topics(values.get("urlList"))
+    return fields, _topics_in_list(values.get("urlList"))
 
 
 def check_count(procedure: str, parameters: Sequence[Any], least: int, most: int) -> None:
@@ -293,7 +295,7 @@ def check_count(procedure: str, parameters: Sequence[Any], least: int, most: int
     raise BadRegistration(f'Can\'t call "{procedure}" because {problem} parameters.')
 
 
-def _scalar(name: str, value: Any) -> str:
+def _parameter_text(name: str, value: Any) -> str:
     """A parameter as text, empty if it is absent; BadRegistration if it is no text or number."""
     if value is None or value is False:
         return ""  # some clients send false for "no procedure"
@@ -303,7 +305,7 @@ def _scalar(name: str, value: Any) -> str:
     return text
 
 
-def _topics(value: Any) -> list[str]:
+def _topics_in_list(value: Any) -> list[str]:
     """The topics in ``urlList``; BadRegistration if it has something else than texts."""
     if isinstance(value, dict):  # SOAP clients without arrays give each topic a name
         value = list(value.values())
@@ -322,10 +324,10 @@ def topics_of_form(form: Iterable[tuple[str, str]]) -> list[str]:
     :param form: pairs of a key, in lower case, and a value; a key may come several times.
     """
     named = [(key, value) for key, value in form if key.startswith("url")]
-    return [value for key, value in sorted(named, key=lambda pair: _number(pair[0]))]
+    return [value for key, value in sorted(named, key=lambda pair: _key_number(pair[0]))]
 
 
-def _number(key: str) -> int:
+def _key_number(key: str) -> int:
     """The number in a key such as ``url2``; 0 if it has none."""
     digits = key.removeprefix("url")
     return int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0

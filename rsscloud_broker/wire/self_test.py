@@ -50,7 +50,7 @@ def is_genuine(key: bytes, fields: Mapping[str, str], now: float) -> bool:
     expected = _proof(key, "question", time, nonce)
     if not hmac.compare_digest(expected.encode(), proof.encode()):
         return False
-    # A minute, for clocks that differ.
+    # A question is good for a minute, as the clocks of doctor and broker may differ.
     return abs(float(time) - now) <= 60.0  # the maker of the proof has written a number
 
 

@@ -116,7 +116,7 @@ def call_from(root: etree._Element) -> SoapCall:
 
     :raises SoapFault: the document is not a SOAP 1.1 call that can be read.
     """
-    body = _body(root)
+    body = _find_body(root)
     operation = _root_element(body)
     return SoapCall(
         operation=xml.local_name(operation),
@@ -131,7 +131,7 @@ def decode_response(document: bytes, charset: str | None = None) -> Any:
     :raises SoapFault: the response is a fault, or not a SOAP 1.1 message.
     :raises MalformedXML: ``xml.parse`` does not accept the document.
     """
-    body = _body(xml.parse(document, charset))
+    body = _find_body(xml.parse(document, charset))
     response = _root_element(body)
     if xml.local_name(response) == "Fault":
         texts = {xml.local_name(child): child.text or "" for child in response}
@@ -148,7 +148,7 @@ def encode_call(operation: str, parameters: Mapping[str, Any], namespace: str = 
     :raises ValueError: a name or the namespace is not possible in XML.
     :raises TypeError: a value is of a class that has no form in SOAP.
     """
-    return _serialized(_message(operation, namespace, parameters))
+    return _serialize(_message(operation, namespace, parameters))
 
 
 def encode_response(call: SoapCall, result: Any, *, literal: bool = False) -> bytes:
@@ -159,7 +159,7 @@ def encode_response(call: SoapCall, result: Any, *, literal: bool = False) -> by
     :raises TypeError: a value is of a class that has no form in SOAP.
     """
     message = _message(call.operation + "Response", call.namespace, {"Result": result})
-    return _serialized(_literal(message) if literal else message)
+    return _serialize(_without_types(message) if literal else message)
 
 
 def encode_fault(code: str, string: str) -> bytes:
@@ -172,13 +172,13 @@ def encode_fault(code: str, string: str) -> bytes:
     fault = etree.SubElement(body, f"{{{ENVELOPE}}}Fault")
     etree.SubElement(fault, "faultcode").text = f"SOAP-ENV:{code}"
     etree.SubElement(fault, "faultstring").text = legal(string)
-    return _serialized(envelope)
+    return _serialize(envelope)
 
 
 # --- reading ----------------------------------------------------------------
 
 
-def _body(envelope: etree._Element) -> etree._Element:
+def _find_body(envelope: etree._Element) -> etree._Element:
     """The body of an envelope.
 
     :raises SoapFault: the envelope is of another version, has not one body, or has a header that
@@ -190,15 +190,15 @@ def _body(envelope: etree._Element) -> etree._Element:
         raise SoapFault("VersionMismatch", f"SOAP 1.1 is spoken here, in the namespace {ENVELOPE}")
     for header in envelope.findall(f"{{{ENVELOPE}}}Header"):
         for entry in header:
-            _ignore_header(entry)
+            _check_header(entry)
     bodies = envelope.findall(f"{{{ENVELOPE}}}Body")
     if len(bodies) != 1:
         raise SoapFault("Client", "an Envelope holds one Body")
     return bodies[0]
 
 
-def _ignore_header(entry: etree._Element) -> None:
-    """Ignore a header, as the broker understands none, if SOAP 1.1 allows it (section 4.2.3).
+def _check_header(entry: etree._Element) -> None:
+    """Check that SOAP 1.1 lets the broker ignore a header; it understands none (section 4.2.3).
 
     :raises SoapFault: the header is for the broker, which must understand it.
     """
@@ -230,7 +230,7 @@ class _Values:
 
     def __init__(self, body: etree._Element) -> None:
         self._by_id = {element.get("id"): element for element in body.iter()}
-        # The largest number of characters of XML that the references in one message may stand for.
+        # Characters of XML that further references in this message may stand for.
         self._allowance = 1_000_000
 
     def members(
@@ -238,7 +238,7 @@ class _Values:
     ) -> dict[str, Any]:
         """The values of an element's children by name; several of one name are a list."""
         gathered: dict[str, list[Any]] = {}
-        for child in _children(element):
+        for child in _only_children(element):
             value = self.value(child, nesting, referred)
             gathered.setdefault(xml.local_name(child), []).append(value)
         return {
@@ -252,21 +252,20 @@ class _Values:
         :param referred: whether the element was reached through a reference.
         """
         attributes = {str(name): str(value) for name, value in element.items()}
-        # The deepest nesting of values, references included.
-        if nesting > 60:
+        if nesting > 60:  # a circle of references nests without end
             raise SoapFault("Client", "values refer to each other in a circle, or nest too deeply")
         if referred:
-            self._count(element, attributes)
+            self._count_reference(element, attributes)
         if "href" in attributes:
             return self.value(self._target(attributes["href"]), nesting + 1, referred=True)
-        if _first(attributes, _NIL) in {"1", "true"}:
+        if _first_present(attributes, _NIL) in {"1", "true"}:
             return None
-        kind = _kind(element, attributes)
+        kind = _type_of(element, attributes)
         if kind == "Array" or len({child.tag for child in element}) == 1:
-            return [self.value(child, nesting + 1, referred) for child in _children(element)]
+            return [self.value(child, nesting + 1, referred) for child in _only_children(element)]
         if len(element):
             return self.members(element, nesting + 1, referred)
-        return _scalar(element, kind)
+        return _read_scalar(element, kind)
 
     def _target(self, href: str) -> etree._Element:
         """The element with the id that a reference names; SoapFault if there is none."""
@@ -275,7 +274,7 @@ class _Values:
             raise SoapFault("Client", f"the reference {href[:60]!r} leads nowhere in this message")
         return target
 
-    def _count(self, element: etree._Element, attributes: Mapping[str, str]) -> None:
+    def _count_reference(self, element: etree._Element, attributes: Mapping[str, str]) -> None:
         """Count what a reference stands for; SoapFault if all references stand for too much."""
         texts = [str(element.tag), *attributes, *attributes.values(), *xml.texts(element)]
         self._allowance -= len(texts) + sum(map(len, texts))
@@ -283,14 +282,14 @@ class _Values:
             raise SoapFault("Client", "the references in this message stand for too much")
 
 
-def _children(element: etree._Element) -> list[etree._Element]:
+def _only_children(element: etree._Element) -> list[etree._Element]:
     """The children of an element; SoapFault if it has text beside them."""
     if xml.has_text(element):
         raise SoapFault("Client", f"{xml.describe(element)} holds text beside elements")
     return list(element)
 
 
-def _kind(element: etree._Element, attributes: Mapping[str, str]) -> str:
+def _type_of(element: etree._Element, attributes: Mapping[str, str]) -> str:
     """The local name of an element's type; empty if it has none.
 
     The namespace of the type does not matter: Array and int mean the same in every year's schema,
@@ -298,17 +297,17 @@ def _kind(element: etree._Element, attributes: Mapping[str, str]) -> str:
     """
     if _ARRAY_TYPE in attributes:
         return "Array"
-    if declared := _first(attributes, _TYPE):
+    if declared := _first_present(attributes, _TYPE):
         return declared.rpartition(":")[2]
     return xml.local_name(element) if xml.namespace(element) == ENCODING else ""
 
 
-def _first(attributes: Mapping[str, str], names: Sequence[str]) -> str:
+def _first_present(attributes: Mapping[str, str], names: Sequence[str]) -> str:
     """The value of the first of these attributes that is there; empty if none is."""
     return next((attributes[name].strip() for name in names if name in attributes), "")
 
 
-def _scalar(element: etree._Element, kind: str) -> Any:
+def _read_scalar(element: etree._Element, kind: str) -> Any:
     """The text of an element as its type says; a string if the type is unknown."""
     text = element.text or ""
     read = _SCALARS.get(kind)
@@ -349,7 +348,7 @@ def _message(name: str, namespace: str, members: Mapping[str, Any]) -> etree._El
     return envelope
 
 
-def _literal(message: etree._Element) -> etree._Element:
+def _without_types(message: etree._Element) -> etree._Element:
     """A message without the attributes of SOAP 1.1's encoding (section 5)."""
     del message.attrib[f"{{{ENVELOPE}}}encodingStyle"]
     for element in message.iter():
@@ -367,7 +366,7 @@ def _envelope() -> tuple[etree._Element, etree._Element]:
     return envelope, etree.SubElement(envelope, f"{{{ENVELOPE}}}Body")
 
 
-def _serialized(envelope: etree._Element) -> bytes:
+def _serialize(envelope: etree._Element) -> bytes:
     return etree.tostring(envelope, xml_declaration=True, encoding="utf-8")
 
 
@@ -386,7 +385,7 @@ def _append(parent: etree._Element, name: str, value: Any) -> None:
     elif isinstance(value, list | tuple):
         _append_items(element, value)
     else:
-        schema_type, text = _written(value)
+        schema_type, text = _type_and_text(value)
         element.set(f"{{{XSI}}}type", f"xsd:{schema_type}")
         element.text = text
 
@@ -401,7 +400,7 @@ def _append_items(element: etree._Element, items: Sequence[Any]) -> None:
         _append(element, "item", item)
 
 
-def _written(value: Any) -> tuple[str, str]:
+def _type_and_text(value: Any) -> tuple[str, str]:
     """The schema type and the text of a scalar."""
     match value:
         case bool():

@@ -29,18 +29,18 @@ def to_json(status: TopicStatus) -> dict[str, Any]:
         "moved_from": list(status.moved_from),
         "ended": topic.ended or None,
         "subscribers": topic.subscribers,
-        "asked_at": _time(status.asked_at),
+        "asked_at": _iso_or_none(status.asked_at),
         "result": status.result,
         "failures": status.failures,
-        "read_at": _time(topic.read_at),
-        "changed_at": _time(topic.changed_at),
-        "pinged_at": _time(status.pinged_at),
+        "read_at": _iso_or_none(topic.read_at),
+        "changed_at": _iso_or_none(topic.changed_at),
+        "pinged_at": _iso_or_none(status.pinged_at),
         "size": topic.size,
         "sha256": None if topic.digest is None else topic.digest.hex(),
         "etag": topic.validators.etag or None,
         "last_modified": topic.validators.last_modified or None,
         "fresh_seconds": status.fresh_seconds,
-        "next_poll_at": _time(status.next_poll_at),
+        "next_poll_at": _iso_or_none(status.next_poll_at),
         "poll_reason": status.poll_reason,
         "feed": dict(status.feed),
     }
@@ -48,27 +48,30 @@ def to_json(status: TopicStatus) -> dict[str, Any]:
 
 def to_text(status: TopicStatus) -> str:
     """A status as lines of text, without a line break at the end."""
-    return "\n".join(f"{name:<14}{clean(text)}".rstrip() for name, text in _lines(status) if text)
+    return "\n".join(f"{name:<14}{clean(text)}".rstrip() for name, text in _facts(status) if text)
 
 
-def _lines(status: TopicStatus) -> Iterator[tuple[str, str]]:
+def _facts(status: TopicStatus) -> Iterator[tuple[str, str]]:
     """The name and the text of each fact; a text may be empty."""
     topic, feed = status.topic, status.feed
     yield "topic", topic.url
     yield "moved from", ", ".join(status.moved_from)
     yield "ended", topic.ended
     yield "subscribers", str(topic.subscribers)
-    yield "last asked", _dated(status.asked_at, status.result)
+    yield "last asked", _dated_text(status.asked_at, status.result)
     yield "failures", f"{status.failures} in a row" if status.failures else ""
-    yield "last read", _dated(topic.read_at, "" if topic.size is None else f"{topic.size} bytes")
-    yield "last changed", _dated(topic.changed_at)
-    yield "last pinged", _dated(status.pinged_at)
+    yield (
+        "last read",
+        _dated_text(topic.read_at, "" if topic.size is None else f"{topic.size} bytes"),
+    )
+    yield "last changed", _dated_text(topic.changed_at)
+    yield "last pinged", _dated_text(status.pinged_at)
     yield "ETag", topic.validators.etag
     yield "Last-Modified", topic.validators.last_modified
     if status.next_poll_at is None:
         yield "next poll", "" if topic.ended else "none: " + (status.poll_reason or "not planned")
     else:
-        yield "next poll", _dated(status.next_poll_at, status.poll_reason)
+        yield "next poll", _dated_text(status.next_poll_at, status.poll_reason)
     if not feed:
         return
     if "unreadable" in feed:
@@ -87,12 +90,12 @@ def _lines(status: TopicStatus) -> Iterator[tuple[str, str]]:
         yield "problem", str(problem)
 
 
-def _dated(seconds: float | None, text: str = "") -> str:
+def _dated_text(seconds: float | None, text: str = "") -> str:
     """A time and a text about it; "never" if there is no time."""
-    time = _time(seconds)
+    time = _iso_or_none(seconds)
     return "never" if time is None else f"{time}  {text}"
 
 
-def _time(seconds: float | None) -> str | None:
+def _iso_or_none(seconds: float | None) -> str | None:
     """A time in UTC, from seconds since the epoch."""
     return None if seconds is None else iso_time(seconds)

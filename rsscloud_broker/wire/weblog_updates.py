@@ -97,7 +97,7 @@ def ping_of_parameters(method: str, parameters: Sequence[Any], at: float) -> Pin
     least, most = {"ping": (2, 4), "extendedPing": (3, 5), "rssUpdate": (2, 2)}[method]
     if not least <= len(parameters) <= most:
         raise BadCall(
-            f"weblogUpdates.{method} takes {_range(least, most)} parameters, "
+            f"weblogUpdates.{method} takes {_range_text(least, most)} parameters, "
             f"but {len(parameters)} came"
         )
     texts = [text for text in map(text_of, parameters) if text is not None]
@@ -122,7 +122,7 @@ def limited(reason: str, seconds: int) -> str:
     return f"{_refusal(reason)} Try again in {seconds} seconds."
 
 
-def _range(least: int, most: int) -> str:
+def _range_text(least: int, most: int) -> str:
     """How many parameters a method takes, for a sentence."""
     return str(least) if least == most else f"{least} to {most}"
 

@@ -120,8 +120,8 @@ def parse_request(fields: Iterable[tuple[str, str]]) -> HubRequest:
         that was not UTF-8 has lone surrogates.
     :raises BadRequest: a field is missing or invalid.
     """
-    values = _by_name(fields)
-    mode = _one(values, "hub.mode")
+    values = _values_by_name(fields)
+    mode = _single_value(values, "hub.mode")
     if not mode:
         raise BadRequest(f"hub.mode is missing: send one of {_among(_MODES)}.")
     if mode not in _MODES:
@@ -130,21 +130,23 @@ def parse_request(fields: Iterable[tuple[str, str]]) -> HubRequest:
         named = [(name, url) for name in ("hub.url", "hub.topic") for url in values.get(name, ())]
         if not named:
             raise BadRequest("Nothing is published: send hub.url, the URL of what changed.")
-        urls = dict.fromkeys(_bounded(name, _storable(name, url)) for name, url in named)
+        urls = dict.fromkeys(_check_length(name, _check_storable(name, url)) for name, url in named)
         return HubRequest(mode, urls=tuple(urls))
     return HubRequest(
         mode,
-        callback=_callback(_one(values, "hub.callback")),
-        topic=_topic(_one(values, "hub.topic")),
-        secret=_secret(_one(values, "hub.secret")),
+        callback=_callback(_single_value(values, "hub.callback")),
+        topic=_topic(_single_value(values, "hub.topic")),
+        secret=_secret(_single_value(values, "hub.secret")),
         # The hub ignores the lease of an unsubscription (section 5.1).
-        lease_seconds=_lease(_one(values, "hub.lease_seconds")) if mode == "subscribe" else None,
+        lease_seconds=_lease(_single_value(values, "hub.lease_seconds"))
+        if mode == "subscribe"
+        else None,
         verify=_verify(values.get("hub.verify", ())),
-        verify_token=_bounded("hub.verify_token", _one(values, "hub.verify_token")),
+        verify_token=_check_length("hub.verify_token", _single_value(values, "hub.verify_token")),
     )
 
 
-def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+def _values_by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """The values of each name; empty values count as absent."""
     values: dict[str, list[str]] = {}
     for name, value in fields:
@@ -153,16 +155,16 @@ def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return values
 
 
-def _one(values: Mapping[str, Sequence[str]], name: str) -> str:
+def _single_value(values: Mapping[str, Sequence[str]], name: str) -> str:
     """The only value of a field, empty if it is absent; BadRequest if there are several."""
     found = values.get(name, [""])
     if len(found) > 1:
         raise BadRequest(f"{name} came {len(found)} times: send it once.")
-    return _storable(name, found[0])
+    return _check_storable(name, found[0])
 
 
-def _storable(name: str, value: str) -> str:
-    """A value, checked that it can be stored and sent back unchanged."""
+def _check_storable(name: str, value: str) -> str:
+    """Return a value; BadRequest if it cannot be stored and sent back unchanged."""
     if "\0" in value:
         raise BadRequest(f"{name} has a NUL in it: leave that out.")
     try:
@@ -177,7 +179,7 @@ def _callback(url: str) -> str:
     """The URL of the callback; BadRequest if it is missing, or nobody can call it."""
     if not url:
         raise BadRequest("hub.callback is missing: send the URL of the callback.")
-    _bounded("hub.callback", url)
+    _check_length("hub.callback", url)
     try:
         parts = urlsplit(url)
         usable = parts.scheme.lower() in {"http", "https"} and bool(parts.hostname)
@@ -197,7 +199,7 @@ def _topic(url: str) -> str:
     """The URL of the topic; BadRequest if it is missing or too long."""
     if not url:
         raise BadRequest("hub.topic is missing: send the URL of the topic.")
-    return _bounded("hub.topic", url)
+    return _check_length("hub.topic", url)
 
 
 def _secret(secret: str) -> str:
@@ -233,8 +235,8 @@ def _verify(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for word in words if word in {"sync", "async"}))
 
 
-def _bounded(name: str, value: str) -> str:
-    """The value of a field; BadRequest if it is too long."""
+def _check_length(name: str, value: str) -> str:
+    """Return the value of a field; BadRequest if it is too long."""
     if len(value) > MAX_URL:
         raise BadRequest(f"{name} has {len(value)} characters: it must have {MAX_URL} or fewer.")
     return value
@@ -284,7 +286,7 @@ def with_query(url: str, query: Mapping[str, str]) -> str:
 
 
 def parse_call(fields: Iterable[tuple[str, str]]) -> HubCall:
-    """Read a hub's call to a callback, whose URL the two functions above make.
+    """Read a hub's GET to a callback, whose URL ``verification_url`` or ``denial_url`` has made.
 
     :param fields: the parameters of the query; of several with one name, the first counts.
     :raises BadRequest: a parameter is missing or invalid.

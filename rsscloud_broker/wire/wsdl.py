@@ -54,7 +54,7 @@ def rsscloud_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:
         DescribedOperation("ping", "Say that the feed at url has changed.", "url", "xsd:boolean"),
         *more,
     )
-    return _document("rssCloud", RSSCLOUD, "/rssCloud", url, operations)
+    return _wsdl_of("rssCloud", RSSCLOUD, "/rssCloud", url, operations)
 
 
 def weblog_updates_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> bytes:
@@ -75,10 +75,10 @@ def weblog_updates_wsdl(url: str, more: Sequence[DescribedOperation] = ()) -> by
         ),
         *more,
     )
-    return _document("weblogUpdates", WEBLOG_UPDATES, "/weblogUpdates", url, operations)
+    return _wsdl_of("weblogUpdates", WEBLOG_UPDATES, "/weblogUpdates", url, operations)
 
 
-def _document(
+def _wsdl_of(
     name: str, namespace: str, action: str, url: str, operations: Sequence[DescribedOperation]
 ) -> bytes:
     """The WSDL of a service: its namespace, its SOAPAction, its URL and its operations."""
@@ -87,7 +87,7 @@ def _document(
         _ELEMENTS.substitute(
             name=operation.name,
             result=operation.result,
-            parameters="".join(map(_parameter, operation.parameters.split())),
+            parameters="".join(map(_parameter_element, operation.parameters.split())),
         )
         for operation in operations
     ]
@@ -113,7 +113,7 @@ def _document(
     return document.encode("utf-8")
 
 
-def _parameter(text: str) -> str:
+def _parameter_element(text: str) -> str:
     """The element of a parameter; ``?`` or ``+`` at its end says how often it may occur."""
     occurs = {"?": ' minOccurs="0"', "+": ' maxOccurs="unbounded"'}.get(text[-1], "")
     return f'            <xsd:element name="{text.rstrip("?+")}" type="xsd:string"{occurs}/>\n'

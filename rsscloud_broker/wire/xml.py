@@ -60,7 +60,7 @@ _CODECS = re.compile(
 )
 
 #: The namespace for prefixes that a document declares as empty, which XML does not allow: see
-#: ``_declared``.
+#: ``_with_namespaces``.
 NO_NAMESPACE = "urn:no-namespace"
 _DECLARED_AS_NONE = re.compile(rb"""(\sxmlns:[A-Za-z_][\w.-]{0,40}\s*=\s*)(?:""|'')""", re.ASCII)
 
@@ -98,7 +98,7 @@ def parse(
     if beginning := _BEGINNING.match(document):
         blank_lines = beginning[2].count(b"\n")
         document = document[beginning.end() :]
-    encoding = _encoding(document, charset, bool(beginning and beginning[1]))
+    encoding = _encoding_of(document, charset, bool(beginning and beginning[1]))
     legible = _is_legible(document, encoding)
     try:
         # Most calls are legible and have no DOCTYPE: they are not parsed twice, to save time.
@@ -109,11 +109,11 @@ def parse(
         try:
             root = etree.fromstring(document, parser)
         except etree.XMLSyntaxError:
-            declared = _declared(document)
-            if declared is None:
+            repaired = _with_namespaces(document)
+            if repaired is None:
                 raise
             parser = _new_parser(encoding)
-            root = etree.fromstring(declared, parser)
+            root = etree.fromstring(repaired, parser)
     except etree.XMLSyntaxError as error:
         raise MalformedXML(_first_complaint(parser, error, blank_lines)) from None
     if root.getroottree().docinfo.internalDTD is not None:
@@ -125,9 +125,9 @@ def parse(
     # need not be searched.  A search would release the interpreter's lock, and getting it back
     # takes much longer than the search.
     if not legible or document.count(b"<") > max_depth:
-        _refuse_any(root, "/*" * (max_depth + 1), f"elements nest more than {max_depth} deep")
+        _refuse_match(root, "/*" * (max_depth + 1), f"elements nest more than {max_depth} deep")
     if not legible or document.count(b"=") > MAX_ATTRIBUTES:
-        _refuse_any(
+        _refuse_match(
             root,
             f"//*[@*[{MAX_ATTRIBUTES + 1}]]",
             f"an element has more than {MAX_ATTRIBUTES} attributes",
@@ -168,7 +168,7 @@ def describe(element: etree._Element) -> str:
     return f"line {element.sourceline}: {local_name(element)[:60]}"
 
 
-def _declared(document: bytes) -> bytes | None:
+def _with_namespaces(document: bytes) -> bytes | None:
     """A document with a namespace for each prefix that it declares as empty; None if it has none.
 
     PHP's SoapClient and Perl's SOAP::Lite declare a prefix as empty if they are given no
@@ -178,7 +178,7 @@ def _declared(document: bytes) -> bytes | None:
     return declared if count else None
 
 
-def _refuse_any(root: etree._Element, path: str, reason: str) -> None:
+def _refuse_match(root: etree._Element, path: str, reason: str) -> None:
     """Raise MalformedXML with this reason if a path (XPath) matches anything."""
     if _finder(path)(root):
         raise MalformedXML(reason)
@@ -190,7 +190,7 @@ def _finder(path: str) -> etree.XPath:
     return etree.XPath(f"({path})[1]")
 
 
-def _encoding(document: bytes, charset: str | None, marked_utf_8: bool) -> str | None:
+def _encoding_of(document: bytes, charset: str | None, marked_utf_8: bool) -> str | None:
     """The encoding to impose on a document; None to leave it to the parser."""
     if marked_utf_8:
         return "utf-8"
@@ -272,12 +272,12 @@ def _read_prolog(document: bytes, parser: etree.XMLParser) -> None:
 def _new_parser(charset: str | None, target: _Prolog | None = None) -> etree.XMLParser:
     """A parser for one document, as threads must not share parsers."""
     try:
-        return _hardened(charset, target)
+        return _make_parser(charset, target)
     except (LookupError, ValueError):
-        return _hardened("utf-8", target)  # the charset is unknown
+        return _make_parser("utf-8", target)  # the charset is unknown
 
 
-def _hardened(charset: str | None, target: _Prolog | None) -> etree.XMLParser:
+def _make_parser(charset: str | None, target: _Prolog | None) -> etree.XMLParser:
     """A parser that fetches nothing and expands nothing."""
     return etree.XMLParser(
         encoding=charset,

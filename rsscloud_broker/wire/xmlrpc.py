@@ -122,7 +122,7 @@ def call_from(root: etree._Element) -> tuple[str, list[Any]]:
     """
     if not is_call(root):
         raise MalformedXMLRPC(f"{xml.describe(root)} is not a methodCall")
-    parts = _parts(root, "methodName", "params")
+    parts = _parts_by_name(root, "methodName", "params")
     name = _text(parts["methodName"]).strip() if "methodName" in parts else ""
     if not name:
         raise MalformedXMLRPC("the call names no method: a methodName is required")
@@ -159,9 +159,9 @@ def decode_response(document: bytes, charset: str | None = None) -> Any:
     root = xml.parse(document, charset)
     if xml.local_name(root) != "methodResponse":
         raise MalformedXMLRPC(f"{xml.describe(root)} is not a methodResponse")
-    parts = _parts(root, "params", "fault")
+    parts = _parts_by_name(root, "params", "fault")
     if "fault" in parts:
-        raise _fault(_only_value(parts["fault"]))
+        raise _fault_from(_only_value(parts["fault"]))
     values = _parameters(parts.get("params"))
     if len(values) > 1:
         raise MalformedXMLRPC("a response has one value")
@@ -176,26 +176,26 @@ def encode_call(method: str, params: Sequence[Any]) -> bytes:
     :raises OverflowError: an integer does not fit into 32 bits.
     :raises TypeError: a value is of a class that has no form in XML-RPC.
     """
-    return _encoded(dumps(tuple(params), escape(method), allow_none=True))
+    return _encode(dumps(tuple(params), escape(method), allow_none=True))
 
 
 def encode_response(value: Any) -> bytes:
     """Write a methodResponse, in UTF-8; it raises the same as :func:`encode_call`."""
-    return _encoded(dumps((value,), methodresponse=True, allow_none=True))
+    return _encode(dumps((value,), methodresponse=True, allow_none=True))
 
 
 def encode_fault(code: int, string: str) -> bytes:
     """Write a methodResponse with a fault, in UTF-8."""
-    return _encoded(dumps(Fault(code, string)))
+    return _encode(dumps(Fault(code, string)))
 
 
-def _encoded(document: str) -> bytes:
+def _encode(document: str) -> bytes:
     """A document as bytes, without what XML cannot carry."""
     # An XML parser reads a bare carriage return as a line feed.
     return legal(document).replace("\r", "&#13;").encode("utf-8")
 
 
-def _fault(value: Any) -> XMLRPCFault:
+def _fault_from(value: Any) -> XMLRPCFault:
     """The fault in a response, even if its members are invalid."""
     members = value if isinstance(value, dict) else {}
     code = members.get("faultCode")
@@ -206,7 +206,7 @@ def _parameters(params: etree._Element | None) -> list[Any]:
     """The values in ``params``; none if the element is absent."""
     if params is None:
         return []
-    items = _items(params, "param")
+    items = _items_named(params, "param")
     if len(items) > MAX_PARAMETERS:
         raise MalformedXMLRPC(f"a call has at most {MAX_PARAMETERS} parameters")
     return [_only_value(item) for item in items]
@@ -216,7 +216,7 @@ def _only_value(element: etree._Element) -> Any:
     """The value in an element that holds exactly one."""
     if len(element) == 1 and element[0].tag == "value" and not xml.has_text(element):
         return _value(element[0])  # the usual case; the rest finds out what is wrong
-    parts = _parts(element, "value")
+    parts = _parts_by_name(element, "value")
     if "value" not in parts:
         raise MalformedXMLRPC(f"{xml.describe(element)} lacks its value")
     return _value(parts["value"])
@@ -240,15 +240,15 @@ def _value(element: etree._Element) -> Any:
 
 def _array(element: etree._Element) -> list[Any]:
     """The values in an ``array``, which may lack its ``data``."""
-    parts = _parts(element, "data")
-    return [_value(item) for item in _items(parts["data"], "value")] if parts else []
+    parts = _parts_by_name(element, "data")
+    return [_value(item) for item in _items_named(parts["data"], "value")] if parts else []
 
 
 def _struct(element: etree._Element) -> dict[str, Any]:
     """The values of the members, by their names."""
     members: dict[str, Any] = {}
-    for member in _items(element, "member"):
-        parts = _parts(member, "name", "value")
+    for member in _items_named(element, "member"):
+        parts = _parts_by_name(member, "name", "value")
         if len(parts) != 2:
             raise MalformedXMLRPC(f"{xml.describe(member)} needs a name and a value")
         members[_text(parts["name"])] = _value(parts["value"])
@@ -276,7 +276,7 @@ def _nil(element: etree._Element) -> None:
         raise ValueError("nil is empty")
 
 
-def _items(element: etree._Element, name: str) -> list[etree._Element]:
+def _items_named(element: etree._Element, name: str) -> list[etree._Element]:
     """The children of an element, all of which must have one name."""
     items = list(element)
     for item in items:
@@ -288,7 +288,7 @@ def _items(element: etree._Element, name: str) -> list[etree._Element]:
     raise MalformedXMLRPC(f"{xml.describe(element)} holds {name} elements and nothing else")
 
 
-def _parts(element: etree._Element, *names: str) -> dict[str, etree._Element]:
+def _parts_by_name(element: etree._Element, *names: str) -> dict[str, etree._Element]:
     """The children of an element by name; each name may occur at most once."""
     parts = {xml.local_name(child): child for child in element}
     if xml.has_text(element) or len(parts) != len(element) or not parts.keys() <= set(names):

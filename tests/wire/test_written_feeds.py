@@ -17,7 +17,7 @@ from rsscloud_broker.wire.feed_document import (
     FeedEnclosure,
     FeedEntry,
     FeedOutline,
-    brief,
+    short_title,
 )
 from rsscloud_broker.wire.rss_feed import RSSCLOUD, SOURCE
 
@@ -227,6 +227,6 @@ class WrittenTests(SynchronousTestCase):
         self.assertNotIn("title", plain)
 
     def test_titles_of_entries_without_one(self) -> None:
-        self.assertEqual(brief(evolve(PLAIN, text="a\n b")), "a b")
-        self.assertEqual(brief(evolve(PLAIN, text="")), PLAIN.url)
-        self.assertEqual(len(brief(evolve(PLAIN, text="x" * 200))), 80)
+        self.assertEqual(short_title(evolve(PLAIN, text="a\n b")), "a b")
+        self.assertEqual(short_title(evolve(PLAIN, text="")), PLAIN.url)
+        self.assertEqual(len(short_title(evolve(PLAIN, text="x" * 200))), 80)

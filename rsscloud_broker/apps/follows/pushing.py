@@ -97,7 +97,7 @@ def key_of(url: str) -> str:
 
 def hub_named(headers: Mapping[str, str], url: str) -> tuple[str, str] | None:
     """The hub that the headers of an answer name, if any, and the URL by which it knows ``url``."""
-    found = links.parse_or_none(headers.get("link", ""))
+    found = links.parse_or_empty(headers.get("link", ""))
     hub, own = next(iter(links.targets(found, "hub")), ""), links.targets(found, "self")
     hub = hub and joined(url, hub)
     return (hub, joined(url, next(iter(own), url)) or url) if hub else None

@@ -155,7 +155,7 @@ class Discovery:
 
 def _in_header(reply: OutboundReply) -> list[str]:
     """The first three alternates that the Link header names; an empty URL for an unusable one."""
-    found = links.parse_or_none(reply.headers.get("link", ""))
+    found = links.parse_or_empty(reply.headers.get("link", ""))
     return [web_url(target, reply.url) for target in links.targets(found, "alternate")][:3]
 
 

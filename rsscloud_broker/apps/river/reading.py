@@ -64,7 +64,7 @@ def header_offers(link: str, url: str) -> tuple[Offer, ...]:
 
     :param url: the URL that gave the header.
     """
-    found = links.parse_or_none(link)
+    found = links.parse_or_empty(link)
     own = links.targets(found, "self")
     topic = cleaning.web_url(own[0], url) if own else ""
     hubs = (cleaning.web_url(hub, url) for hub in links.targets(found, "hub"))
